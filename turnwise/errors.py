@@ -1,0 +1,37 @@
+"""The vocabulary of failures.
+
+* A bad reply of the policy is **data**: the agent answers it with a text, and nothing is raised.
+* A lost world is **missing data**: `WorldLost`; the episode is tried again, then left out and counted, never scored 0.
+* A wrong configuration is **refused** before any compute: `ConfigurationError`.
+* A missing or damaged artifact is **computed again, loudly**: `ArtifactError`.
+* Engine and learner that disagree are **stopped**: `MismatchError`.
+* Anything else is a bug, and is raised as it is.
+
+Every message states what must hold, what was found and what to do.
+"""
+
+from __future__ import annotations
+
+
+class TurnwiseError(Exception):
+    """Base of every error that Turnwise raises on purpose."""
+
+
+class ConfigurationError(TurnwiseError, ValueError):
+    """The parameters contradict themselves, or name something that does not exist."""
+
+
+class ArtifactError(TurnwiseError, RuntimeError):
+    """An artifact is missing from the store, or its content is not what its digest says."""
+
+
+class WorldLost(TurnwiseError, RuntimeError):
+    """A world raised, hung or diverged on replay more often than the retries allow: the episode is missing data."""
+
+
+class MismatchError(TurnwiseError, RuntimeError):
+    """The learner's log-probabilities are not those that the engine sampled with: something is stale."""
+
+
+class CreditError(TurnwiseError, ValueError):
+    """An advantage estimator lacks an input, or was asked for something it does not define."""

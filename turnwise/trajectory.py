@@ -1,0 +1,261 @@
+"""Trajectories: what was seen, what was sampled, what the world said, and how it is stored.
+
+A turn is one reply of the policy. Its tokens are kept exactly as they were sampled, with the behaviour policy's
+log-probabilities; nothing is ever decoded and encoded again. A trajectory flattens to one token sequence
+
+    observation_1 reply_1 observation_2 reply_2 ...
+
+whose mask is 1 on reply tokens only: observation tokens are attended to, never trained on, and never time steps.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as parquet
+
+from turnwise.world import Task
+
+
+class Ending(StrEnum):
+    """How a trajectory ended: a closed list."""
+
+    SUCCESS = "success"
+    """The world says that the task is solved."""
+    FAILURE = "failure"
+    """The world ended the episode by its own rules, unsolved."""
+    TURN_LIMIT = "turn_limit"
+    """The agent's limit on turns cut the episode off."""
+    ACTION_LIMIT = "action_limit"
+    """The limit on actions (the agent's or the world's own) cut the episode off."""
+    TOKEN_BUDGET = "token_budget"
+    """The next turn would not have fitted into the model's context."""
+
+    @property
+    def truncated(self) -> bool:
+        """Whether a limit cut the episode off, rather than the world ending it."""
+        return self not in (Ending.SUCCESS, Ending.FAILURE)
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One reply, what preceded it in the context, and what came of it."""
+
+    observation: str
+    """The text of the world's observation before this reply, as the agent worded it."""
+    observation_tokens: tuple[int, ...]
+    """The tokens appended to the context since the last reply: the observation with the chat template's frame."""
+    reply: str
+    reply_tokens: tuple[int, ...]
+    """Exactly as sampled, the end-of-reply token included when it was sampled."""
+    log_probabilities: tuple[float, ...]
+    """Of the reply's tokens under the distribution they were sampled from (temperature included), in nats."""
+    thought: str
+    actions: tuple[str, ...]
+    """The parsed actions that were played, in the world's grammar; empty when the reply could not be read."""
+    invalid: str | None
+    """Why the reply could not be read as actions, or None."""
+    effective: bool
+    """Whether an action of this turn changed the world's state."""
+    rewards: Mapping[str, float]
+    """Raw rewards by name, summed over the turn's actions; weights and levels are configuration."""
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    state: str | None = None
+    """The anchor of the state in which the reply was made, where the world names one."""
+
+
+@dataclass(frozen=True)
+class Trajectory:
+    """One episode of one task by one policy."""
+
+    task: Task
+    group: int
+    """Index of the task within its batch: trajectories of one group share the task."""
+    replica: int
+    """Index within the group."""
+    turns: tuple[Turn, ...]
+    ending: Ending
+    final_observation: str
+    """The world's last words, which no reply followed."""
+
+    @property
+    def success(self) -> bool:
+        """Whether the world said that the task was solved."""
+        return self.ending is Ending.SUCCESS
+
+    def total(self, reward: str) -> float:
+        """The sum over turns of one named raw reward or metric."""
+        return sum(turn.rewards.get(reward, turn.metrics.get(reward, 0.0)) for turn in self.turns)
+
+    def flatten(self) -> TokenSequence:
+        """The whole trajectory as one token sequence."""
+        tokens: list[int] = []
+        turn_of_token: list[int] = []
+        log_probabilities: list[float] = []
+        for index, turn in enumerate(self.turns):
+            tokens += [*turn.observation_tokens, *turn.reply_tokens]
+            turn_of_token += [-1] * len(turn.observation_tokens) + [index] * len(turn.reply_tokens)
+            log_probabilities += [0.0] * len(turn.observation_tokens) + list(turn.log_probabilities)
+        return TokenSequence(tuple(tokens), tuple(turn_of_token), tuple(log_probabilities))
+
+
+@dataclass(frozen=True)
+class TokenSequence:
+    """Tokens with, for each, the turn whose reply it belongs to (-1: observation) and the behaviour log-probability."""
+
+    tokens: tuple[int, ...]
+    turn_of_token: tuple[int, ...]
+    log_probabilities: tuple[float, ...]
+    """0.0 at observation tokens."""
+
+    @property
+    def mask(self) -> tuple[int, ...]:
+        """1 on reply tokens, 0 on observation tokens."""
+        return tuple(int(turn >= 0) for turn in self.turn_of_token)
+
+
+@dataclass(frozen=True)
+class Lost:
+    """An episode that the world lost: missing data, with the reason. It is counted and never scored."""
+
+    task: Task
+    group: int
+    replica: int
+    reason: str
+
+
+TRAJECTORIES_FILE = "trajectories.parquet"
+TURNS_FILE = "turns.parquet"
+LOST_FILE = "lost.json"
+
+_NUMBER_MAP = pa.map_(pa.string(), pa.float64())
+_TRAJECTORY_SCHEMA = pa.schema(
+    [
+        ("trajectory", pa.int32()),
+        ("group", pa.int32()),
+        ("replica", pa.int32()),
+        ("world", pa.string()),
+        ("task", pa.string()),
+        ("split", pa.string()),
+        ("task_seed", pa.int64()),
+        ("tags", pa.string()),
+        ("ending", pa.string()),
+        ("success", pa.bool_()),
+        ("turns", pa.int32()),
+        ("final_observation", pa.string()),
+    ]
+)
+_TURN_SCHEMA = pa.schema(
+    [
+        ("trajectory", pa.int32()),
+        ("turn", pa.int32()),
+        ("observation", pa.string()),
+        ("reply", pa.string()),
+        ("thought", pa.string()),
+        ("actions", pa.list_(pa.string())),
+        ("invalid", pa.string()),
+        ("effective", pa.bool_()),
+        ("state", pa.string()),
+        ("rewards", _NUMBER_MAP),
+        ("metrics", _NUMBER_MAP),
+        ("observation_tokens", pa.list_(pa.int32())),
+        ("reply_tokens", pa.list_(pa.int32())),
+        ("log_probabilities", pa.list_(pa.float64())),
+    ]
+)
+
+
+def write_trajectories(folder: Path, trajectories: Sequence[Trajectory], lost: Sequence[Lost] = ()) -> None:
+    """Write three files into `folder`: one row per trajectory, one row per turn, and the episodes that were lost."""
+    parquet.write_table(_trajectory_table(trajectories), folder / TRAJECTORIES_FILE)
+    parquet.write_table(_turn_table(trajectories), folder / TURNS_FILE)
+    rows = [{"task": loss.task.id, "group": loss.group, "replica": loss.replica, "reason": loss.reason} for loss in lost]
+    (folder / LOST_FILE).write_text(json.dumps(rows, indent=1, ensure_ascii=False))
+
+
+def _trajectory_table(trajectories: Iterable[Trajectory]) -> pa.Table:
+    rows = [
+        {
+            "trajectory": index,
+            "group": trajectory.group,
+            "replica": trajectory.replica,
+            "world": trajectory.task.world,
+            "task": trajectory.task.id,
+            "split": trajectory.task.split,
+            "task_seed": trajectory.task.seed,
+            "tags": json.dumps(dict(trajectory.task.tags), sort_keys=True),
+            "ending": trajectory.ending.value,
+            "success": trajectory.success,
+            "turns": len(trajectory.turns),
+            "final_observation": trajectory.final_observation,
+        }
+        for index, trajectory in enumerate(trajectories)
+    ]
+    return pa.Table.from_pylist(rows, schema=_TRAJECTORY_SCHEMA)
+
+
+def _turn_table(trajectories: Iterable[Trajectory]) -> pa.Table:
+    rows = [
+        {
+            "trajectory": index,
+            "turn": number,
+            "observation": turn.observation,
+            "reply": turn.reply,
+            "thought": turn.thought,
+            "actions": list(turn.actions),
+            "invalid": turn.invalid,
+            "effective": turn.effective,
+            "state": turn.state,
+            "rewards": sorted(turn.rewards.items()),
+            "metrics": sorted(turn.metrics.items()),
+            "observation_tokens": list(turn.observation_tokens),
+            "reply_tokens": list(turn.reply_tokens),
+            "log_probabilities": list(turn.log_probabilities),
+        }
+        for index, trajectory in enumerate(trajectories)
+        for number, turn in enumerate(trajectory.turns)
+    ]
+    return pa.Table.from_pylist(rows, schema=_TURN_SCHEMA)
+
+
+def read_trajectories(folder: Path) -> list[Trajectory]:
+    """The trajectories that `write_trajectories` wrote, equal to those that were given to it."""
+    turns: dict[int, list[Turn]] = {}
+    for row in parquet.read_table(folder / TURNS_FILE).to_pylist():
+        turns.setdefault(row["trajectory"], []).append(_turn(row))
+    rows = parquet.read_table(folder / TRAJECTORIES_FILE).to_pylist()
+    return [_trajectory(row, tuple(turns.get(row["trajectory"], ()))) for row in rows]
+
+
+def read_lost(folder: Path) -> list[dict[str, Any]]:
+    """The episodes that were lost, as rows with task, group, replica and reason."""
+    rows: list[dict[str, Any]] = json.loads((folder / LOST_FILE).read_text())
+    return rows
+
+
+def _turn(row: Mapping[str, Any]) -> Turn:
+    return Turn(
+        observation=row["observation"],
+        observation_tokens=tuple(row["observation_tokens"]),
+        reply=row["reply"],
+        reply_tokens=tuple(row["reply_tokens"]),
+        log_probabilities=tuple(row["log_probabilities"]),
+        thought=row["thought"],
+        actions=tuple(row["actions"]),
+        invalid=row["invalid"],
+        effective=row["effective"],
+        rewards=dict(row["rewards"]),
+        metrics=dict(row["metrics"]),
+        state=row["state"],
+    )
+
+
+def _trajectory(row: Mapping[str, Any], turns: tuple[Turn, ...]) -> Trajectory:
+    task = Task(row["world"], row["task"], row["split"], row["task_seed"], json.loads(row["tags"]))
+    return Trajectory(task, row["group"], row["replica"], turns, Ending(row["ending"]), row["final_observation"])

@@ -1,0 +1,205 @@
+"""The contract that a world keeps, and the registry that finds worlds.
+
+A **world** offers tasks and makes environments. An **environment** is one episode's state: `reset`, then `step` until it
+has ended. A world's file imports this module, `turnwise.seeding` and its own library, and nothing else of ours.
+
+What a world may rely on: `reset` is called once, first; `step` is called with one action at a time, in order, from one
+thread; turn and action limits are kept by the agent, not by the world. What it must keep: everything random comes from
+the seed given to `World.make`; an action that is illegal or makes no sense is answered with a text that says what is
+legal, and never raises; rewards are named raw values (weights and levels are configuration, not the world's business).
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+Split = Literal["train", "validation", "test"]
+SPLITS: tuple[Split, ...] = ("train", "validation", "test")
+Level = Literal["turn", "outcome"]
+
+
+@dataclass(frozen=True)
+class Task:
+    """One problem instance. `id` names it for ever: it depends on the world's data and version, on nothing else."""
+
+    world: str
+    id: str
+    split: Split
+    seed: int
+    tags: Mapping[str, str | int] = field(default_factory=dict)
+    """What results are broken down by, e.g. `{"hops": 2}`."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What an episode may cost at most. `actions` counts over the whole episode; None means no such limit."""
+
+    turns: int
+    actions_per_turn: int = 1
+    actions: int | None = None
+
+
+@dataclass(frozen=True)
+class Remaining:
+    """What is left of the limits when a turn begins, the turn itself included."""
+
+    turns: int
+    actions_per_turn: int
+    actions: int
+
+
+@dataclass(frozen=True)
+class Observation:
+    """What the agent reads. `state` names the environment's state where equal states are equal situations (anchors)."""
+
+    text: str
+    state: str | None = None
+
+
+@dataclass(frozen=True)
+class Step:
+    """The world's answer to one action.
+
+    `terminated` means that the episode ended by its own rules, `truncated` that a limit of the world's own cut it off.
+    `valid`: the action is one that the world knows and allows here; `effective`: it changed the state;
+    `success`: the task is now solved. `metrics` are numbers that are reported but not rewarded.
+    """
+
+    observation: Observation
+    rewards: Mapping[str, float] = field(default_factory=dict)
+    terminated: bool = False
+    truncated: bool = False
+    valid: bool = True
+    effective: bool = True
+    success: bool = False
+    metrics: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What a scripted player does in one turn: a short thought, and one or more actions in the world's grammar."""
+
+    thought: str
+    actions: tuple[str, ...]
+
+
+class Environment(ABC):
+    """One episode of one task. Single use: make another for another episode."""
+
+    @abstractmethod
+    def reset(self) -> Observation:
+        """Start the episode. The same task and seed give the same observation in every process."""
+
+    @abstractmethod
+    def step(self, action: str) -> Step:
+        """Play one action. Any text is answered; nothing that a policy can write raises."""
+
+    @abstractmethod
+    def oracle(self, remaining: Remaining) -> Decision:
+        """What a competent player does now. May read the hidden state of this episode's task, not of its future noise."""
+
+    @abstractmethod
+    def random(self, generator: np.random.Generator, remaining: Remaining) -> Decision:
+        """A uniformly random player's decision; each world documents over what it is uniform."""
+
+    def decide(self, player: str, generator: np.random.Generator, remaining: Remaining) -> Decision:
+        """The decision of a scripted player by name. A world with further players (see `World.players`) extends this."""
+        if player == "oracle":
+            return self.oracle(remaining)
+        if player == "random":
+            return self.random(generator, remaining)
+        raise ValueError(f"player must be one of the world's players; found {player!r}")
+
+    def close(self) -> None:  # noqa: B027  (most worlds hold nothing; those that do override it)
+        """Free what the episode holds. Called exactly once, also after an error."""
+
+
+@dataclass(frozen=True)
+class Reward:
+    """A reward that a world can emit: what it means, and the level and weight that its authors gave it."""
+
+    description: str
+    level: Level
+    weight: float
+
+
+class World(ABC):
+    """A family of tasks. Constructed with its parameters as keyword arguments; wrong ones raise ValueError that names them."""
+
+    name: ClassVar[str]
+    version: ClassVar[str]
+    """Part of every task id's meaning and of the cache key: raise it when the rules or the data change."""
+    verbs: ClassVar[frozenset[str] | None] = None
+    """The verbs of `verb[argument]` actions where the grammar has this form, else None: lets a format refuse a pairing."""
+    players: ClassVar[tuple[str, ...]] = ("random", "oracle")
+    primary_metric: ClassVar[str] = "success"
+    """The number by which variants are compared: `success`, or the name of a reward or metric of this world."""
+    rewards: ClassVar[Mapping[str, Reward]]
+
+    @property
+    @abstractmethod
+    def instruction(self) -> str:
+        """What a newcomer must know to play: the aim and the meaning of what is shown. Without the reply format."""
+
+    @property
+    @abstractmethod
+    def grammar(self) -> str:
+        """The actions, in one or two sentences."""
+
+    @property
+    @abstractmethod
+    def limits(self) -> Limits:
+        """The limits that this world's tasks are meant to be played under, from its parameters."""
+
+    @abstractmethod
+    def tasks(self, split: Split, count: int) -> list[Task]:
+        """The first `count` tasks of a split: a prefix of one fixed order. Raises ValueError when there are fewer."""
+
+    @abstractmethod
+    def make(self, task: Task, seed: int) -> Environment:
+        """An environment for one episode. `seed` drives the episode's own noise; the problem itself comes from the task."""
+
+    def attribution(self) -> str | None:
+        """Whose data this is and under which licence, where something must be said."""
+        return None
+
+
+ENTRY_POINTS = "turnwise.worlds"
+
+
+def world_class(name: str) -> type[World]:
+    """The world class by name.
+
+    Looked up in this order: `module:Class`, then the installed entry points of the group `turnwise.worlds`.
+    """
+    if ":" in name:
+        module_name, _, class_name = name.partition(":")
+        found = getattr(importlib.import_module(module_name), class_name, None)
+        if not (isinstance(found, type) and issubclass(found, World)):
+            raise ValueError(f"world {name!r} must name a subclass of turnwise.world.World; found {found!r}")
+        return found
+    for entry_point in importlib.metadata.entry_points(group=ENTRY_POINTS):
+        if entry_point.name == name:
+            loaded = entry_point.load()
+            if not (isinstance(loaded, type) and issubclass(loaded, World)):
+                raise ValueError(f"entry point {name!r} must load a subclass of turnwise.world.World; found {loaded!r}")
+            return loaded
+    known = ", ".join(sorted(installed_worlds()))
+    raise ValueError(f"world must be one of {known}, or 'module:Class'; found {name!r}")
+
+
+def installed_worlds() -> tuple[str, ...]:
+    """The names of every world that is installed, in order."""
+    return tuple(sorted({entry_point.name for entry_point in importlib.metadata.entry_points(group=ENTRY_POINTS)}))
+
+
+def make_world(name: str, parameters: Mapping[str, Any]) -> World:
+    """A world by name, with its parameters. Raises ValueError for an unknown name or parameter."""
+    return world_class(name)(**parameters)
