@@ -1,0 +1,229 @@
+"""One episode as a state machine: it asks for a reply, receives it, lets the world answer, and asks again or is over.
+
+The context only ever grows: context of turn k+1 = context of turn k + sampled reply + tokens of the next observation.
+The same class serves the engine's replies and those of scripted players, so that every row of a table was played by the
+same rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from turnwise.agent.formats import Format, Reading
+from turnwise.agent.host import Host, Patience
+from turnwise.errors import WorldLost
+from turnwise.trajectory import Ending, Lost, Trajectory, Turn
+from turnwise.world import Decision, Limits, Remaining, Reward, Step, Task, World
+
+AGENT_REWARDS: Mapping[str, Reward] = {
+    "format": Reward("share of the episode's replies that could be read, given with the last turn", "outcome", 0.2),
+    "invalid_turn": Reward("1 for a turn whose reply could not be read or held an illegal action", "turn", -0.1),
+}
+"""Rewards that the agent emits in every world, beside the world's own."""
+
+
+class Frame(Protocol):
+    """How texts become tokens of a conversation: `turnwise.policy.tokenizer.ChatFrame` keeps this."""
+
+    def opening(self, system: str | None, observation: str) -> tuple[int, ...]:
+        """Tokens from the start up to where the first reply begins."""
+
+    def continuation(self, observation: str, reply_complete: bool) -> tuple[int, ...]:
+        """Tokens between the end of a reply and the start of the next."""
+
+    def decode(self, tokens: tuple[int, ...]) -> str:
+        """The text of a reply, without its end token."""
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What all episodes of a rollout share."""
+
+    world: World
+    format: Format
+    limits: Limits
+    patience: Patience
+    frame: Frame | None = None
+    """None for scripted players before there is a tokenizer: turns then hold text and no tokens."""
+    instruction: str | None = None
+    """Given to the policy as the system message, where it needs one."""
+    token_budget: int = 0
+    """Tokens of context that an episode may fill, the next reply's maximum included. Used with a frame only."""
+    reply_tokens: int = 0
+    """The maximum length of one reply."""
+
+
+class Episode:
+    """One episode of one task, from its first observation to a `Trajectory` or a `Lost`."""
+
+    def __init__(self, rules: Rules, task: Task, group: int, replica: int, seed: int) -> None:
+        self.task, self.group, self.replica = task, group, replica
+        self._rules = rules
+        self._host = Host(rules.world, task, seed, rules.patience)
+        self._turns: list[Turn] = []
+        self._context: list[int] = []
+        self._actions_played = 0
+        self._ending: Ending | None = None
+        self._lost: Lost | None = None
+
+    @property
+    def over(self) -> bool:
+        """Whether the episode needs no further reply."""
+        return self._ending is not None or self._lost is not None
+
+    @property
+    def context(self) -> list[int]:
+        """The tokens that the next reply follows."""
+        return self._context
+
+    @property
+    def remaining(self) -> Remaining:
+        """What is left of the limits."""
+        limits = self._rules.limits
+        actions = limits.actions if limits.actions is not None else limits.turns * limits.actions_per_turn
+        return Remaining(limits.turns - len(self._turns), limits.actions_per_turn, actions - self._actions_played)
+
+    @property
+    def world_seconds(self) -> float:
+        """Time spent waiting for the world."""
+        return self._host.seconds
+
+    def open(self) -> None:
+        """Start the episode: after this it is over (lost) or waits for a reply."""
+        try:
+            first = self._host.reset()
+        except WorldLost as error:
+            self._lose(error)
+            return
+        self._observation, self._state = first.text, first.state
+        self._observation_tokens: tuple[int, ...] = ()
+        if self._rules.frame is not None:
+            self._observation_tokens = self._rules.frame.opening(self._rules.instruction, first.text)
+        self._await_reply()
+
+    def receive(self, text: str, tokens: tuple[int, ...], log_probabilities: tuple[float, ...], complete: bool) -> None:
+        """Take a reply and let the world begin to answer it; `settle` collects the answer."""
+        self._reading = self._read(text, complete)
+        self._reply = (text, tokens, log_probabilities, complete)
+        self._allowed = self._reading.actions[: self.remaining.actions]
+        if self._allowed:
+            self._host.start(self._allowed)
+
+    def settle(self) -> None:
+        """Wait for the world, record the turn, and end or wait for the next reply."""
+        steps: list[Step] = []
+        if self._allowed:
+            try:
+                steps = self._host.finish()
+            except WorldLost as error:
+                self._lose(error)
+                return
+        self._actions_played += len(steps)
+        self._record(steps)
+        _, tokens, _, complete = self._reply
+        self._observation = "\n".join(step.observation.text for step in steps[-1:]) or (self._reading.invalid or "")
+        self._state = steps[-1].observation.state if steps else self._state
+        self._ending = self._ended(steps)
+        self._context += tokens
+        self._observation_tokens = ()
+        if self._ending is None and self._rules.frame is not None:
+            self._observation_tokens = self._rules.frame.continuation(self._observation, complete)
+        self._await_reply()
+
+    def decide(self, player: str, generator: np.random.Generator) -> Decision | None:
+        """What a scripted player does now; None when the world was lost in asking."""
+        try:
+            return self._host.decide(player, generator, self.remaining)
+        except WorldLost as error:
+            self._lose(error)
+            return None
+
+    def result(self) -> Trajectory | Lost:
+        """What came of the episode, once it is over."""
+        if self._lost is not None:
+            return self._lost
+        assert self._ending is not None, "the episode is not over"
+        return Trajectory(self.task, self.group, self.replica, tuple(self._turns), self._ending, self._observation)
+
+    def _read(self, text: str, complete: bool) -> Reading:
+        if not complete:
+            return Reading("", (), f"The reply was cut off at its maximum length. {self._rules.format.form}")
+        return self._rules.format.read(text, self._rules.limits.actions_per_turn)
+
+    def _record(self, steps: list[Step]) -> None:
+        text, tokens, log_probabilities, _ = self._reply
+        rewards = _summed([step.rewards for step in steps])
+        if self._reading.invalid is not None or not all(step.valid for step in steps):
+            rewards["invalid_turn"] = 1.0
+        if self._ended(steps, turns_played=len(self._turns) + 1) is not None:
+            rewards["format"] = self._share_of_readable_replies()
+        self._turns.append(
+            Turn(
+                observation=self._observation,
+                observation_tokens=self._observation_tokens,
+                reply=text,
+                reply_tokens=tokens,
+                log_probabilities=log_probabilities,
+                thought=self._reading.thought,
+                actions=self._allowed[: len(steps)],
+                invalid=self._reading.invalid,
+                effective=any(step.effective for step in steps),
+                rewards=rewards,
+                metrics=_summed([step.metrics for step in steps]),
+                state=self._state,
+            )
+        )
+
+    def _share_of_readable_replies(self) -> float:
+        readable = sum(turn.invalid is None for turn in self._turns) + (self._reading.invalid is None)
+        return readable / (len(self._turns) + 1)
+
+    def _ended(self, steps: list[Step], turns_played: int | None = None) -> Ending | None:
+        """How the episode has ended, if it has. A success is one however it ended."""
+        if steps and steps[-1].success and (steps[-1].terminated or steps[-1].truncated):
+            return Ending.SUCCESS
+        if steps and steps[-1].terminated:
+            return Ending.FAILURE
+        if (steps and steps[-1].truncated) or self.remaining.actions <= 0:
+            return Ending.ACTION_LIMIT
+        if (turns_played or len(self._turns)) >= self._rules.limits.turns:
+            return Ending.TURN_LIMIT
+        return None
+
+    def _await_reply(self) -> None:
+        """Grow the context by the observation, if another reply still fits into the model's context."""
+        if self._ending is None and self._rules.frame is not None:
+            needed = len(self._context) + len(self._observation_tokens) + self._rules.reply_tokens
+            if needed > self._rules.token_budget:
+                self._end_for_want_of_tokens()
+            else:
+                self._context += self._observation_tokens
+        if self._ending is not None:
+            self._host.close()
+
+    def _end_for_want_of_tokens(self) -> None:
+        self._ending = Ending.TOKEN_BUDGET
+        if self._turns:
+            last = self._turns.pop()
+            share = sum(turn.invalid is None for turn in [*self._turns, last]) / (len(self._turns) + 1)
+            self._turns.append(_with_reward(last, "format", share))
+
+    def _lose(self, error: WorldLost) -> None:
+        self._lost = Lost(self.task, self.group, self.replica, str(error))
+        self._host.close()
+
+
+def _with_reward(turn: Turn, name: str, value: float) -> Turn:
+    return Turn(**{**turn.__dict__, "rewards": {**turn.rewards, name: value}})
+
+
+def _summed(mappings: list[Mapping[str, float]]) -> dict[str, float]:
+    total: dict[str, float] = {}
+    for mapping in mappings:
+        for name, value in mapping.items():
+            total[name] = total.get(name, 0.0) + value
+    return total

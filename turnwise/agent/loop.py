@@ -1,0 +1,142 @@
+"""The loop that plays many episodes at once: one deterministic pass over the engine's steps.
+
+As soon as a reply is finished its world steps and its next turn is queued, so no trajectory waits for the slowest. What
+enters the engine, when and in which order is a function of engine steps alone: a world that answers late is waited for,
+so time on the clock never decides what is sampled. Worlds whose replies finished at the same engine step work side by
+side; with `world_delay` they may work for so many engine steps more before they are waited for.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from turnwise import seeding
+from turnwise.agent.episode import Episode, Rules
+from turnwise.errors import WorldLost
+from turnwise.trajectory import Lost, Trajectory
+from turnwise.world import Decision, Task
+
+
+class SampledReply(Protocol):
+    """One finished reply of an engine: `turnwise.policy.engine.Reply` keeps this."""
+
+    episode: int
+    tokens: tuple[int, ...]
+    log_probabilities: tuple[float, ...]
+    complete: bool
+
+
+class ReplySource(Protocol):
+    """The part of an engine that the loop needs: see `turnwise.policy.engine.Engine`."""
+
+    @property
+    def in_flight(self) -> int:
+        """Replies that were asked for and have not finished."""
+
+    def submit(self, episode: int, context: Sequence[int]) -> None:
+        """Ask for a reply to a context."""
+
+    def step(self) -> Sequence[SampledReply]:
+        """One engine step: the replies that it finished, in order of episode."""
+
+
+@dataclass
+class Played:
+    """What a rollout gives: trajectories in order of (group, replica), lost episodes, and what a clock says of it."""
+
+    trajectories: list[Trajectory]
+    lost: list[Lost]
+    seconds: dict[str, float] = field(default_factory=dict)
+
+
+def make_episodes(rules: Rules, tasks: Sequence[Task], replicas: int, seed: int) -> list[Episode]:
+    """`replicas` episodes of each task, in order; each has noise of its own, derived from seed, group and replica."""
+    return [
+        Episode(rules, task, group, replica, seeding.derive(seed, "episode", group, replica))
+        for group, task in enumerate(tasks)
+        for replica in range(replicas)
+    ]
+
+
+def roll_out(
+    episodes: Sequence[Episode],
+    engine: ReplySource,
+    decode: Callable[[tuple[int, ...]], str],
+    *,
+    world_delay: int = 0,
+    on_progress: Callable[[int, int], None] | None = None,
+) -> Played:
+    """Play all episodes with the engine's replies. `decode` gives the text of a reply's tokens."""
+    began = time.perf_counter()
+    engine_seconds = 0.0
+    for index, episode in enumerate(episodes):
+        episode.open()
+        if not episode.over:
+            engine.submit(index, episode.context)
+    with_the_world: deque[tuple[int, int]] = deque()  # (engine step at which it is waited for, episode)
+    step = 0
+    while engine.in_flight or with_the_world:
+        if engine.in_flight:
+            before = time.perf_counter()
+            replies = engine.step()
+            engine_seconds += time.perf_counter() - before
+            step += 1
+            for reply in replies:
+                text = decode(reply.tokens)
+                episodes[reply.episode].receive(text, reply.tokens, reply.log_probabilities, reply.complete)
+                with_the_world.append((step + world_delay, reply.episode))
+        else:
+            step = max(step, with_the_world[0][0])  # nothing else to compute: wait for those that are due first
+        while with_the_world and with_the_world[0][0] <= step:
+            _, index = with_the_world.popleft()
+            episodes[index].settle()
+            if not episodes[index].over:
+                engine.submit(index, episodes[index].context)
+        if on_progress is not None:
+            on_progress(sum(episode.over for episode in episodes), len(episodes))
+    return _played(episodes, time.perf_counter() - began, engine_seconds)
+
+
+def play_scripted(
+    episodes: Sequence[Episode], write: Callable[[Decision], str], choose: Callable[[int, int], str], seed: int
+) -> Played:
+    """Play all episodes with scripted players, one episode after the other, as text without tokens.
+
+    `choose(index, turn)` names the player of a turn of an episode, `write` puts its decision into the format.
+    """
+    began = time.perf_counter()
+    for index, episode in enumerate(episodes):
+        episode.open()
+        turn = 0
+        while not episode.over:
+            decision = episode.decide(choose(index, turn), seeding.generator(seed, "player", index, turn))
+            if decision is not None:
+                episode.receive(write(decision), (), (), True)
+                episode.settle()
+            turn += 1
+    return _played(episodes, time.perf_counter() - began, 0.0)
+
+
+def _played(episodes: Sequence[Episode], seconds: float, engine_seconds: float) -> Played:
+    results = [episode.result() for episode in episodes]
+    account = {
+        "seconds": seconds,
+        "engine_seconds": engine_seconds,
+        "world_seconds": sum(episode.world_seconds for episode in episodes),
+    }
+    trajectories = [result for result in results if isinstance(result, Trajectory)]
+    return Played(trajectories, [result for result in results if isinstance(result, Lost)], account)
+
+
+def require_few_losses(played: Played, world: str, maximum_share: float) -> None:
+    """Raise WorldLost when more than `maximum_share` of the episodes were lost: the data would be of another panel."""
+    total = len(played.trajectories) + len(played.lost)
+    if len(played.lost) > maximum_share * total:
+        raise WorldLost(
+            f"at most {maximum_share:.0%} of the episodes may be lost (rollout.maximum_lost_share); the world "
+            f"{world!r} lost {len(played.lost)} of {total}. The first: {played.lost[0].reason}"
+        )
