@@ -175,7 +175,9 @@ def write_trajectories(folder: Path, trajectories: Sequence[Trajectory], lost: S
     """Write three files into `folder`: one row per trajectory, one row per turn, and the episodes that were lost."""
     parquet.write_table(_trajectory_table(trajectories), folder / TRAJECTORIES_FILE)
     parquet.write_table(_turn_table(trajectories), folder / TURNS_FILE)
-    rows = [{"task": loss.task.id, "group": loss.group, "replica": loss.replica, "reason": loss.reason} for loss in lost]
+    rows = [
+        {"task": loss.task.id, "group": loss.group, "replica": loss.replica, "reason": loss.reason} for loss in lost
+    ]
     (folder / LOST_FILE).write_text(json.dumps(rows, indent=1, ensure_ascii=False))
 
 

@@ -1,7 +1,7 @@
 """The contract that a world keeps, and the registry that finds worlds.
 
-A **world** offers tasks and makes environments. An **environment** is one episode's state: `reset`, then `step` until it
-has ended. A world's file imports this module, `turnwise.seeding` and its own library, and nothing else of ours.
+A **world** offers tasks and makes environments. An **environment** is one episode's state: `reset`, then `step` until
+it has ended. A world's file imports this module, `turnwise.seeding` and its own library, and nothing else of ours.
 
 What a world may rely on: `reset` is called once, first; `step` is called with one action at a time, in order, from one
 thread; turn and action limits are kept by the agent, not by the world. What it must keep: everything random comes from
@@ -103,14 +103,14 @@ class Environment(ABC):
 
     @abstractmethod
     def oracle(self, remaining: Remaining) -> Decision:
-        """What a competent player does now. May read the hidden state of this episode's task, not of its future noise."""
+        """What a competent player does now. May read the task's hidden state, not the episode's future noise."""
 
     @abstractmethod
     def random(self, generator: np.random.Generator, remaining: Remaining) -> Decision:
         """A uniformly random player's decision; each world documents over what it is uniform."""
 
     def decide(self, player: str, generator: np.random.Generator, remaining: Remaining) -> Decision:
-        """The decision of a scripted player by name. A world with further players (see `World.players`) extends this."""
+        """The decision of a scripted player by name. A world with further `players` extends this."""
         if player == "oracle":
             return self.oracle(remaining)
         if player == "random":
@@ -130,18 +130,37 @@ class Reward:
     weight: float
 
 
+@dataclass(frozen=True)
+class Column:
+    """A column of the comparison: the mean over episodes of a number, or of one number per another."""
+
+    heading: str
+    value: str
+    """`success`, `turns`, or a reward or metric of the world or the agent, summed over the episode."""
+    per: str | None = None
+    """Divide by this one's sum over the episode; episodes where that is 0 are left out."""
+    percent: bool = True
+    better: Literal["higher", "lower"] | None = "higher"
+
+
 class World(ABC):
-    """A family of tasks. Constructed with its parameters as keyword arguments; wrong ones raise ValueError that names them."""
+    """A family of tasks, constructed with its parameters as keyword arguments; a wrong one raises ValueError."""
 
     name: ClassVar[str]
     version: ClassVar[str]
     """Part of every task id's meaning and of the cache key: raise it when the rules or the data change."""
     verbs: ClassVar[frozenset[str] | None] = None
-    """The verbs of `verb[argument]` actions where the grammar has this form, else None: lets a format refuse a pairing."""
+    """The verbs where actions have the form `verb[argument]`, else None: lets a format refuse a pairing."""
     players: ClassVar[tuple[str, ...]] = ("random", "oracle")
     primary_metric: ClassVar[str] = "success"
     """The number by which variants are compared: `success`, or the name of a reward or metric of this world."""
     rewards: ClassVar[Mapping[str, Reward]]
+    columns: ClassVar[tuple[Column, ...]] = (
+        Column("success", "success"),
+        Column("format", "format"),
+        Column("turns", "turns", percent=False, better=None),
+    )
+    """What the comparison shows of this world, in order."""
 
     @property
     @abstractmethod
@@ -164,7 +183,7 @@ class World(ABC):
 
     @abstractmethod
     def make(self, task: Task, seed: int) -> Environment:
-        """An environment for one episode. `seed` drives the episode's own noise; the problem itself comes from the task."""
+        """An environment for one episode. `seed` drives the episode's own noise; the problem comes from the task."""
 
     def attribution(self) -> str | None:
         """Whose data this is and under which licence, where something must be said."""

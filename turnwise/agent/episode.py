@@ -87,11 +87,6 @@ class Episode:
         actions = limits.actions if limits.actions is not None else limits.turns * limits.actions_per_turn
         return Remaining(limits.turns - len(self._turns), limits.actions_per_turn, actions - self._actions_played)
 
-    @property
-    def world_seconds(self) -> float:
-        """Time spent waiting for the world."""
-        return self._host.seconds
-
     def open(self) -> None:
         """Start the episode: after this it is over (lost) or waits for a reply."""
         try:

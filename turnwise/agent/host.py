@@ -14,7 +14,6 @@ from __future__ import annotations
 import logging
 import queue
 import threading
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -69,31 +68,26 @@ class Host:
         self._played: list[tuple[str, Step]] = []
         self._first: Observation | None = None
         self._attempts = 0
-        self._pending: tuple[tuple[str, ...], queue.SimpleQueue[tuple[Any, Exception | None]], float] | None = None
-        self.seconds = 0.0
-        """Time spent waiting for the world."""
+        self._pending: tuple[tuple[str, ...], queue.SimpleQueue[tuple[Any, Exception | None]]] | None = None
 
     def reset(self) -> Observation:
         """The first observation. Raises WorldLost when the world cannot be started within the retries."""
-        began = time.perf_counter()
         first: Observation = self._persist(self._open, self._open)
         self._first = first
-        self.seconds += time.perf_counter() - began
         return first
 
     def start(self, actions: Sequence[str]) -> None:
         """Begin to play the actions of one turn, in order; `finish` collects what the world says."""
         played = tuple(actions)
-        self._pending = (played, self._thread.start(lambda: self._play(played)), time.perf_counter())
+        self._pending = (played, self._thread.start(lambda: self._play(played)))
 
     def finish(self) -> list[Step]:
         """The world's answers, up to the first that ends the episode or refuses an action. Raises WorldLost."""
         assert self._pending is not None, "start must be called before finish"
-        actions, answer, began = self._pending
+        actions, answer = self._pending
         self._pending = None
         steps: list[Step] = self._persist(lambda: self._await(answer), lambda: self._call(lambda: self._play(actions)))
         self._played += list(zip(actions, steps, strict=False))
-        self.seconds += time.perf_counter() - began
         return steps
 
     def decide(self, player: str, generator: np.random.Generator, remaining: Remaining) -> Decision:

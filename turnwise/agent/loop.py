@@ -71,19 +71,18 @@ def roll_out(
     on_progress: Callable[[int, int], None] | None = None,
 ) -> Played:
     """Play all episodes with the engine's replies. `decode` gives the text of a reply's tokens."""
-    began = time.perf_counter()
-    engine_seconds = 0.0
+    sampling, worlds = Stopwatch(), Stopwatch()
     for index, episode in enumerate(episodes):
-        episode.open()
+        with worlds:
+            episode.open()
         if not episode.over:
             engine.submit(index, episode.context)
     with_the_world: deque[tuple[int, int]] = deque()  # (engine step at which it is waited for, episode)
     step = 0
     while engine.in_flight or with_the_world:
         if engine.in_flight:
-            before = time.perf_counter()
-            replies = engine.step()
-            engine_seconds += time.perf_counter() - before
+            with sampling:
+                replies = engine.step()
             step += 1
             for reply in replies:
                 text = decode(reply.tokens)
@@ -93,12 +92,13 @@ def roll_out(
             step = max(step, with_the_world[0][0])  # nothing else to compute: wait for those that are due first
         while with_the_world and with_the_world[0][0] <= step:
             _, index = with_the_world.popleft()
-            episodes[index].settle()
+            with worlds:
+                episodes[index].settle()
             if not episodes[index].over:
                 engine.submit(index, episodes[index].context)
         if on_progress is not None:
             on_progress(sum(episode.over for episode in episodes), len(episodes))
-    return _played(episodes, time.perf_counter() - began, engine_seconds)
+    return _played(episodes, {"sampling_seconds": sampling.seconds, "world_seconds": worlds.seconds})
 
 
 def play_scripted(
@@ -108,28 +108,37 @@ def play_scripted(
 
     `choose(index, turn)` names the player of a turn of an episode, `write` puts its decision into the format.
     """
-    began = time.perf_counter()
-    for index, episode in enumerate(episodes):
-        episode.open()
-        turn = 0
-        while not episode.over:
-            decision = episode.decide(choose(index, turn), seeding.generator(seed, "player", index, turn))
-            if decision is not None:
-                episode.receive(write(decision), (), (), True)
-                episode.settle()
-            turn += 1
-    return _played(episodes, time.perf_counter() - began, 0.0)
+    worlds = Stopwatch()
+    with worlds:
+        for index, episode in enumerate(episodes):
+            episode.open()
+            turn = 0
+            while not episode.over:
+                decision = episode.decide(choose(index, turn), seeding.generator(seed, "player", index, turn))
+                if decision is not None:
+                    episode.receive(write(decision), (), (), True)
+                    episode.settle()
+                turn += 1
+    return _played(episodes, {"world_seconds": worlds.seconds})
 
 
-def _played(episodes: Sequence[Episode], seconds: float, engine_seconds: float) -> Played:
+class Stopwatch:
+    """Adds up the seconds spent inside its `with` blocks."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def __enter__(self) -> None:
+        self._began = time.perf_counter()
+
+    def __exit__(self, *_: object) -> None:
+        self.seconds += time.perf_counter() - self._began
+
+
+def _played(episodes: Sequence[Episode], seconds: dict[str, float]) -> Played:
     results = [episode.result() for episode in episodes]
-    account = {
-        "seconds": seconds,
-        "engine_seconds": engine_seconds,
-        "world_seconds": sum(episode.world_seconds for episode in episodes),
-    }
     trajectories = [result for result in results if isinstance(result, Trajectory)]
-    return Played(trajectories, [result for result in results if isinstance(result, Lost)], account)
+    return Played(trajectories, [result for result in results if isinstance(result, Lost)], seconds)
 
 
 def require_few_losses(played: Played, world: str, maximum_share: float) -> None:

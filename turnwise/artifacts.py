@@ -1,0 +1,348 @@
+"""Artifacts: folders named by the digest of their content, written whole or not at all, read only when intact.
+
+    store/<kind>/<digest>/manifest.json, data files     the artifact; the digest covers these and nothing else
+    store/<kind>/<digest>.clock.json                    what a clock or a machine said: seconds, tokens/s, memory
+    store/<kind>/<digest>.lineage/<key>.json            how the content came about, one file per way to produce it
+    store/.drafts/                                      folders that are being written
+
+The digest is that of the manifest: the kind, every file's SHA-256 and size, and the metrics. How the content came about
+(inputs, parameters, code) stands beside it, not in it: a producer that was rewritten and yields the same bytes changes
+no digest, and nothing after it runs again.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import math
+import os
+import shutil
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from turnwise.errors import ArtifactError, ConfigurationError
+
+MANIFEST = "manifest.json"
+DRAFTS = ".drafts"
+STALE_AFTER_SECONDS = 24 * 3600.0
+
+
+class Reference(BaseModel):
+    """What stages pass to one another instead of data: the kind of an artifact and the digest of its content."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    kind: str = Field(pattern=r"^[a-z][a-z0-9_-]*$")
+    digest: str = Field(pattern=r"^[0-9a-f]{32}$")
+
+    def __str__(self) -> str:
+        return f"{self.kind}/{self.digest}"
+
+
+class FileEntry(BaseModel):
+    """What the manifest says of one file."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    sha256: str
+    bytes: int
+
+
+class Manifest(BaseModel):
+    """What an artifact consists of. Its digest is the artifact's name."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    kind: str
+    files: dict[str, FileEntry]
+    """By path relative to the artifact's folder, with forward slashes."""
+    metrics: dict[str, float]
+
+    @property
+    def reference(self) -> Reference:
+        """The name of the artifact that this manifest describes."""
+        return Reference(kind=self.kind, digest=digest_of(self.model_dump(mode="json")))
+
+
+class Draft:
+    """An artifact that is being written: put files into `folder` and numbers into `metrics`."""
+
+    def __init__(self, kind: str, folder: Path) -> None:
+        self.kind = kind
+        self.folder = folder
+        self.metrics: dict[str, float] = {}
+        self._reference: Reference | None = None
+
+    @property
+    def reference(self) -> Reference:
+        """The finished artifact's name.
+
+        Raises:
+            ArtifactError: the `with` block that writes it has not been left yet.
+        """
+        if self._reference is None:
+            raise ArtifactError(
+                f"a draft has a digest only when it is finished; this {self.kind} is still being written: "
+                "read draft.reference after the `with store.write(...)` block"
+            )
+        return self._reference
+
+
+class Store:
+    """The folder that holds all artifacts of one home. Any number of processes may read and write it at once."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = Path(root)
+        self._verified: dict[Reference, tuple[tuple[str, int, int], ...]] = {}
+        self._remove_abandoned_drafts()
+
+    @contextmanager
+    def write(self, kind: str) -> Iterator[Draft]:
+        """A draft to fill; when the block ends without an error it becomes an artifact, otherwise nothing remains.
+
+        Readers see all of it or nothing. Content that the store holds already is not stored twice.
+
+        Raises:
+            ArtifactError: the draft holds what is no plain file, a file named as the manifest, or a metric that is
+                not a finite number.
+        """
+        folder = self.root / DRAFTS / uuid.uuid4().hex
+        folder.mkdir(parents=True)
+        draft = Draft(kind, folder)
+        try:
+            yield draft
+            manifest = _describe(draft)
+            _write_durably(folder / MANIFEST, json.dumps(manifest.model_dump(mode="json"), indent=1, sort_keys=True))
+            for subfolder in [path for path in folder.rglob("*") if path.is_dir()]:
+                _sync(subfolder)
+            _sync(folder)
+            self._publish(folder, manifest.reference)
+            draft._reference = manifest.reference
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def folder(self, reference: Reference) -> Path:
+        """Where the artifact's files lie. Verified once per process, and again when a file's time or size changes.
+
+        Raises:
+            ArtifactError: it is missing or damaged.
+        """
+        if self._verified.get(reference) != self._state(reference):
+            self.verify(reference)
+        return self._path(reference)
+
+    def verify(self, reference: Reference) -> None:
+        """Read every file and compare it with the manifest, and the manifest with the digest.
+
+        Raises:
+            ArtifactError: it is missing or damaged.
+        """
+        self._verified.pop(reference, None)
+        state = self._state(reference)
+        manifest = self.manifest(reference)
+        folder = self._path(reference)
+        found = {name for name, _, _ in state} - {MANIFEST}
+        for name in sorted(found ^ set(manifest.files)):
+            what = "is missing" if name in manifest.files else "does not belong to it"
+            raise _damaged(reference, folder, f"the file {name} {what}")
+        for name, entry in manifest.files.items():
+            if (folder / name).stat().st_size != entry.bytes or _sha256(folder / name) != entry.sha256:
+                raise _damaged(reference, folder, f"the content of {name} is not what was written")
+        self._verified[reference] = state
+
+    def holds(self, reference: Reference) -> bool:
+        """Whether the artifact is there and intact."""
+        try:
+            self.folder(reference)
+        except ArtifactError:
+            return False
+        return True
+
+    def manifest(self, reference: Reference) -> Manifest:
+        """What the artifact consists of, checked against its digest.
+
+        Raises:
+            ArtifactError: the manifest is missing or damaged.
+        """
+        path = self._path(reference) / MANIFEST
+        try:
+            manifest = Manifest.model_validate_json(path.read_bytes())
+        except FileNotFoundError as error:
+            raise ArtifactError(
+                f"the artifact {reference} must be in the store {self.root}; it is not there: run the experiment "
+                "again, which computes what is missing, or fetch it with `dvc pull`"
+            ) from error
+        except ValidationError as error:
+            raise _damaged(reference, path.parent, "its manifest cannot be read") from error
+        if manifest.reference != reference:
+            raise _damaged(reference, path.parent, f"its manifest is that of {manifest.reference}")
+        return manifest
+
+    def metrics(self, reference: Reference) -> dict[str, float]:
+        """The numbers that belong to the artifact's content (success, losses): the same wherever it is computed."""
+        return dict(self.manifest(reference).metrics)
+
+    def clock(self, reference: Reference) -> dict[str, float]:
+        """What a clock or a machine said when the artifact was made (seconds, tokens/s, bytes); may be empty."""
+        path = self._beside(reference, ".clock.json")
+        return json.loads(path.read_bytes()) if path.exists() else {}
+
+    def record_clock(self, reference: Reference, seconds: Mapping[str, float]) -> None:
+        """Add to `clock`; a number recorded before under the same name is replaced."""
+        _write_whole(self._beside(reference, ".clock.json"), {**self.clock(reference), **seconds}, self._draft_path())
+
+    def lineage(self, reference: Reference) -> dict[str, dict[str, Any]]:
+        """Every way in which this content was produced, by the digest of the cache key."""
+        folder = self._beside(reference, ".lineage")
+        return {path.stem: json.loads(path.read_bytes()) for path in sorted(folder.glob("*.json"))}
+
+    def record_lineage(self, reference: Reference, key: str, record: Mapping[str, Any]) -> None:
+        """Add one way in which this content was produced: task, parameters, inputs, code."""
+        folder = self._beside(reference, ".lineage")
+        folder.mkdir(parents=True, exist_ok=True)
+        _write_whole(folder / f"{key}.json", dict(record), self._draft_path())
+
+    def _path(self, reference: Reference) -> Path:
+        return self.root / reference.kind / reference.digest
+
+    def _beside(self, reference: Reference, suffix: str) -> Path:
+        return self.root / reference.kind / f"{reference.digest}{suffix}"
+
+    def _draft_path(self) -> Path:
+        (self.root / DRAFTS).mkdir(parents=True, exist_ok=True)
+        return self.root / DRAFTS / uuid.uuid4().hex
+
+    def _state(self, reference: Reference) -> tuple[tuple[str, int, int], ...]:
+        """Name, time and size of every file: cheap to look at, and different when somebody has touched one."""
+        folder = self._path(reference)
+        files = [(path, path.stat()) for path in folder.rglob("*") if not path.is_dir()]
+        return tuple(sorted((path.relative_to(folder).as_posix(), at.st_mtime_ns, at.st_size) for path, at in files))
+
+    def _publish(self, draft: Path, reference: Reference) -> None:
+        """Rename the draft to its final name; what lies there already stays when intact, and makes way when not."""
+        final = self._path(reference)
+        final.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            os.rename(draft, final)
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
+            if self.holds(reference):
+                return
+            os.rename(final, damaged := self._draft_path())
+            shutil.rmtree(damaged, ignore_errors=True)
+            os.rename(draft, final)
+        _sync(final.parent)
+        self._verified[reference] = self._state(reference)
+
+    def _remove_abandoned_drafts(self) -> None:
+        """A killed writer leaves its draft behind; a day later nobody is writing it any more."""
+        drafts = self.root / DRAFTS
+        for path in sorted(drafts.iterdir()) if drafts.is_dir() else []:
+            if path.is_dir() and time.time() - path.stat().st_mtime > STALE_AFTER_SECONDS:
+                shutil.rmtree(path, ignore_errors=True)
+
+
+def project_root() -> Path:
+    """The folder of the experiment: $DVC_ROOT, or the nearest folder at or above the current one with a params.yaml.
+
+    Raises:
+        ConfigurationError: there is none.
+    """
+    if "DVC_ROOT" in os.environ:
+        return Path(os.environ["DVC_ROOT"]).resolve()
+    here = Path.cwd()
+    for folder in (here, *here.parents):
+        if (folder / "params.yaml").is_file():
+            return folder
+    raise ConfigurationError(
+        f"an experiment is described by a params.yaml; neither {here} nor a folder above it holds one: "
+        "change into the project's folder, or set TURNWISE_HOME to the folder where results shall be kept"
+    )
+
+
+def home() -> Path:
+    """Where everything that is computed lies: $TURNWISE_HOME, or `.turnwise` in the project's root."""
+    chosen = os.environ.get("TURNWISE_HOME")
+    return Path(chosen).resolve() if chosen else project_root() / ".turnwise"
+
+
+def default_store() -> Store:
+    """The store of the present home; one object per folder and process, so that nothing is verified twice."""
+    return _store_at(home() / "store")
+
+
+@cache
+def _store_at(root: Path) -> Store:
+    return Store(root)
+
+
+def canonical_json(value: Any) -> str:
+    """The one JSON text of a value: keys sorted, no spaces. Raises ValueError for what is not finite or not JSON."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def digest_of(value: Any) -> str:
+    """A name for a JSON value: the first 32 hexadecimal characters of the SHA-256 of its canonical text."""
+    return hashlib.sha256(canonical_json(value).encode()).hexdigest()[:32]
+
+
+def _describe(draft: Draft) -> Manifest:
+    files = {}
+    for path in sorted(draft.folder.rglob("*")):
+        name = path.relative_to(draft.folder).as_posix()
+        if path.is_dir() and not path.is_symlink():
+            continue
+        if path.is_symlink() or not path.is_file() or name == MANIFEST:
+            raise ArtifactError(
+                f"an artifact holds plain files, and {MANIFEST} is written by the store; the {draft.kind} has {name}: "
+                "copy what a link points to, or choose another name"
+            )
+        _sync(path)
+        files[name] = FileEntry(sha256=_sha256(path), bytes=path.stat().st_size)
+    metrics = {name: float(value) for name, value in sorted(draft.metrics.items())}
+    for name, value in metrics.items():
+        if not math.isfinite(value):
+            raise ArtifactError(
+                f"a metric must be a finite number; {name} of the {draft.kind} is {value}: leave out what is undefined"
+            )
+    return Manifest(kind=draft.kind, files=files, metrics=metrics)
+
+
+def _damaged(reference: Reference, folder: Path, what: str) -> ArtifactError:
+    return ArtifactError(
+        f"the artifact {reference} must be what its digest says; {what}: delete {folder} and run the experiment again, "
+        "which computes it anew"
+    )
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _write_durably(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8")
+    _sync(path)
+
+
+def _write_whole(path: Path, value: Mapping[str, Any], temporary: Path) -> None:
+    """Write JSON so that a reader finds the old text or the new one."""
+    _write_durably(temporary, json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False))
+    os.replace(temporary, path)

@@ -1,0 +1,244 @@
+"""`params.yaml`, overlays and overrides, read into one model that the command line, DVC and deployments share.
+
+A wrong configuration is refused before any compute, with the key, what must hold, and the nearest known key.
+"""
+
+from __future__ import annotations
+
+import difflib
+import io
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, get_args
+
+from pydantic import BaseModel, ValidationError, model_validator
+from ruamel.yaml import YAML
+
+from turnwise import credit
+from turnwise.agent.episode import AGENT_REWARDS
+from turnwise.agent.formats import make_format
+from turnwise.errors import ConfigurationError, CreditError
+from turnwise.sections import (
+    Ablation,
+    Agent,
+    Compute,
+    Credit,
+    Data,
+    Evaluation,
+    Optimization,
+    Policy,
+    RewardSection,
+    Rollout,
+    Section,
+    Tracking,
+    WarmStart,
+    WorldSection,
+)
+from turnwise.world import World, make_world
+
+REPLACED_WHOLE = ("world", "rewards", "variants")
+"""Sections that an overlay replaces rather than merges: two worlds' parameters and rewards have nothing in common."""
+
+
+class Experiment(Section):
+    """One experiment: every knob of the chain."""
+
+    compute: Compute
+    world: WorldSection
+    agent: Agent
+    rewards: dict[str, RewardSection]
+    data: Data
+    policy: Policy
+    warm_start: WarmStart
+    rollout: Rollout
+    credit: Credit
+    optimization: Optimization
+    evaluation: Evaluation
+    ablation: Ablation
+    variants: dict[str, dict[str, Any]]
+    tracking: Tracking
+
+    def make_world(self) -> World:
+        """The world, constructed. Raises ConfigurationError."""
+        try:
+            return make_world(self.world.name, self.world.parameters)
+        except (TypeError, ValueError) as error:
+            raise ConfigurationError(f"world: {error}") from error
+
+    def variant(self, name: str) -> Experiment:
+        """The experiment with one variant's changes. Raises ConfigurationError for an unknown variant."""
+        if name not in self.variants:
+            raise ConfigurationError(f"ablation.variants: {_unknown(name, self.variants)}")
+        return build(merged(self.model_dump(mode="json"), self.variants[name]))
+
+    @model_validator(mode="after")
+    def _require_sense(self) -> Experiment:
+        world = self.make_world()
+        make_format(self.agent.format).require_expressible(world)
+        self._require_known_rewards(world)
+        self._require_credit(world)
+        self._require_divisible()
+        return self
+
+    def _require_known_rewards(self, world: World) -> None:
+        known = {**world.rewards, **AGENT_REWARDS}
+        for name in self.rewards:
+            if name not in known:
+                raise ConfigurationError(f"rewards of the world {world.name!r}: {_unknown(name, known)}")
+        if not any(reward.weight for reward in self.rewards.values()):
+            raise ConfigurationError("rewards must give at least one reward a weight other than 0; found none")
+
+    def _require_credit(self, world: World) -> None:
+        try:
+            credit.require_options(self.credit.estimator, self.credit.options)
+        except CreditError as error:
+            raise ConfigurationError(f"credit: {error}") from error
+        if self.rollout.group_size < 2:
+            raise ConfigurationError(
+                "group size must be at least 2 to form a baseline; "
+                f"found rollout.group_size: {self.rollout.group_size} with credit.estimator: {self.credit.estimator}"
+            )
+        paper = self.credit.estimator == "mt-grpo" and self.credit.options.get("rule", "paper") == "paper"
+        if paper and world.limits.turns > 2:
+            raise ConfigurationError(
+                "credit.estimator mt-grpo with rule 'paper' is defined on at most two turns; the world allows "
+                f"{world.limits.turns}; set credit.options.rule to 'return-to-go', or the world's turns to 2"
+            )
+
+    def _require_divisible(self) -> None:
+        batch = self.rollout.prompts * self.rollout.group_size
+        if batch % self.optimization.mini_batches:
+            raise ConfigurationError(
+                f"optimization.mini_batches must divide rollout.prompts x rollout.group_size = {batch}; "
+                f"found {self.optimization.mini_batches}"
+            )
+
+
+def load(
+    parameters: Path, overlays: Sequence[Path] = (), settings: Iterable[str] | Mapping[str, Any] = ()
+) -> Experiment:
+    """The experiment of a parameters file, overlays on it in order, and settings (`a.b=value`, or by dotted key).
+
+    Raises ConfigurationError.
+    """
+    values = read_yaml(parameters)
+    for overlay in overlays:
+        changes = read_yaml(overlay)
+        values = merged(
+            {key: value for key, value in values.items() if key not in REPLACED_WHOLE or key not in changes}, changes
+        )
+    for key, value in settings.items() if isinstance(settings, Mapping) else map(parse_setting, settings):
+        values = with_value(values, key, value)
+    experiment = build(values)
+    require_distinct_variants(experiment)
+    return experiment
+
+
+def build(values: Mapping[str, Any]) -> Experiment:
+    """The experiment of plain values. Raises ConfigurationError with every mistake that was found."""
+    try:
+        return Experiment.model_validate(values)
+    except ValidationError as error:
+        raise ConfigurationError(explain(error, Experiment)) from None
+
+
+def require_distinct_variants(experiment: Experiment) -> None:
+    """Raise ConfigurationError for a variant that changes nothing, equals another, or makes no sense.
+
+    An empty entry (`name: {}`) is the base itself, on purpose.
+    """
+    base = experiment.model_dump(mode="json")
+    seen: dict[str, str] = {}
+    if not experiment.ablation.variants or not experiment.ablation.seeds:
+        raise ConfigurationError("ablation.variants and ablation.seeds must each name at least one; found none")
+    if len(set(experiment.ablation.seeds)) < len(experiment.ablation.seeds):
+        raise ConfigurationError(f"ablation.seeds must differ from each other; found {experiment.ablation.seeds}")
+    for name in experiment.ablation.variants:
+        try:
+            values = experiment.variant(name).model_dump(mode="json")
+        except ConfigurationError as error:
+            raise ConfigurationError(f"variant {name!r}: {error}") from None
+        if experiment.variants[name] and values == base:
+            raise ConfigurationError(
+                f"variant {name!r} must change something; variants.{name} repeats the base's values"
+            )
+        key = repr(values)
+        if key in seen:
+            raise ConfigurationError(f"variants must differ; {name!r} is the same as {seen[key]!r}")
+        seen[key] = name
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """A YAML 1.2 file as DVC reads it: `3e-4` is a number and `NO` a word. Raises ConfigurationError."""
+    if not path.is_file():
+        raise ConfigurationError(f"a parameters file must exist; found none at {path}")
+    values = YAML(typ="safe", pure=True).load(path.read_text())
+    if not isinstance(values, dict):
+        raise ConfigurationError(f"{path} must hold a mapping of sections; found {type(values).__name__}")
+    return values
+
+
+def parse_setting(setting: str) -> tuple[str, Any]:
+    """`a.b=value` as (key, value), the value read as YAML. Raises ConfigurationError."""
+    key, equals, text = setting.partition("=")
+    if not equals or not key:
+        raise ConfigurationError(f"a setting must be KEY=VALUE, e.g. credit.estimator=mt-grpo; found {setting!r}")
+    return key, YAML(typ="safe", pure=True).load(io.StringIO(text))
+
+
+def with_value(values: Mapping[str, Any], key: str, value: Any) -> dict[str, Any]:
+    """A copy of nested values with one dotted key set. Raises ConfigurationError where the path is not a mapping."""
+    head, dot, rest = key.partition(".")
+    if not dot:
+        return {**values, head: value}
+    inner = values.get(head, {})
+    if not isinstance(inner, Mapping):
+        raise ConfigurationError(f"{key}: {head!r} must be a section to set {rest!r} in; found {inner!r}")
+    return {**values, head: with_value(inner, rest, value)}
+
+
+def merged(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """`values` with `changes` laid over them: mappings merge, everything else is replaced."""
+    result = dict(values)
+    for key, change in changes.items():
+        before = result.get(key)
+        result[key] = merged(before, change) if isinstance(before, Mapping) and isinstance(change, Mapping) else change
+    return result
+
+
+def explain(error: ValidationError, model: type[BaseModel]) -> str:
+    """A validation error in our words: the key, what must hold, what was found, and the nearest known key."""
+    lines = []
+    for mistake in error.errors():
+        key = ".".join(str(part) for part in mistake["loc"])
+        if mistake["type"] == "extra_forbidden":
+            lines.append(f"{key}: {_unknown(str(mistake['loc'][-1]), _fields_at(model, mistake['loc'][:-1]))}")
+        elif mistake["type"] == "missing":
+            lines.append(f"{key}: must be set; found nothing")
+        else:
+            message = mistake["msg"].removeprefix("Value error, ")
+            lines.append(f"{key}: {message}; found {mistake['input']!r}" if key else message)
+    return "\n".join(lines)
+
+
+def _fields_at(model: type[BaseModel], path: Sequence[str | int]) -> list[str]:
+    """The known keys of the section at a path."""
+    current: Any = model
+    for part in path:
+        annotation = (
+            current.model_fields[part].annotation if isinstance(part, str) and part in current.model_fields else None
+        )
+        inner = next((argument for argument in get_args(annotation) if _is_section(argument)), None)
+        current = annotation if _is_section(annotation) else inner or current
+    return list(current.model_fields)
+
+
+def _is_section(annotation: Any) -> bool:
+    return isinstance(annotation, type) and issubclass(annotation, BaseModel)
+
+
+def _unknown(name: str, known: Iterable[str]) -> str:
+    names = list(known)
+    nearest = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    hint = f"did you mean {nearest[0]!r}?" if nearest else f"known are {', '.join(names)}"
+    return f"{name!r} is not a known name; {hint}"

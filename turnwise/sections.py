@@ -1,0 +1,180 @@
+"""The sections of `params.yaml` as typed models: what each key means, its unit and its bounds.
+
+A stage takes the sections that it reads and nothing else, so that only those are part of its cache key. Values are read
+strictly: `"3e-4"` is not a number, `1.0` is not a count.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Count = Annotated[int, Field(ge=1)]
+Share = Annotated[float, Field(ge=0.0, le=1.0)]
+Positive = Annotated[float, Field(gt=0.0)]
+NotNegative = Annotated[float, Field(ge=0.0)]
+
+
+class Section(BaseModel):
+    """Frozen, strict, and closed: an unknown key is an error."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True)
+
+
+class Compute(Section):
+    """Where the engine and the learner run."""
+
+    device: Literal["cpu", "cuda"]
+    engine: Literal["vllm", "transformers"]
+    """vLLM in process, or transformers' own generation where vLLM does not install."""
+    threads: Count
+    """Threads of torch, for the engine and the learner. Results to the bit depend on it."""
+
+
+class WorldSection(Section):
+    """Which world, with the parameters that its constructor takes."""
+
+    name: str
+    """A world's name, or `module:Class`."""
+    parameters: dict[str, Any]
+
+
+class Agent(Section):
+    """How a world's text and a policy's tokens meet."""
+
+    format: str
+    """How a reply is written: `search` or `think-answer`."""
+    instruction: bool
+    """Whether the policy is given the world's instruction. A policy made here never needs it."""
+    maximum_reply_tokens: Count
+    """A longer reply is cut off, and counts as unreadable."""
+    context_tokens: Count
+    """The model's context: an episode whose next turn would not fit ends as truncated."""
+
+
+class RewardSection(Section):
+    """Where a named reward counts, and how much."""
+
+    level: Literal["turn", "outcome"]
+    weight: float
+
+
+class Data(Section):
+    """Panels and demonstrations."""
+
+    seed: int
+    """Of the demonstrations' noise. Panels depend on the world's data alone."""
+    train_tasks: Count
+    validation_tasks: Count
+    test_tasks: Count
+    demonstrations: Count
+    """Episodes by the oracle, on train tasks."""
+    demonstration_noise: Share
+    """Probability that a turn of a demonstration is a random player's instead of the oracle's."""
+
+
+class Policy(Section):
+    """The policy: made from scratch, or loaded."""
+
+    model: str
+    """`scratch`, a local directory, or a hub id."""
+    seed: int
+    vocabulary: Count
+    """Entries of the tokenizer that is trained on the demonstrations. Used from scratch only, as what follows."""
+    hidden: Count
+    layers: Count
+    heads: Count
+    feed_forward: Count
+    tied_embeddings: bool
+
+
+class WarmStart(Section):
+    """Supervised learning on the demonstrations, before reinforcement."""
+
+    enabled: bool
+    seed: int
+    maximum_steps: Count
+    batch: Count
+    """Demonstrations per step."""
+    learning_rate: Positive
+    learning_rate_warmup: int
+    """Steps over which the learning rate grows from zero."""
+    check_every: Count
+    """Steps between two greedy evaluations on the validation panel."""
+    threshold: Share
+    """The warm start ends as soon as the world's primary metric, greedy on the validation panel, reaches this."""
+    micro_batch_tokens: Count
+
+
+class Rollout(Section):
+    """How trajectories are sampled."""
+
+    prompts: Count
+    """Tasks per iteration."""
+    group_size: Count
+    """Trajectories per task."""
+    temperature: Positive
+    world_seconds: Positive
+    """Seconds that a world may take for one call before its episode is tried again."""
+    world_retries: int
+    maximum_lost_share: Share
+    """Share of episodes that worlds may lose before the run is stopped."""
+    world_delay: int
+    """Engine steps that a world may work on before it is waited for. 0: not at all; more suits slow, remote worlds."""
+
+
+class Credit(Section):
+    """Who gets how much: see `turnwise.credit`."""
+
+    estimator: str
+    options: dict[str, Any]
+
+
+class Optimization(Section):
+    """The update."""
+
+    iterations: Count
+    learning_rate: Positive
+    clip_low: Positive
+    clip_high: Positive
+    mini_batches: Count
+    """Optimizer steps per pass over a batch; must divide prompts x group_size."""
+    epochs: Count
+    """Passes over a batch."""
+    weight_decay: NotNegative
+    maximum_gradient_norm: Positive
+    micro_batch_tokens: Count
+    """Tokens, padding included, that go through the model at once. Changes memory and speed, not what is computed."""
+    maximum_mismatch: Positive
+    """Mean absolute difference of log-probabilities between engine and learner above which a run is stopped."""
+
+
+class Evaluation(Section):
+    """How policies are evaluated."""
+
+    every: Count
+    """Iterations between two evaluations on the validation panel."""
+    samples: Count
+    """Sampled episodes per task, beside one greedy."""
+    temperature: Positive
+    seed: int
+
+
+class Ablation(Section):
+    """Variants x seeds."""
+
+    name: str
+    seeds: list[int]
+    variants: list[str]
+    """Names of entries of `variants`."""
+
+
+class Tracking(Section):
+    """Where MLflow records."""
+
+    uri: str
+    """A tracking URI; empty: a SQLite file in the project's home."""
+    experiment: str
+    traces: int
+    """Trajectories per evaluation that are recorded as traces."""
