@@ -1,0 +1,1 @@
+"""The worlds. They are plug-ins: they import `turnwise.world`, `turnwise.seeding` and their own library."""

@@ -1,0 +1,1 @@
+"""Composition: which stages follow which. No tensor, no file format, no formula."""

@@ -1,0 +1,1 @@
+"""The stages: each loads artifacts, calls the library, and saves artifacts."""

@@ -17,22 +17,24 @@ import hashlib
 import json
 import math
 import os
+import re
 import shutil
 import time
 import uuid
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from turnwise.errors import ArtifactError, ConfigurationError
 
 MANIFEST = "manifest.json"
 DRAFTS = ".drafts"
-STALE_AFTER_SECONDS = 24 * 3600.0
+ABANDONED_AFTER_SECONDS = 24 * 3600.0
+KIND = r"^[a-z][a-z0-9_-]*$"
 
 
 class Reference(BaseModel):
@@ -40,7 +42,7 @@ class Reference(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    kind: str = Field(pattern=r"^[a-z][a-z0-9_-]*$")
+    kind: str = Field(pattern=KIND)
     digest: str = Field(pattern=r"^[0-9a-f]{32}$")
 
     def __str__(self) -> str:
@@ -61,7 +63,7 @@ class Manifest(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    kind: str
+    kind: str = Field(pattern=KIND)
     files: dict[str, FileEntry]
     """By path relative to the artifact's folder, with forward slashes."""
     metrics: dict[str, float]
@@ -111,9 +113,13 @@ class Store:
         Readers see all of it or nothing. Content that the store holds already is not stored twice.
 
         Raises:
-            ArtifactError: the draft holds what is no plain file, a file named as the manifest, or a metric that is
-                not a finite number.
+            ArtifactError: the kind is no lower-case word; the draft holds what is no plain file, a file named as the
+                manifest, or a metric that is not a finite number.
         """
+        if not re.fullmatch(KIND, kind):
+            raise ArtifactError(
+                f"the kind of an artifact is a lower-case word, since it names a folder; it is {kind!r}"
+            )
         folder = self.root / DRAFTS / uuid.uuid4().hex
         folder.mkdir(parents=True)
         draft = Draft(kind, folder)
@@ -175,15 +181,16 @@ class Store:
         path = self._path(reference) / MANIFEST
         try:
             manifest = Manifest.model_validate_json(path.read_bytes())
+            described = manifest.reference
         except FileNotFoundError as error:
             raise ArtifactError(
                 f"the artifact {reference} must be in the store {self.root}; it is not there: run the experiment "
                 "again, which computes what is missing, or fetch it with `dvc pull`"
             ) from error
-        except ValidationError as error:
+        except ValueError as error:
             raise _damaged(reference, path.parent, "its manifest cannot be read") from error
-        if manifest.reference != reference:
-            raise _damaged(reference, path.parent, f"its manifest is that of {manifest.reference}")
+        if described != reference:
+            raise _damaged(reference, path.parent, f"its manifest is that of {described}")
         return manifest
 
     def metrics(self, reference: Reference) -> dict[str, float]:
@@ -223,32 +230,29 @@ class Store:
     def _state(self, reference: Reference) -> tuple[tuple[str, int, int], ...]:
         """Name, time and size of every file: cheap to look at, and different when somebody has touched one."""
         folder = self._path(reference)
-        files = [(path, path.stat()) for path in folder.rglob("*") if not path.is_dir()]
+        files = [(path, path.lstat()) for path in folder.rglob("*") if not path.is_dir()]
         return tuple(sorted((path.relative_to(folder).as_posix(), at.st_mtime_ns, at.st_size) for path, at in files))
 
     def _publish(self, draft: Path, reference: Reference) -> None:
         """Rename the draft to its final name; what lies there already stays when intact, and makes way when not."""
         final = self._path(reference)
         final.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            os.rename(draft, final)
-        except OSError as error:
-            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
-                raise
+        while not _renamed(draft, final):
             if self.holds(reference):
                 return
-            os.rename(final, damaged := self._draft_path())
-            shutil.rmtree(damaged, ignore_errors=True)
-            os.rename(draft, final)
+            with suppress(FileNotFoundError):
+                os.rename(final, damaged := self._draft_path())
+                shutil.rmtree(damaged)
         _sync(final.parent)
         self._verified[reference] = self._state(reference)
 
     def _remove_abandoned_drafts(self) -> None:
         """A killed writer leaves its draft behind; a day later nobody is writing it any more."""
         drafts = self.root / DRAFTS
-        for path in sorted(drafts.iterdir()) if drafts.is_dir() else []:
-            if path.is_dir() and time.time() - path.stat().st_mtime > STALE_AFTER_SECONDS:
-                shutil.rmtree(path, ignore_errors=True)
+        for path in drafts.iterdir() if drafts.is_dir() else []:
+            with suppress(FileNotFoundError):
+                if time.time() - path.stat().st_mtime > ABANDONED_AFTER_SECONDS:
+                    shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 def project_root() -> Path:
@@ -293,6 +297,17 @@ def canonical_json(value: Any) -> str:
 def digest_of(value: Any) -> str:
     """A name for a JSON value: the first 32 hexadecimal characters of the SHA-256 of its canonical text."""
     return hashlib.sha256(canonical_json(value).encode()).hexdigest()[:32]
+
+
+def _renamed(draft: Path, final: Path) -> bool:
+    """Whether the draft now has its final name; False when something lies there already."""
+    try:
+        os.rename(draft, final)
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+            raise
+        return False
+    return True
 
 
 def _describe(draft: Draft) -> Manifest:

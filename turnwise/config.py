@@ -242,3 +242,17 @@ def _unknown(name: str, known: Iterable[str]) -> str:
     nearest = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     hint = f"did you mean {nearest[0]!r}?" if nearest else f"known are {', '.join(names)}"
     return f"{name!r} is not a known name; {hint}"
+
+
+def single(experiment: Experiment, variant: str | None, seed: int | None) -> Experiment:
+    """The experiment with one variant (default: the parameters as they are, called `base`) and one seed."""
+    values = experiment.model_dump(mode="json")
+    if variant is None:
+        variant = "base"
+        values["variants"] = {"base": {}}
+    elif variant not in experiment.variants:
+        raise ConfigurationError(f"variant: {_unknown(variant, experiment.variants)}")
+    chosen = experiment.ablation.seeds[0] if seed is None else seed
+    name = f"{experiment.ablation.name}-{variant}-{chosen}"
+    values["ablation"] = {"name": name, "seeds": [chosen], "variants": [variant]}
+    return build(values)

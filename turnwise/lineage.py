@@ -16,6 +16,7 @@ import logging
 import os
 import platform as machine
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -48,11 +49,10 @@ COMPUTING_PACKAGES = (
 )
 """The installed packages whose version can change a result's bytes."""
 
-KERNEL_FLAGS = frozenset(
-    ["fma", "avx", "avx2", "avx_vnni", "avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512_vnni", "avx512_bf16"]
-    + ["avx512_fp16", "amx_tile", "amx_bf16", "amx_int8"]
-    + ["asimd", "asimdhp", "asimddp", "bf16", "i8mm", "sve", "sve2"]
-)
+X86_FLAGS = ["fma", "avx", "avx2", "avx_vnni", "avx512f", "avx512bw", "avx512dq", "avx512vl"]
+X86_NARROW_FLAGS = ["avx512_vnni", "avx512_bf16", "avx512_fp16", "amx_tile", "amx_bf16", "amx_int8"]
+ARM_FLAGS = ["asimd", "asimdhp", "asimddp", "bf16", "i8mm", "sve", "sve2"]
+KERNEL_FLAGS = frozenset([*X86_FLAGS, *X86_NARROW_FLAGS, *ARM_FLAGS])
 """The processor's abilities by which numerical libraries choose their kernels: other kernels, other last bits."""
 
 KERNEL_VARIABLES = (
@@ -64,13 +64,16 @@ KERNEL_VARIABLES = (
 )
 """The environment variables that overrule that choice."""
 
+SOURCE_PATTERNS = ("*.py", "*.toml", "*.yaml", "*.yml")
+"""The new files that belong into the record of what ran; others may be large."""
+
 
 def fingerprint(module_names: Sequence[str], without: Sequence[str] = ()) -> str:
     """A digest of the code of these modules and of every module of ours that they import.
 
-    "Ours" are the packages turnwise, tasks, envs and flows, and the package or file that each named module belongs to.
-    Imports inside functions count, imports under `if TYPE_CHECKING:` do not. A source is read once per process: the key
-    must speak of the code that runs, not of an edit made meanwhile (of which a warning tells).
+    "Ours" are the packages turnwise, tasks, envs and flows, the package or file that each named module belongs to, and
+    all that is not installed: what lies neither in a site-packages folder nor in Python's own library. Imports inside functions count, imports under `if TYPE_CHECKING:` do not. A source is read once per process: the key
+    must speak of the code that runs, not of an edit made meanwhile (of which `warn_of_edits` tells).
 
     Args:
         module_names: dotted names, e.g. `["tasks.rollout", "envs.search"]`.
@@ -80,8 +83,6 @@ def fingerprint(module_names: Sequence[str], without: Sequence[str] = ()) -> str
         ConfigurationError: a named module has no source that can be found.
     """
     sources = _closure(tuple(sorted(set(module_names))), frozenset(without))
-    for source in sources:
-        source.warn_if_edited()
     return digest_of({source.name: source.digest for source in sources})
 
 
@@ -96,17 +97,20 @@ class _Source:
     imports: tuple[str, ...]
     """Dotted names that may be modules (`from a import b` gives a and a.b), in the order of the source."""
 
-    def warn_if_edited(self) -> None:
-        if self.path not in _edited and _state(self.path) != self.state:
-            _edited.add(self.path)
-            logger.warning(
-                "%s has changed since this process began; it goes on with the code it began with. "
-                "Start it again to run the new code.",
-                self.path,
-            )
-
 
 _edited: set[Path] = set()
+
+
+def warn_of_edits(module_names: Sequence[str], without: Sequence[str] = ()) -> None:
+    """Warn, once per file, of code that has changed since this process fingerprinted it: it runs the old code."""
+    for source in _closure(tuple(sorted(set(module_names))), frozenset(without)):
+        if source.path not in _edited and _state(source.path) != source.state:
+            _edited.add(source.path)
+            logger.warning(
+                "%s has changed since this process began, which goes on with the code it began with: "
+                "start it again to run the new code.",
+                source.path,
+            )
 
 
 @cache
@@ -123,7 +127,8 @@ def _closure(names: tuple[str, ...], without: frozenset[str]) -> tuple[_Source, 
     waiting = list(names)
     while waiting:
         name = waiting.pop()
-        if name in found or name in without or name.partition(".")[0] not in ours:
+        top = name.partition(".")[0]
+        if name in found or name in without or not (top in ours or _is_uninstalled(top)):
             continue
         package = name.rpartition(".")[0]
         if package:
@@ -161,6 +166,16 @@ def _find(name: str) -> ModuleSpec | None:
     if parent is None or parent.submodule_search_locations is None:
         return None
     return PathFinder.find_spec(name, list(parent.submodule_search_locations))
+
+
+@cache
+def _is_uninstalled(top: str) -> bool:
+    """Whether a top-level package or module is somebody's working file, such as a helper beside a world of one file."""
+    spec = _find(top)
+    if top in sys.stdlib_module_names or spec is None:
+        return False
+    places = [spec.origin] if spec.has_location and spec.origin else list(spec.submodule_search_locations or [])
+    return not any({"site-packages", "dist-packages"} & set(Path(place).parts) for place in places)
 
 
 def _imports(tree: ast.AST, package: str) -> Iterator[str]:
@@ -275,24 +290,32 @@ def _versions() -> dict[str, str]:
 
 def commit(folder: Path | None = None) -> str | None:
     """The commit that is checked out in the folder (by default the current one); None outside of a Git repository."""
-    return _git(["rev-parse", "--verify", "HEAD"], folder)
+    answer = _git(["rev-parse", "--verify", "HEAD"], folder)
+    return answer and answer.strip()
 
 
 def uncommitted_diff(folder: Path | None = None) -> str:
-    """What the working tree's files add to the commit, new source files included; empty outside of a Git repository."""
+    """A patch from the commit to the working tree, new source files included; empty outside of a Git repository."""
     top = _git(["rev-parse", "--show-toplevel"], folder)
     if top is None or commit(folder) is None:
         return ""
     with tempfile.TemporaryDirectory() as scratch:
         # An index of its own: the user's staging area is left alone.
         index = {"GIT_INDEX_FILE": str(Path(scratch) / "index")}
-        _git(["read-tree", "HEAD"], Path(top), index)
-        _git(["add", "--intent-to-add", "--", "*.py", "*.toml", "*.yaml", "*.yml"], Path(top), index)
-        return _git(["diff", "HEAD"], Path(top), index) or ""
+        root = Path(top.strip())
+        _git(["read-tree", "HEAD"], root, index)
+        new = _git(["ls-files", "-z", "--others", "--exclude-standard", "--", *SOURCE_PATTERNS], root, index) or ""
+        if new:
+            _git(["add", "--intent-to-add", "--", *new.rstrip("\0").split("\0")], root, index)
+        return _git(["diff", "HEAD"], root, index) or ""
 
 
+@cache
 def code_state(folder: Path | None = None) -> dict[str, str]:
-    """Tags that say which code ran: `commit`, and `uncommitted` (the digest of the diff, or "none")."""
+    """Tags that say which code runs: `commit`, and `uncommitted` (the digest of the diff, or "none").
+
+    Asked once per process: what counts is the code that it began with.
+    """
     diff = uncommitted_diff(folder)
     return {"commit": commit(folder) or "none", "uncommitted": digest_of(diff) if diff else "none"}
 
@@ -309,4 +332,4 @@ def _git(arguments: Sequence[str], folder: Path | None, variables: dict[str, str
         )
     except FileNotFoundError:
         return None
-    return answer.stdout.decode("utf-8", "replace").strip() if answer.returncode == 0 else None
+    return answer.stdout.decode("utf-8", "replace") if answer.returncode == 0 else None

@@ -28,8 +28,11 @@ class Compute(Section):
     device: Literal["cpu", "cuda"]
     engine: Literal["vllm", "transformers"]
     """vLLM in process, or transformers' own generation where vLLM does not install."""
-    threads: Count
-    """Threads of torch, for the engine and the learner. Results to the bit depend on it."""
+    engine_threads: Count
+    """CPU threads that sample. Decoding a small policy is bound by overhead: one is as fast as two. Results to the bit
+    depend on it."""
+    learner_threads: Count
+    """CPU threads that train. Results to the bit depend on it."""
 
 
 class WorldSection(Section):

@@ -3,6 +3,9 @@
 A format knows tags, a world knows actions, and neither knows the other: `read` turns a reply into actions of the
 world's grammar, `write` does the opposite for demonstrations, and `read(write(decision))` gives the decision back.
 Reading is linear in the length of the reply, never raises, and never guesses: a reply has the form or it has not.
+
+What is written has a space after an opening tag: a word then has the token that it has in the middle of an observation,
+so that copying it is copying a token. What is read needs none.
 """
 
 from __future__ import annotations
@@ -84,10 +87,10 @@ class SearchFormat(Format):
     )
 
     def write(self, decision: Decision) -> str:
-        """`<think>...</think><search>...</search>`, from a decision with the one action `search[...]`."""
+        """`<think> ...</think><search> ...</search>`, from a decision with the one action `search[...]`."""
         (action,) = decision.actions
         verb, _, argument = action.partition("[")
-        return f"<think>{decision.thought}</think><{verb}>{argument[:-1]}</{verb}>"
+        return f"<think> {decision.thought}</think><{verb}> {argument[:-1]}</{verb}>"
 
     def read(self, reply: str, actions_per_turn: int) -> Reading:
         """One thought, one action: `actions_per_turn` above 1 changes nothing, since the form has room for one."""
@@ -116,9 +119,9 @@ class ThinkAnswerFormat(Format):
     form = "Reply with <think>a thought</think><answer>an action</answer>; several actions are separated by ||."
 
     def write(self, decision: Decision) -> str:
-        """`<think>...</think><answer>Left || Down</answer>`."""
+        """`<think> ...</think><answer> Left || Down</answer>`."""
         answer = f" {self.separator} ".join(decision.actions)
-        return f"<think>{decision.thought}</think><answer>{answer}</answer>"
+        return f"<think> {decision.thought}</think><answer> {answer}</answer>"
 
     def read(self, reply: str, actions_per_turn: int) -> Reading:
         """An empty action, or more than `actions_per_turn` of them, makes the reply unreadable."""

@@ -24,10 +24,21 @@ from turnwise.world import Decision, Task
 class SampledReply(Protocol):
     """One finished reply of an engine: `turnwise.policy.engine.Reply` keeps this."""
 
-    episode: int
-    tokens: tuple[int, ...]
-    log_probabilities: tuple[float, ...]
-    complete: bool
+    @property
+    def episode(self) -> int:
+        """The index that it was submitted under."""
+
+    @property
+    def tokens(self) -> tuple[int, ...]:
+        """As sampled, the end token included."""
+
+    @property
+    def log_probabilities(self) -> tuple[float, ...]:
+        """Of the tokens, under the distribution that they were sampled from."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether it ended with an end token, rather than at its maximum length."""
 
 
 class ReplySource(Protocol):

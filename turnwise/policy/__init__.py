@@ -1,0 +1,1 @@
+"""The policy: what samples from it (the engine), what trains it (the learner), and its tokens."""

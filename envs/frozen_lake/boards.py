@@ -1,0 +1,105 @@
+"""Boards: a random start and goal with a path between them, and the split that a board belongs to.
+
+The split is a function of the board's own content: every tenth board, by a digest of its text, is a validation board,
+every tenth a test board, and the others are for training. A task draws boards until one of its split comes up. So no
+board is ever in two splits, whatever the number of tasks, the size or the share of ice.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from turnwise import seeding
+from turnwise.world import Split
+
+START, ICE, HOLE, GOAL = "S", "F", "H", "G"
+"""Gymnasium's letters."""
+MOVES: tuple[tuple[int, int], ...] = ((0, -1), (1, 0), (0, 1), (-1, 0))
+"""Rows down and columns right that Gymnasium's actions 0 to 3 lead: left, down, right, up."""
+MAXIMUM_DRAWS = 20_000
+
+
+@dataclass(frozen=True)
+class Board:
+    """A square of letters, one string per row. Cells are numbered row by row, as Gymnasium does."""
+
+    rows: tuple[str, ...]
+
+    @property
+    def size(self) -> int:
+        """Cells along one side."""
+        return len(self.rows)
+
+    @cached_property
+    def cells(self) -> str:
+        """All letters, row by row."""
+        return "".join(self.rows)
+
+    @property
+    def start(self) -> int:
+        """The cell where the player begins."""
+        return self.cells.index(START)
+
+    @property
+    def goal(self) -> int:
+        """The cell to be reached."""
+        return self.cells.index(GOAL)
+
+    def neighbour(self, cell: int, action: int) -> int:
+        """The cell that an action leads to when nothing slips; the same cell at the edge of the board."""
+        row, column = divmod(cell, self.size)
+        down, right = MOVES[action]
+        inside = 0 <= row + down < self.size and 0 <= column + right < self.size
+        return (row + down) * self.size + column + right if inside else cell
+
+    @cached_property
+    def distances(self) -> tuple[int | None, ...]:
+        """The actions that the shortest way from each cell to the goal takes; None from where there is none."""
+        found: dict[int, int] = {self.goal: 0}
+        frontier = deque([self.goal])
+        while frontier:
+            cell = frontier.popleft()
+            for action in range(len(MOVES)):
+                neighbour = self.neighbour(cell, action)
+                if neighbour not in found and self.cells[neighbour] != HOLE:
+                    found[neighbour] = found[cell] + 1
+                    frontier.append(neighbour)
+        return tuple(found.get(cell) for cell in range(len(self.cells)))
+
+    @property
+    def distance(self) -> int | None:
+        """The length of the shortest path from the start to the goal, in actions; None when there is no path."""
+        return self.distances[self.start]
+
+    @property
+    def split(self) -> Split:
+        """The one split that this board belongs to."""
+        draw = seeding.derive(0, "frozen_lake split", *self.rows) % 10
+        return "validation" if draw == 8 else "test" if draw == 9 else "train"
+
+
+def draw_board(seed: int, split: Split, size: int, frozen: float) -> Board:
+    """The board of the task with this seed: of its split, with a path. Raises ValueError when there is none to find."""
+    generator = seeding.generator(seed, "frozen_lake board")
+    for _ in range(MAXIMUM_DRAWS):
+        board = _any_board(generator, size, frozen)
+        if board.split == split and board.distance is not None:
+            return board
+    raise ValueError(
+        f"size and frozen must allow for {split} boards with a path from start to goal; found none in {MAXIMUM_DRAWS} "
+        f"draws at size {size}, frozen {frozen}: raise frozen, or change size"
+    )
+
+
+def _any_board(generator: np.random.Generator, size: int, frozen: float) -> Board:
+    """A uniformly random start and another goal; every other cell is ice with probability `frozen`, else a hole."""
+    letters = [ICE if share < frozen else HOLE for share in generator.random(size * size)]
+    start = int(generator.integers(size * size))
+    goal = (start + 1 + int(generator.integers(size * size - 1))) % (size * size)
+    letters[start], letters[goal] = START, GOAL
+    text = "".join(letters)
+    return Board(tuple(text[first : first + size] for first in range(0, size * size, size)))

@@ -1,0 +1,206 @@
+"""The world: boards as tasks, Gymnasium's lake as environment, and its two scripted players.
+
+What differs from RAGEN (arXiv 2504.20073): validation and test boards are never training boards; the penalty for an
+invalid turn is the agent's, since only the agent sees the reply; the oracle plans under the limits on turns and
+actions, without looking between the actions of one turn, as the policy must.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import numpy as np
+
+from envs.frozen_lake.boards import GOAL, HOLE, Board, draw_board
+from envs.frozen_lake.planner import LONGEST_SEQUENCE, make_lake, plan
+from turnwise import seeding
+from turnwise.world import Decision, Environment, Limits, Observation, Remaining, Reward, Split, Step, Task, World
+
+ACTIONS = ("Left", "Down", "Right", "Up")
+"""In Gymnasium's order."""
+LEGAL = "Left, Down, Right or Up"
+
+
+class FrozenLake(World):
+    """Walk over the ice to the goal without falling into a hole; at a success rate below 1 the ice is slippery.
+
+    Parameters: `size`, cells along one side (3 to 12); `frozen`, the share of ice among the other cells, in (0, 1];
+    `success_rate`, the probability that an action leads where it points, else to either side with equal probability
+    (1: no slip; 1/3: Gymnasium's default); `turns`, `actions_per_turn` and `actions`, the limits of an episode;
+    `symbols`, six characters for the player, ice, hole, goal, the player in a hole and the player on the goal.
+
+    A task names a board and no slip: results at different success rates are on the same boards.
+    """
+
+    name: ClassVar[str] = "frozen_lake"
+    version: ClassVar[str] = "1"
+    rewards: ClassVar[Mapping[str, Reward]] = {"goal": Reward("1 on reaching the goal", "outcome", 1.0)}
+
+    def __init__(
+        self,
+        *,
+        size: int = 4,
+        frozen: float = 0.8,
+        success_rate: float = 1.0,
+        turns: int = 5,
+        actions_per_turn: int = 2,
+        actions: int = 10,
+        symbols: str = "P_OGX√",
+    ) -> None:
+        self.size = _whole("size", size, 3, 12)
+        self.frozen = _share("frozen", frozen)
+        self.success_rate = _share("success_rate", success_rate)
+        self._limits = Limits(
+            turns=_whole("turns", turns, 1, 1000),
+            actions_per_turn=_whole("actions_per_turn", actions_per_turn, 1, LONGEST_SEQUENCE),
+            actions=_whole("actions", actions, 1, 1000),
+        )
+        self.symbols = _six_symbols(symbols)
+
+    @property
+    def instruction(self) -> str:
+        """The aim, the symbols and the slip."""
+        player, ice, hole, goal, fallen, arrived = self.symbols
+        legend = (
+            f"{player} you, {ice} ice, {hole} hole, {goal} goal, {fallen} you in a hole, {arrived} you on the goal."
+        )
+        aim = "Walk over the ice to the goal."
+        if self.success_rate < 1:
+            aim += f" The ice is slippery: {self.success_rate:.0%} of moves go as meant, the others to a side."
+        return f"{aim} {legend}"
+
+    @property
+    def grammar(self) -> str:
+        """The four actions."""
+        return f"{LEGAL}."
+
+    @property
+    def limits(self) -> Limits:
+        """The limits on turns and actions that were given as parameters."""
+        return self._limits
+
+    def tasks(self, split: Split, count: int) -> list[Task]:
+        """The first `count` boards of a split, which has no end. The tag `distance` is the shortest path in actions."""
+        return [self._task(split, number) for number in range(count)]
+
+    def make(self, task: Task, seed: int) -> LakeEnvironment:
+        """An episode on the task's board; `seed` drives the slip. Raises ValueError for another world's task."""
+        if not task.id.startswith(self._family):
+            raise ValueError(f"a task of {self._family!r} must have an id that begins so; found {task.id!r}")
+        return LakeEnvironment(self, task, self._board(task.seed, task.split), seed)
+
+    @property
+    def _family(self) -> str:
+        return f"{self.name}/{self.version}/{self.size}x{self.size}-p{self.frozen}/"
+
+    def _task(self, split: Split, number: int) -> Task:
+        name = f"{self._family}{split}/{number}"
+        seed = seeding.derive(0, name)
+        return Task(self.name, name, split, seed, {"distance": self._board(seed, split).distance or 0})
+
+    def _board(self, seed: int, split: Split) -> Board:
+        return draw_board(seed, split, self.size, self.frozen)
+
+
+class LakeEnvironment(Environment):
+    """One episode on one board. It keeps no limit: Gymnasium's own 100 steps are switched off."""
+
+    def __init__(self, world: FrozenLake, task: Task, board: Board, seed: int) -> None:
+        self._world = world
+        self._board = board
+        self._seed = seeding.derive(seed, "frozen_lake slip", task.id)
+        self._lake = make_lake(board, world.success_rate)
+        self._cell = board.start
+
+    def reset(self) -> Observation:
+        """The board with the player at the start."""
+        self._cell, _ = self._lake.reset(seed=self._seed)
+        return self._observe()
+
+    def step(self, action: str) -> Step:
+        """Play one of the four actions, in capitals or not; any other text leaves everything as it was."""
+        meant = action.strip().capitalize()
+        if meant not in ACTIONS:
+            refusal = self._observe(f"Not an action. Legal: {LEGAL}.\n")
+            return Step(refusal, terminated=self._ended, valid=False, effective=False, success=self._arrived)
+        before = self._cell
+        self._cell, reward, terminated, _, _ = self._lake.step(ACTIONS.index(meant))
+        rewards = {"goal": float(reward)} if terminated else {}
+        effective = self._cell != before
+        return Step(self._observe(), rewards, terminated, effective=effective, success=self._arrived)
+
+    def oracle(self, remaining: Remaining) -> Decision:
+        """The sequence with the highest probability of reaching the goal under the remaining limits: see `planner`.
+
+        When the goal is out of reach, the player walks towards it as though just enough actions were left.
+        """
+        limits = self._world.limits
+        per_turn = min(remaining.actions_per_turn, LONGEST_SEQUENCE)
+        turns, actions = remaining.turns, min(remaining.actions, remaining.turns * per_turn)
+        distance = self._board.distances[self._cell] or 0
+        if distance > actions:
+            turns, actions = max(turns, -(-distance // per_turn)), distance
+        most_turns, most_actions = max(turns, limits.turns), max(actions, limits.actions or actions)
+        known = plan(self._board, self._world.success_rate, most_turns, per_turn, most_actions)
+        sequence = known.sequence(self._cell, turns, actions)[: remaining.actions]
+        return Decision(self._thought(), tuple(ACTIONS[action] for action in sequence))
+
+    def random(self, generator: np.random.Generator, remaining: Remaining) -> Decision:
+        """As many actions as the turn allows, each uniform over the four: the whole budget is used, as RAGEN's is."""
+        count = min(remaining.actions_per_turn, remaining.actions)
+        return Decision("a random move", tuple(ACTIONS[action] for action in generator.integers(4, size=count)))
+
+    @property
+    def _arrived(self) -> bool:
+        return self._board.cells[self._cell] == GOAL
+
+    @property
+    def _ended(self) -> bool:
+        return self._board.cells[self._cell] in (GOAL, HOLE)
+
+    def _observe(self, preface: str = "") -> Observation:
+        player, ice, hole, goal, fallen, arrived = self._world.symbols
+        shown = [{GOAL: goal, HOLE: hole}.get(letter, ice) for letter in self._board.cells]
+        shown[self._cell] = {GOAL: arrived, HOLE: fallen}.get(self._board.cells[self._cell], player)
+        size = self._board.size
+        rows = [shown[first : first + size] for first in range(0, size * size, size)]
+        # Spaces make every cell a token of its own.
+        text = preface + "\n".join(" ".join(row) for row in rows)
+        return Observation(text, state="/".join("".join(row) for row in rows))
+
+    def _thought(self) -> str:
+        """Where the goal is as seen from the player, and on which sides holes are."""
+        down, right = (
+            there - here
+            for there, here in zip(
+                divmod(self._board.goal, self._board.size), divmod(self._cell, self._board.size), strict=True
+            )
+        )
+        parts = ["goal is"]
+        if right:
+            parts.append(f"right {right}" if right > 0 else f"left {-right}")
+        if down:
+            parts.append(f"down {down}" if down > 0 else f"up {-down}")
+        neighbours = [self._board.neighbour(self._cell, action) for action in range(len(ACTIONS))]
+        sides = zip(ACTIONS, neighbours, strict=True)
+        holes = [side.lower() for side, neighbour in sides if self._board.cells[neighbour] == HOLE]
+        return " ".join(parts) + (f", hole {' '.join(holes)}" if holes else "")
+
+
+def _whole(name: str, value: int, lowest: int, highest: int) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not lowest <= value <= highest:
+        raise ValueError(f"{name} must be a whole number from {lowest} to {highest}; found {value!r}")
+    return value
+
+
+def _share(name: str, value: float) -> float:
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value <= 1:
+        raise ValueError(f"{name} must be a number above 0 and at most 1; found {value!r}")
+    return float(value)
+
+
+def _six_symbols(value: str) -> tuple[str, ...]:
+    if not isinstance(value, str) or len(value) != 6 or len(set(value)) != 6 or " " in value or not value.isprintable():
+        raise ValueError(f"symbols must be six different visible characters, such as 'P_OGX√'; found {value!r}")
+    return tuple(value)

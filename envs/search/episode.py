@@ -1,0 +1,134 @@
+"""One episode: a question, searches, and one answer; and the scripted players."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from envs.search.answers import is_exact, is_present, majority, vocabulary
+from envs.search.corpus import Corpus, Passage
+from envs.search.facts import CITY_RELATIONS, COUNTRY_RELATIONS, PHRASES, facts
+from envs.search.questions import Question
+from envs.search.words import holds, normalise
+from turnwise.world import Decision, Environment, Observation, Remaining, Step
+
+LEGAL = "Legal: search[QUERY] or answer[TEXT]."
+
+
+class SearchEnvironment(Environment):
+    """One episode. What is known of the chain is what the results have shown, whatever was searched for."""
+
+    def __init__(self, question: Question, corpus: Corpus, passages: int) -> None:
+        self._question = question
+        self._corpus = corpus
+        self._passages = passages
+        self._seen: set[int] = set()  # places in the question's chain whose fact a result has stated
+        self._shown: set[int] = set()  # passages
+        self._asked: set[str] = set()
+        self._ended = False
+        self._solved = False
+
+    def reset(self) -> Observation:
+        """The question, and nothing else."""
+        return self._observe(self._question.text)
+
+    def step(self, action: str) -> Step:
+        """Play `search[QUERY]` or `answer[TEXT]`; any other text is told what is legal and changes nothing."""
+        verb, bracket, rest = action.strip().partition("[")
+        verb = verb.strip().lower()
+        if self._ended:
+            return self._refuse("The episode is over.")
+        if bracket != "[" or not rest.endswith("]") or verb not in ("search", "answer"):
+            return self._refuse(f"Not an action. {LEGAL}")
+        return self._search(normalise(rest[:-1])) if verb == "search" else self._answer(rest[:-1])
+
+    def oracle(self, remaining: Remaining) -> Decision:
+        """Search the facts of the chain one by one, and answer what the results or the question said.
+
+        It reads the hidden chain to know what to look for, never to know a value that it has not seen: in its last turn
+        it guesses as `closed_book` does. So nothing that it shows a learner is knowledge out of nowhere.
+        """
+        unknown = None if self._question.stated else self._first_unknown()
+        if unknown is None:
+            final = self._question.final
+            return Decision(f"the {PHRASES[final.relation]} is {final.value}", (f"answer[{final.value}]",))
+        if remaining.turns <= 1:
+            return self.closed_book()
+        fact = self._question.facts[unknown]
+        return Decision(f"find the {PHRASES[fact.relation]} of {fact.entity}", (f"search[{fact.query}]",))
+
+    def closed_book(self) -> Decision:
+        """Answer at once, without looking: the most frequent answer of the training questions that are alike."""
+        guess = majority(self._question)
+        return Decision(f"guess the {PHRASES[self._question.final.relation]}", (f"answer[{guess}]",))
+
+    def random(self, generator: np.random.Generator, remaining: Remaining) -> Decision:
+        """A search or an answer with equal probability; with one turn left, an answer.
+
+        A search is for a uniformly random city or country, of any split, and a uniformly random one of its relations;
+        an answer is uniform over the values of the question's last relation.
+        """
+        if remaining.turns > 1 and generator.integers(2) == 0:
+            known = facts()
+            entity = known.entities[int(generator.integers(len(known.entities)))]
+            relations = CITY_RELATIONS if (entity, "country") in known.by_identity else COUNTRY_RELATIONS
+            phrase = PHRASES[relations[int(generator.integers(len(relations)))]]
+            return Decision("a random search", (f"search[{entity} {phrase}]",))
+        values = vocabulary(self._question.final.relation)
+        return Decision("a random answer", (f"answer[{values[int(generator.integers(len(values)))]}]",))
+
+    def decide(self, player: str, generator: np.random.Generator, remaining: Remaining) -> Decision:
+        """The decision of a scripted player by name: random, oracle or closed-book."""
+        return self.closed_book() if player == "closed-book" else super().decide(player, generator, remaining)
+
+    def _search(self, query: str) -> Step:
+        metrics = {"searches": 1.0}
+        if self._question.stated or self._answer_was_found:
+            metrics["needless_search"] = 1.0
+        repeated = query in self._asked
+        if repeated:
+            metrics["repeated_search"] = 1.0
+        self._asked.add(query)
+        results = self._corpus.search(query, self._passages)
+        if not results:
+            metrics["failed_search"] = 1.0
+            text = "Nothing was found." if query else "The query is empty: write what to search for."
+            return Step(self._observe(text), effective=False, metrics=metrics)
+        rewards = {} if repeated else {"tool_execution": 1.0}
+        effective = not self._shown.issuperset(passage.number for passage in results)
+        if self._take_in(results):
+            rewards["answer_in_results"] = 1.0
+        lines = "\n".join(f"{place}. {passage.text}" for place, passage in enumerate(results, start=1))
+        return Step(self._observe(lines), rewards, effective=effective, metrics=metrics)
+
+    def _take_in(self, results: tuple[Passage, ...]) -> bool:
+        """Remember what was shown; whether a passage states the final fact, with its value as whole words, at last."""
+        known_before = self._answer_was_found
+        for passage in results:
+            self._shown.add(passage.number)
+            for place, fact in enumerate(self._question.facts):
+                if passage.fact == fact and any(holds(passage.normal, alias) for alias in fact.aliases):
+                    self._seen.add(place)
+        return self._answer_was_found and not known_before
+
+    def _answer(self, text: str) -> Step:
+        final = self._question.final
+        self._ended = True
+        self._solved = is_exact(text, final)
+        rewards = {"exact_match": float(self._solved), "answer_present": float(is_present(text, final))}
+        verdict = self._observe("Right." if self._solved else "Wrong.")
+        return Step(verdict, rewards, terminated=True, success=self._solved)
+
+    def _refuse(self, text: str) -> Step:
+        return Step(self._observe(text), terminated=self._ended, valid=False, effective=False, success=self._solved)
+
+    def _observe(self, text: str) -> Observation:
+        known = ",".join(str(place) for place in sorted(self._seen))
+        return Observation(text, state=f"{self._question.id} known: {known or 'nothing'}")
+
+    @property
+    def _answer_was_found(self) -> bool:
+        return len(self._question.facts) - 1 in self._seen
+
+    def _first_unknown(self) -> int | None:
+        """The place of the first fact of the chain that no result has stated."""
+        return next((place for place in range(len(self._question.facts)) if place not in self._seen), None)

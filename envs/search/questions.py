@@ -1,0 +1,163 @@
+"""Questions: chains of one to three facts, which of them are asked, and the split that a question belongs to.
+
+A question is on one entity, a city or a country, and belongs to the split of that entity. A chain is asked when
+
+* its entity and all its values are short plain names, and each value is the next fact's entity;
+* the answer does not stand in the question;
+* with more than one hop, no passage of the corpus that names the entity holds the answer: so the capital of the
+  country of Lyon is not asked, since "The time zone of Lyon is Europe/Paris." would do;
+* it is, in a derived order, among the first `QUESTIONS_PER_ANSWER` along the same relations that have this answer, so
+  that little is gained by knowing which answer is frequent; and among the first `QUESTIONS_PER_CHAIN` of those.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
+
+from envs.search.corpus import corpus
+from envs.search.facts import CITY_RELATIONS, COUNTRY_RELATIONS, DATA, PHRASES, Fact, facts
+from envs.search.words import holds, normalise
+from turnwise import seeding
+from turnwise.world import SPLITS, Split
+
+VERSION = "1"
+FAMILY = f"search/{VERSION}/{DATA}/"
+"""What every task id begins with."""
+STATED = "/stated"
+"""What the id of a question that states its facts ends with."""
+MAXIMUM_HOPS = 3
+QUESTIONS_PER_ANSWER = 60
+QUESTIONS_PER_CHAIN = 4500
+
+_OF_NEIGHBOUR = tuple(relation for relation in COUNTRY_RELATIONS if relation != "only_neighbour")
+_OF_CAPITAL = ("time_zone", "population")
+CHAINS: Mapping[int, tuple[tuple[str, ...], ...]] = {
+    1: (*((relation,) for relation in CITY_RELATIONS), *((relation,) for relation in COUNTRY_RELATIONS)),
+    2: (
+        *(("country", relation) for relation in COUNTRY_RELATIONS),
+        *(("capital", relation) for relation in _OF_CAPITAL),
+        *(("only_neighbour", relation) for relation in _OF_NEIGHBOUR),
+    ),
+    3: (
+        *(("country", "capital", relation) for relation in _OF_CAPITAL),
+        *(("country", "only_neighbour", relation) for relation in _OF_NEIGHBOUR),
+    ),
+}
+"""By number of hops: the relations from the question's entity to the answer."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """A chain of facts as a question on the first one's entity. `stated`: the facts stand before the question."""
+
+    facts: tuple[Fact, ...]
+    stated: bool = False
+
+    @property
+    def entity(self) -> str:
+        """What the question is about."""
+        return self.facts[0].entity
+
+    @property
+    def relations(self) -> tuple[str, ...]:
+        """The relations from the entity to the answer."""
+        return tuple(fact.relation for fact in self.facts)
+
+    @property
+    def final(self) -> Fact:
+        """The fact whose value is the answer."""
+        return self.facts[-1]
+
+    @property
+    def id(self) -> str:
+        """The name for ever, e.g. `search/1/geonames-3.0.2/Lyon:country:currency`."""
+        return f"{FAMILY}{':'.join((self.entity, *self.relations))}{STATED if self.stated else ''}"
+
+    @cached_property
+    def text(self) -> str:
+        """The question in English."""
+        asked = self.entity
+        for relation in self.relations:
+            asked = f"the {PHRASES[relation]} of {asked}"
+        question = f"In which country is {self.entity}?" if self.relations == ("country",) else f"What is {asked}?"
+        return " ".join([*(fact.sentence for fact in self.facts if self.stated), question])
+
+    @property
+    def split(self) -> Split:
+        """The split of the question's entity."""
+        return split_of(self.entity)
+
+
+@functools.cache
+def split_of(entity: str) -> Split:
+    """The one split that an entity belongs to: by a digest of its name. Shares: 7 train, 1 validation, 2 test."""
+    draw = seeding.derive(0, "search split", entity) % 10
+    return "train" if draw < 7 else "validation" if draw == 7 else "test"
+
+
+def find(task_id: str) -> Question:
+    """The question that a task id names. Raises ValueError when it names none of this data set's."""
+    name = task_id.removeprefix(FAMILY)
+    stated = name.endswith(STATED)
+    entity, *relations = name.removesuffix(STATED).split(":")
+    chain = facts().chain(entity, tuple(relations)) if task_id.startswith(FAMILY) else None
+    if not chain:
+        raise ValueError(f"a task of this world must be named like '{FAMILY}Lyon:country'; found {task_id!r}")
+    return Question(chain, stated)
+
+
+_building = threading.Lock()
+
+
+def questions(hops: int) -> Mapping[Split, tuple[Question, ...]]:
+    """All questions with this number of hops, by split, each in a derived order: built once in a process."""
+    with _building:
+        return _questions(hops)
+
+
+@functools.cache
+def _questions(hops: int) -> Mapping[Split, tuple[Question, ...]]:
+    found = [
+        question
+        for chain in CHAINS[hops]
+        for question in islice(_first_of_each_answer(_askable(chain)), QUESTIONS_PER_CHAIN)
+    ]
+    found.sort(key=lambda question: seeding.derive(0, "search order", question.id))
+    return {split: tuple(question for question in found if question.split == split) for split in SPLITS}
+
+
+def _askable(relations: tuple[str, ...]) -> Iterator[Question]:
+    known = facts()
+    for entity in known.entities:
+        chain = known.chain(entity, relations)
+        if chain is not None and all(fact.readable for fact in chain):
+            question = Question(chain)
+            if not _gives_itself_away(question) and not _has_a_shortcut(question):
+                yield question
+
+
+def _gives_itself_away(question: Question) -> bool:
+    text = normalise(question.text)
+    return any(holds(text, alias) for alias in question.final.aliases)
+
+
+def _has_a_shortcut(question: Question) -> bool:
+    """Whether one passage leads from the entity to the answer of a question of several hops."""
+    if len(question.facts) == 1:
+        return False
+    naming = corpus().mentioning(normalise(question.entity))
+    return any(holds(passage.normal, alias) for passage in naming for alias in question.final.aliases)
+
+
+def _first_of_each_answer(found: Iterator[Question]) -> Iterator[Question]:
+    counts: Counter[str] = Counter()
+    for question in sorted(found, key=lambda question: seeding.derive(0, "search choice", question.id)):
+        counts[question.final.value] += 1
+        if counts[question.final.value] <= QUESTIONS_PER_ANSWER:
+            yield question

@@ -1,0 +1,151 @@
+"""The world: questions as tasks, its parameters, and the rewards of MT-GRPO (arXiv 2505.11821).
+
+What differs from the paper: facts from GeoNames instead of Wikipedia and TriviaQA; a failed search is no execution of
+the tool, and a query repeated in an episode earns nothing again; an answer counts as found only in a passage that
+states the very fact; an answer that lists candidates earns nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import ClassVar
+
+from envs.search.corpus import MAXIMUM_RESULTS, corpus
+from envs.search.episode import SearchEnvironment
+from envs.search.facts import ATTRIBUTION
+from envs.search.questions import MAXIMUM_HOPS, VERSION, Question, find, questions
+from turnwise import seeding
+from turnwise.world import Limits, Reward, Split, Task, World
+
+
+class Search(World):
+    """Answer questions on cities and countries by searching short passages, each of which states one fact.
+
+    Parameters: `hops`, the numbers of facts in a chain, 1 to 3, from which tasks are drawn in turn; `turns`, the limit
+    of an episode; `passages`, the results of a search (1 to 10); `needless_share`, the share of tasks whose facts stand
+    before the question, in [0, 1].
+
+    Train, validation and test tasks are on different entities. What they share is what lies behind the entity: that
+    the currency of Japan is the Yen may be learned in training and serve a test question of two hops, once a search has
+    said that a city is in Japan; and a name may sound like its country. The closed-book row and the spread between
+    splits show how much that is worth. A task whose supporting passages are not all found, by the oracle's queries,
+    among the first `passages` results is left out; so a panel depends on `passages`, a task id does not.
+    """
+
+    name: ClassVar[str] = "search"
+    version: ClassVar[str] = VERSION
+    verbs: ClassVar[frozenset[str] | None] = frozenset({"search", "answer"})
+    players: ClassVar[tuple[str, ...]] = ("random", "oracle", "closed-book")
+    primary_metric: ClassVar[str] = "exact_match"
+    rewards: ClassVar[Mapping[str, Reward]] = {
+        "tool_execution": Reward("1 for a search that returned passages, its query not asked before", "turn", 0.2),
+        "answer_in_results": Reward(
+            "1 the first time that a result states the fact that is asked for, the answer in it as whole words",
+            "turn",
+            0.5,
+        ),
+        "exact_match": Reward("1 when the answer is right, in normal form", "outcome", 1.0),
+        "answer_present": Reward(
+            "1 when the answer holds the right one as whole words and lists no others", "outcome", 0.5
+        ),
+    }
+
+    def __init__(
+        self,
+        *,
+        hops: Sequence[int] = (1,),
+        turns: int = 2,
+        passages: int = 3,
+        needless_share: float = 0.1,
+    ) -> None:
+        self.hops = _hops(hops)
+        self._limits = Limits(turns=_whole("turns", turns, 1, 1000))
+        self.passages = _whole("passages", passages, 1, MAXIMUM_RESULTS)
+        self.needless_share = _share("needless_share", needless_share)
+
+    @property
+    def instruction(self) -> str:
+        """The aim, and what a search shows."""
+        return (
+            "Answer the question with a name or a number and nothing else. You can search a collection of short "
+            f"passages on cities and countries, each of which states one fact; a search shows up to {self.passages}. "
+            "Where the answer stands in the question, no search is needed."
+        )
+
+    @property
+    def grammar(self) -> str:
+        """The two actions."""
+        return "search[QUERY] shows the passages that fit best; answer[TEXT] gives your answer and ends the episode."
+
+    @property
+    def limits(self) -> Limits:
+        """The limit on turns that was given as a parameter."""
+        return self._limits
+
+    def tasks(self, split: Split, count: int) -> list[Task]:
+        """The first `count` tasks of a split, of each number of hops in turn.
+
+        Tags: `hops`; `relation`, the last of the chain; `needless`, 1 where the facts stand before the question.
+        """
+        sources = [self._answerable(hops, split) for hops in self.hops]
+        found: list[Task] = []
+        for number in range(count):
+            question = next(sources[number % len(sources)], None)
+            if question is None:
+                raise ValueError(
+                    f"count must be at most {number} for the {split} split of this world with hops {list(self.hops)} "
+                    f"and passages {self.passages}; found {count}: ask for fewer tasks"
+                )
+            found.append(self._task(question, split))
+        return found
+
+    def make(self, task: Task, seed: int) -> SearchEnvironment:
+        """An episode of a task; nothing in it is random. Raises ValueError when the task is another world's."""
+        return SearchEnvironment(find(task.id), corpus(), self.passages)
+
+    def attribution(self) -> str:
+        """GeoNames and its licence."""
+        return ATTRIBUTION
+
+    def _answerable(self, hops: int, split: Split) -> Iterator[Question]:
+        """The questions whose facts the oracle's queries find, a share of them with the facts stated."""
+        for question in questions(hops)[split]:
+            if all(corpus().rank(fact) <= self.passages for fact in question.facts):
+                yield Question(question.facts, stated=_uniform(question) < self.needless_share)
+
+    def _task(self, question: Question, split: Split) -> Task:
+        tags: dict[str, str | int] = {
+            "hops": len(question.facts),
+            "relation": question.final.relation,
+            "needless": int(question.stated),
+        }
+        return Task(self.name, question.id, split, seeding.derive(0, question.id), tags)
+
+
+def _uniform(question: Question) -> float:
+    """A number in [0, 1) that is the question's own, so that a larger share states more questions and the same ones."""
+    return seeding.derive(0, "search needless", question.id) / 2**63
+
+
+def _hops(value: Sequence[int]) -> tuple[int, ...]:
+    known = range(1, MAXIMUM_HOPS + 1)
+    if (
+        not isinstance(value, list | tuple)
+        or not value
+        or len(set(map(str, value))) != len(value)
+        or not all(isinstance(hops, int) and not isinstance(hops, bool) and hops in known for hops in value)
+    ):
+        raise ValueError(f"hops must be a list of different whole numbers from 1 to {MAXIMUM_HOPS}; found {value!r}")
+    return tuple(value)
+
+
+def _whole(name: str, value: int, lowest: int, highest: int) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not lowest <= value <= highest:
+        raise ValueError(f"{name} must be a whole number from {lowest} to {highest}; found {value!r}")
+    return value
+
+
+def _share(name: str, value: float) -> float:
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= 1:
+        raise ValueError(f"{name} must be a number from 0 to 1; found {value!r}")
+    return float(value)

@@ -1,0 +1,113 @@
+"""Ablation: variants x seeds from one preparation, compared."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from prefect import flow
+from rich.console import Console
+
+from flows.display import Display, expected_work
+from flows.experiment import Run, run_variant
+from flows.prepare import Prepared, evaluate_players, evaluate_warm_start, prepare_materials, prepare_policy
+from flows.record import AblationRecord
+from flows.results import all_references, results_folder, with_circumstances, write_digests
+from tasks.report import ReportParameters, RunName, read_story, report
+from turnwise.artifacts import Reference, default_store, digest_of, project_root
+from turnwise.config import Experiment, load
+from turnwise.reporting.page import write_report
+from turnwise.reporting.story import Story
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What an ablation came to."""
+
+    story: Story
+    folder: Path
+    """Where the report lies."""
+    digest: str
+    """Of all that was computed: the same parameters and seeds give the same."""
+    computed: int
+    found: int
+    """Stages that were computed now, and that were found in the store."""
+
+
+@flow(name="ablation", flow_run_name="ablation {parameters} {overlays} {settings}", validate_parameters=True)
+def ablation(
+    parameters: str = "params.yaml", overlays: list[str] | None = None, settings: dict[str, Any] | None = None
+) -> str:
+    """Compare the variants of a parameters file over its seeds; returns the digest of all that was computed.
+
+    `overlays` are files laid over the parameters in order; `settings` single values by dotted key.
+    """
+    root = project_root()
+    experiment = load(root / parameters, [root / overlay for overlay in overlays or []], settings or {})
+    return compare(experiment, Console()).digest
+
+
+def compare(experiment: Experiment, console: Console) -> Comparison:
+    """Prepare once, run every variant with every seed, record, and write the report."""
+    began = time.monotonic()
+    display = Display(console, expected_work(experiment))
+    with display.showing():
+        prepared = prepare_policy(experiment, prepare_materials(experiment))
+        players = evaluate_players(experiment, prepared)
+        warm_start = evaluate_warm_start(experiment, prepared)
+        record = AblationRecord(experiment, prepared)
+        runs = [
+            _recorded_run(experiment, prepared, record, variant, seed)
+            for seed in experiment.ablation.seeds
+            for variant in experiment.ablation.variants
+        ]
+        told = _report(experiment, players, warm_start, runs)
+    digest = digest_of([str(reference) for reference in [told, *players.values(), warm_start, *all_references(runs)]])
+    if display.computed:
+        spent = default_store().clock(told).get("wall_seconds", 0.0) + time.monotonic() - began
+        default_store().record_clock(told, {"wall_seconds": spent})
+    made = [*players.values(), warm_start, *all_references(runs)]
+    story = with_circumstances(read_story(told), experiment, prepared, told, made)
+    folder = results_folder(experiment)
+    write_report(story, folder)
+    write_digests(folder, digest, prepared, {**players, "warm start": warm_start}, runs)
+    record.close(folder / "report.html", digest)
+    return Comparison(story, folder, digest, display.computed, display.found)
+
+
+def _recorded_run(experiment: Experiment, prepared: Prepared, record: AblationRecord, variant: str, seed: int) -> Run:
+    own = experiment.variant(variant)
+    name = f"{variant} seed {seed}"
+    record.open(name, variant, seed, own)
+    try:
+        run = run_variant(own, prepared, variant, seed, record.iteration)
+    except Exception as error:
+        record.fail(name, repr(error))
+        raise
+    record.finish(run)
+    return run
+
+
+def _report(experiment: Experiment, players: dict[str, Reference], warm_start: Reference, runs: list[Run]) -> Reference:
+    def of_iterations(choose: Any) -> list[list[Any]]:
+        return [[choose(iteration) for iteration in run.iterations] for run in runs]
+
+    return report(
+        ReportParameters(
+            title=experiment.ablation.name,
+            world=experiment.world,
+            rewards=experiment.rewards,
+            runs=[RunName(variant=run.variant, seed=run.seed) for run in runs],
+            seed=experiment.evaluation.seed,
+        ),
+        players=players,
+        warm_start=warm_start,
+        starts=[run.start for run in runs],
+        rollouts=of_iterations(lambda iteration: iteration.rollout),
+        credits=of_iterations(lambda iteration: iteration.credit),
+        policies=of_iterations(lambda iteration: iteration.policy),
+        evaluations=of_iterations(lambda iteration: iteration.evaluation),
+        tests=[run.test for run in runs if run.test is not None],
+    )

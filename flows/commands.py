@@ -1,0 +1,74 @@
+"""What the command line shows of flows. Imports Prefect: the server's address must be in the environment before."""
+
+from __future__ import annotations
+
+import time
+
+from prefect import flow
+from rich.console import Console
+
+from flows.ablation import Comparison, compare
+from flows.display import Display, expected_work
+from flows.prepare import evaluate_players, evaluate_warm_start, prepare_materials, prepare_policy
+from turnwise.artifacts import default_store, home
+from turnwise.config import Experiment
+from turnwise.reporting.terminal import print_story
+
+
+def show_ablation(experiment: Experiment) -> None:
+    """Run an ablation as a flow and print its comparison."""
+    console = Console()
+    began = time.monotonic()
+    comparison: list[Comparison] = []
+
+    @flow(name="ablation", flow_run_name=experiment.ablation.name)
+    def ablation() -> str:
+        comparison.append(compare(experiment, console))
+        return comparison[0].digest
+
+    digest = ablation()
+    (result,) = comparison
+    print_story(result.story, console)
+    console.print()
+    for name, value in (
+        ("stages", f"{result.computed} computed, {result.found} found in the store"),
+        ("digest", digest),
+        ("report", result.folder / "report.html"),
+        ("MLflow", f"make ui   (store: {home() / 'mlflow.db'})"),
+        ("took", f"{time.monotonic() - began:.0f} s"),
+    ):
+        console.print(f"{name:<8}{value}", highlight=False, soft_wrap=True)
+
+
+def show_preparation(experiment: Experiment) -> None:
+    """Make what every run starts from, and print the digests."""
+    console = Console()
+
+    @flow(name="prepare", flow_run_name=f"prepare {experiment.world.name}")
+    def prepare() -> dict[str, str]:
+        with Display(console, expected_work(experiment)).showing():
+            prepared = prepare_policy(experiment, prepare_materials(experiment))
+        return {name: str(reference) for name, reference in prepared.__dict__.items()}
+
+    for name, reference in prepare().items():
+        console.print(f"{name:<16}{reference}", highlight=False, soft_wrap=True)
+
+
+def show_evaluation(experiment: Experiment) -> None:
+    """Play the scripted players and the warm start on the test panel, and print their success."""
+    console = Console()
+
+    @flow(name="evaluate", flow_run_name=f"evaluate {experiment.world.name}")
+    def evaluate() -> dict[str, dict[str, float]]:
+        with Display(console, expected_work(experiment)).showing():
+            prepared = prepare_policy(experiment, prepare_materials(experiment))
+            evaluations = {
+                **evaluate_players(experiment, prepared),
+                "warm start": evaluate_warm_start(experiment, prepared),
+            }
+        return {name: default_store().metrics(reference) for name, reference in evaluations.items()}
+
+    for name, metrics in evaluate().items():
+        console.print(
+            f"{name:<14}success {metrics['sampled/success']:.3f}  turns {metrics['sampled/turns']:.2f}", highlight=False
+        )

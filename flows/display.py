@@ -1,0 +1,120 @@
+"""What a person sees while stages run: what is happening, how many of how many, how long is left, the success so far.
+
+On a terminal two bars that stay in place; in a log one line when a stage has taken its time.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+from tasks.stage import Observer, StageCall, observing
+from turnwise import progress
+from turnwise.artifacts import default_store
+from turnwise.config import Experiment
+
+SECONDS_BETWEEN_LINES = 10.0
+EXPECTED_SECONDS = {
+    "panels": 3.0,
+    "demonstrations": 8.0,
+    "tokenizer": 4.0,
+    "initial_policy": 2.0,
+    "warm_start": 100.0,
+    "player": 2.0,
+    "evaluate": 2.0,
+    "rollout": 1.0,
+    "credit": 0.1,
+    "update": 1.2,
+    "report": 5.0,
+}
+"""Rough costs on two cores, from which the share of the work that is done is estimated before anything was measured."""
+
+
+def expected_work(experiment: Experiment) -> float:
+    """The sum of the expected seconds of all stages of an ablation."""
+    runs = len(experiment.ablation.variants) * len(experiment.ablation.seeds)
+    iterations = experiment.optimization.iterations
+    evaluations = 2 + -(-iterations // experiment.evaluation.every)
+    per_run = iterations * sum(EXPECTED_SECONDS[stage] for stage in ("rollout", "credit", "update"))
+    per_run += evaluations * EXPECTED_SECONDS["evaluate"]
+    once = ("panels", "demonstrations", "tokenizer", "initial_policy", "warm_start", "evaluate", "report")
+    players = len(experiment.make_world().players) * EXPECTED_SECONDS["player"]
+    return runs * per_run + players + sum(EXPECTED_SECONDS[stage] for stage in once)
+
+
+class Display(Observer):
+    """Shows stages and progress; counts what was computed and what was found."""
+
+    def __init__(self, console: Console, work: float) -> None:
+        self.computed = 0
+        self.found = 0
+        self.computed_seconds = 0.0
+        self._console, self._work = console, work
+        self._done = self._done_by_computing = 0.0
+        self._success: float | None = None
+        self._began = self._last_line = time.monotonic()
+        self._bars = Progress(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(bar_width=20),
+            TaskProgressColumn(),
+            TextColumn("{task.fields[note]}", markup=False),
+            TimeElapsedColumn(),
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
+        )
+        self._all = self._bars.add_task("everything", total=work, note="")
+        self._now = self._bars.add_task("starting", total=None, note="")
+
+    @contextmanager
+    def showing(self) -> Iterator[Display]:
+        """Show while the block runs."""
+        with self._bars, observing(self), progress.listening(self._progressed):
+            yield self
+
+    def started(self, stage: str, label: str) -> None:
+        """A stage begins."""
+        self._bars.reset(self._now, total=None, description=self._title(stage, label), note="")
+
+    def finished(self, call: StageCall) -> None:
+        """A stage has ended: it was computed or found."""
+        cost = EXPECTED_SECONDS.get(call.stage, 1.0)
+        self._done += cost
+        if call.cached:
+            self.found += 1
+        else:
+            self.computed += 1
+            self.computed_seconds += call.seconds
+            self._done_by_computing += cost
+        if call.stage == "rollout":
+            self._success = default_store().metrics(call.reference).get("success")
+        self._bars.update(self._all, completed=min(self._done, self._work), note=self._left())
+        long = call.seconds >= SECONDS_BETWEEN_LINES
+        if not self._console.is_terminal and (long or time.monotonic() - self._last_line >= SECONDS_BETWEEN_LINES):
+            self._last_line = time.monotonic()
+            share = min(1.0, self._done / self._work)
+            self._console.print(f"{share:4.0%}  {self._title(call.stage, call.label)}  {self._left()}", highlight=False)
+
+    def _progressed(self, told: progress.Progress) -> None:
+        figures = "  ".join(f"{name} {value:.2f}" for name, value in told.figures.items())
+        self._bars.update(
+            self._now, total=told.total, completed=told.done, note=f"{told.what} {told.done} of {told.total}  {figures}"
+        )
+        if not self._console.is_terminal and time.monotonic() - self._last_line >= SECONDS_BETWEEN_LINES:
+            self._last_line = time.monotonic()
+            self._console.print(f"      {told.what} {told.done} of {told.total}  {figures}", highlight=False)
+
+    def _left(self) -> str:
+        """Seconds left, at the pace of what was computed so far, and the success in training."""
+        success = "" if self._success is None else f"  success {self._success:.2f}"
+        if not self._done_by_computing:
+            return success.strip()
+        pace = self.computed_seconds / self._done_by_computing
+        return f"about {max(0.0, self._work - self._done) * pace:.0f} s left{success}"
+
+    def _title(self, stage: str, label: str) -> str:
+        return stage if label == stage else f"{label}: {stage}"

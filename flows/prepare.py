@@ -1,0 +1,119 @@
+"""Prepare: panels -> demonstrations -> tokenizer -> policy -> warm start, and the players that every table holds.
+
+All variants and seeds of an ablation share what is prepared here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tasks.evaluate import EvaluationParameters, PlayerParameters, evaluate, player
+from tasks.playing import PatienceSection, PlayParameters
+from tasks.prepare import (
+    DemonstrationParameters,
+    PanelParameters,
+    PolicyParameters,
+    TokenizerParameters,
+    demonstrations,
+    initial_policy,
+    panels,
+    tokenizer,
+)
+from tasks.warm_start import WarmStartParameters, warm_start
+from turnwise.artifacts import Reference
+from turnwise.config import Experiment
+
+
+@dataclass(frozen=True)
+class Materials:
+    """What can be played and learned from, before any policy."""
+
+    panels: Reference
+    demonstrations: Reference
+    tokenizer: Reference
+
+
+@dataclass(frozen=True)
+class Prepared(Materials):
+    """What every run of an ablation starts from."""
+
+    warm_start: Reference
+    """The policy that reinforcement starts from."""
+
+
+def play_parameters(experiment: Experiment) -> PlayParameters:
+    """What all stages that play read of an experiment."""
+    patience = PatienceSection.of(experiment.rollout)
+    return PlayParameters(world=experiment.world, agent=experiment.agent, patience=patience)
+
+
+def prepare_materials(experiment: Experiment) -> Materials:
+    """Panels, demonstrations and the tokenizer."""
+    play, data = play_parameters(experiment), experiment.data
+    made_panels = panels(
+        PanelParameters(
+            world=experiment.world,
+            train_tasks=data.train_tasks,
+            validation_tasks=data.validation_tasks,
+            test_tasks=data.test_tasks,
+        )
+    )
+    made_demonstrations = demonstrations(
+        DemonstrationParameters(
+            **dict(play), seed=data.seed, count=data.demonstrations, noise=data.demonstration_noise
+        ),
+        panels=made_panels,
+    )
+    policy = experiment.policy
+    made_tokenizer = tokenizer(
+        TokenizerParameters(model=policy.model, vocabulary=policy.vocabulary, format=experiment.agent.format),
+        demonstrations=made_demonstrations,
+    )
+    return Materials(made_panels, made_demonstrations, made_tokenizer)
+
+
+def prepare_policy(experiment: Experiment, materials: Materials) -> Prepared:
+    """The policy that reinforcement starts from: after the warm start, where there is one."""
+    policy = initial_policy(
+        PolicyParameters(policy=experiment.policy, context_tokens=experiment.agent.context_tokens),
+        tokenizer=materials.tokenizer,
+    )
+    if experiment.warm_start.enabled:
+        policy = warm_start(
+            WarmStartParameters(
+                **dict(play_parameters(experiment)), compute=experiment.compute, warm_start=experiment.warm_start
+            ),
+            policy=policy,
+            tokenizer=materials.tokenizer,
+            demonstrations=materials.demonstrations,
+            panels=materials.panels,
+        )
+    return Prepared(materials.panels, materials.demonstrations, materials.tokenizer, policy)
+
+
+def evaluate_players(experiment: Experiment, materials: Materials) -> dict[str, Reference]:
+    """The world's scripted players on the test panel, by name."""
+    evaluation = experiment.evaluation
+    return {
+        name: player.named(f"player {name}")(
+            PlayerParameters(
+                **dict(play_parameters(experiment)),
+                player=name,
+                samples=evaluation.samples,
+                seed=evaluation.seed,
+                split="test",
+            ),
+            panels=materials.panels,
+        )
+        for name in experiment.make_world().players
+    }
+
+
+def evaluate_warm_start(experiment: Experiment, prepared: Prepared) -> Reference:
+    """The warm start on the test panel."""
+    return evaluate.named("warm start on the test panel")(
+        EvaluationParameters.of(play_parameters(experiment), experiment.compute, experiment.evaluation, "test"),
+        policy=prepared.warm_start,
+        tokenizer=prepared.tokenizer,
+        panels=prepared.panels,
+    )

@@ -1,0 +1,160 @@
+"""The uncached recorder: what the stages returned is written to MLflow, with explicit run ids, once.
+
+Cached stages do not run, so they cannot log; this reads their metrics from their artifacts instead.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from flows.experiment import Iteration, Run
+from flows.prepare import Prepared
+from tasks.credit import read_advantages
+from tasks.evaluate import SAMPLED, read_evaluation
+from turnwise import lineage
+from turnwise.artifacts import default_store, digest_of, home
+from turnwise.config import Experiment
+from turnwise.panel import panel_digest, read_panel
+from turnwise.tracking import Dataset, Recorder
+from turnwise.tracking import Run as Recorded
+from turnwise.trajectory import read_trajectories
+from turnwise.world import SPLITS, world_class
+
+CONTEXTS = {"train": "training", "validation": "validation", "test": "testing"}
+COMPUTING_MODULES = (
+    "tasks.prepare",
+    "tasks.warm_start",
+    "tasks.rollout",
+    "tasks.credit",
+    "tasks.update",
+    "tasks.evaluate",
+)
+
+
+def tracking_uri(experiment: Experiment) -> str:
+    """Where runs are recorded: as configured, or a SQLite file in the project's home."""
+    return experiment.tracking.uri or f"sqlite:///{home() / 'mlflow.db'}"
+
+
+class AblationRecord:
+    """One ablation in MLflow: a parent, and a child per variant and seed."""
+
+    def __init__(self, experiment: Experiment, prepared: Prepared) -> None:
+        self._experiment, self._prepared = experiment, prepared
+        local = None if experiment.tracking.uri else home() / "mlflow"
+        self._recorder = Recorder(tracking_uri(experiment), experiment.tracking.experiment, local)
+        values = experiment.model_dump(mode="json", exclude={"tracking"})
+        self._identity = digest_of([values, self._code(), lineage.platform()])
+        self._parent = self._recorder.parent(experiment.ablation.name, self._identity, values, self._tags())
+        self._children: dict[str, Recorded] = {}
+        if not self._parent.finished and (diff := lineage.uncommitted_diff()):
+            self._parent.log_text(diff, "uncommitted.diff")
+
+    def open(self, run_name: str, variant: str, seed: int, experiment: Experiment) -> None:
+        """Find or make the child of one variant and seed."""
+        values = experiment.model_dump(mode="json", exclude={"tracking", "ablation", "variants"})
+        child = self._recorder.child(
+            self._parent,
+            run_name,
+            digest_of([self._identity, values, seed]),
+            {"variant": variant, "seed": seed, **values},
+            {**self._tags(), "variant": variant, "seed": str(seed), "params_digest": digest_of(values)},
+            self._datasets(),
+        )
+        self._children[run_name] = child
+        if not child.finished and (diff := lineage.uncommitted_diff()):
+            child.log_text(diff, "uncommitted.diff")
+
+    def iteration(self, run: Run, iteration: Iteration) -> None:
+        """One iteration's metrics, and a few trajectories where the policy was evaluated."""
+        child = self._children[run.name]
+        if child.finished:
+            return
+        if iteration.number == 1:
+            child.log_iteration(0, _prefixed("validation", default_store().metrics(run.start)))
+        child.log_iteration(iteration.number, _metrics_of(iteration))
+        if iteration.evaluation is not None:
+            self._trace(child, run, iteration)
+
+    def finish(self, run: Run) -> None:
+        """The child has ended: its summary, the digest of its policy, a few test episodes."""
+        child = self._children[run.name]
+        assert run.test is not None, "the run has not been tested"
+        child.log_summary(_prefixed("test", default_store().metrics(run.test)))
+        test = read_evaluation(run.test, SAMPLED)[: self._experiment.tracking.traces]
+        child.log_trajectories("test", test, weights=self._weights())
+        child.finish(run.policy.digest)
+
+    def fail(self, run_name: str, reason: str) -> None:
+        """The child has ended without a result."""
+        if run_name in self._children:
+            self._children[run_name].fail(reason)
+
+    def close(self, report: Path, result_digest: str) -> None:
+        """The ablation has ended: its report."""
+        self._parent.log_artifact(report)
+        self._parent.finish(result_digest)
+
+    def _trace(self, child: Recorded, run: Run, iteration: Iteration) -> None:
+        """Trajectories of the batch that this iteration learned from, with their advantages."""
+        trajectories = read_trajectories(default_store().folder(iteration.rollout))
+        advantages = read_advantages(iteration.credit)
+        chosen = list(advantages)[: self._experiment.tracking.traces]
+        child.log_trajectories(
+            f"batch/{iteration.number:04d}",
+            [trajectories[index] for index in chosen],
+            [advantages[index] for index in chosen],
+            self._weights(),
+        )
+
+    def _weights(self) -> dict[str, float]:
+        return {name: reward.weight for name, reward in self._experiment.rewards.items()}
+
+    def _code(self) -> str:
+        return lineage.fingerprint([*COMPUTING_MODULES, world_class(self._experiment.world.name).__module__])
+
+    def _tags(self) -> dict[str, str]:
+        prepared = self._prepared
+        return {
+            **lineage.code_state(),
+            "panels": prepared.panels.digest,
+            "demonstrations": prepared.demonstrations.digest,
+            "warm_start": prepared.warm_start.digest,
+        }
+
+    def _datasets(self) -> list[Dataset]:
+        folder = default_store().folder(self._prepared.panels)
+        datasets = []
+        for split in SPLITS:
+            tasks = read_panel(folder, split)
+            name = f"{self._experiment.world.name}-{split}"
+            source = str(folder / f"{split}.jsonl")
+            datasets.append(Dataset(name, panel_digest(tasks), CONTEXTS[split], source, len(tasks)))  # type: ignore[arg-type]
+        return datasets
+
+
+def _metrics_of(iteration: Iteration) -> dict[str, float]:
+    store = default_store()
+    sampled = store.clock(iteration.rollout)
+    metrics: dict[str, Any] = {
+        **_prefixed("rollout", store.metrics(iteration.rollout)),
+        **_prefixed("credit", store.metrics(iteration.credit)),
+        **_prefixed("update", store.metrics(iteration.policy)),
+        "seconds/sampling": sampled.get("sampling_seconds", 0.0),
+        "seconds/worlds": sampled.get("world_seconds", 0.0),
+        "seconds/update": store.clock(iteration.policy).get("seconds", 0.0),
+        "seconds/credit": store.clock(iteration.credit).get("seconds", 0.0),
+    }
+    if sampled.get("sampling_seconds"):
+        metrics["speed/sampled_tokens_per_second"] = sampled["sampled_tokens"] / sampled["sampling_seconds"]
+    if (speed := store.clock(iteration.policy).get("trained_tokens_per_second")) is not None:
+        metrics["speed/trained_tokens_per_second"] = speed
+    if iteration.evaluation is not None:
+        metrics.update(_prefixed("validation", store.metrics(iteration.evaluation)))
+        metrics["seconds/evaluation"] = store.clock(iteration.evaluation).get("seconds", 0.0)
+    return metrics
+
+
+def _prefixed(prefix: str, metrics: dict[str, float]) -> dict[str, float]:
+    return {f"{prefix}/{name}": value for name, value in metrics.items()}

@@ -1,0 +1,110 @@
+"""Results: what is taken out of the store for people, and the digests that a repeat must give."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from flows.experiment import Iteration, Run
+from flows.prepare import Prepared
+from turnwise import lineage
+from turnwise.artifacts import Reference, default_store, digest_of, project_root
+from turnwise.config import Experiment
+from turnwise.panel import panel_digest, read_panel
+from turnwise.reporting.story import Story
+from turnwise.world import SPLITS
+
+DIGESTS_FILE = "digests.json"
+
+
+def results_folder(experiment: Experiment) -> Path:
+    """Where an ablation's report and digests lie: `results/<name>` in the project."""
+    return project_root() / "results" / experiment.ablation.name
+
+
+def all_references(runs: Sequence[Run]) -> list[Reference]:
+    """Everything that the runs made, in order."""
+
+    def of(iteration: Iteration) -> list[Reference | None]:
+        return [iteration.rollout, iteration.credit, iteration.policy, iteration.evaluation]
+
+    found: list[Reference | None] = []
+    for run in runs:
+        found += [run.start, *(reference for iteration in run.iterations for reference in of(iteration)), run.test]
+    return [reference for reference in found if reference is not None]
+
+
+def write_digests(
+    folder: Path, digest: str, prepared: Prepared, evaluations: Mapping[str, Reference], runs: Sequence[Run]
+) -> None:
+    """`digests.json`: what a run with the same parameters and seeds must give again, to the bit."""
+    digests = {
+        "all": digest,
+        "panels": prepared.panels.digest,
+        "demonstrations": prepared.demonstrations.digest,
+        "tokenizer": prepared.tokenizer.digest,
+        "warm start": prepared.warm_start.digest,
+        "evaluations": {name: reference.digest for name, reference in evaluations.items()},
+        "runs": {
+            run.name: {"policy": run.policy.digest, "test": run.test.digest if run.test else None} for run in runs
+        },
+    }
+    temporary = folder / f"{DIGESTS_FILE}.partial"
+    temporary.write_text(json.dumps(digests, indent=1) + "\n")
+    os.replace(temporary, folder / DIGESTS_FILE)
+
+
+def with_circumstances(
+    story: Story, experiment: Experiment, prepared: Prepared, told: Reference, made: Sequence[Reference]
+) -> Story:
+    """The story with what is no part of the results: the time account and the lineage."""
+    return dataclasses.replace(
+        story, seconds=account(prepared, told, made), lineage=lineage_of(experiment, prepared, told)
+    )
+
+
+def account(prepared: Prepared, told: Reference, made: Sequence[Reference]) -> dict[str, float]:
+    """The seconds that the results cost when they were computed; shared results are counted once."""
+    store = default_store()
+    clocks = {reference: store.clock(reference) for reference in dict.fromkeys(made)}
+
+    def total(kind: str, name: str) -> float:
+        return sum(clock.get(name, 0.0) for reference, clock in clocks.items() if reference.kind == kind)
+
+    seconds = {
+        "set-up": set_up_seconds(),
+        "warm start": store.clock(prepared.warm_start).get("seconds", 0.0),
+        "sampling": total("rollout", "sampling_seconds"),
+        "worlds": total("rollout", "world_seconds"),
+        "update": total("policy", "seconds"),
+        "evaluation": total("evaluation", "seconds"),
+    }
+    wall = store.clock(told).get("wall_seconds", 0.0)
+    seconds["everything else"] = max(0.0, wall - sum(seconds.values()) + seconds["set-up"])
+    return seconds
+
+
+def set_up_seconds() -> float:
+    """What `make` measured when it installed the environment; 0 where it was installed otherwise."""
+    path = project_root() / ".venv" / "set-up-seconds"
+    return float(path.read_text()) if path.is_file() else 0.0
+
+
+def lineage_of(experiment: Experiment, prepared: Prepared, told: Reference) -> list[tuple[str, str]]:
+    """What the results came from: code, parameters, data, platform."""
+    panels = default_store().folder(prepared.panels)
+    digests = [(f"{split} panel", panel_digest(read_panel(panels, split))) for split in SPLITS]
+    parameters = experiment.model_dump(mode="json", exclude={"tracking"})
+    return [
+        *lineage.code_state().items(),
+        ("parameters", digest_of(parameters)),
+        *digests,
+        ("demonstrations", prepared.demonstrations.digest),
+        ("tokenizer", prepared.tokenizer.digest),
+        ("warm start", prepared.warm_start.digest),
+        ("report", told.digest),
+        ("platform", json.dumps(lineage.platform(), sort_keys=True)),
+    ]

@@ -1,0 +1,110 @@
+"""Evaluation: a policy or a scripted player on a fixed panel, through the same loop."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tasks.playing import PlayParameters, play_with_policy, play_with_script, save_played, the_world, world_code
+from tasks.stage import stage
+from turnwise import seeding
+from turnwise.artifacts import Draft, Reference, default_store
+from turnwise.measures import episode_means, episode_value
+from turnwise.panel import read_panel
+from turnwise.sections import Compute, Evaluation
+from turnwise.statistics import pass_at_k
+from turnwise.trajectory import Trajectory, read_trajectories
+from turnwise.world import Split
+
+GREEDY, SAMPLED = "greedy", "sampled"
+
+
+class EvaluationParameters(PlayParameters):
+    """What an evaluation of a policy reads."""
+
+    compute: Compute
+    samples: int
+    temperature: float
+    seed: int
+    split: Split
+
+    @classmethod
+    def of(cls, play: PlayParameters, compute: Compute, evaluation: Evaluation, split: Split) -> EvaluationParameters:
+        """The evaluation section's keys, but for how often one is made."""
+        return cls(
+            **{name: getattr(play, name) for name in PlayParameters.model_fields},
+            compute=compute,
+            samples=evaluation.samples,
+            temperature=evaluation.temperature,
+            seed=evaluation.seed,
+            split=split,
+        )
+
+
+@stage("evaluate", retries=1, code=world_code)
+def evaluate(
+    parameters: EvaluationParameters, *, policy: Reference, tokenizer: Reference, panels: Reference
+) -> Reference:
+    """One greedy and several sampled episodes per task, in the folders `greedy` and `sampled`.
+
+    Metrics are means over episodes; `sampled/pass@k` is the unbiased estimate for the world's primary metric.
+    """
+    tasks = read_panel(default_store().folder(panels), parameters.split)
+    clock: dict[str, float] = {}
+    with default_store().write("evaluation") as draft:
+        for mode, replicas, temperature in ((GREEDY, 1, 0.0), (SAMPLED, parameters.samples, parameters.temperature)):
+            played = play_with_policy(
+                parameters,
+                parameters.compute,
+                tasks,
+                replicas,
+                policy=default_store().folder(policy),
+                digest=policy.digest,
+                tokenizer=tokenizer,
+                temperature=temperature,
+                seed=seeding.derive(parameters.seed, "evaluation", mode),
+                what=f"evaluation: {mode}",
+            )
+            _record(draft, mode, save_played(draft, played, mode), the_world(parameters.world).primary_metric)
+            for name, seconds in played.seconds.items():
+                clock[name] = clock.get(name, 0.0) + seconds
+    default_store().record_clock(draft.reference, clock)
+    return draft.reference
+
+
+class PlayerParameters(PlayParameters):
+    """What an evaluation of a scripted player reads."""
+
+    player: str
+    samples: int
+    seed: int
+    split: Split
+
+
+@stage("player", retries=1, code=world_code)
+def player(parameters: PlayerParameters, *, panels: Reference) -> Reference:
+    """The episodes of a scripted player, in the folder `sampled`."""
+    tasks = read_panel(default_store().folder(panels), parameters.split)
+    played = play_with_script(
+        parameters, tasks, parameters.samples, lambda episode, turn: parameters.player, parameters.seed
+    )
+    with default_store().write("evaluation") as draft:
+        _record(draft, SAMPLED, save_played(draft, played, SAMPLED), the_world(parameters.world).primary_metric)
+    default_store().record_clock(draft.reference, played.seconds)
+    return draft.reference
+
+
+def _record(draft: Draft, mode: str, trajectories: Sequence[Trajectory], primary: str) -> None:
+    draft.metrics.update({f"{mode}/{name}": value for name, value in episode_means(trajectories).items()})
+    correct: dict[str, list[bool]] = {}
+    for trajectory in trajectories:
+        correct.setdefault(trajectory.task.id, []).append(episode_value(trajectory, primary) >= 1.0)
+    most = min((len(replicas) for replicas in correct.values()), default=0)
+    for k in (2**power for power in range(1, 7) if 2**power <= most):
+        estimates = [pass_at_k(len(replicas), sum(replicas), k) for replicas in correct.values()]
+        draft.metrics[f"{mode}/pass@{k}"] = sum(estimates) / len(estimates)
+
+
+def read_evaluation(reference: Reference, mode: str) -> list[Trajectory]:
+    """The trajectories of an evaluation's `greedy` or `sampled` episodes; none where it has no such episodes."""
+    folder = default_store().folder(reference) / mode
+    return read_trajectories(folder) if folder.is_dir() else []

@@ -1,0 +1,140 @@
+"""How stages play episodes: a world, a panel, and a policy in the process's one engine, or a scripted player."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from turnwise import progress, seeding
+from turnwise.agent.episode import Rules
+from turnwise.agent.formats import make_format
+from turnwise.agent.host import Patience
+from turnwise.agent.loop import Played, make_episodes, play_scripted, require_few_losses, roll_out
+from turnwise.artifacts import Draft, Reference, default_store
+from turnwise.policy.engine import Sampling, resident_engine
+from turnwise.sections import Agent, Compute, Rollout, Section, WorldSection
+from turnwise.trajectory import Trajectory, write_trajectories
+from turnwise.world import Task, World, make_world, world_class
+
+if TYPE_CHECKING:
+    from turnwise.policy.tokenizer import ChatFrame
+
+MOST_EPISODES_AT_ONCE = 256
+
+
+class PlayParameters(Section):
+    """What every stage that plays reads."""
+
+    world: WorldSection
+    agent: Agent
+    patience: PatienceSection
+
+
+class PatienceSection(Section):
+    """The keys of `rollout` that say how worlds are waited for."""
+
+    world_seconds: float
+    world_retries: int
+    maximum_lost_share: float
+    world_delay: int
+
+    @classmethod
+    def of(cls, rollout: Rollout) -> PatienceSection:
+        """These keys of the rollout section."""
+        return cls(**{name: getattr(rollout, name) for name in cls.model_fields})
+
+
+PlayParameters.model_rebuild()
+
+
+def world_code(parameters: PlayParameters) -> list[str]:
+    """The module of the world, whose code computes the result too."""
+    return [world_class(parameters.world.name).__module__]
+
+
+def the_world(section: WorldSection) -> World:
+    """The world that a section names."""
+    return make_world(section.name, section.parameters)
+
+
+def play_with_policy(
+    parameters: PlayParameters,
+    compute: Compute,
+    tasks: Sequence[Task],
+    replicas: int,
+    *,
+    policy: Path,
+    digest: str,
+    tokenizer: Reference,
+    temperature: float,
+    seed: int,
+    what: str,
+) -> Played:
+    """Play `replicas` episodes of each task with the policy's replies, sampled at a temperature (0: greedy).
+
+    `digest` names the weights in the folder `policy`: an engine that holds them already does not load them again.
+    """
+    from turnwise.policy.tokenizer import ChatFrame, load_tokenizer
+
+    agent = parameters.agent
+    frame = ChatFrame(load_tokenizer(default_store().folder(tokenizer)))
+    engine = resident_engine(
+        compute.engine,
+        device=compute.device,
+        threads=compute.engine_threads,
+        context_length=agent.context_tokens,
+        maximum_episodes=MOST_EPISODES_AT_ONCE,
+    )
+    engine.load(policy, digest)
+    engine.begin(
+        seeding.derive(seed, "sampling"),
+        Sampling(temperature=temperature, max_reply_tokens=agent.maximum_reply_tokens, end_tokens=frame.end_tokens),
+    )
+    episodes = make_episodes(_rules(parameters, frame), tasks, replicas, seeding.derive(seed, "worlds"))
+    before = engine.tokens_generated
+    played = roll_out(
+        episodes,
+        engine,
+        frame.decode,
+        world_delay=parameters.patience.world_delay,
+        on_progress=partial(progress.report, what),
+    )
+    played.seconds["sampled_tokens"] = engine.tokens_generated - before
+    require_few_losses(played, parameters.world.name, parameters.patience.maximum_lost_share)
+    return played
+
+
+def play_with_script(
+    parameters: PlayParameters, tasks: Sequence[Task], replicas: int, choose: Callable[[int, int], str], seed: int
+) -> Played:
+    """Play `replicas` episodes of each task with scripted players: `choose(episode, turn)` names the player."""
+    rules = _rules(parameters, None)
+    episodes = make_episodes(rules, tasks, replicas, seeding.derive(seed, "worlds"))
+    played = play_scripted(episodes, rules.format.write, choose, seeding.derive(seed, "players"))
+    require_few_losses(played, parameters.world.name, parameters.patience.maximum_lost_share)
+    return played
+
+
+def save_played(draft: Draft, played: Played, folder: str = ".") -> Sequence[Trajectory]:
+    """Write the trajectories and the lost episodes into a draft."""
+    path = draft.folder / folder
+    path.mkdir(exist_ok=True)
+    write_trajectories(path, played.trajectories, played.lost)
+    return played.trajectories
+
+
+def _rules(parameters: PlayParameters, frame: ChatFrame | None) -> Rules:
+    world, agent = the_world(parameters.world), parameters.agent
+    form = make_format(agent.format)
+    return Rules(
+        world=world,
+        format=form,
+        limits=world.limits,
+        patience=Patience(parameters.patience.world_seconds, parameters.patience.world_retries),
+        frame=frame,
+        instruction=form.instruction(world) if agent.instruction else None,
+        token_budget=agent.context_tokens,
+        reply_tokens=agent.maximum_reply_tokens,
+    )

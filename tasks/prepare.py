@@ -1,0 +1,162 @@
+"""Preparation: panels, demonstrations, the tokenizer that is trained on them, and the policy before it has learned."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+from tasks.playing import PlayParameters, play_with_script, save_played, the_world, world_code
+from tasks.stage import stage
+from turnwise import seeding
+from turnwise.agent.formats import make_format
+from turnwise.artifacts import Reference, default_store
+from turnwise.errors import ConfigurationError
+from turnwise.measures import episode_means
+from turnwise.panel import panel_digest, read_panel, write_panels
+from turnwise.policy.architecture import create_policy
+from turnwise.policy.tokenizer import ChatFrame, load_tokenizer, save_tokenizer, train_tokenizer
+from turnwise.sections import Policy, Section, WorldSection
+from turnwise.trajectory import read_trajectories
+from turnwise.world import SPLITS, Split, Task
+
+
+class PanelParameters(Section):
+    """What the panels depend on."""
+
+    world: WorldSection
+    train_tasks: int
+    validation_tasks: int
+    test_tasks: int
+
+
+@stage("panels", code=world_code, platform_bound=False)
+def panels(parameters: PanelParameters) -> Reference:
+    """The ordered task lists of the three splits, disjoint by construction: `<split>.jsonl`."""
+    world = the_world(parameters.world)
+    counts = {"train": parameters.train_tasks, "validation": parameters.validation_tasks, "test": parameters.test_tasks}
+    chosen: dict[Split, list[Task]] = {}
+    for split in SPLITS:
+        try:
+            chosen[split] = world.tasks(split, counts[split])
+        except ValueError as error:
+            raise ConfigurationError(f"data.{split}_tasks: {error}") from error
+    _require_disjoint(chosen)
+    with default_store().write("panels") as draft:
+        write_panels(draft.folder, chosen)
+        digests = {split: panel_digest(tasks) for split, tasks in chosen.items()}
+        about = {"digests": digests, "world": world.name, "version": world.version, "attribution": world.attribution()}
+        (draft.folder / "about.json").write_text(json.dumps(about, indent=1, ensure_ascii=False))
+        draft.metrics.update({f"{split}_tasks": len(tasks) for split, tasks in chosen.items()})
+    return draft.reference
+
+
+def _require_disjoint(chosen: dict[Split, list[Task]]) -> None:
+    seen: dict[str, Split] = {}
+    for split, tasks in chosen.items():
+        for task in tasks:
+            if seen.setdefault(task.id, split) != split:
+                raise ConfigurationError(f"splits must be disjoint; task {task.id!r} is in {seen[task.id]} and {split}")
+
+
+class DemonstrationParameters(PlayParameters):
+    """What demonstrations depend on."""
+
+    seed: int
+    count: int
+    noise: float
+
+
+@stage("demonstrations", code=world_code)
+def demonstrations(parameters: DemonstrationParameters, *, panels: Reference) -> Reference:
+    """Episodes of train tasks by a noisy oracle: each turn is the random player's with probability `noise`.
+
+    The noise is learned too: it is what leaves reinforcement learning room to improve.
+    """
+    tasks = read_panel(default_store().folder(panels), "train")
+    chosen = [tasks[index % len(tasks)] for index in range(parameters.count)]
+
+    def player(episode: int, turn: int) -> str:
+        draw = seeding.generator(parameters.seed, "noise", episode, turn).random()
+        return "random" if draw < parameters.noise else "oracle"
+
+    played = play_with_script(parameters, chosen, 1, player, parameters.seed)
+    with default_store().write("demonstrations") as draft:
+        draft.metrics.update(episode_means(save_played(draft, played)))
+    default_store().record_clock(draft.reference, played.seconds)
+    return draft.reference
+
+
+class TokenizerParameters(Section):
+    """What the tokenizer depends on."""
+
+    model: str
+    vocabulary: int
+    format: str
+
+
+@stage("tokenizer")
+def tokenizer(parameters: TokenizerParameters, *, demonstrations: Reference) -> Reference:
+    """A byte-level BPE trained on the demonstrations, or the tokenizer of the policy that `policy.model` names."""
+    with default_store().write("tokenizer") as draft:
+        if parameters.model != "scratch":
+            save_tokenizer(load_tokenizer(parameters.model), draft.folder)
+        else:
+            texts = []
+            for trajectory in read_trajectories(default_store().folder(demonstrations)):
+                texts += [text for turn in trajectory.turns for text in (turn.observation, turn.reply)]
+            tags = make_format(parameters.format).tags
+            save_tokenizer(train_tokenizer(texts, parameters.vocabulary, tags), draft.folder)
+    return draft.reference
+
+
+class PolicyParameters(Section):
+    """What the policy before learning depends on."""
+
+    policy: Policy
+    context_tokens: int
+
+
+@stage("initial_policy")
+def initial_policy(parameters: PolicyParameters, *, tokenizer: Reference) -> Reference:
+    """The policy before it has learned anything here: made from scratch, or copied from where `policy.model` points."""
+    section = parameters.policy
+    with default_store().write("policy") as draft:
+        if section.model == "scratch":
+            loaded = load_tokenizer(default_store().folder(tokenizer))
+            count = create_policy(
+                draft.folder,
+                vocabulary_size=len(loaded),
+                context_length=parameters.context_tokens,
+                end_token=ChatFrame(loaded).end_tokens[0],
+                pad_token=loaded.pad_token_id,
+                seed=section.seed,
+                hidden=section.hidden,
+                layers=section.layers,
+                heads=section.heads,
+                key_value_heads=section.heads,
+                feed_forward=section.feed_forward,
+                tied=section.tied_embeddings,
+            )
+            draft.metrics["parameters"] = count
+        else:
+            _copy_model(section.model, draft.folder)
+    return draft.reference
+
+
+def _copy_model(model: str, folder: Path) -> None:
+    """A local directory's or a hub model's configuration and weights, as transformers saves them."""
+    if Path(model).is_dir():
+        source = Path(model)
+    else:
+        from huggingface_hub import snapshot_download
+
+        source = Path(snapshot_download(model, allow_patterns=["*.json", "*.safetensors"]))
+    for path in sorted(source.iterdir()):
+        if path.name in ("config.json", "generation_config.json") or path.name.startswith("model"):
+            shutil.copyfile(path, folder / path.name)
+    if not (folder / "config.json").is_file() or not list(folder.glob("*.safetensors")):
+        raise ConfigurationError(
+            f"policy.model must be 'scratch', or a directory or hub id with config.json and *.safetensors; "
+            f"found {model!r}"
+        )

@@ -1,0 +1,238 @@
+"""Report: what an ablation's artifacts say, as one story, before anything is drawn.
+
+The story holds no clock and no commit: the same results give the same bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tasks.credit import read_advantages
+from tasks.evaluate import GREEDY, SAMPLED, read_evaluation
+from tasks.playing import the_world, world_code
+from tasks.stage import stage
+from turnwise import measures
+from turnwise.artifacts import Reference, default_store
+from turnwise.reporting import story
+from turnwise.sections import RewardSection, Section, WorldSection
+from turnwise.statistics import Interval, over_tasks, student_over_seeds
+from turnwise.trajectory import Trajectory, read_trajectories
+from turnwise.world import Column, Reward, World
+
+STORY_FILE = "story.json"
+
+
+class RunName(Section):
+    """Which run: its references are found under the same index in the report's inputs."""
+
+    variant: str
+    seed: int
+
+
+class ReportParameters(Section):
+    """What the report reads."""
+
+    title: str
+    world: WorldSection
+    rewards: dict[str, RewardSection]
+    runs: list[RunName]
+    seed: int
+    """Of the bootstrap."""
+
+
+@stage("report", code=world_code)
+def report(
+    parameters: ReportParameters,
+    *,
+    players: dict[str, Reference],
+    warm_start: Reference,
+    starts: list[Reference],
+    rollouts: list[list[Reference]],
+    credits: list[list[Reference]],
+    policies: list[list[Reference]],
+    evaluations: list[list[Reference | None]],
+    tests: list[Reference],
+) -> Reference:
+    """The story of an ablation: `story.json`. The lists have one entry per run, the inner ones one per iteration."""
+    world = the_world(parameters.world)
+    told = story.Story(
+        title=parameters.title,
+        description=world.instruction,
+        columns=[_column(column) for column in _columns(world)],
+        rows=_rows(parameters, world, players, warm_start, tests),
+        curves=[
+            curve
+            for index, run in enumerate(parameters.runs)
+            for curve in _curves(
+                world, run, starts[index], rollouts[index], credits[index], policies[index], evaluations[index]
+            )
+        ],
+        samples=_samples(parameters, rollouts, credits),
+        notes=_notes(world),
+    )
+    with default_store().write("report") as draft:
+        (draft.folder / STORY_FILE).write_text(told.to_json())
+        primary = _primary(world).heading
+        for row in told.rows:
+            if (cell := row.cells[primary]) is not None:
+                draft.metrics[f"{row.name}/{primary}"] = cell.value
+    return draft.reference
+
+
+def read_story(reference: Reference) -> story.Story:
+    """The story that a report holds."""
+    return story.Story.from_json((default_store().folder(reference) / STORY_FILE).read_text())
+
+
+def _primary(world: World) -> Column:
+    """The column by which variants are compared: the one that shows the world's primary metric."""
+    return next(column for column in world.columns if column.value == world.primary_metric)
+
+
+def _columns(world: World) -> list[Column]:
+    return [*world.columns, _greedy(world)]
+
+
+def _greedy(world: World) -> Column:
+    primary = _primary(world)
+    return Column(f"greedy {primary.heading}", primary.value, percent=primary.percent, better=primary.better)
+
+
+def _column(column: Column) -> story.Column:
+    better = {"higher": "up", "lower": "down", None: None}[column.better]
+    return story.Column(column.heading, column.heading, story.SHARE if column.percent else "", better)  # type: ignore[arg-type]
+
+
+def _rows(
+    parameters: ReportParameters,
+    world: World,
+    players: Mapping[str, Reference],
+    warm_start: Reference,
+    tests: Sequence[Reference],
+) -> list[story.Row]:
+    by_variant: dict[str, list[Reference]] = {}
+    for run, test in zip(parameters.runs, tests, strict=True):
+        by_variant.setdefault(run.variant, []).append(test)
+    rows = [
+        story.Row(variant, "variant", {c.heading: _over_seeds(of_seeds, world, c) for c in _columns(world)})
+        for variant, of_seeds in by_variant.items()
+    ]
+    others = {"warm start": warm_start, **players}
+    for name, evaluation in others.items():
+        kind: story.RowKind = "warm start" if name == "warm start" else "player"
+        cells = {c.heading: _over_tasks(evaluation, world, c, parameters.seed) for c in _columns(world)}
+        rows.append(story.Row(name, kind, cells))
+    return rows
+
+
+def _episodes(evaluation: Reference, world: World, column: Column) -> list[Trajectory]:
+    return read_evaluation(evaluation, GREEDY if column == _greedy(world) else SAMPLED)
+
+
+def _over_tasks(evaluation: Reference, world: World, column: Column, seed: int) -> Interval | None:
+    values = measures.by_task(_episodes(evaluation, world, column), column)
+    return over_tasks(values, seed=seed, proportion=column.percent) if values else None
+
+
+def _over_seeds(evaluations: Sequence[Reference], world: World, column: Column) -> Interval | None:
+    means = []
+    for evaluation in evaluations:
+        values = measures.by_task(_episodes(evaluation, world, column), column)
+        if values:
+            means.append(sum(values) / len(values))
+    return student_over_seeds(means) if means else None
+
+
+TRAINING_CURVES = {
+    "turns": ("turns per episode, in training", ""),
+    "reply_tokens": ("reply tokens per episode, in training", ""),
+}
+UPDATE_CURVES = {
+    "entropy": ("entropy of the replies", "nats per token"),
+    "gradient_norm": ("gradient norm before clipping", ""),
+    "mismatch": ("mismatch of engine and learner", "nats per token"),
+}
+
+
+def _curves(
+    world: World,
+    run: RunName,
+    start: Reference,
+    rollouts: Sequence[Reference],
+    credits: Sequence[Reference],
+    policies: Sequence[Reference],
+    evaluations: Sequence[Reference | None],
+) -> list[story.Curve]:
+    """One curve per metric: of the validation panel, of the training batches, of the updates."""
+
+    def curve(metric: str, heading: str, unit: str, found: list[tuple[int, float | None]]) -> story.Curve:
+        points = [(iteration, value) for iteration, value in found if value is not None]
+        return story.Curve(metric, heading, run.variant, run.seed, points, unit)
+
+    primary = _primary(world)
+    unit = story.SHARE if primary.percent else ""
+    curves = []
+    for mode in (SAMPLED, GREEDY):
+        found: list[tuple[int, float | None]] = []
+        for iteration, evaluation in enumerate([start, *evaluations]):
+            if evaluation is not None:
+                values = measures.by_task(read_evaluation(evaluation, mode), primary)
+                found.append((iteration, sum(values) / len(values) if values else None))
+        curves.append(curve(f"validation/{mode}", f"{primary.heading} on the validation panel, {mode}", unit, found))
+    store = default_store()
+    of_rollouts = [store.metrics(reference) for reference in rollouts]
+    of_updates = [store.metrics(reference) for reference in policies]
+    of_credit = [store.metrics(reference) for reference in credits]
+    rewards = {f"reward/{name}": (f"{name}, in training", "") for name in [*world.rewards, "format"]}
+    for sources, chosen in (
+        (of_credit, {"reward": ("weighted reward, in training", "")}),
+        (of_rollouts, {**rewards, **TRAINING_CURVES}),
+        (of_updates, UPDATE_CURVES),
+        (of_credit, {"dead_groups": ("groups without signal", "")}),
+    ):
+        for metric, (heading, metric_unit) in chosen.items():
+            series = [(place, metrics.get(metric)) for place, metrics in enumerate(sources, start=1)]
+            curves.append(curve(metric, heading, metric_unit, series))
+    return [curve for curve in curves if curve.points]
+
+
+def _samples(
+    parameters: ReportParameters, rollouts: Sequence[Sequence[Reference]], credits: Sequence[Sequence[Reference]]
+) -> list[story.Sample]:
+    """Of each variant's first run, the best and the worst trajectory of one group of the first and the last batch."""
+    rewards = {name: Reward("", section.level, section.weight) for name, section in parameters.rewards.items()}
+    samples = []
+    shown: set[str] = set()
+    for index, run in enumerate(parameters.runs):
+        if run.variant in shown:
+            continue
+        shown.add(run.variant)
+        for place in sorted({0, len(rollouts[index]) - 1}):
+            trajectories = read_trajectories(default_store().folder(rollouts[index][place]))
+            advantages = read_advantages(credits[index][place])
+            for name, chosen in _contrast(trajectories, advantages).items():
+                label = f"{run.variant}, seed {run.seed}, batch {place + 1}: {name} of its group"
+                samples.append(story.Sample(label, trajectories[chosen], advantages[chosen], rewards))
+    return samples
+
+
+def _contrast(trajectories: Sequence[Trajectory], advantages: Mapping[int, list[float]]) -> dict[str, int]:
+    """The trajectories with the highest and lowest first advantage of the first group that has any spread."""
+    groups: dict[int, list[int]] = {}
+    for index in advantages:
+        groups.setdefault(trajectories[index].group, []).append(index)
+    for members in groups.values():
+        ordered = sorted(members, key=lambda index: advantages[index][0])
+        if advantages[ordered[0]][0] < advantages[ordered[-1]][0]:
+            return {"best": ordered[-1], "worst": ordered[0]}
+    return {}
+
+
+def _notes(world: World) -> list[str]:
+    notes = [
+        "Variants: episodes are sampled at the training temperature unless the column says greedy; the interval is "
+        "over seeds, which vary the tasks drawn and the sampling. All seeds start from the same warm start.",
+        "Players and the warm start: the interval is over the tasks of the test panel.",
+    ]
+    attribution = world.attribution()
+    return [*notes, attribution] if attribution else notes

@@ -1,0 +1,268 @@
+"""A stage: a plain function that becomes a cached, retried Prefect task.
+
+    @stage("rollout", retries=2)
+    def rollout(parameters: RolloutParameters, *, policy: Reference, panel: Reference) -> Reference:
+        with default_store().write("trajectories") as draft:
+            ...
+        return draft.reference
+
+    rollout.named("grpo-or seed 1 iteration 7")(parameters, policy=policy, panel=panel)
+
+`parameters` is one frozen pydantic model that holds only what the stage reads; all other arguments are references, or
+None, lists or dictionaries of them. The cache key is a digest of the stage's name, the code that computes it, the
+parameters, the inputs' digests and the platform. A record whose artifact is gone or damaged is computed again, with a
+warning. Only failures of the infrastructure are tried again: a bug or a wrong configuration fails at once.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import logging
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, Generic, ParamSpec
+
+from prefect import Task
+from prefect.client.schemas.objects import State, TaskRun
+from prefect.results import ResultRecord
+
+from turnwise import lineage
+from turnwise.artifacts import Reference, default_store, digest_of, home
+from turnwise.errors import ArtifactError, ConfigurationError, WorldLost
+
+logger = logging.getLogger(__name__)
+
+Arguments = ParamSpec("Arguments")
+
+
+@dataclass(frozen=True)
+class StageCall:
+    """What an observer is told when a stage has returned."""
+
+    stage: str
+    label: str
+    reference: Reference
+    cached: bool
+    """Whether the result was found, not computed."""
+    seconds: float
+    """That this call took; what computing took is in the artifact's clock, under `seconds`."""
+
+
+class Observer:
+    """Is told of every stage that is called while it observes: see `observing`. Override what is of interest."""
+
+    def started(self, stage: str, label: str) -> None:
+        """A stage was called; whether it is cached is not known yet."""
+
+    def finished(self, call: StageCall) -> None:
+        """A stage has returned its reference. One that raised is not reported."""
+
+
+_observers: ContextVar[tuple[Observer, ...]] = ContextVar("observers", default=())
+
+
+@contextmanager
+def observing(observer: Observer) -> Iterator[None]:
+    """Tell the observer of every stage that the block calls."""
+    token = _observers.set((*_observers.get(), observer))
+    try:
+        yield
+    finally:
+        _observers.reset(token)
+
+
+def stage(
+    name: str,
+    *,
+    retries: int = 0,
+    retry_delay_seconds: float = 2.0,
+    code: Callable[[Any], Sequence[str]] | None = None,
+    platform_bound: bool = True,
+) -> Callable[[Callable[Arguments, Reference]], Stage[Arguments]]:
+    """Make a function a stage.
+
+    Args:
+        name: of the task in Prefect's UI, and of the folder of its records.
+        retries: how often a failure of the infrastructure is tried again.
+        retry_delay_seconds: how long to wait before that.
+        code: from the parameters, the names of modules that compute the result and that the function's own module
+            does not import, such as the module of the world.
+        platform_bound: whether the result's bits depend on processor and package versions.
+    """
+
+    def decorate(function: Callable[Arguments, Reference]) -> Stage[Arguments]:
+        return Stage(name, function, retries, retry_delay_seconds, code, platform_bound)
+
+    return decorate
+
+
+class Stage(Generic[Arguments]):
+    """A cached, retried Prefect task around a function: see `stage`."""
+
+    def __init__(
+        self,
+        name: str,
+        function: Callable[Arguments, Reference],
+        retries: int,
+        retry_delay_seconds: float,
+        code: Callable[[Any], Sequence[str]] | None,
+        platform_bound: bool,
+    ) -> None:
+        self.name = name
+        self.function = function
+        self.retries = retries
+        self.retry_delay_seconds = retry_delay_seconds
+        self.code = code
+        self.platform_bound = platform_bound
+        self.signature = inspect.signature(function)
+        functools.update_wrapper(self, function)
+        _refuse_unsuitable(self)
+        _declared.append(function.__module__)
+
+    def __call__(self, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Reference:
+        """The result's reference, computed or found; in Prefect's UI under the stage's name."""
+        return self._run(self.name, *args, **kwargs)
+
+    def named(self, label: str) -> Callable[Arguments, Reference]:
+        """The stage under a name that says which variant, seed and iteration it is. It is no part of the key."""
+        return functools.partial(self._run, label)
+
+    def key(self, *args: Arguments.args, **kwargs: Arguments.kwargs) -> str:
+        """The cache key of a call with these arguments: `<name>/<digest>`."""
+        return f"{self.name}/{digest_of(self._ingredients(*args, **kwargs))}"
+
+    def _run(self, label: str, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Reference:
+        began = time.perf_counter()
+        for observer in _observers.get():
+            observer.started(self.name, label)
+        ingredients = self._ingredients(*args, **kwargs)
+        digest = digest_of(ingredients)
+        key = f"{self.name}/{digest}"
+        computed = False
+
+        @functools.wraps(self.function)
+        def compute(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Reference:
+            nonlocal computed
+            computed = True
+            return self._compute(digest, ingredients, *args, **kwargs)
+
+        task = Task(
+            compute,
+            name=self.name,
+            task_run_name=lambda: label,
+            cache_key_fn=lambda context, arguments: key,
+            refresh_cache=_is_stale(key, label) or None,
+            result_storage=home() / "results",
+            result_serializer="json",
+            retries=self.retries,
+            retry_delay_seconds=self.retry_delay_seconds,
+            retry_condition_fn=_failed_by_infrastructure,
+        )
+        reference = task(*args, **kwargs)
+        for observer in _observers.get():
+            seconds = time.perf_counter() - began
+            observer.finished(StageCall(self.name, label, reference, not computed, seconds))
+        return reference
+
+    def _compute(
+        self, digest: str, ingredients: dict[str, Any], *args: Arguments.args, **kwargs: Arguments.kwargs
+    ) -> Reference:
+        lineage.warn_of_edits(self._modules(self._arguments(*args, **kwargs)["parameters"]), without=[__name__])
+        began = time.perf_counter()
+        reference = self.function(*args, **kwargs)
+        if not isinstance(reference, Reference):
+            raise TypeError(f"a stage returns one Reference; {self.name} returned {type(reference).__name__}")
+        store = default_store()
+        store.record_lineage(reference, digest, {**ingredients, **lineage.code_state()})
+        store.record_clock(reference, {"seconds": time.perf_counter() - began})
+        return reference
+
+    def _ingredients(self, *args: Arguments.args, **kwargs: Arguments.kwargs) -> dict[str, Any]:
+        """All that the result depends on."""
+        _read_declared_sources()
+        inputs = self._arguments(*args, **kwargs)
+        parameters = inputs.pop("parameters")
+        return {
+            "stage": self.name,
+            "code": lineage.fingerprint(self._modules(parameters), without=[__name__]),
+            "parameters": parameters.model_dump(mode="json"),
+            "inputs": {name: _digests(value, f"{self.name}'s input {name}") for name, value in inputs.items()},
+            "platform": lineage.platform() if self.platform_bound else None,
+        }
+
+    def _arguments(self, *args: Arguments.args, **kwargs: Arguments.kwargs) -> dict[str, Any]:
+        bound = self.signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        return dict(bound.arguments)
+
+    def _modules(self, parameters: Any) -> list[str]:
+        return [self.function.__module__, *(self.code(parameters) if self.code else [])]
+
+
+_declared: list[str] = []
+"""The modules of all stages. Their sources are read together at the first call, close to when they were loaded."""
+
+
+def _read_declared_sources() -> None:
+    while _declared:
+        lineage.fingerprint([_declared.pop()], without=[__name__])
+
+
+def _refuse_unsuitable(stage: Stage[Any]) -> None:
+    if next(iter(stage.signature.parameters), None) != "parameters":
+        raise ConfigurationError(
+            f"a stage's first argument must be `parameters`, the model of what it reads; {stage.name} has "
+            f"{stage.signature}"
+        )
+    if stage.function.__module__ == "__main__":
+        raise ConfigurationError(
+            f"a stage must be defined in a module that others can import, to know its code; {stage.name} is defined in "
+            "the script that was started: move it to a module of its own"
+        )
+
+
+def _digests(value: Any, what: str) -> Any:
+    """The digests of the references in an input, in its own shape."""
+    if value is None:
+        return None
+    if isinstance(value, Reference):
+        return str(value)
+    if isinstance(value, list | tuple):
+        return [_digests(item, what) for item in value]
+    if isinstance(value, dict):
+        return {str(name): _digests(item, what) for name, item in value.items()}
+    raise TypeError(
+        f"{what} must be a Reference, or None, a list or a dict of them; it holds a {type(value).__name__}: values "
+        "belong into the parameters, data into an artifact"
+    )
+
+
+def _is_stale(key: str, label: str) -> bool:
+    """Whether Prefect holds a record under the key that must not be used, since its artifact is gone or damaged."""
+    path = home() / "results" / key
+    if not path.exists():
+        return False
+    try:
+        record: ResultRecord[Reference] = ResultRecord.deserialize(path.read_bytes())
+    except ValueError as error:
+        logger.warning("%s: the record %s cannot be read (%s); it is computed again.", label, path, error)
+        return True
+    try:
+        default_store().folder(record.result)
+    except ArtifactError as error:
+        logger.warning("%s was computed before, but its result is lost; it is computed again. %s", label, error)
+        return True
+    return False
+
+
+_OUR_MISTAKES = (FileExistsError, FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
+
+
+def _failed_by_infrastructure(task: Task[..., Any], task_run: TaskRun, state: State[Any]) -> bool:
+    """Whether trying again can help: a lost world, a broken connection, a full disk; not a bug or a wrong parameter."""
+    error = state.data
+    return isinstance(error, WorldLost | OSError) and not isinstance(error, _OUR_MISTAKES)

@@ -1,0 +1,114 @@
+"""Warm start: supervised learning on the demonstrations until the policy can play, and no longer.
+
+It ends as soon as greedy success on the validation panel passes a threshold: copying an answer out of a search result
+appears quite suddenly, so that a fixed number of steps is a lottery.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tasks.learning import take_learner
+from tasks.playing import PlayParameters, play_with_policy, the_world, world_code
+from tasks.stage import stage
+from turnwise import progress, seeding
+from turnwise.agent.formats import make_format
+from turnwise.artifacts import Reference, default_store
+from turnwise.measures import episode_value
+from turnwise.panel import read_panel
+from turnwise.policy.learner import OPTIMIZER_FILE
+from turnwise.policy.tokenizer import ChatFrame, load_tokenizer
+from turnwise.sections import Compute, WarmStart
+from turnwise.trajectory import TokenSequence, Trajectory, read_trajectories
+
+CURVE_FILE = "warm_start.json"
+
+
+class WarmStartParameters(PlayParameters):
+    """What the warm start reads."""
+
+    compute: Compute
+    warm_start: WarmStart
+
+
+@stage("warm_start", code=world_code)
+def warm_start(
+    parameters: WarmStartParameters,
+    *,
+    policy: Reference,
+    tokenizer: Reference,
+    demonstrations: Reference,
+    panels: Reference,
+) -> Reference:
+    """The policy after the warm start, without its optimizer (reinforcement begins with a fresh one), and the curve."""
+    section = parameters.warm_start
+    sequences = _sequences(parameters, tokenizer, demonstrations)
+    learner = take_learner(policy, parameters.compute)
+    curve: list[dict[str, float]] = []
+    losses: list[float] = []
+    with default_store().write("policy") as draft:
+        for step in range(1, section.maximum_steps + 1):
+            draws = seeding.generator(section.seed, "demonstrations", step).integers(len(sequences), size=section.batch)
+            metrics = learner.supervised_step(
+                [sequences[index] for index in draws],
+                learning_rate=section.learning_rate * min(1.0, step / max(1, section.learning_rate_warmup)),
+                micro_batch_tokens=section.micro_batch_tokens,
+            )
+            losses.append(metrics["loss"])
+            if step % section.check_every == 0 or step == section.maximum_steps:
+                learner.save(draft.folder)
+                reached = _greedy_success(parameters, draft.folder, f"{draft.folder}@{step}", tokenizer, panels)
+                curve.append({"step": step, "loss": sum(losses) / len(losses), "validation": reached})
+                losses.clear()
+                if reached >= section.threshold:
+                    break
+            validation = curve[-1]["validation"] if curve else 0.0
+            progress.report("warm start", step, section.maximum_steps, loss=metrics["loss"], success=validation)
+        (draft.folder / OPTIMIZER_FILE).unlink()
+        (draft.folder / CURVE_FILE).write_text(json.dumps(curve, indent=1))
+        draft.metrics.update({f"warm_start_{name}": value for name, value in curve[-1].items()})
+    return draft.reference
+
+
+def _sequences(parameters: WarmStartParameters, tokenizer: Reference, demonstrations: Reference) -> list[TokenSequence]:
+    """The demonstrations as the token sequences that the policy would meet in an episode."""
+    frame = ChatFrame(load_tokenizer(default_store().folder(tokenizer)))
+    form = make_format(parameters.agent.format)
+    instruction = form.instruction(the_world(parameters.world)) if parameters.agent.instruction else None
+    trajectories = read_trajectories(default_store().folder(demonstrations))
+    return [tokenized(trajectory, frame, instruction) for trajectory in trajectories]
+
+
+def tokenized(trajectory: Trajectory, frame: ChatFrame, instruction: str | None) -> TokenSequence:
+    """A demonstration's texts framed as the agent would frame them."""
+    tokens: list[int] = []
+    turn_of_token: list[int] = []
+    for index, turn in enumerate(trajectory.turns):
+        text = turn.observation
+        observation = frame.continuation(text, True) if index else frame.opening(instruction, text)
+        reply = frame.reply(turn.reply)
+        tokens += [*observation, *reply]
+        turn_of_token += [-1] * len(observation) + [index] * len(reply)
+    return TokenSequence(tuple(tokens), tuple(turn_of_token), (0.0,) * len(tokens))
+
+
+def _greedy_success(
+    parameters: WarmStartParameters, policy: Path, digest: str, tokenizer: Reference, panels: Reference
+) -> float:
+    """The world's primary metric, greedy, on the validation panel."""
+    world = the_world(parameters.world)
+    played = play_with_policy(
+        parameters,
+        parameters.compute,
+        read_panel(default_store().folder(panels), "validation"),
+        1,
+        policy=policy,
+        digest=digest,
+        tokenizer=tokenizer,
+        temperature=0.0,
+        seed=parameters.warm_start.seed,
+        what="warm start: validation",
+    )
+    values = [episode_value(trajectory, world.primary_metric) for trajectory in played.trajectories]
+    return sum(values) / len(values)

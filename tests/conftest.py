@@ -1,0 +1,39 @@
+"""What several tests share: a home of their own, and one real Prefect server for the session."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from flows import server
+
+# Prefect reads its settings when a test module imports it, long before the first fixture.
+for name, value in server.CLIENT_SETTINGS.items():
+    os.environ.setdefault(name, value)
+
+
+@pytest.fixture
+def turnwise_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home that is empty and the test's own: TURNWISE_HOME points to it."""
+    folder = tmp_path / "turnwise_home"
+    monkeypatch.setenv("TURNWISE_HOME", str(folder))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def prefect_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a real Prefect server, started for this session in a temporary home and stopped after it."""
+    names = ["PREFECT_API_URL", "PREFECT_HOME", "TURNWISE_HOME", "NO_PROXY", "no_proxy"]
+    before = {name: os.environ.get(name) for name in names}
+    os.environ["TURNWISE_HOME"] = str(tmp_path_factory.mktemp("prefect_server"))
+    os.environ.pop("PREFECT_API_URL", None)
+    os.environ.pop("PREFECT_HOME", None)
+    yield server.ensure_server()
+    server.stop_server()
+    for name, value in before.items():
+        os.environ.pop(name, None)
+        if value is not None:
+            os.environ[name] = value

@@ -1,0 +1,184 @@
+import csv
+import os
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import pytest
+
+from turnwise.reporting.page import page, write_report
+from turnwise.reporting.story import Row, Story
+
+VOID = {"meta", "br", "hr", "img", "input", "link"}
+
+
+class Reader(HTMLParser):
+    """Reads a page as a browser would: its tags, attributes and text, and whether elements nest."""
+
+    def __init__(self, text):
+        super().__init__(convert_charrefs=True)
+        self.tags, self.attributes, self.texts, self.open = [], [], [], []
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append(tag)
+        self.attributes += [(tag, *attribute) for attribute in attributes]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attributes):
+        self.tags.append(tag)
+        self.attributes += [(tag, *attribute) for attribute in attributes]
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if self.open[-1:] != ["style"]:
+            self.texts.append(data)
+
+
+@pytest.fixture(scope="module")
+def text(story):
+    return page(story)
+
+
+@pytest.fixture(scope="module")
+def read(text):
+    return Reader(text)
+
+
+def test_what_policies_and_worlds_wrote_is_shown_and_never_run(story, read):
+    assert not {"script", "img", "i>", "iframe", "object", "b>"} & set(read.tags)
+    assert not [name for _, name, _ in read.attributes if name.startswith("on")]
+    shown = "".join(read.texts)
+    for written in (
+        "<script>alert('world')</script> & <b>bold</b> \\x1b[31m",
+        "<img src=x onerror=alert(1)> no tags that close",
+        "answer[</pre><script>]",
+        "</style><script>",
+        "&amp;",
+        "search/1-hop/<i>",
+        "<script>last()</script>",
+    ):
+        assert written in shown
+
+
+def test_every_text_of_the_story_is_escaped(story):
+    hostile = '"><script>alert(1)</script>'
+    sample = replace(story.samples[0], label=hostile)
+    named = Story(
+        title=hostile,
+        description=hostile,
+        columns=[replace(story.columns[0], heading=hostile, unit=hostile, description=hostile)],
+        rows=[
+            Row(hostile, kind, {"exact_match": row.cells["exact_match"]}, note=hostile)
+            for kind, row in zip(("variant", "warm start", "player"), story.rows[2:5], strict=True)
+        ],
+        curves=[replace(story.curves[0], heading=hostile, variant=hostile, metric=hostile, unit="")],
+        samples=[sample],
+        lineage=[(hostile, hostile)],
+        notes=[hostile],
+    )
+    read = Reader(page(named))
+    assert "script" not in read.tags
+    # title twice, description, heading, unit inside it, ...: at least once for each place that it was put in
+    assert "".join(read.texts).count(hostile) >= 14
+
+
+def test_the_page_loads_nothing_from_anywhere(text, read):
+    assert not {"link", "iframe", "object", "embed", "base", "audio", "video"} & set(read.tags)
+    loading = [
+        (tag, name, value) for tag, name, value in read.attributes if name in ("src", "href", "xlink:href", "data")
+    ]
+    assert loading and all(value.startswith("#") for _, _, value in loading)
+    assert "@import" not in text
+    assert all(target.startswith("#") for target in re.findall(r"url\(\s*['\"]?(.)", text))
+    policy = next(value for _, name, value in read.attributes if name == "content" and "default-src" in value)
+    assert policy.startswith("default-src 'none'")
+
+
+def test_identifiers_are_unique(read):
+    identifiers = [value for _, name, value in read.attributes if name == "id"]
+    assert len(identifiers) == len(set(identifiers)) > 0
+
+
+def test_the_page_tells_the_whole_story(story, read):
+    shown = "".join(read.texts)
+    for name, value in story.lineage:
+        assert name in shown and value in shown
+    for row in story.rows:
+        assert row.name in shown
+    for note in story.notes:
+        assert note in shown
+    assert "7 min 02 s in all" in shown
+    assert "range, not a confidence interval" in shown
+    assert "+1.27" in shown and "−0.92" in shown
+    assert "mean over 2 seeds, 95 % interval over seeds" in shown
+    assert read.tags.count("figure") == len(story.columns) + 6 + 1
+
+
+def test_one_seed_is_said_and_nothing_is_invented_for_it(story_of_one_seed):
+    shown = "".join(Reader(page(story_of_one_seed)).texts)
+    assert "grpo-or, grpo-mr, mt-grpo: one seed: no interval." in shown
+    assert "One seed: no interval, and none is drawn." in shown
+    assert "Band:" not in shown
+
+
+def test_a_story_of_a_table_alone_is_a_page_without_empty_sections(story):
+    bare = Story("t", "d", story.columns[:1], [replace(story.rows[0], cells={})])
+    shown = "".join(Reader(page(bare)).texts)
+    for section in ("Learning curves", "Time", "Trajectories", "Lineage", "Notes"):
+        assert section not in shown
+
+
+def small(story):
+    curves = [curve for curve in story.curves if curve.metric == "reward"]
+    rows = [replace(row, cells={"exact_match": row.cells["exact_match"]}) for row in story.rows]
+    return replace(story, columns=story.columns[:1], rows=rows, curves=curves)
+
+
+def files(folder):
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()
+    }
+
+
+def test_another_process_draws_the_same_bytes_from_the_storys_file(story, tmp_path):
+    write_report(small(story), tmp_path / "here")
+    command = (
+        "import pathlib, sys\n"
+        "from turnwise.reporting.page import write_report\n"
+        "from turnwise.reporting.story import Story\n"
+        "write_report(Story.from_json(pathlib.Path(sys.argv[1]).read_text()), pathlib.Path(sys.argv[2]))"
+    )
+    arguments = [str(tmp_path / "here" / "story.json"), str(tmp_path / "there")]
+    other = "1" if os.environ.get("PYTHONHASHSEED") != "1" else "2"
+    subprocess.run([sys.executable, "-c", command, *arguments], check=True, env={**os.environ, "PYTHONHASHSEED": other})
+    assert files(tmp_path / "there") == files(tmp_path / "here")
+
+
+def test_the_folder_holds_each_figure_as_picture_and_data_and_nothing_of_a_former_report(story, tmp_path):
+    write_report(replace(small(story), columns=story.columns[:2]), tmp_path)
+    (tmp_path / "mine.csv").write_text("kept")
+    write_report(small(story), tmp_path)
+    figures = ["comparison-01-exact_match", "curve-01-reward", "time-account"]
+    assert sorted(files(tmp_path)) == sorted(
+        ["mine.csv", "report.html", "story.json", "table.csv"]
+        + [f"figures/{name}.{suffix}" for name in figures for suffix in ("csv", "png")]
+    )
+
+
+def test_the_table_as_csv_has_one_line_per_cell_with_its_interval(story, tmp_path):
+    write_report(small(story), tmp_path)
+    with (tmp_path / "table.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    cell = story.rows[0].cells["exact_match"]
+    assert len(rows) == len(story.rows)
+    assert rows[0]["row"] == "grpo-or"
+    assert (float(rows[0]["value"]), float(rows[0]["low"])) == (cell.value, cell.low)
+    assert (rows[0]["over"], rows[0]["count"], rows[0]["method"]) == ("seeds", "2", "Student's t")

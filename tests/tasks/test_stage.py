@@ -1,0 +1,336 @@
+"""Stages on a real Prefect server: what is cached, what is computed again, what is tried again."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prefect import flow
+from prefect.client.orchestration import get_client
+from prefect.results import ResultRecord
+from pydantic import BaseModel, ConfigDict
+
+from tasks.stage import Observer, StageCall, observing, stage
+from turnwise.artifacts import Reference, default_store, home
+from turnwise.errors import ArtifactError, ConfigurationError, WorldLost
+
+pytestmark = pytest.mark.usefixtures("prefect_server", "turnwise_home")
+
+
+class Parameters(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+    factor: int = 2
+
+
+def write_number(value: float) -> Reference:
+    with default_store().write("number") as draft:
+        (draft.folder / "number.json").write_text(json.dumps(float(value)))
+        draft.metrics["value"] = value
+    return draft.reference
+
+
+@stage("start")
+def start(parameters: Parameters) -> Reference:
+    """A stage without inputs."""
+    return write_number(parameters.factor)
+
+
+@stage("multiply")
+def multiply(
+    parameters: Parameters, *, number: Reference, more: list[Reference] | None = None, by: Any = None
+) -> Reference:
+    """A stage with inputs of every shape."""
+    total = default_store().metrics(number)["value"]
+    for other in more or []:
+        total += default_store().metrics(other)["value"]
+    return write_number(total * parameters.factor)
+
+
+failures: list[Exception] = []
+
+
+@stage("fragile", retries=2, retry_delay_seconds=0)
+def fragile(parameters: Parameters) -> Reference:
+    """Raises what is in `failures`, one after another."""
+    if failures:
+        raise failures.pop(0)
+    return write_number(parameters.factor)
+
+
+class Recorder(Observer):
+    def __init__(self) -> None:
+        self.begun: list[tuple[str, str]] = []
+        self.calls: list[StageCall] = []
+
+    def started(self, stage: str, label: str) -> None:
+        self.begun.append((stage, label))
+
+    def finished(self, call: StageCall) -> None:
+        self.calls.append(call)
+
+
+def was_cached(call: Any, *arguments: Any, **inputs: Any) -> bool:
+    recorder = Recorder()
+    with observing(recorder):
+        call(*arguments, **inputs)
+    return recorder.calls[-1].cached
+
+
+def test_the_same_call_is_computed_once_and_then_found() -> None:
+    recorder = Recorder()
+    with observing(recorder):
+        first = start.named("seed 1 {iteration}")(Parameters())
+        second = start.named("another label")(Parameters())
+    start(Parameters())
+    assert first == second
+    assert recorder.begun == [("start", "seed 1 {iteration}"), ("start", "another label")]
+    assert [(call.stage, call.label, call.reference, call.cached) for call in recorder.calls] == [
+        ("start", "seed 1 {iteration}", first, False),
+        ("start", "another label", first, True),
+    ]
+    assert recorder.calls[0].seconds >= default_store().clock(first)["seconds"] > 0
+
+
+def test_parameters_and_inputs_decide_and_nothing_else() -> None:
+    two, three = start(Parameters(factor=2)), start(Parameters(factor=3))
+    six = multiply(Parameters(), number=three)
+    assert default_store().metrics(six) == {"value": 6.0}
+    assert was_cached(multiply, Parameters(), number=three)
+    assert was_cached(multiply, Parameters(), number=three, more=None), "a default is the same as its value"
+    assert not was_cached(multiply, Parameters(factor=5), number=three)
+    assert not was_cached(multiply, Parameters(), number=two)
+    assert not was_cached(multiply, Parameters(), number=two, more=[two, three])
+    assert not was_cached(multiply, Parameters(), number=two, more=[three, two]), "a list is ordered"
+    assert not was_cached(multiply, Parameters(), number=two, by={"a": two, "b": [three, None]})
+    assert was_cached(multiply, Parameters(), number=two, by={"b": [three, None], "a": two}), "a dictionary is not"
+
+
+def test_equal_content_by_another_way_changes_nothing_that_follows() -> None:
+    four = start(Parameters(factor=4))
+    same = multiply(Parameters(factor=2), number=start(Parameters(factor=2)))
+    assert same == four
+    multiply(Parameters(), number=four)
+    assert was_cached(multiply, Parameters(), number=same)
+    ways = default_store().lineage(four)
+    assert [way["stage"] for way in ways.values()].count("start") == 1 and len(ways) == 2
+
+
+def test_the_lineage_says_how_the_result_came_about() -> None:
+    three = start(Parameters(factor=3))
+    result = multiply(Parameters(factor=7), number=three)
+    (way,) = default_store().lineage(result).values()
+    assert way["stage"] == "multiply"
+    assert way["parameters"] == {"factor": 7}
+    assert way["inputs"] == {"number": str(three), "more": None, "by": None}
+    assert way["platform"]["packages"]["torch"]
+    assert {"code", "commit", "uncommitted"} <= set(way)
+    assert multiply.key(Parameters(factor=7), number=three) == f"multiply/{next(iter(default_store().lineage(result)))}"
+
+
+def test_a_deleted_artifact_is_computed_again_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    reference = start(Parameters())
+    shutil.rmtree(default_store().folder(reference))
+    with caplog.at_level(logging.WARNING):
+        assert not was_cached(start.named("seed 1"), Parameters())
+    assert [record.message for record in caplog.records if "seed 1 was computed before" in record.message]
+    assert default_store().holds(reference)
+    assert was_cached(start, Parameters())
+
+
+def test_a_damaged_artifact_is_computed_again_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    reference = start(Parameters())
+    path = default_store().folder(reference) / "number.json"
+    path.write_text("3")
+    with caplog.at_level(logging.WARNING):
+        assert not was_cached(start, Parameters())
+    assert [record.message for record in caplog.records if "number.json" in record.message]
+    assert path.read_text() == "2.0"
+
+
+def test_a_record_cut_off_by_a_kill_is_computed_again_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    start(Parameters())
+    record = home() / "results" / start.key(Parameters())
+    record.write_bytes(record.read_bytes()[:50])
+    with caplog.at_level(logging.WARNING):
+        assert not was_cached(start, Parameters())
+    assert [entry.message for entry in caplog.records if "cannot be read" in entry.message]
+    assert was_cached(start, Parameters())
+
+
+def test_a_damaged_input_stops_the_stage() -> None:
+    two = start(Parameters())
+    shutil.rmtree(default_store().folder(two))
+    with pytest.raises(ArtifactError, match="run the experiment again"):
+        multiply(Parameters(), number=two)
+
+
+def test_two_homes_do_not_mix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    start(Parameters())
+    monkeypatch.setenv("TURNWISE_HOME", str(tmp_path / "other"))
+    assert not was_cached(start, Parameters())
+    assert was_cached(start, Parameters())
+    assert (tmp_path / "other" / "results" / start.key(Parameters())).is_file()
+
+
+def test_failures_of_the_infrastructure_are_tried_again() -> None:
+    failures[:] = [ConnectionResetError("gone"), WorldLost("the world hangs")]
+    assert default_store().metrics(fragile(Parameters())) == {"value": 2.0}
+    failures[:] = [TimeoutError("1"), OSError("2"), WorldLost("3"), WorldLost("4")]
+    with pytest.raises(WorldLost, match="3"):
+        fragile(Parameters(factor=3))
+    assert len(failures) == 1, "two retries, no more"
+
+
+@pytest.mark.parametrize("mistake", [ConfigurationError("wrong"), ZeroDivisionError(), FileNotFoundError("x")])
+def test_mistakes_are_not_tried_again_and_not_remembered(mistake: Exception) -> None:
+    failures[:] = [mistake, ValueError("must not be reached")]
+    with pytest.raises(type(mistake)):
+        fragile(Parameters())
+    assert len(failures) == 1
+    failures.clear()
+    assert not was_cached(fragile, Parameters())
+
+
+def test_runs_in_the_callers_thread_and_under_its_label_in_prefect() -> None:
+    @flow(name="labels")
+    def two_runs() -> str:
+        from prefect.context import FlowRunContext
+
+        start.named("grpo-or seed 1 iteration 7")(Parameters())
+        start.named("grpo-mr seed 1 iteration 7")(Parameters())
+        context = FlowRunContext.get()
+        assert context is not None and context.flow_run is not None
+        return str(context.flow_run.id)
+
+    identifier = two_runs()
+    runs = wait_for_task_runs(identifier, 2)
+    assert sorted((name, state) for name, state in runs) == [
+        ("grpo-mr seed 1 iteration 7", "Cached"),
+        ("grpo-or seed 1 iteration 7", "Completed"),
+    ]
+
+
+def wait_for_task_runs(flow_run: str, number: int) -> list[tuple[str, str | None]]:
+    """Prefect's server learns of task runs by events, which arrive a moment later."""
+    import time
+
+    from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
+
+    chosen = FlowRunFilter(id=FlowRunFilterId(any_=[flow_run]))
+    runs: list[tuple[str, str | None]] = []
+    for _ in range(150):
+        with get_client(sync_client=True) as client:
+            runs = [(run.name, run.state_name) for run in client.read_task_runs(flow_run_filter=chosen)]
+        if len(runs) == number and all(state in ("Cached", "Completed") for _, state in runs):
+            break
+        time.sleep(0.2)
+    return runs
+
+
+def test_the_record_is_json_of_a_class_that_others_can_import() -> None:
+    reference = start(Parameters())
+    content = (home() / "results" / start.key(Parameters())).read_bytes()
+    assert "turnwise.artifacts.Reference" in content.decode()
+    assert json.loads(content)
+    record: ResultRecord[Reference] = ResultRecord.deserialize(content)
+    assert record.result == reference
+
+
+def test_what_is_no_stage_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="`parameters`"):
+
+        @stage("wrong")
+        def wrong(settings: Parameters) -> Reference:
+            raise AssertionError
+
+    with pytest.raises(TypeError, match=r"multiply's input by .* holds a int"):
+        multiply(Parameters(), number=start(Parameters()), by=3)
+
+    @stage("nothing")
+    def nothing(parameters: Parameters) -> Reference:
+        return None  # type: ignore[return-value]
+
+    with pytest.raises(TypeError, match="nothing returned NoneType"):
+        nothing(Parameters())
+
+
+def test_the_code_of_a_world_named_in_the_parameters_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("one_world", "another_world"):
+        (tmp_path / f"{name}.py").write_text(f"name = {name!r}\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    class WorldParameters(BaseModel):
+        module: str
+
+    @stage("visit", code=lambda parameters: [parameters.module])
+    def visit(parameters: WorldParameters) -> Reference:
+        return write_number(1)
+
+    @stage("stay")
+    def stay(parameters: WorldParameters) -> Reference:
+        return write_number(1)
+
+    def code(key_of: Any, module: str) -> str:
+        return str(key_of._ingredients(WorldParameters(module=module))["code"])
+
+    assert code(visit, "one_world") != code(visit, "another_world")
+    assert code(stay, "one_world") == code(stay, "another_world")
+
+
+SCRIPT = """
+import sys
+from flows.server import ensure_server
+ensure_server()
+from our_stage import Parameters, number
+from tasks.stage import Observer, observing
+class Say(Observer):
+    def finished(self, call):
+        print(call.cached, call.reference)
+with observing(Say()):
+    number(Parameters())
+"""
+
+OUR_STAGE = """
+from pydantic import BaseModel
+from tasks.stage import stage
+from turnwise.artifacts import Reference, default_store
+from our_helper import value
+class Parameters(BaseModel):
+    scale: int = 1
+@stage("number")
+def number(parameters: Parameters) -> Reference:
+    with default_store().write("number") as draft:
+        draft.metrics["value"] = value()
+    return draft.reference
+"""
+
+
+def run_in_a_new_process(folder: Path, helper: str, hash_seed: int) -> tuple[str, str]:
+    (folder / "our_stage.py").write_text(OUR_STAGE)
+    (folder / "our_helper.py").write_text(helper)
+    answer = subprocess.run(
+        [sys.executable, "-c", SCRIPT],
+        env={**os.environ, "PYTHONPATH": str(folder), "PYTHONHASHSEED": str(hash_seed), "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    cached, reference = answer.stdout.split()
+    return cached, reference
+
+
+def test_another_process_finds_the_result_unless_a_helper_has_changed(tmp_path: Path) -> None:
+    first = run_in_a_new_process(tmp_path, "def value():\n    return 1\n", hash_seed=1)
+    assert first[0] == "False"
+    commented = '"""A helper."""\n\n\ndef value():\n    """One."""\n    return 1  # by definition\n'
+    assert run_in_a_new_process(tmp_path, commented, hash_seed=2) == ("True", first[1])
+    changed = run_in_a_new_process(tmp_path, "def value():\n    return 2\n", hash_seed=1)
+    assert changed[0] == "False" and changed[1] != first[1]

@@ -1,0 +1,437 @@
+"""The recorder on the real MLflow and a SQLite file: whatever is recorded is recorded once."""
+
+from __future__ import annotations
+
+import math
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy
+import pytest
+
+from turnwise.errors import ConfigurationError
+from turnwise.tracking import Dataset, Recorder, Run, ui_command
+from turnwise.tracking.values import batches, flatten, shortened
+from turnwise.trajectory import Ending, Trajectory, Turn
+from turnwise.world import Task
+
+PANEL = Dataset("search/train", "0123456789abcdef" * 2, "training", "store/panel/0123", rows=64)
+PARAMETERS = {"credit": {"estimator": "mt-grpo", "options": {"epsilon": 1e-4}}, "seeds": [1, 2], "note": None}
+
+
+@pytest.fixture(scope="session")
+def migrated_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A database with MLflow's schema, which takes seconds to make and none to copy."""
+    path = tmp_path_factory.mktemp("mlflow") / "migrated.db"
+    Recorder(f"sqlite:///{path}", "template")
+    return path
+
+
+@pytest.fixture
+def open_recorder(migrated_database: Path, tmp_path: Path) -> Callable[[], Recorder]:
+    """Open the same store, as a process does that starts again."""
+    database = shutil.copy(migrated_database, tmp_path / "mlflow.db")
+    return lambda: Recorder(f"sqlite:///{database}", "turnwise", tmp_path / "artifacts")
+
+
+def open_child(recorder: Recorder, identity: str = "child-1") -> Run:
+    parent = recorder.parent("credit rules", "parent-1", PARAMETERS)
+    return recorder.child(parent, "mt-grpo seed 1", identity, PARAMETERS, {"turnwise.commit": "136577a"}, [PANEL])
+
+
+def all_runs(recorder: Recorder) -> list[Any]:
+    return list(recorder._client.search_runs([recorder._experiment_id], run_view_type=3))
+
+
+def points(recorder: Recorder, run: Run, name: str) -> list[tuple[int, float]]:
+    history = recorder._client.get_metric_history(run.id, name)
+    return sorted((metric.step, metric.value) for metric in history)
+
+
+def trajectory(replica: int = 0) -> Trajectory:
+    """Two turns, a search and an answer, as a search agent plays them."""
+    search = Turn(
+        observation="Question: the capital of Chad?",
+        observation_tokens=(1, 2, 3),
+        reply="<think>look</think><search>Chad</search>",
+        reply_tokens=(4, 5),
+        log_probabilities=(-0.5, -0.25),
+        thought="look",
+        actions=("search[Chad]",),
+        invalid=None,
+        effective=True,
+        rewards={"tool_execution": 0.2},
+    )
+    answer = Turn(
+        observation="N'Djamena is the capital of Chad.",
+        observation_tokens=(6,),
+        reply="<think>read</think><answer>N'Djamena</answer>",
+        reply_tokens=(7, 8, 9),
+        log_probabilities=(-0.5, -0.5, -0.5),
+        thought="read",
+        actions=("answer[N'Djamena]",),
+        invalid=None,
+        effective=True,
+        rewards={"exact_match": 1.0, "format": 0.5},
+    )
+    task = Task("search", "capital/TD", "validation", 7, {"hops": 1})
+    return Trajectory(task, 3, replica, (search, answer), Ending.SUCCESS, "Correct.")
+
+
+def traces(recorder: Recorder, run: Run) -> list[Any]:
+    found = recorder._client.search_traces(locations=[recorder._experiment_id], run_id=run.id)
+    return sorted(found, key=lambda trace: trace.info.tags["mlflow.traceName"])
+
+
+def test_importing_the_recorder_imports_no_mlflow() -> None:
+    script = "import sys, turnwise.tracking; sys.exit('mlflow' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
+
+
+KILLED_IN_ITERATION_3 = """
+import os, signal, sys
+from pathlib import Path
+from turnwise.tracking import Recorder
+database, artifacts = sys.argv[1:]
+recorder = Recorder(f"sqlite:///{database}", "turnwise", Path(artifacts))
+parent = recorder.parent("credit rules", "parent-1", {"seed": 1})
+child = recorder.child(parent, "mt-grpo seed 1", "child-1", {"seed": 1})
+for iteration in range(3):
+    child.log_iteration(iteration, {"train/success": iteration / 10, "train/entropy": 1.0})
+child.log_iteration(3, {"train/success": 0.3})
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_killed_run_continues_with_each_point_once_and_a_new_database_is_migrated_in_silence(tmp_path: Path) -> None:
+    database, artifacts = tmp_path / "new" / "mlflow.db", tmp_path / "artifacts"
+    killed = subprocess.run(
+        [sys.executable, "-c", KILLED_IN_ITERATION_3, str(database), str(artifacts)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={name: value for name, value in os.environ.items() if name != "MLFLOW_LOGGING_LEVEL"},
+    )
+    assert (killed.returncode, killed.stdout, killed.stderr) == (-signal.SIGKILL, "", "")
+
+    recorder = Recorder(f"sqlite:///{database}", "turnwise", artifacts)
+    parent = recorder.parent("credit rules", "parent-1", {"seed": 1})
+    child = recorder.child(parent, "mt-grpo seed 1", "child-1", {"seed": 1})
+    assert not child.finished
+    for iteration in range(5):
+        child.log_iteration(iteration, {"train/success": iteration / 10, "train/entropy": 1.0})
+    child.finish("result")
+
+    assert points(recorder, child, "train/success") == [(step, step / 10) for step in range(5)]
+    assert points(recorder, child, "train/entropy") == [(step, 1.0) for step in range(5)]
+    assert len(all_runs(recorder)) == 2
+
+
+def test_the_same_iteration_logged_twice_by_one_process_is_recorded_once(
+    open_recorder: Callable[[], Recorder],
+) -> None:
+    recorder = open_recorder()
+    child = open_child(recorder)
+    child.log_iteration(0, {"train/success": 0.5})
+    child.log_iteration(0, {"train/success": 0.5, "train/entropy": 1.0})
+    assert points(recorder, child, "train/success") == [(0, 0.5)]
+    assert points(recorder, child, "train/entropy") == [(0, 1.0)]
+
+
+def test_a_cached_repeat_makes_no_run_no_metric_no_trace_and_leaves_nothing_running(
+    open_recorder: Callable[[], Recorder], capfd: pytest.CaptureFixture[str]
+) -> None:
+    def experiment() -> Recorder:
+        recorder = open_recorder()
+        child = open_child(recorder)
+        for iteration in range(3):
+            child.log_iteration(iteration, {"train/success": iteration / 10})
+        child.log_trajectories("validation/0002", [trajectory()])
+        child.log_summary({"test/success": 0.75})
+        child.finish("result")
+        parent = recorder.parent("credit rules", "parent-1", PARAMETERS)
+        parent.log_summary({"best/success": 0.75})
+        parent.finish("results")
+        return recorder
+
+    def recorded(recorder: Recorder) -> list[Any]:
+        return [
+            (
+                run.info,
+                {name: recorder._client.get_metric_history(run.info.run_id, name) for name in run.data.metrics},
+                run.data.tags,
+                [
+                    trace.info.trace_id
+                    for trace in recorder._client.search_traces(
+                        locations=[recorder._experiment_id], run_id=run.info.run_id
+                    )
+                ],
+            )
+            for run in all_runs(recorder)
+        ]
+
+    first = recorded(experiment())
+    second = recorded(experiment())
+    assert repr(first) == repr(second)
+    assert [info.status for info, *_ in first] == ["FINISHED", "FINISHED"]
+    assert sum(len(history) for _, metrics, *_ in first for history in metrics.values()) == 5
+    assert sum(len(found) for *_, found in first) == 1
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_child_is_nested_and_carries_flat_parameters_tags_and_dataset_digests(
+    open_recorder: Callable[[], Recorder],
+) -> None:
+    recorder = open_recorder()
+    child = open_child(recorder)
+    parent = recorder.parent("credit rules", "parent-1", PARAMETERS)
+    run = recorder._client.get_run(child.id)
+    assert run.data.tags["mlflow.parentRunId"] == parent.id
+    assert run.data.tags["turnwise.commit"] == "136577a"
+    assert run.info.run_name == "mt-grpo seed 1"
+    assert run.data.params == {
+        "credit.estimator": "mt-grpo",
+        "credit.options.epsilon": "0.0001",
+        "seeds": "[1, 2]",
+        "note": "null",
+    }
+    (entry,) = run.inputs.dataset_inputs
+    assert (entry.dataset.name, entry.dataset.digest) == (PANEL.name, PANEL.digest)
+    assert [(tag.key, tag.value) for tag in entry.tags] == [("mlflow.data.context", "training")]
+
+
+def test_children_of_two_ablations_that_share_a_variant_are_two_runs(open_recorder: Callable[[], Recorder]) -> None:
+    recorder = open_recorder()
+    one, other = (recorder.parent(name, name, {}) for name in ("three rules", "four rules"))
+    children = [recorder.child(parent, "grpo seed 1", "same", {}) for parent in (one, other, one)]
+    assert children[0].id == children[2].id != children[1].id
+
+
+def test_a_run_that_another_process_made_meanwhile_is_shared(
+    open_recorder: Callable[[], Recorder], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rival = open_recorder()
+    recorder = open_recorder()
+    find = recorder._find
+    too_early = iter([True])  # the first look does not see the rival's run
+    monkeypatch.setattr(recorder, "_find", lambda *asked: None if next(too_early, False) else find(*asked))
+    earlier = rival.parent("credit rules", "parent-1", {})
+    later = recorder.parent("credit rules", "parent-1", {})
+    assert later.id == earlier.id
+    stages = Counter(run.info.lifecycle_stage for run in all_runs(recorder))
+    assert stages == {"active": 1, "deleted": 1}
+
+
+def test_a_failed_run_is_taken_up_again(open_recorder: Callable[[], Recorder]) -> None:
+    recorder = open_recorder()
+    child = open_child(recorder)
+    child.fail("the world was lost")
+    failed = recorder._client.get_run(child.id)
+    assert (failed.info.status, failed.data.tags["turnwise.failure"]) == ("FAILED", "the world was lost")
+
+    again = open_child(open_recorder())
+    running = recorder._client.get_run(again.id)
+    assert again.id == child.id
+    assert running.info.status == "RUNNING"
+    assert "turnwise.failure" not in running.data.tags
+    again.finish("result")
+    finished = recorder._client.get_run(again.id)
+    assert (finished.info.status, finished.data.tags["turnwise.result"]) == ("FINISHED", "result")
+
+
+def test_another_result_of_the_same_configuration_is_told_and_recorded_beside_the_first(
+    open_recorder: Callable[[], Recorder], caplog: pytest.LogCaptureFixture
+) -> None:
+    recorder = open_recorder()
+    open_child(recorder).finish("result")
+    assert not caplog.records
+    again = open_child(recorder)
+    again.finish("another result")
+    assert "must give the same result" in caplog.text
+    tags = recorder._client.get_run(again.id).data.tags
+    assert (tags["turnwise.result"], tags["turnwise.result.later"]) == ("result", "another result")
+
+
+def test_a_finished_run_takes_no_more_iterations_and_traces(open_recorder: Callable[[], Recorder]) -> None:
+    recorder = open_recorder()
+    child = open_child(recorder)
+    child.finish("result")
+    child.log_iteration(9, {"train/success": 0.5})
+    child.log_trajectories("late", [trajectory()])
+    assert recorder._client.get_run(child.id).data.metrics == {}
+    assert traces(recorder, child) == []
+
+
+def test_other_parameters_under_the_same_identity_are_refused(open_recorder: Callable[[], Recorder]) -> None:
+    recorder = open_recorder()
+    recorder.parent("credit rules", "parent-1", {"rollout": {"temperature": 1.0}, "seed": 1})
+    with pytest.raises(ConfigurationError, match=r"rollout\.temperature: 1\.0 -> 0\.9"):
+        recorder.parent("credit rules", "parent-1", {"rollout": {"temperature": 0.9}, "seed": 1})
+
+
+def test_metrics_that_are_not_finite_are_left_out_and_counted(open_recorder: Callable[[], Recorder]) -> None:
+    recorder = open_recorder()
+    child = open_child(recorder)
+    child.log_iteration(4, {"a": math.nan, "b": math.inf, "validation/pass@4": 0.5})
+    metrics = recorder._client.get_run(child.id).data.metrics
+    assert metrics == {"validation/pass_at_4": 0.5, "not_finite": 2.0}
+
+
+def test_more_metrics_and_parameters_than_one_write_takes_are_all_recorded(
+    open_recorder: Callable[[], Recorder],
+) -> None:
+    recorder = open_recorder()
+    run = recorder.parent("wide", "wide", {f"p{number}": number for number in range(205)})
+    run.log_iteration(0, {f"m{number}": float(number) for number in range(1005)})
+    data = recorder._client.get_run(run.id).data
+    assert len(data.params) == 205
+    assert sum(data.metrics.values()) == sum(range(1005))
+
+
+def test_artifacts_are_stored_under_their_names_and_replaced(
+    open_recorder: Callable[[], Recorder], tmp_path: Path
+) -> None:
+    recorder = open_recorder()
+    child = open_child(recorder)
+    report = tmp_path / "report.html"
+    for text in ("first", "second"):
+        report.write_text(text)
+        child.log_artifact(report)
+    child.log_text("--- a\n+++ b\n", "uncommitted.diff")
+    assert [entry.path for entry in recorder._client.list_artifacts(child.id)] == ["report.html", "uncommitted.diff"]
+    (stored,) = (tmp_path / "artifacts").rglob("report.html")
+    assert stored.read_text() == "second"
+
+
+def test_a_trace_has_one_span_per_turn_with_its_rewards_and_advantage(open_recorder: Callable[[], Recorder]) -> None:
+    recorder = open_recorder()
+    child = open_child(recorder)
+    weights = {"tool_execution": 1.0, "exact_match": 2.0}
+    child.log_trajectories("validation/0005", [trajectory(0), trajectory(1)], [[0.5, -0.5], [1.0, -1.0]], weights)
+
+    first, second = traces(recorder, child)
+    episode, *turns = first.data.spans
+    assert episode.parent_id is None
+    assert [(span.name, span.parent_id) for span in turns] == [
+        ("turn 1", episode.span_id),
+        ("turn 2", episode.span_id),
+    ]
+    assert turns[0].inputs == {"observation": "Question: the capital of Chad?"}
+    assert turns[0].outputs == {"reply": "<think>look</think><search>Chad</search>"}
+    assert [span.attributes["actions"] for span in turns] == [["search[Chad]"], ["answer[N'Djamena]"]]
+    assert [span.attributes["rewards"] for span in turns] == [
+        {"tool_execution": 0.2},
+        {"exact_match": 1.0, "format": 0.5},
+    ]
+    assert [span.attributes["advantage"] for span in turns] == [0.5, -0.5]
+    assert [span.attributes["advantage"] for span in second.data.spans[1:]] == [1.0, -1.0]
+    # 1.0 * 0.2 + 2.0 * 1.0; `format` has no weight
+    scores = {assessment.name: assessment.value for assessment in first.info.assessments}
+    assert scores == {
+        "success": True,
+        "return": pytest.approx(2.2),
+        "reward/tool_execution": 0.2,
+        "reward/exact_match": 1.0,
+        "reward/format": 0.5,
+    }
+
+
+def test_trajectories_of_one_group_share_a_session_that_other_labels_do_not(
+    open_recorder: Callable[[], Recorder],
+) -> None:
+    recorder = open_recorder()
+    child = open_child(recorder)
+    child.log_trajectories("validation/0000", [trajectory(0), trajectory(1)])
+    child.log_trajectories("validation/0005", [trajectory(0)])
+    sessions = [trace.info.trace_metadata["mlflow.trace.session"] for trace in traces(recorder, child)]
+    assert sessions[0] == sessions[1] != sessions[2]
+
+
+def test_traces_that_a_kill_left_half_written_are_completed_and_none_is_doubled(
+    open_recorder: Callable[[], Recorder], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from mlflow.tracing.client import TracingClient
+
+    recorder = open_recorder()
+    child = open_child(recorder)
+    start_trace = TracingClient.start_trace
+    written = iter([True, False])
+
+    def killed_after_the_first(self: TracingClient, information: Any) -> Any:
+        if not next(written):
+            raise KeyboardInterrupt
+        return start_trace(self, information)
+
+    batch = [trajectory(replica) for replica in range(3)]
+    with monkeypatch.context() as patch:
+        patch.setattr(TracingClient, "start_trace", killed_after_the_first)
+        with pytest.raises(KeyboardInterrupt):
+            child.log_trajectories("test", batch)
+
+    open_child(recorder).log_trajectories("test", batch)
+    found = traces(recorder, child)
+    assert [len(trace.data.spans) for trace in found] == [3, 3, 3]
+    assert [Counter(score.name for score in trace.info.assessments)["success"] for trace in found] == [1, 1, 1]
+
+
+def test_advantages_that_do_not_match_the_turns_are_refused(open_recorder: Callable[[], Recorder]) -> None:
+    child = open_child(open_recorder())
+    with pytest.raises(ConfigurationError, match=r"one number per turn of each trajectory, \[2\]; found \[3\]"):
+        child.log_trajectories("test", [trajectory()], [[1.0, 2.0, 3.0]])
+
+
+def test_a_dataset_digest_that_mlflow_would_not_keep_is_refused(open_recorder: Callable[[], Recorder]) -> None:
+    child = open_child(open_recorder())
+    with pytest.raises(ConfigurationError, match="at most 36 characters"):
+        child.log_dataset(Dataset("panel", "0" * 64, "testing", "store"))
+
+
+def test_recording_draws_nothing_from_the_global_generators(open_recorder: Callable[[], Recorder]) -> None:
+    child = open_child(open_recorder())
+    before = random.getstate(), repr(numpy.random.get_state())
+    child.log_iteration(0, {"train/success": 0.5})
+    child.log_trajectories("test", [trajectory()])
+    child.finish("result")
+    assert (random.getstate(), repr(numpy.random.get_state())) == before
+
+
+def test_telemetry_is_off(open_recorder: Callable[[], Recorder]) -> None:
+    open_recorder()
+    from mlflow.telemetry.client import get_telemetry_client
+
+    assert get_telemetry_client() is None
+    assert (os.environ["MLFLOW_DISABLE_TELEMETRY"], os.environ["DO_NOT_TRACK"]) == ("true", "true")
+
+
+def test_a_long_value_is_cut_to_its_limit_and_still_tells_itself_from_others() -> None:
+    one, other = (shortened("x" * 7000 + end, 6000) for end in "ab")
+    assert len(one) == len(other) == 6000
+    assert one != other
+    assert shortened("short", 6000) == "short"
+
+
+def test_flat_parameters_keep_their_order_and_what_is_empty() -> None:
+    flat = flatten({"b": {"y": True, "x": {}}, "a": [], "c": {"d": {"e": "text"}}})
+    assert list(flat.items()) == [("b.y", "true"), ("b.x", "{}"), ("a", "[]"), ("c.d.e", "text")]
+
+
+def test_batches_hold_every_entry_in_order() -> None:
+    assert list(batches([1, 2, 3, 4, 5], 2)) == [[1, 2], [3, 4], [5]]
+
+
+def test_the_ui_is_served_on_this_machine_only_from_the_given_store() -> None:
+    command = ui_command("sqlite:////somewhere/mlflow.db", 5001)
+    assert command[:3] == ["env", "MLFLOW_DISABLE_TELEMETRY=true", "DO_NOT_TRACK=true"]
+    options = dict(zip(command[-8::2], command[-7::2], strict=True))
+    assert options["--backend-store-uri"] == "sqlite:////somewhere/mlflow.db"
+    assert (options["--host"], options["--port"]) == ("127.0.0.1", "5001")
+    with pytest.raises(ConfigurationError, match="is a server"):
+        ui_command("http://localhost:5000", 5001)

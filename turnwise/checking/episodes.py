@@ -1,0 +1,155 @@
+"""Episodes of the scripted players under a world's own limits, written down so that they can be compared.
+
+The agent's loop is not used here: the checker must not inherit a mistake of what it stands beside.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from turnwise import seeding
+from turnwise.world import SPLITS, Decision, Environment, Limits, Observation, Remaining, Split, Step, Task, World
+
+
+@dataclass(frozen=True)
+class PlayedTurn:
+    """One decision of a scripted player and the world's answers, one per action that was played."""
+
+    remaining: Remaining
+    decision: Decision
+    steps: tuple[Step, ...]
+
+
+@dataclass(frozen=True)
+class Episode:
+    """One episode of one player, from the first observation to its end."""
+
+    task: Task
+    player: str
+    first: Observation
+    turns: tuple[PlayedTurn, ...]
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """Every answer of the world, in order."""
+        return tuple(step for turn in self.turns for step in turn.steps)
+
+    @property
+    def actions(self) -> tuple[str, ...]:
+        """Every action that was played, in order."""
+        return tuple(action for turn in self.turns for action in turn.decision.actions[: len(turn.steps)])
+
+    @property
+    def success(self) -> bool:
+        """Whether the world said that the task was solved."""
+        return any(step.success for step in self.steps)
+
+    def written(self) -> str:
+        """Everything that was said and done, as one text: equal episodes have equal texts in every process."""
+        return json.dumps(_plain(self), sort_keys=True)
+
+
+def at_the_start(limits: Limits) -> Remaining:
+    """What is left of the limits when an episode begins."""
+    actions = limits.turns * limits.actions_per_turn if limits.actions is None else limits.actions
+    return Remaining(limits.turns, limits.actions_per_turn, actions)
+
+
+def open_episode(world: World, task: Task, seed: int) -> Environment:
+    """The environment in which every player meets this task: its noise is a function of the seed and the task."""
+    return world.make(task, seeding.derive(seed, "checked episode", task.id))
+
+
+def play(world: World, task: Task, seed: int, player: str, *, ask_the_oracle: bool = False) -> Episode:
+    """One whole episode. `ask_the_oracle` asks it before every turn and ignores what it says."""
+    with closing(open_episode(world, task, seed)) as environment:
+        first = environment.reset()
+        turns = tuple(play_turns(environment, world, task, seed, player, ask_the_oracle=ask_the_oracle))
+    return Episode(task, player, first, turns)
+
+
+def play_in_turns(world: World, tasks: Sequence[Task], seed: int, player: str) -> list[Episode]:
+    """One episode of each task, all of them open at once, a turn of each after the other."""
+    environments = [open_episode(world, task, seed) for task in tasks]
+    try:
+        firsts = [environment.reset() for environment in environments]
+        players = [
+            play_turns(environment, world, task, seed, player)
+            for environment, task in zip(environments, tasks, strict=True)
+        ]
+        turns: list[list[PlayedTurn]] = [[] for _ in tasks]
+        for _ in range(world.limits.turns):
+            for played, following in zip(turns, players, strict=True):
+                played.extend(turn for turn in [next(following, None)] if turn is not None)
+    finally:
+        for environment in environments:
+            environment.close()
+    together = zip(tasks, firsts, turns, strict=True)
+    return [Episode(task, player, first, tuple(played)) for task, first, played in together]
+
+
+def play_turns(
+    environment: Environment, world: World, task: Task, seed: int, player: str, *, ask_the_oracle: bool = False
+) -> Iterator[PlayedTurn]:
+    """Play an environment that was reset, turn by turn, until it ends or a limit is reached."""
+    generator = seeding.generator(seed, "checked player", player, task.id)
+    remaining = at_the_start(world.limits)
+    while remaining.turns > 0 and remaining.actions > 0:
+        if ask_the_oracle:
+            environment.oracle(remaining)
+        decision = environment.decide(player, generator, remaining)
+        steps: list[Step] = []
+        for action in decision.actions[: min(remaining.actions_per_turn, remaining.actions)]:
+            steps.append(environment.step(action))
+            if steps[-1].terminated or steps[-1].truncated:
+                break
+        yield PlayedTurn(remaining, decision, tuple(steps))
+        if steps and (steps[-1].terminated or steps[-1].truncated):
+            return
+        remaining = Remaining(remaining.turns - 1, remaining.actions_per_turn, remaining.actions - len(steps))
+
+
+def first_tasks(world: World, split: Split, count: int) -> list[Task]:
+    """The first `count` tasks of a split, or as many as a smaller split is found to have by halving."""
+    while True:
+        try:
+            return world.tasks(split, count)
+        except ValueError:
+            if count == 1:
+                raise
+            count //= 2
+
+
+def digests(world: World, count: int, seed: int) -> dict[str, str]:
+    """A digest of what the world says of itself, of the tasks of each split, and of an episode of each player on each.
+
+    `count`: tasks per split. The keys name what was digested.
+    """
+    found = {"instruction, grammar and limits": _digest([world.instruction, world.grammar, asdict(world.limits)])}
+    for split in SPLITS:
+        tasks = first_tasks(world, split, count)
+        found[f"tasks of {split}"] = _digest([_plain(task) for task in tasks])
+        for task in tasks:
+            for player in world.players:
+                found[f"{task.id} by {player}"] = _digest(play(world, task, seed, player).written())
+    return found
+
+
+def _digest(content: Any) -> str:
+    return hashlib.blake2b(json.dumps(content, sort_keys=True).encode(), digest_size=16).hexdigest()
+
+
+def _plain(content: Any) -> Any:
+    """Data classes, mappings and sequences as what JSON knows. `asdict` would refuse a read-only mapping."""
+    if hasattr(content, "__dataclass_fields__"):
+        return {name: _plain(getattr(content, name)) for name in content.__dataclass_fields__}
+    if isinstance(content, Mapping):
+        return {key: _plain(value) for key, value in content.items()}
+    if isinstance(content, list | tuple):
+        return [_plain(value) for value in content]
+    return content

@@ -1,0 +1,286 @@
+"""The checks: each is a function of the world under examination that says what it found, or raises `Broken`."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence, Set
+from contextlib import ExitStack, closing
+from functools import partial
+from typing import Any
+
+from turnwise.checking.elsewhere import digests_elsewhere
+from turnwise.checking.episodes import Episode, at_the_start, digests, open_episode, play_in_turns
+from turnwise.checking.fuzz import replies
+from turnwise.checking.report import Broken, CheckReport, examine, shortened
+from turnwise.checking.subject import SAMPLE, Subject
+from turnwise.world import Observation, Split, Step, Task, World, make_world
+
+HASH_SEEDS = ("1", "2")
+
+
+def check_world(
+    world: World,
+    *,
+    count: int = 50,
+    seed: int = 0,
+    oracle_success: float | None = None,
+    parameters: Mapping[str, Any] | None = None,
+) -> CheckReport:
+    """Play a world and say whether it keeps the contract of `turnwise.world`. Nothing that the world does raises here.
+
+    `count`: tasks per split that are listed, and that the players' success is measured on. `oracle_success`: the share
+    of tasks that the oracle must solve; by default more than none, and no less than the random player. `parameters`:
+    the keyword arguments that the world was made with, to make it again in another process.
+    """
+    if count < 2:
+        raise ValueError(f"count must be at least 2, so that a panel can be a prefix of another; found {count}")
+    subject = Subject(world, dict(parameters or {}), count, seed)
+    named: list[tuple[str, Callable[[Subject], str]]] = [
+        ("the world introduces itself", introduces_itself),
+        ("tasks are a prefix of one order", tasks_are_a_prefix),
+        ("splits share no task", splits_share_no_task),
+        ("first observations tell and do not leak", observations_tell),
+        ("episodes repeat in any order", episodes_repeat),
+        ("open episodes leave one another alone", episodes_are_independent),
+        ("asking the oracle changes nothing", asking_changes_nothing),
+        ("episodes repeat in another process", episodes_repeat_elsewhere),
+        *((f"{player}: actions are accepted", partial(actions_are_accepted, player)) for player in world.players),
+        ("rewards are declared", rewards_are_declared),
+        ("an ineffective step leaves the state", ineffective_steps_leave_the_state),
+        ("any reply is answered", any_reply_is_answered),
+        ("close works after any prefix", close_works),
+        ("the oracle reaches its score", partial(oracle_reaches_its_score, oracle_success)),
+    ]
+    return CheckReport(world.name, tuple(examine(name, partial(check, subject)) for name, check in named))
+
+
+def introduces_itself(subject: Subject) -> str:
+    """There is an instruction and a grammar to be read, limits to play under, and both baselines."""
+    world = subject.world
+    for name, text in (("instruction", world.instruction), ("grammar", world.grammar)):
+        if not isinstance(text, str) or not text.strip():
+            raise Broken(f"the world's {name} must be a text; found {text!r}")
+    start = at_the_start(world.limits)
+    if min(start.turns, start.actions_per_turn, start.actions) < 1:
+        raise Broken(f"limits must leave at least 1 turn and 1 action; found {world.limits}")
+    if missing := [player for player in ("random", "oracle") if player not in world.players]:
+        raise Broken(f"the world's players must include random and oracle; missing: {', '.join(missing)}")
+    return f"version {world.version}; at most {start.turns} turns, {start.actions} actions"
+
+
+def tasks_are_a_prefix(subject: Subject) -> str:
+    """A shorter panel begins a longer one; ids are unique; a task says whose it is and can be written down."""
+    for split, tasks in subject.panels.items():
+        for shorter in sorted({1, len(tasks) // 2, len(tasks)} - {0}):
+            if subject.world.tasks(split, shorter) != tasks[:shorter]:
+                raise Broken(f"tasks({split!r}, {shorter}) must begin tasks({split!r}, {len(tasks)}); it does not")
+        for task in tasks:
+            if (task.world, task.split) != (subject.world.name, split):
+                raise Broken(f"a {split} task of {subject.world.name!r} must say so; found {task}")
+            json.dumps([task.id, task.seed, dict(task.tags)])
+        names = [task.id for task in tasks]
+        if repeated := sorted({name for name in names if names.count(name) > 1}):
+            raise Broken(f"a task's id must name one task of {split}; found {repeated[0]!r} more than once")
+    return ", ".join(f"{len(tasks)} {split}" for split, tasks in subject.panels.items())
+
+
+def splits_share_no_task(subject: Subject) -> str:
+    """No id in two splits. How many held-out tasks begin with a training task's text is said, not judged."""
+    owner: dict[str, Split] = {}
+    for split, tasks in subject.panels.items():
+        for task in tasks:
+            if owner.setdefault(task.id, split) != split:
+                raise Broken(f"a task must be in one split; found {task.id!r} in {owner[task.id]} and {split}")
+    texts = {name: observation.text for name, observation in subject.first_observations.items()}
+    trained = {texts[name] for name, split in owner.items() if split == "train"}
+    held_out = [name for name, split in owner.items() if split != "train"]
+    seen = sum(texts[name] in trained for name in held_out)
+    return f"{seen} of {len(held_out)} held-out tasks begin with the text of a training task"
+
+
+def observations_tell(subject: Subject) -> str:
+    """The first observation is a text, and names neither the task nor its seed, by which it could be memorised."""
+    texts = {name: observation.text for name, observation in subject.first_observations.items()}
+    for task in (task for tasks in subject.panels.values() for task in tasks):
+        text = texts[task.id]
+        if not isinstance(text, str) or not text.strip():
+            raise Broken(f"the first observation of {task.id} must be a text; found {text!r}")
+        # A short seed may well stand in a text by chance.
+        if task.id in text or (task.seed > 999_999 and str(task.seed) in text):
+            raise Broken(f"an observation must name neither its task nor the seed; found {shortened(text)}")
+    return f"{len(texts)} tasks, at most {max(map(len, texts.values()))} characters"
+
+
+def episodes_repeat(subject: Subject) -> str:
+    """An episode is a function of task, seed and actions: whatever was played before, it is the same."""
+    pairs = [(task, player) for task in subject.sample for player in subject.world.players]
+    before = [subject.play(task, player) for task, player in pairs]
+    again = [subject.play(task, player) for task, player in reversed(pairs)]
+    return _compare(before, again[::-1], "played again in reverse order")
+
+
+def episodes_are_independent(subject: Subject) -> str:
+    """Episodes that are open at the same time, two of each task, go as they go alone."""
+    tasks = [task for task in subject.sample for _ in range(2)]
+    alone = [subject.play(task, "random") for task in tasks]
+    return _compare(alone, play_in_turns(subject.world, tasks, subject.seed, "random"), "played beside others")
+
+
+def asking_changes_nothing(subject: Subject) -> str:
+    """The oracle looks and does not touch: an episode in which it is asked goes on as if it had not been."""
+    unasked = [subject.play(task, "random") for task in subject.sample]
+    asked = [subject.play(task, "random", ask_the_oracle=True) for task in subject.sample]
+    return _compare(unasked, asked, "played with the oracle asked before every turn")
+
+
+def episodes_repeat_elsewhere(subject: Subject) -> str:
+    """Other processes, each under a hash seed of its own, list the same tasks and play the same episodes."""
+    world, parameters, seed = subject.world, subject.parameters, subject.seed
+    name = f"{type(world).__module__}:{type(world).__qualname__}"
+    here = digests(world, SAMPLE, seed)
+    if difference := _first_difference(here, digests(make_world(name, parameters), SAMPLE, seed)):
+        raise Broken(f"`parameters` must make this world again, but with {parameters} it differs in {difference}")
+    for hash_seed in HASH_SEEDS:
+        there = digests_elsewhere(name, parameters, SAMPLE, seed, hash_seed)
+        if difference := _first_difference(here, there):
+            raise Broken(f"a process with PYTHONHASHSEED={hash_seed} must play alike; it differs in {difference}")
+    return f"{len(here)} digests, {len(HASH_SEEDS)} processes"
+
+
+def actions_are_accepted(player: str, subject: Subject) -> str:
+    """What a scripted player offers is valid where it offers it, and within what is left of the limits."""
+    episodes = subject.episodes(player)
+    for episode in episodes:
+        for turn in episode.turns:
+            most = min(turn.remaining.actions_per_turn, turn.remaining.actions)
+            offered = turn.decision.actions
+            if not 1 <= len(offered) <= most:
+                raise Broken(f"{player} must offer 1 to {most} actions; found {offered} at {episode.task.id}")
+        for action, step in zip(episode.actions, episode.steps, strict=True):
+            if not step.valid:
+                answer = shortened(step.observation.text)
+                raise Broken(f"{player} must offer valid actions; {action!r} at {episode.task.id} got {answer}")
+    return f"{sum(len(episode.steps) for episode in episodes)} actions"
+
+
+def rewards_are_declared(subject: Subject) -> str:
+    """Every reward is one of `rewards`, every value a finite number, and no metric bears a reward's name."""
+    declared = subject.world.rewards
+    for name, reward in declared.items():
+        if reward.level not in ("turn", "outcome"):
+            raise Broken(f"the level of reward {name!r} must be 'turn' or 'outcome'; found {reward.level!r}")
+    emitted: set[str] = set()
+    for episode in subject.all_episodes:
+        for step in episode.steps:
+            _require_declared(step, declared.keys(), episode.task)
+            emitted.update(step.rewards)
+    silent = sorted(set(declared) - emitted)
+    return f"emitted: {', '.join(sorted(emitted)) or 'none'}" + (f"; never: {', '.join(silent)}" if silent else "")
+
+
+def ineffective_steps_leave_the_state(subject: Subject) -> str:
+    """Where the world names its states, a step that says it changed nothing has the state of the step before."""
+    ineffective = 0
+    for episode in subject.all_episodes:
+        before = episode.first.state
+        for action, step in zip(episode.actions, episode.steps, strict=True):
+            ineffective += not step.effective
+            if not step.effective and step.observation.state != before:
+                raise Broken(f"{action!r} says effective=False but changed the state, at {episode.task.id}")
+            before = step.observation.state
+    return f"{ineffective} ineffective steps"
+
+
+def any_reply_is_answered(subject: Subject) -> str:
+    """Nothing raises; an invalid reply is answered with a text and leaves the state and the oracle's mind alone."""
+    taken: list[bool] = []
+    for task in subject.sample:
+        actions = subject.play(task, "oracle").actions
+        for prefix in sorted({0, min(1, len(actions) - 1)}):
+            taken += _taken_as_actions(subject, task, actions[:prefix], actions[prefix])
+    return f"{len(taken)} replies, {sum(taken)} of them taken as actions"
+
+
+def close_works(subject: Subject) -> str:
+    """An episode can be closed before its reset, at its end and anywhere between, and others do not notice."""
+    for task in subject.sample[:SAMPLE]:
+        oracle = subject.play(task, "oracle")
+        open_episode(subject.world, task, subject.seed).close()
+        for prefix in range(len(oracle.actions) + 1):
+            with closing(open_episode(subject.world, task, subject.seed)) as bystander:
+                bystander.reset()
+                with subject.reached(task, oracle.actions[:prefix]):
+                    pass
+                if bystander.step(oracle.actions[0]) != oracle.steps[0]:
+                    raise Broken(f"closing an episode after {prefix} actions must not change another; it did")
+    return "before reset, after it and after every action"
+
+
+def oracle_reaches_its_score(needed: float | None, subject: Subject) -> str:
+    """The oracle solves the share that was asked for, or at least what the random player solves, and something."""
+    shares = {player: subject.success(player) for player in subject.world.players}
+    told = ", ".join(f"{player} {share:.0%}" for player, share in shares.items())
+    found = f"{told} of {len(subject.panels['test'])} test tasks"
+    if needed is not None and shares["oracle"] < needed:
+        raise Broken(f"the oracle must solve at least {needed:.0%}; found {found}")
+    if needed is None and (shares["oracle"] == 0 or shares["oracle"] < shares["random"]):
+        raise Broken(f"the oracle must solve something, and no less than the random player; found {found}")
+    return found
+
+
+def _taken_as_actions(subject: Subject, task: Task, prefix: Sequence[str], offered: str) -> list[bool]:
+    """For each strange reply after the prefix, whether the world took it as an action of its own.
+
+    One episode hears the replies one after the other, and another takes its place when one was taken as an action.
+    """
+    remaining = at_the_start(subject.world.limits)
+    taken = []
+    with ExitStack() as episode:
+        environment, before = episode.enter_context(subject.reached(task, prefix))
+        decision = environment.oracle(remaining)
+        for reply in replies(subject.world, subject.seed, offered):
+            step = environment.step(reply)
+            taken.append(step.valid)
+            _require_an_answer(reply, step)
+            if step.valid:
+                episode.close()
+                environment, before = episode.enter_context(subject.reached(task, prefix))
+                continue
+            _require_no_change(reply, step, before)
+            if environment.oracle(remaining) != decision:
+                raise Broken(f"an invalid reply must not change what the oracle does; {shortened(reply)} did")
+    return taken
+
+
+def _require_an_answer(reply: str, step: Step) -> None:
+    if not isinstance(step.observation.text, str) or not step.observation.text.strip():
+        raise Broken(f"every reply must be answered with a text; {shortened(reply)} got {step.observation.text!r}")
+
+
+def _require_no_change(reply: str, step: Step, before: Observation) -> None:
+    if step.effective or step.terminated or step.truncated or step.observation.state != before.state:
+        raise Broken(f"an invalid reply must leave the state as it was; {shortened(reply)} was answered with {step}")
+
+
+def _require_declared(step: Step, declared: Set[str], task: Task) -> None:
+    for name, value in [*step.rewards.items(), *step.metrics.items()]:
+        if not math.isfinite(value):
+            raise Broken(f"a reward or metric must be a finite number; found {name} = {value} at {task.id}")
+    if strange := sorted(set(step.rewards) - declared):
+        raise Broken(f"a reward must be one of {sorted(declared)}; found {strange} at {task.id}")
+    if ambiguous := sorted(set(step.metrics) & declared):
+        raise Broken(f"a metric must not bear the name of a reward; found {ambiguous} at {task.id}")
+
+
+def _compare(expected: Sequence[Episode], found: Sequence[Episode], how: str) -> str:
+    for one, other in zip(expected, found, strict=True):
+        if one.written() != other.written():
+            name = f"{one.task.id} by {one.player}"
+            raise Broken(f"an episode must be a function of task, seed and actions; {name} differs when {how}")
+    return f"{len(expected)} episodes {how}"
+
+
+def _first_difference(expected: Mapping[str, str], found: Mapping[str, str]) -> str | None:
+    names = [*expected, *(name for name in found if name not in expected)]
+    return next((name for name in names if expected.get(name) != found.get(name)), None)

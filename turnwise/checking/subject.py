@@ -1,0 +1,73 @@
+"""A world under examination: its tasks, and the episodes that several checks look at, played once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from functools import cached_property
+from typing import Any
+
+from turnwise.checking.episodes import Episode, first_tasks, open_episode, play
+from turnwise.world import SPLITS, Environment, Observation, Split, Task, World
+
+SAMPLE = 3
+"""Tasks per split on which whole episodes are compared: every one of them is played many times."""
+
+
+class Subject:
+    """One world, how it was made, and how much of it is to be looked at. Everything is played when it is first needed."""
+
+    def __init__(self, world: World, parameters: Mapping[str, Any], count: int, seed: int) -> None:
+        self.world = world
+        self.parameters = parameters
+        self.count = count
+        self.seed = seed
+        self._played: dict[str, list[Episode]] = {}
+
+    @cached_property
+    def panels(self) -> dict[Split, list[Task]]:
+        """The first `count` tasks of each split, or fewer where there are fewer."""
+        return {split: first_tasks(self.world, split, self.count) for split in SPLITS}
+
+    @cached_property
+    def first_observations(self) -> dict[str, Observation]:
+        """The first observation of every task, by its id."""
+        found = {}
+        for task in (task for tasks in self.panels.values() for task in tasks):
+            with self.reached(task, ()) as (_, observation):
+                found[task.id] = observation
+        return found
+
+    @property
+    def sample(self) -> list[Task]:
+        """The few tasks, of every split, that are played again and again."""
+        return [task for tasks in self.panels.values() for task in tasks[:SAMPLE]]
+
+    def play(self, task: Task, player: str, *, ask_the_oracle: bool = False) -> Episode:
+        """A new episode: see `episodes.play`."""
+        return play(self.world, task, self.seed, player, ask_the_oracle=ask_the_oracle)
+
+    def episodes(self, player: str) -> list[Episode]:
+        """One episode of a player on each task of the test panel."""
+        if player not in self._played:
+            self._played[player] = [self.play(task, player) for task in self.panels["test"]]
+        return self._played[player]
+
+    def success(self, player: str) -> float:
+        """The share of the test panel that a player solves."""
+        episodes = self.episodes(player)
+        return sum(episode.success for episode in episodes) / len(episodes)
+
+    @property
+    def all_episodes(self) -> list[Episode]:
+        """The episodes of every player on the test panel."""
+        return [episode for player in self.world.players for episode in self.episodes(player)]
+
+    @contextmanager
+    def reached(self, task: Task, actions: Sequence[str]) -> Iterator[tuple[Environment, Observation]]:
+        """A fresh environment after these actions, and the last observation; it is closed on leaving."""
+        with closing(open_episode(self.world, task, self.seed)) as environment:
+            observation = environment.reset()
+            for action in actions:
+                observation = environment.step(action).observation
+            yield environment, observation

@@ -1,0 +1,75 @@
+"""A policy from scratch: Qwen3's architecture at about a million parameters.
+
+Small enough that two CPU cores train it in minutes, and an architecture that vLLM and transformers both know, so that
+nothing downstream can tell it from a model of 8 billion parameters.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from transformers import Qwen3Config, Qwen3ForCausalLM
+
+from turnwise.errors import ConfigurationError
+
+HEAD_DIMENSIONS = (32, 64, 80, 96, 112, 128, 160, 192, 224, 256, 512)
+"""What vLLM's attention kernels for the CPU accept."""
+
+
+def create_policy(
+    folder: Path,
+    *,
+    vocabulary_size: int,
+    context_length: int,
+    end_token: int,
+    pad_token: int,
+    seed: int,
+    hidden: int = 128,
+    layers: int = 4,
+    heads: int = 4,
+    key_value_heads: int = 2,
+    feed_forward: int = 384,
+    initial_deviation: float = 0.02,
+    tied: bool = True,
+) -> int:
+    """Write a policy with random weights into `folder` (float32, Hugging Face's layout); return its parameter count.
+
+    `initial_deviation` is the standard deviation of the initial weights; `tied` shares the embedding with the output
+    layer.
+    The same arguments give the same bytes. Raises ConfigurationError for a size that the engine's kernels refuse.
+    """
+    if hidden % heads:
+        raise ConfigurationError(f"hidden must be a multiple of heads; found hidden {hidden} and heads {heads}")
+    if hidden // heads not in HEAD_DIMENSIONS:
+        allowed = ", ".join(map(str, HEAD_DIMENSIONS))
+        raise ConfigurationError(
+            f"hidden / heads must be one of {allowed} for vLLM's CPU attention; found {hidden} / {heads} = "
+            f"{hidden // heads}: change hidden or heads"
+        )
+    if heads % key_value_heads:
+        raise ConfigurationError(
+            f"heads must be a multiple of key_value_heads; found heads {heads}, key_value_heads {key_value_heads}"
+        )
+    config = Qwen3Config(
+        vocab_size=vocabulary_size,
+        hidden_size=hidden,
+        intermediate_size=feed_forward,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        num_key_value_heads=key_value_heads,
+        head_dim=hidden // heads,
+        max_position_embeddings=context_length,
+        initializer_range=initial_deviation,
+        tie_word_embeddings=tied,
+        eos_token_id=end_token,
+        pad_token_id=pad_token,
+        bos_token_id=None,
+        dtype="float32",
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = Qwen3ForCausalLM(config)
+    model.to(torch.float32)
+    model.save_pretrained(folder)
+    return int(sum(parameter.numel() for parameter in model.parameters()))

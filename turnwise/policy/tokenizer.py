@@ -1,0 +1,202 @@
+"""Between text and tokens: a small tokenizer of one's own, and the frame that a chat template puts round messages.
+
+A conversation is tokens from the beginning to the end. `ChatFrame` takes from any tokenizer's chat template, once, the
+tokens that stand *between* the texts; after that, a context grows by concatenation only
+
+    opening(system, observation) + reply + continuation(observation) + reply + ...
+
+and nothing sampled is ever decoded and encoded again. Texts of the world are encoded so that they cannot contain
+control tokens: an observation that spells `<|im_end|>` is just those characters.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from jinja2 import TemplateError
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import AutoTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
+
+from turnwise.errors import ConfigurationError
+
+START, END, PAD = "<|im_start|>", "<|im_end|>", "<|pad|>"
+
+CHAT_TEMPLATE = (
+    "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+
+_WORDS = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+"""How Qwen2's tokenizer splits text into words (every digit by itself): merges never cross these borders."""
+
+
+def train_tokenizer(texts: Iterable[str], vocabulary_size: int, tags: Sequence[str]) -> PreTrainedTokenizerFast:
+    """A byte-level BPE tokenizer with Qwen's chat frame, of at most `vocabulary_size` tokens in all.
+
+    `tags` (such as `<think>`) become one token each, wherever they stand; unlike the control tokens they are ordinary
+    text, which a prompt may contain. The roles of the chat frame are one token each, unless the vocabulary has no room
+    for a dozen merges. The same texts in the same order give the same tokenizer.
+    """
+    smallest = 256 + len((START, END, PAD)) + len(tags)
+    if vocabulary_size < smallest:
+        raise ConfigurationError(
+            f"vocabulary_size must be at least {smallest} (256 bytes, 3 control tokens, {len(tags)} tags); "
+            f"found {vocabulary_size}"
+        )
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(_WORDS), behavior="isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocabulary_size - len(tags),
+        special_tokens=[START, END, PAD],
+        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(_without(texts, [*tags, START, END, PAD]), trainer)
+    tokenizer.add_tokens([AddedToken(tag, normalized=False, special=False) for tag in tags])
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        eos_token=END,
+        pad_token=PAD,
+        extra_special_tokens=[START],
+        chat_template=CHAT_TEMPLATE,
+        clean_up_tokenization_spaces=False,
+    )
+
+
+def _without(texts: Iterable[str], tokens: Sequence[str]) -> Iterator[str]:
+    """The texts without their tags, whose spelling deserves no merges; first the roles, which do."""
+    for role in ("system", "user", "assistant"):
+        yield from itertools.repeat(role, 10_000)
+    border = re.compile("|".join(re.escape(token) for token in sorted(tokens, key=len, reverse=True)))
+    for text in texts:
+        yield from (piece for piece in border.split(text) if piece)
+
+
+def save_tokenizer(tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
+    """Write the tokenizer and its chat template into `folder`, in Hugging Face's layout."""
+    tokenizer.save_pretrained(folder)
+
+
+def load_tokenizer(name: Path | str) -> PreTrainedTokenizerBase:
+    """The tokenizer of a local folder or of a model on the hub."""
+    return AutoTokenizer.from_pretrained(str(name))
+
+
+class ChatFrame:
+    """The tokens that a chat template puts round messages, and texts as tokens that fit between them.
+
+    Made from the template's own rendering of marked messages, so whatever it does (Qwen's default system message, say)
+    is kept. Raises ConfigurationError when the tokenizer has no template, or one whose replies do not end with a token.
+    """
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
+        self.tokenizer = tokenizer
+        if not tokenizer.chat_template:
+            raise ConfigurationError(
+                "the policy's tokenizer must have a chat template; found none: choose an instruction-tuned model, or "
+                "put a chat_template.jinja into its folder"
+            )
+        self._control_tokens = frozenset(
+            token for token, added in tokenizer.added_tokens_decoder.items() if added.special
+        )
+        close, question_to_prompt = self._between_replies()
+        self.end_tokens: tuple[int, ...] = close[:1]
+        """The token with which a reply ends: what the template puts after an assistant's message."""
+        self._after_end, self._after_observation = close[1:], question_to_prompt
+        self._openings: dict[bool, tuple[tuple[int, ...], ...]] = {}
+
+    def opening(self, system: str | None, observation: str) -> tuple[int, ...]:
+        """The tokens before the first reply: the system's message if any, the observation, the assistant's head."""
+        if (system is not None) not in self._openings:
+            self._openings[system is not None] = self._opening_frame(system is not None)
+        frame = self._openings[system is not None]
+        texts = [observation] if system is None else [system, observation]
+        tokens = list(frame[0])
+        for text, piece in zip(texts, frame[1:], strict=True):
+            tokens += [*self._text(text), *piece]
+        return tuple(tokens)
+
+    def continuation(self, observation: str, reply_complete: bool) -> tuple[int, ...]:
+        """The tokens between a reply and the next one; the end token only if the reply was cut off before it."""
+        head = self._after_end if reply_complete else self.end_tokens + self._after_end
+        return (*head, *self._text(observation), *self._after_observation)
+
+    def reply(self, text: str) -> tuple[int, ...]:
+        """A scripted reply as the policy would have to sample it, its end token included."""
+        return (*self._text(text), *self.end_tokens)
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """A reply's text, without its end token. Bytes that are no UTF-8 become U+FFFD."""
+        kept = tokens[:-1] if tokens and tokens[-1] in self.end_tokens else tokens
+        text: str = self.tokenizer.decode(list(kept), skip_special_tokens=False, clean_up_tokenization_spaces=False)
+        return text
+
+    def _text(self, text: str) -> tuple[int, ...]:
+        """Text of a message: whatever it spells, it has no control tokens."""
+        encodable = text.encode("utf-8", "replace").decode("utf-8")
+        tokens = self.tokenizer(encodable, add_special_tokens=False, split_special_tokens=True)["input_ids"]
+        smuggled = self._control_tokens.intersection(tokens)
+        if smuggled:
+            raise ConfigurationError(
+                f"a message's text must not become control tokens; this tokenizer made {sorted(smuggled)} of {text!r}: "
+                "it does not keep to split_special_tokens and cannot be used"
+            )
+        return tuple(tokens)
+
+    def _frame(self, text: str) -> tuple[int, ...]:
+        """Text of the template itself, whose control tokens are meant."""
+        return tuple(self.tokenizer(text, add_special_tokens=False, split_special_tokens=False)["input_ids"])
+
+    def _opening_frame(self, with_system: bool) -> tuple[tuple[int, ...], ...]:
+        system = [{"role": "system", "content": _marker(0)}] if with_system else []
+        rendered = self._render([*system, {"role": "user", "content": _marker(1)}])
+        return tuple(self._frame(piece) for piece in _split(rendered, [0, 1] if with_system else [1]))
+
+    def _between_replies(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        rendered = self._render(
+            [
+                {"role": "user", "content": _marker(0)},
+                {"role": "assistant", "content": _marker(1)},
+                {"role": "user", "content": _marker(2)},
+            ]
+        )
+        _, _, close, prompt = (self._frame(piece) for piece in _split(rendered, [0, 1, 2]))
+        if not close or close[0] not in self._control_tokens:
+            raise ConfigurationError(
+                "the chat template must end an assistant's message with a control token, at which sampling can stop; "
+                f"found {self.tokenizer.decode(list(close))!r} after it"
+            )
+        return close, prompt
+
+    def _render(self, messages: list[dict[str, str]]) -> str:
+        try:
+            rendered: str = self.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+        except TemplateError as error:
+            roles = ", ".join(message["role"] for message in messages)
+            raise ConfigurationError(f"the chat template must accept messages of {roles}; it says: {error}") from error
+        return rendered
+
+
+def _marker(number: int) -> str:
+    """A text that no template contains and that none trims or rewrites."""
+    return f"turnwise-marks-message-{number}"
+
+
+def _split(rendered: str, markers: Sequence[int]) -> list[str]:
+    pieces = re.split("|".join(re.escape(_marker(number)) for number in markers), rendered)
+    if len(pieces) != len(markers) + 1:
+        raise ConfigurationError(
+            f"the chat template must show each of {len(markers)} messages exactly once; it rendered {rendered!r}"
+        )
+    return pieces

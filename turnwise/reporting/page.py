@@ -1,0 +1,236 @@
+"""The report: one HTML page that opens offline, beside its story, its table and its figures as files.
+
+Each section of the page is one function of the story; a section with nothing to say is left out.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from turnwise.reporting import figures
+from turnwise.reporting.markup import Markup, join, tag, text
+from turnwise.reporting.samples import samples_section
+from turnwise.reporting.story import ROW_KINDS, Column, Row, Story
+from turnwise.reporting.style import STYLE
+from turnwise.reporting.wording import UNDEFINED, basis, bounds, duration, heading, number
+
+PAGE_FILE = "report.html"
+STORY_FILE = "story.json"
+TABLE_FILE = "table.csv"
+FIGURES_FOLDER = "figures"
+
+# Nothing is loaded and nothing runs, whatever a policy or a world wrote: escaping is the first wall, this the second.
+_CONTENT_POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+_TABLE_HEADER = ("row", "kind", "column", "value", "low", "high", "over", "count", "level", "method")
+
+
+def write_report(story: Story, folder: Path) -> None:
+    """Write `report.html`, `story.json`, `table.csv` and `figures/` into `folder`; each figure is a PNG and a CSV.
+
+    The same story gives the same bytes. Each file is replaced as a whole; figures of a former report that this one does
+    not have are removed.
+    """
+    drawn = all_figures(story)
+    files = {
+        PAGE_FILE: page(story).encode(),
+        STORY_FILE: story.to_json().encode(),
+        TABLE_FILE: _csv(_TABLE_HEADER, _table_rows(story)),
+    }
+    for figure in drawn:
+        files[f"{FIGURES_FOLDER}/{figure.name}.png"] = figure.png()
+        files[f"{FIGURES_FOLDER}/{figure.name}.csv"] = _csv(figure.header, figure.data)
+    (folder / FIGURES_FOLDER).mkdir(parents=True, exist_ok=True)
+    for name, content in files.items():
+        _replace(folder / name, content)
+    for former in sorted((folder / FIGURES_FOLDER).iterdir()):
+        if former.suffix in (".png", ".csv") and f"{FIGURES_FOLDER}/{former.name}" not in files:
+            former.unlink()
+
+
+def all_figures(story: Story) -> list[figures.Figure]:
+    """Every figure of the report."""
+    account = [figures.time_account(story)] if story.seconds else []
+    return [*figures.comparisons(story), *figures.learning_curves(story), *account]
+
+
+def page(story: Story) -> str:
+    """The whole page as text."""
+    sections = [
+        _comparison_section(story),
+        _curves_section(story),
+        _time_section(story),
+        samples_section(story),
+        _lineage_section(story),
+        _notes_section(story),
+    ]
+    head = tag(
+        "head",
+        Markup('<meta charset="utf-8">'),
+        Markup(f'<meta http-equiv="Content-Security-Policy" content="{_CONTENT_POLICY}">'),
+        Markup('<meta name="viewport" content="width=device-width, initial-scale=1">'),
+        tag("title", story.title),
+        tag("style", Markup(STYLE)),
+    )
+    header = tag(
+        "header",
+        tag("p", "Turnwise report", class_="eyebrow"),
+        tag("h1", story.title),
+        tag("p", story.description, class_="lead"),
+    )
+    body = tag("body", tag("main", header, *(section for section in sections if section)))
+    return "<!doctype html>\n" + tag("html", head, "\n", body, lang="en") + "\n"
+
+
+def _section(title: str, *children: object) -> Markup:
+    return join("\n", tag("section", tag("h2", title), *children))
+
+
+def _comparison_section(story: Story) -> Markup:
+    return _section(
+        "Comparison",
+        _table(story),
+        *(tag("p", sentence, class_="fine") for sentence in basis(story)),
+        _column_descriptions(story),
+        _comparison_figures(story),
+    )
+
+
+def _comparison_figures(story: Story) -> Markup:
+    plots = figures.comparisons(story)
+    if not plots:
+        return Markup()
+    explanation = (
+        "Dot: value. Bar: interval. Strokes below: the single seeds. Vertical lines: the players of reference. "
+        "Arrows in headings: which way is better."
+    )
+    swatches = (_reference_swatch(name, dashes) for name, dashes in figures.reference_dashes(story).items())
+    return join(tag("p", explanation, class_="fine before-figures"), _legend(swatches), _figure_grid(plots))
+
+
+def _table(story: Story) -> Markup:
+    headings = [tag("th", ""), *(tag("th", heading(column), scope="col") for column in story.columns)]
+    bodies = [
+        tag("tbody", *(_table_row(row, story.columns) for row in story.rows_of(kind)))
+        for kind in ROW_KINDS
+        if story.rows_of(kind)
+    ]
+    return tag("table", tag("thead", tag("tr", *headings)), *bodies, class_="comparison")
+
+
+def _table_row(row: Row, columns: Sequence[Column]) -> Markup:
+    note = tag("span", row.note, class_="note") if row.note else ""
+    return tag("tr", tag("th", row.name, note, scope="row"), *(_table_cell(row, column) for column in columns))
+
+
+def _table_cell(row: Row, column: Column) -> Markup:
+    interval = row.cells.get(column.key)
+    if interval is None:
+        return tag("td", tag("span", UNDEFINED, class_="value"), data_heading=heading(column))
+    limits = bounds(interval, column.digits)
+    return tag(
+        "td",
+        tag("span", number(interval.value, column.digits), class_="value"),
+        tag("span", limits, class_="bounds") if limits else "",
+        data_heading=heading(column),
+        title=interval.absence,
+    )
+
+
+def _column_descriptions(story: Story) -> Markup:
+    described = [column for column in story.columns if column.description]
+    if not described:
+        return Markup()
+    terms = [join(tag("dt", column.heading), tag("dd", column.description)) for column in described]
+    return tag("dl", *(tag("div", term) for term in terms), class_="columns")
+
+
+def _curves_section(story: Story) -> Markup | None:
+    if not story.curves:
+        return None
+    seeds = len({curve.seed for curve in story.curves})
+    meaning = (
+        "One seed: no interval, and none is drawn."
+        if seeds == 1
+        else f"Line: mean over the seeds. Band: from the lowest to the highest of the {seeds} seeds; it is a range, "
+        "not a confidence interval (the table has those)."
+    )
+    swatches = (_variant_swatch(name, style) for name, style in figures.styles(story).items())
+    curves = _figure_grid(figures.learning_curves(story))
+    return _section("Learning curves", tag("p", meaning, class_="fine"), _legend(swatches), curves)
+
+
+def _time_section(story: Story) -> Markup | None:
+    if not story.seconds:
+        return None
+    total = duration(sum(story.seconds.values()))
+    return _section("Time", tag("p", f"{total} in all."), _figure_grid([figures.time_account(story)]))
+
+
+def _figure_grid(drawn: Sequence[figures.Figure]) -> Markup:
+    cells = [
+        tag(
+            "figure",
+            Markup(figure.svg().replace("<svg ", f'<svg role="img" aria-label="{text(figure.description)}" ', 1)),
+        )
+        for figure in drawn
+    ]
+    return tag("div", *cells, class_="figures" if len(drawn) > 1 else "figures single")
+
+
+def _legend(swatches: Iterable[Markup]) -> Markup:
+    return tag("ul", *(tag("li", swatch) for swatch in swatches), class_="legend")
+
+
+def _variant_swatch(name: str, style: figures.Style) -> Markup:
+    return join(_line(style.colour, 2.4, style.dashes, figures.MARKER_SHAPES[style.marker]), name)
+
+
+def _reference_swatch(name: str, dashes: tuple[float, ...]) -> Markup:
+    return join(_line(figures.GREY, 1.5, dashes, ""), name)
+
+
+def _line(colour: str, width: float, dashes: tuple[float, ...], shape: str) -> Markup:
+    lengths = " ".join(f"{length * width:g}" for length in dashes)
+    drawn = f'<path d="M0 7H44" stroke="{colour}" stroke-width="{width}" stroke-dasharray="{lengths}"/>'
+    marker = f'<path d="{shape}" fill="{colour}"/>' if shape else ""
+    return Markup(f'<svg class="swatch" width="44" height="14" aria-hidden="true">{drawn}{marker}</svg>')
+
+
+def _lineage_section(story: Story) -> Markup | None:
+    if not story.lineage:
+        return None
+    rows = [tag("div", tag("dt", name), tag("dd", value)) for name, value in story.lineage]
+    return _section("Lineage", tag("dl", *rows, class_="lineage"))
+
+
+def _notes_section(story: Story) -> Markup | None:
+    if not story.notes:
+        return None
+    return _section("Notes", tag("ul", *(tag("li", note) for note in story.notes), class_="notes"))
+
+
+def _table_rows(story: Story) -> list[tuple[object, ...]]:
+    return [
+        (row.name, row.kind, column.key, *figures.interval_data(interval), interval.method)
+        for row in story.rows
+        for column in story.columns
+        if (interval := row.cells.get(column.key)) is not None
+    ]
+
+
+def _csv(header: Sequence[str], rows: Iterable[Sequence[object]]) -> bytes:
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows(rows)
+    return buffer.getvalue().encode()
+
+
+def _replace(path: Path, content: bytes) -> None:
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_bytes(content)
+    os.replace(temporary, path)

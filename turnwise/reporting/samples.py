@@ -1,0 +1,108 @@
+"""The page's section on trajectories: a few of them, turn by turn, with what was read, thought, done and earned."""
+
+from __future__ import annotations
+
+from turnwise.reporting.markup import Markup, join, tag
+from turnwise.reporting.story import Sample, Story
+from turnwise.reporting.wording import signed
+from turnwise.trajectory import Trajectory, Turn
+
+ENDINGS = {
+    "success": "solved",
+    "failure": "ended, unsolved",
+    "turn_limit": "cut off by the limit on turns",
+    "action_limit": "cut off by the limit on actions",
+    "token_budget": "cut off by the token budget",
+}
+# Two ends of one scale that all kinds of colour vision tell apart, as red, green, blue.
+ABOVE, BELOW = (0, 114, 178), (213, 94, 0)
+
+
+def samples_section(story: Story) -> Markup | None:
+    """The section, or None when there are no samples."""
+    if not story.samples:
+        return None
+    largest = max((abs(value) for sample in story.samples for value in sample.advantages or ()), default=0.0)
+    explanation = (
+        "Each turn's advantage is what the credit rule made of the rewards: blue above zero, orange below, stronger "
+        "where larger. Rewards are shown as raw value × weight."
+    )
+    articles = [_article(sample, largest) for sample in story.samples]
+    return join("\n", tag("section", tag("h2", "Trajectories"), tag("p", explanation, class_="fine"), *articles))
+
+
+def _article(sample: Sample, largest: float) -> Markup:
+    trajectory = sample.trajectory
+    ending = ENDINGS.get(trajectory.ending.value, trajectory.ending.value)
+    header = tag(
+        "header",
+        tag("h3", sample.label),
+        tag("p", _subject(trajectory), " · ", tag("strong", ending), class_="fine"),
+    )
+    turns = [_turn(sample, place, largest) for place in range(len(trajectory.turns))]
+    last = _passage("world's last words", trajectory.final_observation, "observation")
+    return tag("article", header, tag("ol", *turns, class_="turns"), last, class_="trajectory")
+
+
+def _subject(trajectory: Trajectory) -> str:
+    tags = "".join(f", {name} {value}" for name, value in sorted(trajectory.task.tags.items()))
+    return f"{trajectory.task.id} ({trajectory.task.split}{tags})"
+
+
+def _turn(sample: Sample, place: int, largest: float) -> Markup:
+    turn = sample.trajectory.turns[place]
+    rail = tag("div", tag("p", f"turn {place + 1}", class_="number"), _advantage(sample, place, largest), class_="rail")
+    told = tag(
+        "div",
+        _passage("observation", turn.observation, "observation"),
+        _passage("thought", turn.thought, "thought"),
+        *(_passage("action", action, "action") for action in turn.actions),
+        _unreadable(turn),
+        _rewards(sample, turn),
+        class_="told",
+    )
+    return tag("li", rail, told)
+
+
+def _advantage(sample: Sample, place: int, largest: float) -> Markup:
+    if sample.advantages is None:
+        return tag("p", "no advantage", class_="fine")
+    value = sample.advantages[place]
+    red, green, blue = ABOVE if value >= 0 else BELOW
+    strength = 0.42 * abs(value) / largest if largest else 0.0
+    colour = f"background: rgba({red}, {green}, {blue}, {strength:.3f})"
+    return tag("p", tag("span", "advantage"), tag("b", signed(value, 2)), class_="advantage", style=colour)
+
+
+def _passage(name: str, content: str, kind: str) -> Markup:
+    if not content:
+        return Markup()
+    return tag("div", tag("span", name, class_="label"), tag("pre", content), class_=f"passage {kind}")
+
+
+def _unreadable(turn: Turn) -> Markup:
+    if turn.invalid is None:
+        return Markup()
+    why = tag("div", tag("span", "invalid", class_="label"), tag("p", turn.invalid), class_="passage invalid")
+    return join(_passage("reply", turn.reply, "reply"), why)
+
+
+def _rewards(sample: Sample, turn: Turn) -> Markup:
+    if not turn.rewards:
+        return Markup()
+    chips = [_reward(sample, name, value) for name, value in sorted(turn.rewards.items())]
+    sums = ", ".join(f"{level} {signed(sample.weighted(turn.rewards, level), 2)}" for level in ("turn", "outcome"))
+    return tag(
+        "div",
+        tag("span", "rewards", class_="label"),
+        tag("p", *chips, tag("span", f"weighted: {sums}", class_="fine"), class_="chips"),
+        class_="passage",
+    )
+
+
+def _reward(sample: Sample, name: str, value: float) -> Markup:
+    rule = sample.rewards.get(name)
+    earned = f"{value:g} × {rule.weight:g}" if rule else f"{value:g}"
+    level = f"{rule.level} level" if rule else "not weighted"
+    state = "chip zero" if value == 0 or rule is None else "chip"
+    return tag("span", tag("b", name), f" {earned} ", tag("i", level), class_=state)

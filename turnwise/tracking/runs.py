@@ -1,0 +1,299 @@
+"""Runs: found again by what they are, written once.
+
+A run's **identity** is a digest of its configuration. Two ablations that share a variant have a run of it each, so that
+each is complete under its own parent; an ablation that is started again finds the runs that it has.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from turnwise.errors import ConfigurationError
+from turnwise.tracking.library import mlflow
+from turnwise.tracking.traces import log_traces
+from turnwise.tracking.values import (
+    METRICS_PER_BATCH,
+    PARAMETERS_PER_BATCH,
+    TAG_LENGTH,
+    batches,
+    finite,
+    flatten,
+    shortened,
+)
+
+if TYPE_CHECKING:
+    from turnwise.trajectory import Trajectory
+
+IDENTITY = "turnwise.identity"
+RESULT = "turnwise.result"
+LATER_RESULT = "turnwise.result.later"
+FAILURE = "turnwise.failure"
+PARENT = "mlflow.parentRunId"
+NOT_FINITE = "not_finite"
+DIGEST_LENGTH = 36
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A panel of tasks, or another input, as it stands beside a run: what it is, not its rows."""
+
+    name: str
+    digest: str
+    """Ours, at most 36 characters, which is what MLflow keeps."""
+    context: Literal["training", "validation", "testing"]
+    source: str
+    """Where it lies: a path or a URI."""
+    rows: int | None = None
+
+
+class Recorder:
+    """One experiment of an MLflow store, in which runs are found or made.
+
+    `tracking_uri` is a database (`sqlite:////absolute/mlflow.db`, `postgresql://...`) or a server (`http://...`). An
+    experiment that does not exist is made, with its artifacts under `artifact_location`; None leaves the place to the
+    server (beside a database there is none, and MLflow would take the current folder: name a place). A new database
+    takes some seconds longer, once.
+    """
+
+    def __init__(self, tracking_uri: str, experiment: str, artifact_location: Path | None = None) -> None:
+        self.tracking_uri = tracking_uri
+        _make_database_folder(tracking_uri)
+        self._client = mlflow().MlflowClient(tracking_uri)
+        self._experiment_id = self._find_or_make_experiment(experiment, artifact_location)
+
+    def parent(
+        self, name: str, identity: str, parameters: Mapping[str, Any], tags: Mapping[str, str] | None = None
+    ) -> Run:
+        """The run of one ablation, under which its children are shown: the one with this identity, or a new one."""
+        return self._open(name, identity, parameters, tags or {}, parent=None)
+
+    def child(
+        self,
+        parent: Run,
+        name: str,
+        identity: str,
+        parameters: Mapping[str, Any],
+        tags: Mapping[str, str] | None = None,
+        datasets: Sequence[Dataset] = (),
+    ) -> Run:
+        """The run of one variant and seed under its parent: the one with this identity, or a new one.
+
+        A run that was killed or failed is RUNNING again; one that has finished is left as it is. Raises
+        ConfigurationError when parameters differ from those recorded under the same identity.
+        """
+        run = self._open(name, identity, parameters, tags or {}, parent)
+        for dataset in datasets:
+            run.log_dataset(dataset)
+        return run
+
+    def _open(
+        self, name: str, identity: str, parameters: Mapping[str, Any], tags: Mapping[str, str], parent: Run | None
+    ) -> Run:
+        found = self._find(identity, parent)
+        if found is None:
+            created = self._create(name, identity, tags, parent)
+            # Another process may have made the same run meanwhile: all agree on the earlier one.
+            found = self._find(identity, parent)
+            if found.info.run_id != created.info.run_id:
+                self._client.delete_run(created.info.run_id)
+        run = Run(self._client, found)
+        if not run.finished:
+            run.resume(flatten(parameters), tags)
+        return run
+
+    def _find(self, identity: str, parent: Run | None) -> Any:
+        query = f"tags.`{IDENTITY}` = '{identity}'"
+        if parent is not None:
+            query += f" and tags.`{PARENT}` = '{parent.id}'"
+        found = self._client.search_runs([self._experiment_id], query)
+        if parent is None:
+            found = [run for run in found if PARENT not in run.data.tags]
+        return min(found, key=lambda run: (run.info.start_time, run.info.run_id), default=None)
+
+    def _create(self, name: str, identity: str, tags: Mapping[str, str], parent: Run | None) -> Any:
+        # The identity is there from the first moment: a run that is killed before its next write is found again.
+        tags = {IDENTITY: identity, "mlflow.source.name": "turnwise", **_shortened(tags)}
+        if parent is not None:
+            tags[PARENT] = parent.id
+        return self._client.create_run(self._experiment_id, tags=tags, run_name=name)
+
+    def _find_or_make_experiment(self, name: str, artifact_location: Path | None) -> str:
+        exceptions = mlflow().exceptions
+        experiment = self._client.get_experiment_by_name(name)
+        if experiment is None:
+            location = None if artifact_location is None else artifact_location.absolute().as_uri()
+            try:
+                return str(self._client.create_experiment(name, location))
+            except exceptions.MlflowException as error:
+                if error.error_code != "RESOURCE_ALREADY_EXISTS":
+                    raise
+                experiment = self._client.get_experiment_by_name(name)
+        if experiment.lifecycle_stage == "deleted":
+            raise ConfigurationError(
+                f"the MLflow experiment must not be deleted; {name!r} is: restore it "
+                f"(mlflow experiments restore --experiment-id {experiment.experiment_id}) or choose another name"
+            )
+        return str(experiment.experiment_id)
+
+
+class Run:
+    """One run of a recorder. Everything that it logs can be logged again without appearing twice."""
+
+    def __init__(self, client: Any, entity: Any) -> None:
+        self.id: str = entity.info.run_id
+        self.finished: bool = entity.info.status == "FINISHED"
+        self._client = client
+        self._entity = entity
+        self._recorded_steps: dict[str, set[int]] = {}
+
+    def resume(self, parameters: Mapping[str, str], tags: Mapping[str, str]) -> None:
+        """Take up a run that is new, was killed or has failed; `parameters` are flat."""
+        recorded = self._entity.data.params
+        different = [
+            f"{key}: {recorded[key]} -> {value}"
+            for key, value in parameters.items()
+            if recorded.get(key, value) != value
+        ]
+        if different:
+            raise ConfigurationError(
+                f"one identity must stand for one set of parameters; run {self.id} was recorded with others: "
+                f"{'; '.join(different)}. The identity must digest every parameter that is recorded"
+            )
+        if self._entity.info.status != "RUNNING":
+            self._client.update_run(self.id, status="RUNNING")
+        if FAILURE in self._entity.data.tags:
+            self._client.delete_tag(self.id, FAILURE)
+        entities = mlflow().entities
+        self._client.log_batch(self.id, tags=[entities.RunTag(*tag) for tag in _shortened(tags).items()])
+        missing = [entities.Param(key, value) for key, value in parameters.items() if key not in recorded]
+        for batch in batches(missing, PARAMETERS_PER_BATCH):
+            self._client.log_batch(self.id, params=batch)
+
+    def log_iteration(self, iteration: int, metrics: Mapping[str, float]) -> None:
+        """One iteration's metrics, at the step of that number, in one write.
+
+        A value that is already recorded at this step stays. One that is not finite is left out, and how many were is
+        the metric `not_finite` of the iteration.
+        """
+        if self.finished:
+            return
+        values = finite(metrics)
+        if len(values) < len(metrics):
+            values[NOT_FINITE] = float(len(metrics) - len(values))
+        self._log_metrics(
+            {name: value for name, value in values.items() if iteration not in self._steps(name)}, iteration
+        )
+        for name in values:
+            self._steps(name).add(iteration)
+
+    def log_summary(self, metrics: Mapping[str, float]) -> None:
+        """What came of the run as a whole, at step 0; one that is not finite (an interval over one seed) is left out.
+
+        Unlike an iteration's metric it may change after the end, when the same results are summarised otherwise.
+        """
+        recorded = self._client.get_run(self.id).data.metrics
+        values = finite(metrics)
+        self._log_metrics({name: value for name, value in values.items() if recorded.get(name) != value}, step=0)
+
+    def log_dataset(self, dataset: Dataset) -> None:
+        """An input of the run, with its digest. Raises ConfigurationError for a digest that MLflow would cut."""
+        if self.finished:
+            return
+        if len(dataset.digest) > DIGEST_LENGTH:
+            raise ConfigurationError(
+                f"a dataset's digest must have at most {DIGEST_LENGTH} characters; "
+                f"{dataset.name} has one of {len(dataset.digest)}: {dataset.digest}"
+            )
+        entities = mlflow().entities
+        entry = entities.Dataset(
+            dataset.name,
+            dataset.digest,
+            source_type="local",
+            source=json.dumps({"uri": dataset.source}),
+            profile=None if dataset.rows is None else json.dumps({"num_rows": dataset.rows}),
+        )
+        context = entities.InputTag("mlflow.data.context", dataset.context)
+        self._client.log_inputs(self.id, [entities.DatasetInput(entry, [context])])
+
+    def log_artifact(self, path: Path) -> None:
+        """A file among the run's artifacts, under its own name; an earlier one of this name is replaced."""
+        self._client.log_artifact(self.id, str(path))
+
+    def log_text(self, text: str, name: str) -> None:
+        """A text among the run's artifacts, e.g. `uncommitted.diff`; an earlier one of this name is replaced."""
+        self._client.log_text(self.id, text, name)
+
+    def log_trajectories(
+        self,
+        label: str,
+        trajectories: Sequence[Trajectory],
+        advantages: Sequence[Sequence[float]] | None = None,
+        weights: Mapping[str, float] | None = None,
+    ) -> None:
+        """Chosen trajectories as traces, one span per turn: see `turnwise.tracking.traces`.
+
+        `label` names the occasion, e.g. `validation/0005`; `advantages` has one number per turn of each trajectory;
+        with `weights`, by reward, each trace shows its weighted return.
+        """
+        if not self.finished:
+            log_traces(self._client, self._entity, label, trajectories, advantages, weights)
+
+    def finish(self, result_digest: str) -> None:
+        """The run has ended with this result. Nothing but artifacts and summaries can be added afterwards."""
+        if self.finished:
+            self._compare_result(result_digest)
+            return
+        self._client.set_tag(self.id, RESULT, result_digest)
+        self._client.set_terminated(self.id, "FINISHED")
+        self._entity = self._client.get_run(self.id)
+        self.finished = True
+
+    def fail(self, reason: str) -> None:
+        """The run has ended without a result, for this reason; the next run of the same identity takes it up."""
+        if not self.finished:
+            self._client.set_tag(self.id, FAILURE, shortened(reason, TAG_LENGTH))
+            self._client.set_terminated(self.id, "FAILED")
+
+    def _compare_result(self, result_digest: str) -> None:
+        recorded = self._entity.data.tags.get(RESULT)
+        if recorded == result_digest:
+            return
+        self._client.set_tag(self.id, LATER_RESULT, result_digest)
+        _logger.warning(
+            "the same configuration must give the same result; MLflow run %s finished with %s, and now it is %s: "
+            "the code, the machine or the number of threads differs. The run keeps what was recorded first",
+            self.id,
+            recorded,
+            result_digest,
+        )
+
+    def _log_metrics(self, metrics: Mapping[str, float], step: int) -> None:
+        milliseconds = int(time.time() * 1000)
+        entries = [mlflow().entities.Metric(name, value, milliseconds, step) for name, value in metrics.items()]
+        for batch in batches(entries, METRICS_PER_BATCH):
+            self._client.log_batch(self.id, metrics=batch)
+
+    def _steps(self, name: str) -> set[int]:
+        """The steps at which a metric is recorded: its history is read once."""
+        if name not in self._recorded_steps:
+            known = name in self._entity.data.metrics
+            history = self._client.get_metric_history(self.id, name) if known else []
+            self._recorded_steps[name] = {metric.step for metric in history}
+        return self._recorded_steps[name]
+
+
+def _shortened(tags: Mapping[str, str]) -> dict[str, str]:
+    return {key: shortened(value, TAG_LENGTH) for key, value in tags.items()}
+
+
+def _make_database_folder(tracking_uri: str) -> None:
+    if tracking_uri.startswith("sqlite:///"):
+        Path(tracking_uri.removeprefix("sqlite:///")).parent.mkdir(parents=True, exist_ok=True)

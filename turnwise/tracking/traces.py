@@ -1,0 +1,227 @@
+"""Trajectories as MLflow traces: one trace is one episode, a session is its group, one span is one turn.
+
+They are built after the fact from recorded trajectories, so that sampling stays pure and may be cached, and only chosen
+episodes are shown. MLflow's own tracing watches code while it runs: it draws ids from Python's global generator, writes
+from a thread, and turns failures into warnings. Here ids derive from the run, the label and the episode, so that what
+is logged again after a kill replaces itself, and everything is written before `log_traces` returns.
+
+A recorded trajectory knows no clock: in a trace every turn lasts one millisecond, which says nothing but the order.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from turnwise.errors import ConfigurationError
+from turnwise.tracking.library import mlflow
+
+if TYPE_CHECKING:
+    from turnwise.trajectory import Trajectory, Turn
+
+LABEL = "turnwise.label"
+PREVIEW_LENGTH = 1000
+NANOSECONDS_PER_TURN = 1_000_000
+
+
+def log_traces(
+    client: Any,
+    run: Any,
+    label: str,
+    trajectories: Sequence[Trajectory],
+    advantages: Sequence[Sequence[float]] | None,
+    weights: Mapping[str, float] | None,
+) -> None:
+    """Write those of the trajectories that the run does not show under this label yet.
+
+    Raises ConfigurationError unless there is one advantage per turn of each trajectory.
+    """
+    aligned = _one_per_turn(trajectories, advantages)
+    recorded = _recorded(client, run, label)
+    now = time.time_ns()
+    spans: list[Any] = []
+    infos: list[Any] = []
+    for trajectory, of_turns in zip(trajectories, aligned, strict=True):
+        digits = _digits(run.info.run_id, label, str(trajectory.group), str(trajectory.replica), length=32)
+        if f"tr-{digits}" not in recorded:
+            episode = _episode_spans(digits, trajectory, of_turns, now)
+            spans += episode
+            infos.append(_information(run, label, trajectory, episode[0], weights))
+    store = mlflow().tracing.client.TracingClient(client.tracking_uri)
+    if spans:
+        store.log_spans(run.info.experiment_id, spans)
+    # The label stands in the information: a trace that has it is complete.
+    for information in infos:
+        store.start_trace(information)
+
+
+def _one_per_turn(
+    trajectories: Sequence[Trajectory], advantages: Sequence[Sequence[float]] | None
+) -> Sequence[Sequence[float | None]]:
+    turns = [len(trajectory.turns) for trajectory in trajectories]
+    if advantages is None:
+        return [[None] * count for count in turns]
+    if [len(of_turns) for of_turns in advantages] != turns:
+        raise ConfigurationError(
+            f"advantages must have one number per turn of each trajectory, {turns}; "
+            f"found {[len(of_turns) for of_turns in advantages]}"
+        )
+    return advantages
+
+
+def _recorded(client: Any, run: Any, label: str) -> set[str]:
+    query = f"tags.`{LABEL}` = '{label}'"
+    found: set[str] = set()
+    token = None
+    while True:
+        page = client.search_traces(
+            locations=[run.info.experiment_id],
+            filter_string=query,
+            run_id=run.info.run_id,
+            include_spans=False,
+            page_token=token,
+        )
+        found |= {trace.info.trace_id for trace in page}
+        token = page.token
+        if not token:
+            return found
+
+
+def _episode_spans(digits: str, trajectory: Trajectory, advantages: Sequence[float | None], start: int) -> list[Any]:
+    """The root span of an episode, and a span for each of its turns."""
+    episode = _span(
+        digits,
+        name="episode",
+        span=_digits(digits, "episode", length=16),
+        parent=None,
+        start=start,
+        turns=len(trajectory.turns),
+        kind="AGENT",
+        inputs={"task": trajectory.task.id, "observation": _first_observation(trajectory)},
+        outputs={"reply": _last_reply(trajectory), "observation": trajectory.final_observation},
+        attributes={
+            "world": trajectory.task.world,
+            "split": trajectory.task.split,
+            "group": trajectory.group,
+            "replica": trajectory.replica,
+            "ending": trajectory.ending.value,
+            "success": trajectory.success,
+            "tags": dict(trajectory.task.tags),
+        },
+    )
+    turns = zip(trajectory.turns, advantages, strict=True)
+    return [episode, *(_turn_span(digits, number, turn, of, start) for number, (turn, of) in enumerate(turns))]
+
+
+def _turn_span(digits: str, number: int, turn: Turn, advantage: float | None, start: int) -> Any:
+    return _span(
+        digits,
+        name=f"turn {number + 1}",
+        span=_digits(digits, "turn", str(number), length=16),
+        parent=_digits(digits, "episode", length=16),
+        start=start + number * NANOSECONDS_PER_TURN,
+        turns=1,
+        kind="CHAIN",
+        inputs={"observation": turn.observation},
+        outputs={"reply": turn.reply},
+        attributes={
+            "actions": list(turn.actions),
+            "rewards": dict(turn.rewards),
+            "advantage": advantage,
+            "thought": turn.thought,
+            "invalid": turn.invalid,
+            "effective": turn.effective,
+            "metrics": dict(turn.metrics),
+            "log_probability": sum(turn.log_probabilities),
+            "observation_tokens": len(turn.observation_tokens),
+            "reply_tokens": len(turn.reply_tokens),
+        },
+    )
+
+
+def _span(
+    digits: str,
+    *,
+    name: str,
+    span: str,
+    parent: str | None,
+    start: int,
+    turns: int,
+    kind: str,
+    inputs: Mapping[str, Any],
+    outputs: Mapping[str, Any],
+    attributes: Mapping[str, Any],
+) -> Any:
+    reserved = {"traceRequestId": f"tr-{digits}", "spanType": kind, "spanInputs": inputs, "spanOutputs": outputs}
+    values = {**attributes, **{f"mlflow.{key}": value for key, value in reserved.items()}}
+    return mlflow().entities.Span.from_dict(
+        {
+            "name": name,
+            "trace_id": f"tr-{digits}",
+            "span_id": span,
+            "parent_span_id": parent,
+            "start_time_unix_nano": start,
+            "end_time_unix_nano": start + turns * NANOSECONDS_PER_TURN,
+            "status": {"code": "STATUS_CODE_OK"},
+            "attributes": {key: json.dumps(value, ensure_ascii=False) for key, value in values.items()},
+        }
+    )
+
+
+def _information(
+    run: Any, label: str, trajectory: Trajectory, episode: Any, weights: Mapping[str, float] | None
+) -> Any:
+    """What the list of traces shows of an episode, and finds it by."""
+    entities = mlflow().entities
+    return entities.TraceInfo(
+        trace_id=episode.trace_id,
+        trace_location=entities.TraceLocation.from_experiment_id(run.info.experiment_id),
+        request_time=episode.start_time_ns // 1_000_000,
+        execution_duration=(episode.end_time_ns - episode.start_time_ns) // 1_000_000,
+        state=entities.TraceState.OK,
+        request_preview=_first_observation(trajectory)[:PREVIEW_LENGTH],
+        response_preview=_last_reply(trajectory)[:PREVIEW_LENGTH],
+        trace_metadata={
+            "mlflow.sourceRun": run.info.run_id,
+            "mlflow.trace.session": f"{run.info.run_id[:8]} {label} group {trajectory.group:04d}",
+            "mlflow.trace_schema.version": "3",
+        },
+        tags={
+            "mlflow.traceName": f"{label} group {trajectory.group:04d} replica {trajectory.replica}",
+            LABEL: label,
+            "turnwise.task": trajectory.task.id,
+            "turnwise.world": trajectory.task.world,
+            "turnwise.ending": trajectory.ending.value,
+            **{f"turnwise.task.{key}": str(value) for key, value in sorted(trajectory.task.tags.items())},
+        },
+        assessments=[
+            entities.Feedback(name=name, value=value, source=entities.AssessmentSource("CODE", "turnwise"))
+            for name, value in _scores(trajectory, weights).items()
+        ],
+    )
+
+
+def _scores(trajectory: Trajectory, weights: Mapping[str, float] | None) -> dict[str, float | bool]:
+    """The columns beside an episode: success, each reward's sum over turns, and the weighted return."""
+    names = sorted({name for turn in trajectory.turns for name in turn.rewards})
+    scores: dict[str, float | bool] = {"success": trajectory.success}
+    scores |= {f"reward/{name}": trajectory.total(name) for name in names}
+    if weights is not None:
+        scores["return"] = sum(weight * trajectory.total(name) for name, weight in weights.items())
+    return scores
+
+
+def _first_observation(trajectory: Trajectory) -> str:
+    return trajectory.turns[0].observation if trajectory.turns else trajectory.final_observation
+
+
+def _last_reply(trajectory: Trajectory) -> str:
+    return trajectory.turns[-1].reply if trajectory.turns else ""
+
+
+def _digits(*parts: str, length: int) -> str:
+    """An id of so many hexadecimal digits that these parts alone decide."""
+    return hashlib.blake2b("\x1f".join(parts).encode(), digest_size=length // 2).hexdigest()
