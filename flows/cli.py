@@ -141,11 +141,12 @@ def _check(parsed: argparse.Namespace) -> None:
     from turnwise.errors import ConfigurationError
     from turnwise.world import make_world
 
+    parameters = dict(map(parse_setting, parsed.set))
     try:
-        world = make_world(parsed.world, dict(map(parse_setting, parsed.set)))
+        world = make_world(parsed.world, parameters)
     except (TypeError, ValueError) as error:
         raise ConfigurationError(str(error)) from error
-    found = check_world(world)
+    found = check_world(world, parameters=parameters)
     sys.stdout.write("\n".join(found.lines()) + "\n")
     if not found.passed:
         raise TurnwiseError(f"the world {parsed.world!r} does not keep its contract")

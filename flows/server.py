@@ -86,8 +86,7 @@ def ensure_server(progress: Callable[[float], None] | None = None) -> str:
 
 def start_server() -> None:
     """Start the home's server if it is not running, without waiting for it; a later `ensure_server` waits less."""
-    folder = _folder()
-    if "PREFECT_API_URL" not in os.environ and not _supervised(folder):
+    if not os.environ.get("PREFECT_API_URL") and not _supervised(folder := _folder()):
         _start_supervisor(folder)
 
 
@@ -108,7 +107,7 @@ def _folder() -> Path:
 
 def _configure_client(settings: dict[str, str]) -> None:
     for name, value in {**CLIENT_SETTINGS, **settings}.items():
-        os.environ.setdefault(name, value)
+        os.environ[name] = os.environ.get(name) or value
     _bypass_proxies()
     if "prefect" in sys.modules:
         from prefect.context import refresh_global_settings_context

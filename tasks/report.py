@@ -100,7 +100,8 @@ def _greedy(world: World) -> Column:
 
 def _column(column: Column) -> story.Column:
     better = {"higher": "up", "lower": "down", None: None}[column.better]
-    return story.Column(column.heading, column.heading, story.SHARE if column.percent else "", better)  # type: ignore[arg-type]
+    unit, digits = (story.SHARE, 2) if column.percent else ("", 1)
+    return story.Column(column.heading, column.heading, unit, better, digits, column.description)  # type: ignore[arg-type]
 
 
 def _rows(
@@ -140,7 +141,9 @@ def _over_seeds(evaluations: Sequence[Reference], world: World, column: Column) 
         values = measures.by_task(_episodes(evaluation, world, column), column)
         if values:
             means.append(sum(values) / len(values))
-    return student_over_seeds(means) if means else None
+    if not means:
+        return None
+    return student_over_seeds(means, within=(0.0, 1.0)) if column.percent else student_over_seeds(means)
 
 
 TRAINING_CURVES = {
@@ -183,7 +186,7 @@ def _curves(
     of_rollouts = [store.metrics(reference) for reference in rollouts]
     of_updates = [store.metrics(reference) for reference in policies]
     of_credit = [store.metrics(reference) for reference in credits]
-    rewards = {f"reward/{name}": (f"{name}, in training", "") for name in [*world.rewards, "format"]}
+    rewards = {f"reward/{name}": (f"{name}, in training", story.SHARE) for name in [*world.rewards, "format"]}
     for sources, chosen in (
         (of_credit, {"reward": ("weighted reward, in training", "")}),
         (of_rollouts, {**rewards, **TRAINING_CURVES}),

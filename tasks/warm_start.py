@@ -7,6 +7,7 @@ appears quite suddenly, so that a fixed number of steps is a lottery.
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 from tasks.learning import take_learner
@@ -65,7 +66,7 @@ def warm_start(
                     break
             validation = curve[-1]["validation"] if curve else 0.0
             progress.report("warm start", step, section.maximum_steps, loss=metrics["loss"], success=validation)
-        (draft.folder / OPTIMIZER_FILE).unlink()
+        shutil.rmtree((draft.folder / OPTIMIZER_FILE).parent)
         (draft.folder / CURVE_FILE).write_text(json.dumps(curve, indent=1))
         draft.metrics.update({f"warm_start_{name}": value for name, value in curve[-1].items()})
     return draft.reference

@@ -117,6 +117,13 @@ def test_imports_for_the_type_checker_do_not_count_but_their_alternative_does(fo
     assert fingerprint_after(folder, "our_world/unrelated.py", "value = 2\n") != before
 
 
+def test_an_empty_package_file_is_the_same_as_none(folder: Path) -> None:
+    before = fingerprint_after(folder, "our_world/nested/__init__.py", '"""Only a text."""\n')
+    (folder / "our_world/nested/__init__.py").unlink()
+    forget()
+    assert lineage.fingerprint(["our_world.world"]) == before
+
+
 def test_a_module_left_out_is_neither_read_nor_followed(folder: Path) -> None:
     before = lineage.fingerprint(["our_world.world"], without=["our_world.rules"])
     assert before != lineage.fingerprint(["our_world.world"])

@@ -14,6 +14,7 @@ import importlib.metadata
 import importlib.util
 import logging
 import os
+import pkgutil
 import platform as machine
 import subprocess
 import sys
@@ -72,8 +73,9 @@ def fingerprint(module_names: Sequence[str], without: Sequence[str] = ()) -> str
     """A digest of the code of these modules and of every module of ours that they import.
 
     "Ours" are the packages turnwise, tasks, envs and flows, the package or file that each named module belongs to, and
-    all that is not installed: what lies neither in a site-packages folder nor in Python's own library. Imports inside functions count, imports under `if TYPE_CHECKING:` do not. A source is read once per process: the key
-    must speak of the code that runs, not of an edit made meanwhile (of which `warn_of_edits` tells).
+    all that is not installed: what lies neither in a site-packages folder nor in Python's own library. Imports inside
+    functions count, imports under `if TYPE_CHECKING:` do not. A source is read once per process: the key must speak of
+    the code that runs, not of an edit made meanwhile (of which `warn_of_edits` tells).
 
     Args:
         module_names: dotted names, e.g. `["tasks.rollout", "envs.search"]`.
@@ -83,7 +85,8 @@ def fingerprint(module_names: Sequence[str], without: Sequence[str] = ()) -> str
         ConfigurationError: a named module has no source that can be found.
     """
     sources = _closure(tuple(sorted(set(module_names))), frozenset(without))
-    return digest_of({source.name: source.digest for source in sources})
+    # A source without a statement computes nothing: an empty __init__.py is the same as none.
+    return digest_of({source.name: source.digest for source in sources if not source.is_empty})
 
 
 @dataclass(frozen=True)
@@ -93,6 +96,7 @@ class _Source:
     name: str
     path: Path
     state: tuple[int, int] | None
+    is_empty: bool
     digest: str
     imports: tuple[str, ...]
     """Dotted names that may be modules (`from a import b` gives a and a.b), in the order of the source."""
@@ -151,7 +155,9 @@ def _read(name: str) -> _Source | None:
     tree = ast.parse(path.read_bytes(), filename=str(path))
     is_package = spec.submodule_search_locations is not None
     imports = tuple(_imports(tree, name if is_package else name.rpartition(".")[0]))
-    return _Source(name, path, state, _tree_digest(tree), imports)
+    tree = _WithoutTexts().visit(tree)
+    digest = hashlib.sha256(ast.dump(tree).encode("utf-8", "surrogatepass")).hexdigest()
+    return _Source(name, path, state, not tree.body, digest, imports)
 
 
 def _find(name: str) -> ModuleSpec | None:
@@ -165,7 +171,14 @@ def _find(name: str) -> ModuleSpec | None:
     parent = _find(package)
     if parent is None or parent.submodule_search_locations is None:
         return None
-    return PathFinder.find_spec(name, list(parent.submodule_search_locations))
+    for location in parent.submodule_search_locations:
+        finder = pkgutil.get_importer(location)
+        if finder is not None and (spec := finder.find_spec(name)) is not None:
+            return spec
+    # As an import would, ask the others too: an editable installation has a finder of its own.
+    others = (finder for finder in sys.meta_path if finder is not PathFinder)
+    specs = (finder.find_spec(name, list(parent.submodule_search_locations)) for finder in others)
+    return next((spec for spec in specs if spec is not None), None)
 
 
 @cache
@@ -216,16 +229,12 @@ def _asks_for_type_checking(test: ast.expr) -> bool:
     )
 
 
-class _WithoutDocstrings(ast.NodeTransformer):
+class _WithoutTexts(ast.NodeTransformer):
     """Drops statements that are only a string: docstrings, and the texts under fields."""
 
     def visit_Expr(self, node: ast.Expr) -> ast.Expr | None:
         is_text = isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
         return None if is_text else node
-
-
-def _tree_digest(tree: ast.AST) -> str:
-    return hashlib.sha256(ast.dump(_WithoutDocstrings().visit(tree)).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _state(path: Path) -> tuple[int, int] | None:

@@ -141,6 +141,8 @@ class Column:
     """Divide by this one's sum over the episode; episodes where that is 0 are left out."""
     percent: bool = True
     better: Literal["higher", "lower"] | None = "higher"
+    description: str = ""
+    """What is counted, in one sentence."""
 
 
 class World(ABC):

@@ -7,6 +7,7 @@ and a passage that has no word of the query is never a result.
 from __future__ import annotations
 
 import functools
+import logging
 import threading
 from collections import defaultdict
 from dataclasses import dataclass
@@ -38,6 +39,8 @@ class Corpus:
 
     def __init__(self, stated: tuple[Fact, ...]) -> None:
         import bm25s  # takes seconds where numba is installed: only those who search wait for it
+
+        logging.getLogger("bm25s").setLevel(logging.WARNING)  # it asks for DEBUG
 
         sentences = [fact.sentence for fact in stated]
         self.passages: tuple[Passage, ...] = tuple(

@@ -87,6 +87,7 @@ class SearchEnvironment(Environment):
         repeated = query in self._asked
         if repeated:
             metrics["repeated_search"] = 1.0
+        metrics["superfluous_search"] = float(repeated or "needless_search" in metrics)
         self._asked.add(query)
         results = self._corpus.search(query, self._passages)
         if not results:

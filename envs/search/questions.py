@@ -5,7 +5,7 @@ A question is on one entity, a city or a country, and belongs to the split of th
 * its entity and all its values are short plain names, and each value is the next fact's entity;
 * the answer does not stand in the question;
 * with more than one hop, no passage of the corpus that names the entity holds the answer: so the capital of the
-  country of Lyon is not asked, since "The time zone of Lyon is Europe/Paris." would do;
+  country of Mombasa is not asked, since "The time zone of Mombasa is Africa/Nairobi." would do;
 * it is, in a derived order, among the first `QUESTIONS_PER_ANSWER` along the same relations that have this answer, so
   that little is gained by knowing which answer is frequent; and among the first `QUESTIONS_PER_CHAIN` of those.
 """
@@ -76,7 +76,7 @@ class Question:
 
     @property
     def id(self) -> str:
-        """The name for ever, e.g. `search/1/geonames-3.0.2/Lyon:country:currency`."""
+        """The name for ever, e.g. `search/1/geonames-3.0.2/Nairobi:country:currency`."""
         return f"{FAMILY}{':'.join((self.entity, *self.relations))}{STATED if self.stated else ''}"
 
     @cached_property
@@ -108,7 +108,7 @@ def find(task_id: str) -> Question:
     entity, *relations = name.removesuffix(STATED).split(":")
     chain = facts().chain(entity, tuple(relations)) if task_id.startswith(FAMILY) else None
     if not chain:
-        raise ValueError(f"a task of this world must be named like '{FAMILY}Lyon:country'; found {task_id!r}")
+        raise ValueError(f"a task of this world must be named like '{FAMILY}Nairobi:country'; found {task_id!r}")
     return Question(chain, stated)
 
 

@@ -15,7 +15,7 @@ from envs.search.episode import SearchEnvironment
 from envs.search.facts import ATTRIBUTION
 from envs.search.questions import MAXIMUM_HOPS, VERSION, Question, find, questions
 from turnwise import seeding
-from turnwise.world import Limits, Reward, Split, Task, World
+from turnwise.world import Column, Limits, Reward, Split, Task, World
 
 
 class Search(World):
@@ -49,6 +49,22 @@ class Search(World):
             "1 when the answer holds the right one as whole words and lists no others", "outcome", 0.5
         ),
     }
+
+    columns: ClassVar[tuple[Column, ...]] = (
+        Column("exact match", "exact_match", description="episodes whose answer is right"),
+        Column("answer in results", "answer_in_results", description="episodes in which a search showed the answer"),
+        Column("tool success", "tool_execution", per="searches", description="searches that returned passages"),
+        Column("searches", "searches", percent=False, better=None, description="searches per episode"),
+        Column(
+            "needless or repeated",
+            "superfluous_search",
+            percent=False,
+            better="lower",
+            description="searches per episode whose answer was known, or whose query had been asked before",
+        ),
+        Column("format", "format", description="replies that could be read"),
+        Column("turns", "turns", percent=False, better=None, description="replies per episode"),
+    )
 
     def __init__(
         self,

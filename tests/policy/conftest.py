@@ -1,19 +1,17 @@
-"""A small policy, sequences of it, and one vLLM engine for the whole session."""
+"""Small policies, and one vLLM engine for the whole session."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from policy_samples import CONTEXT, END, PAD, VOCABULARY
 
-from turnwise.policy.engine import Engine, Reply, Sampling, close_resident_engine, resident_engine
-from turnwise.trajectory import TokenSequence
+from turnwise.policy.engine import Engine, close_resident_engine, resident_engine
 
 os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
-
-VOCABULARY, CONTEXT, END, PAD = 300, 128, 1, 2
 
 
 @pytest.fixture(scope="session")
@@ -44,48 +42,7 @@ def make_policy(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]
 
 
 @pytest.fixture(scope="session")
-def vllm_engine() -> Engine:
+def vllm_engine() -> Iterator[Engine]:
     pytest.importorskip("vllm", reason="vLLM is not installed")
     yield resident_engine("vllm", threads=1, context_length=CONTEXT, maximum_episodes=16)
     close_resident_engine()
-
-
-def sample(engine: Engine, contexts: Sequence[Sequence[int]], *, temperature: float, seed: int = 0) -> list[Reply]:
-    """One reply to each context, in the order of the contexts."""
-    engine.begin(seed, Sampling(temperature=temperature, max_reply_tokens=12, end_tokens=(END,)))
-    for episode, context in enumerate(contexts):
-        engine.submit(episode, context)
-    replies: list[Reply] = []
-    while engine.in_flight:
-        replies += engine.step()
-    return sorted(replies, key=lambda reply: reply.episode)
-
-
-def contexts(count: int = 12) -> list[list[int]]:
-    """Contexts of unequal length, without control tokens."""
-    return [
-        [3 + (7 * index + 11 * place) % (VOCABULARY - 3) for place in range(5 + 3 * index)] for index in range(count)
-    ]
-
-
-def as_sequences(contexts: Sequence[Sequence[int]], replies: Sequence[Reply]) -> list[TokenSequence]:
-    return [
-        TokenSequence(
-            (*context, *reply.tokens),
-            (-1,) * len(context) + (0,) * len(reply.tokens),
-            (0.0,) * len(context) + reply.log_probabilities,
-        )
-        for context, reply in zip(contexts, replies, strict=True)
-    ]
-
-
-def two_turn_sequences() -> list[TokenSequence]:
-    """Six sequences of two turns each and of unequal lengths, with plausible behaviour log-probabilities."""
-    sequences = []
-    for index in range(6):
-        turn_of_token = (-1,) * (3 + index) + (0,) * 4 + (-1,) * 3 + (1,) * (2 + index % 3)
-        tokens = tuple(3 + (5 * index + 13 * place) % (VOCABULARY - 3) for place in range(len(turn_of_token)))
-        sequences.append(
-            TokenSequence(tokens, turn_of_token, tuple(-5.5 if turn >= 0 else 0.0 for turn in turn_of_token))
-        )
-    return sequences

@@ -8,12 +8,16 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from prefect import flow
 from prefect.client.orchestration import get_client
+from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
+from prefect.context import FlowRunContext
 from prefect.results import ResultRecord
 from pydantic import BaseModel, ConfigDict
 
@@ -37,9 +41,13 @@ def write_number(value: float) -> Reference:
     return draft.reference
 
 
+threads: list[int] = []
+
+
 @stage("start")
 def start(parameters: Parameters) -> Reference:
     """A stage without inputs."""
+    threads.append(threading.get_ident())
     return write_number(parameters.factor)
 
 
@@ -202,8 +210,7 @@ def test_mistakes_are_not_tried_again_and_not_remembered(mistake: Exception) -> 
 def test_runs_in_the_callers_thread_and_under_its_label_in_prefect() -> None:
     @flow(name="labels")
     def two_runs() -> str:
-        from prefect.context import FlowRunContext
-
+        threads[:] = []
         start.named("grpo-or seed 1 iteration 7")(Parameters())
         start.named("grpo-mr seed 1 iteration 7")(Parameters())
         context = FlowRunContext.get()
@@ -211,6 +218,7 @@ def test_runs_in_the_callers_thread_and_under_its_label_in_prefect() -> None:
         return str(context.flow_run.id)
 
     identifier = two_runs()
+    assert threads == [threading.get_ident()], "an engine in this process may be driven from one thread only"
     runs = wait_for_task_runs(identifier, 2)
     assert sorted((name, state) for name, state in runs) == [
         ("grpo-mr seed 1 iteration 7", "Cached"),
@@ -220,10 +228,6 @@ def test_runs_in_the_callers_thread_and_under_its_label_in_prefect() -> None:
 
 def wait_for_task_runs(flow_run: str, number: int) -> list[tuple[str, str | None]]:
     """Prefect's server learns of task runs by events, which arrive a moment later."""
-    import time
-
-    from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
-
     chosen = FlowRunFilter(id=FlowRunFilterId(any_=[flow_run]))
     runs: list[tuple[str, str | None]] = []
     for _ in range(150):

@@ -196,7 +196,7 @@ def any_reply_is_answered(subject: Subject) -> str:
     """Nothing raises; an invalid reply is answered with a text and leaves the state and the oracle's mind alone."""
     taken: list[bool] = []
     for task in subject.sample:
-        actions = subject.play(task, "oracle").actions
+        actions = _by_the_oracle(subject, task).actions
         for prefix in sorted({0, min(1, len(actions) - 1)}):
             taken += _taken_as_actions(subject, task, actions[:prefix], actions[prefix])
     return f"{len(taken)} replies, {sum(taken)} of them taken as actions"
@@ -205,7 +205,7 @@ def any_reply_is_answered(subject: Subject) -> str:
 def close_works(subject: Subject) -> str:
     """An episode can be closed before its reset, at its end and anywhere between, and others do not notice."""
     for task in subject.sample[:SAMPLE]:
-        oracle = subject.play(task, "oracle")
+        oracle = _by_the_oracle(subject, task)
         open_episode(subject.world, task, subject.seed).close()
         for prefix in range(len(oracle.actions) + 1):
             with closing(open_episode(subject.world, task, subject.seed)) as bystander:
@@ -229,6 +229,13 @@ def oracle_reaches_its_score(needed: float | None, subject: Subject) -> str:
     return found
 
 
+def _by_the_oracle(subject: Subject, task: Task) -> Episode:
+    episode = subject.play(task, "oracle")
+    if not episode.actions:
+        raise Broken(f"the oracle must offer an action to begin with; found none at {task.id}")
+    return episode
+
+
 def _taken_as_actions(subject: Subject, task: Task, prefix: Sequence[str], offered: str) -> list[bool]:
     """For each strange reply after the prefix, whether the world took it as an action of its own.
 
@@ -243,6 +250,7 @@ def _taken_as_actions(subject: Subject, task: Task, prefix: Sequence[str], offer
             step = environment.step(reply)
             taken.append(step.valid)
             _require_an_answer(reply, step)
+            _require_declared(step, subject.world.rewards.keys(), task)
             if step.valid:
                 episode.close()
                 environment, before = episode.enter_context(subject.reached(task, prefix))

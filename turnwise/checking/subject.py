@@ -15,7 +15,7 @@ SAMPLE = 3
 
 
 class Subject:
-    """One world, how it was made, and how much of it is to be looked at. Everything is played when it is first needed."""
+    """One world, how it was made, and how much of it is to be looked at. Nothing is played before it is needed."""
 
     def __init__(self, world: World, parameters: Mapping[str, Any], count: int, seed: int) -> None:
         self.world = world

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
+from turnwise.errors import ConfigurationError
+
 EngineName = Literal["vllm", "transformers"]
 
 
@@ -31,11 +33,11 @@ class Sampling:
 
     def __post_init__(self) -> None:
         if self.temperature < 0:
-            raise ValueError(f"temperature must be 0 (greedy) or above; found {self.temperature}")
+            raise ConfigurationError(f"temperature must be 0 (greedy) or above; found {self.temperature}")
         if self.max_reply_tokens < 1:
-            raise ValueError(f"max_reply_tokens must be at least 1; found {self.max_reply_tokens}")
+            raise ConfigurationError(f"max_reply_tokens must be at least 1; found {self.max_reply_tokens}")
         if not self.end_tokens:
-            raise ValueError("end_tokens must name the token that ends a reply; found none")
+            raise ConfigurationError("end_tokens must name the token that ends a reply; found none")
 
 
 @dataclass(frozen=True)
@@ -116,7 +118,7 @@ def make_engine(
         return TransformersEngine(
             device=device, threads=threads, context_length=context_length, maximum_episodes=maximum_episodes
         )
-    raise ValueError(f"engine must be one of vllm, transformers; found {name!r}")
+    raise ConfigurationError(f"engine must be one of vllm, transformers; found {name!r}")
 
 
 _resident: dict[tuple[str, str, int, int, int], Engine] = {}

@@ -25,7 +25,8 @@ from turnwise.policy.threads import computing_threads
 from turnwise.policy.update import UpdateBatch, UpdateSettings, UpdateTally, mini_batches
 from turnwise.trajectory import TokenSequence
 
-OPTIMIZER_FILE = "optimizer.safetensors"
+OPTIMIZER_FILE = "optimizer/adamw.safetensors"
+"""In a folder of its own: engines take every safetensors file beside the model's for weights."""
 
 
 class Learner:
@@ -128,7 +129,7 @@ class Learner:
 
         The files are written in place: whoever owns the folder makes its appearance atomic.
         """
-        folder.mkdir(parents=True, exist_ok=True)
+        (folder / OPTIMIZER_FILE).parent.mkdir(parents=True, exist_ok=True)
         self.model.save_pretrained(folder, max_shard_size="1000GB")
         states = {
             f"{moment}.{name}": self._optimizer.state[parameter][moment].detach().cpu().contiguous()
@@ -199,8 +200,8 @@ class Learner:
             raise MismatchError(
                 "the learner must give the sampled tokens the log-probabilities that the engine sampled them with; the "
                 f"mean difference is {mean:.3g} nats per token, the bound {bound:g}: the engine held other weights "
-                "than the learner, or sampled at another temperature. Load the learner's policy into the engine before the "
-                "rollout; for an engine of low precision raise maximum_mismatch"
+                "than the learner, or sampled at another temperature. Load the learner's policy into the engine before "
+                "the rollout; for an engine of low precision raise maximum_mismatch"
             )
 
     def _step(

@@ -133,7 +133,7 @@ class VllmEngine:
 
     def _start(self, policy: Path) -> None:
         configuration = json.loads((policy / "config.json").read_text())
-        with _quiet(), _threads_unpatched():
+        with _quiet(), _threads_unpatched(), _numba_out_of_sight():
             self._engine = _import_vllm()(**self._arguments(policy, configuration)).llm_engine
 
     def _arguments(self, policy: Path, configuration: dict[str, Any]) -> dict[str, Any]:
@@ -243,6 +243,20 @@ def _threads_unpatched() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads = set_num_threads
+
+
+@contextmanager
+def _numba_out_of_sight() -> Iterator[None]:
+    """VLLM looks at every attribute of every imported module, and stumbles over llvmlite's library object.
+
+    That is imported where numba is, for instance by a world whose retriever uses it.
+    """
+    module = sys.modules.pop("llvmlite.binding.ffi", None)
+    try:
+        yield
+    finally:
+        if module is not None:
+            sys.modules["llvmlite.binding.ffi"] = module
 
 
 @contextmanager

@@ -1,0 +1,42 @@
+"""A policy from scratch: the same arguments give the same bytes, and impossible sizes are refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from turnwise.errors import ConfigurationError
+from turnwise.policy.architecture import create_policy
+
+SIZES = {"vocabulary_size": 300, "context_length": 64, "end_token": 1, "pad_token": 2}
+
+
+def test_the_seed_decides_the_weights_and_nothing_else(make_policy: Callable[..., Path]) -> None:
+    torch.manual_seed(1)
+    state = torch.get_rng_state()
+    first, again, other = make_policy(3), make_policy(3), make_policy(4)
+    assert torch.equal(torch.get_rng_state(), state)
+    for name in ("config.json", "model.safetensors"):
+        assert (first / name).read_bytes() == (again / name).read_bytes()
+    assert (first / "model.safetensors").read_bytes() != (other / "model.safetensors").read_bytes()
+
+
+def test_the_default_policy_has_about_a_million_parameters(tmp_path: Path) -> None:
+    count = create_policy(tmp_path, seed=0, **{**SIZES, "vocabulary_size": 1500})
+    assert 0.9e6 < count < 1.1e6
+
+
+@pytest.mark.parametrize(
+    ("sizes", "reason"),
+    [
+        ({"hidden": 100, "heads": 3}, "multiple of heads"),
+        ({"hidden": 128, "heads": 8}, "128 / 8 = 16"),
+        ({"heads": 4, "key_value_heads": 3}, "multiple of key_value_heads"),
+    ],
+)
+def test_impossible_sizes_are_refused(tmp_path: Path, sizes: dict[str, int], reason: str) -> None:
+    with pytest.raises(ConfigurationError, match=reason):
+        create_policy(tmp_path, seed=0, **SIZES, **sizes)

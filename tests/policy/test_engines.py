@@ -1,0 +1,243 @@
+"""Both engines keep the contract, agree with the learner, and are functions of weights, seed and submissions."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from policy_samples import CONTEXT, END, as_sequences, contexts, sample
+
+from turnwise.errors import ConfigurationError
+from turnwise.policy.engine import Engine, Sampling, make_engine
+from turnwise.policy.learner import Learner
+from turnwise.policy.update import UpdateBatch, UpdateSettings
+
+MakePolicy = Callable[..., Path]
+with_vllm = pytest.param("vllm", marks=pytest.mark.engine)
+
+
+@pytest.fixture(params=[with_vllm, "transformers"])
+def engine(request: pytest.FixtureRequest) -> Engine:
+    if request.param == "vllm":
+        shared: Engine = request.getfixturevalue("vllm_engine")
+        return shared
+    return make_engine("transformers", threads=1, context_length=CONTEXT, maximum_episodes=16)
+
+
+def differences(learner: Learner, engine: Engine, temperature: float, seed: int) -> list[float]:
+    sequences = as_sequences(contexts(), sample(engine, contexts(), temperature=temperature, seed=seed))
+    rows = learner.log_probabilities(sequences, temperature, 1000)
+    return [
+        abs(of_learner - of_engine)
+        for sequence, row in zip(sequences, rows, strict=True)
+        for of_learner, of_engine, mask in zip(row, sequence.log_probabilities, sequence.mask, strict=True)
+        if mask
+    ]
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_engine_and_learner_agree_after_every_update(
+    engine: Engine, make_policy: MakePolicy, tmp_path: Path, tied: bool
+) -> None:
+    learner = Learner(make_policy(11, tied=tied), threads=1)
+    for iteration, temperature in enumerate([1.0, 0.9, 1.0, 0.9]):
+        folder = tmp_path / str(iteration)
+        learner.save(folder)
+        engine.load(folder, f"agree-{tied}-{iteration}")
+        found = differences(learner, engine, temperature, seed=iteration)
+        assert sum(found) / len(found) < 1e-5
+        assert max(found) < 1e-4
+        replies = sample(engine, contexts(), temperature=temperature, seed=iteration)
+        batch = UpdateBatch.from_turns(as_sequences(contexts(), replies), [((-1.0) ** index,) for index in range(12)])
+        settings = UpdateSettings(
+            learning_rate=1e-2, temperature=temperature, micro_batch_tokens=500, maximum_mismatch=1e-5
+        )
+        metrics = learner.update(batch, settings)
+        assert metrics["mismatch"] < 1e-5
+    stale = differences(learner, engine, 1.0, seed=9)
+    assert sum(stale) / len(stale) > 1e-3, "weights that were not handed over must be seen"
+
+
+@pytest.mark.engine
+def test_new_weights_of_the_same_sizes_do_not_start_vllm_again(
+    vllm_engine: Engine, make_policy: MakePolicy, tmp_path: Path
+) -> None:
+    policy = make_policy(12)
+    vllm_engine.load(policy, "created")
+    inner = vllm_engine._engine  # type: ignore[attr-defined]
+    Learner(policy, threads=1).save(tmp_path)
+    vllm_engine.load(tmp_path, "saved by a learner")
+    assert vllm_engine._engine is inner  # type: ignore[attr-defined]
+
+
+@pytest.mark.engine
+def test_the_two_engines_agree_greedily(vllm_engine: Engine, make_policy: MakePolicy) -> None:
+    policy = make_policy(13)
+    reference = make_engine("transformers", threads=1, context_length=CONTEXT, maximum_episodes=5)
+    vllm_engine.load(policy, "greedy")
+    reference.load(policy, "greedy")
+    found, expected = (sample(engine, contexts(), temperature=0.0) for engine in (vllm_engine, reference))
+    assert [reply.tokens for reply in found] == [reply.tokens for reply in expected]
+    for reply, reference_reply in zip(found, expected, strict=True):
+        assert reply.log_probabilities == pytest.approx(reference_reply.log_probabilities, abs=1e-4)
+
+
+def test_the_same_seed_gives_the_same_replies_to_the_bit(engine: Engine, make_policy: MakePolicy) -> None:
+    engine.load(make_policy(14), "seeds")
+    first = sample(engine, contexts(), temperature=1.0, seed=5)
+    torch.rand(3)
+    assert sample(engine, contexts(), temperature=1.0, seed=5) == first
+    assert sample(engine, contexts(), temperature=1.0, seed=6) != first
+
+
+@pytest.mark.engine
+def test_weights_handed_over_sample_as_weights_started_with(vllm_engine: Engine, make_policy: MakePolicy) -> None:
+    """A resumed run starts vLLM from the policy that the uninterrupted run handed over."""
+    policy = make_policy(15)
+    vllm_engine.load(make_policy(16), "another")
+    vllm_engine.load(policy, "handed over")
+    handed_over = sample(vllm_engine, contexts(), temperature=0.9, seed=1)
+    vllm_engine.load(make_policy(15, tied=False), "another architecture")
+    vllm_engine.load(policy, "started with")
+    assert sample(vllm_engine, contexts(), temperature=0.9, seed=1) == handed_over
+
+
+ANOTHER_PROCESS = """
+import json, sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[2])
+from policy_samples import CONTEXT, contexts, sample
+from turnwise.policy.engine import make_engine
+
+if __name__ == "__main__":
+    engine = make_engine("vllm", threads=1, context_length=CONTEXT, maximum_episodes=16)
+    engine.load(Path(sys.argv[1]), "policy")
+    replies = sample(engine, contexts(), temperature=0.9, seed=2)
+    print(json.dumps([[reply.tokens, reply.log_probabilities] for reply in replies]))
+"""
+
+
+@pytest.mark.engine
+def test_another_process_samples_the_same_to_the_bit(
+    vllm_engine: Engine, make_policy: MakePolicy, tmp_path: Path
+) -> None:
+    policy = make_policy(17)
+    script = tmp_path / "another_process.py"
+    script.write_text(ANOTHER_PROCESS)
+    command = [sys.executable, str(script), str(policy), str(Path(__file__).parent)]
+    finished = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert finished.returncode == 0, finished.stderr
+    vllm_engine.load(policy, "two processes")
+    here = sample(vllm_engine, contexts(), temperature=0.9, seed=2)
+    there = json.loads(finished.stdout)
+    assert [[list(reply.tokens), list(reply.log_probabilities)] for reply in here] == there
+
+
+def test_replies_are_cut_off_at_the_limit_and_at_the_context(engine: Engine, make_policy: MakePolicy) -> None:
+    engine.load(make_policy(18), "limits")
+    generated = engine.tokens_generated
+    engine.begin(0, Sampling(temperature=1.0, max_reply_tokens=4, end_tokens=(END,)))
+    engine.submit(7, [5] * (CONTEXT - 2))
+    engine.submit(3, [6] * 4)
+    assert engine.in_flight == 2
+    replies = []
+    while engine.in_flight:
+        replies += engine.step()
+    lengths = {reply.episode: len(reply.tokens) for reply in replies if not reply.complete}
+    assert all(lengths[episode] == limit for episode, limit in {7: 2, 3: 4}.items() if episode in lengths)
+    assert lengths, "a reply of an untrained policy seldom ends by itself"
+    assert engine.tokens_generated - generated == sum(len(reply.tokens) for reply in replies)
+    assert all(len(reply.tokens) == len(reply.log_probabilities) for reply in replies)
+
+
+def test_a_reply_ends_with_the_end_token_which_it_includes(engine: Engine, make_policy: MakePolicy) -> None:
+    engine.load(make_policy(18), "limits")
+    everything = tuple(range(300))
+    engine.begin(0, Sampling(temperature=1.0, max_reply_tokens=8, end_tokens=everything))
+    for episode in (4, 2, 3):
+        engine.submit(episode, [5, 6, episode])
+    replies = engine.step()
+    assert [reply.episode for reply in replies] == [2, 3, 4], "in the order of their episodes"
+    assert all(reply.complete and len(reply.tokens) == 1 for reply in replies)
+
+
+def test_more_episodes_than_fit_side_by_side_wait_their_turn(engine: Engine, make_policy: MakePolicy) -> None:
+    engine.load(make_policy(18), "limits")
+    many = contexts(12) * 3
+    assert [reply.episode for reply in sample(engine, many, temperature=1.0)] == list(range(36))
+
+
+def test_a_context_without_room_for_a_reply_is_refused(engine: Engine, make_policy: MakePolicy) -> None:
+    engine.load(make_policy(18), "limits")
+    engine.begin(0, Sampling(temperature=1.0, max_reply_tokens=4, end_tokens=(END,)))
+    with pytest.raises(ValueError, match=f"found {CONTEXT}"):
+        engine.submit(0, [5] * CONTEXT)
+    assert engine.in_flight == 0
+
+
+def test_calls_out_of_order_are_refused(engine: Engine, make_policy: MakePolicy) -> None:
+    engine.load(make_policy(18), "limits")
+    sampling = Sampling(temperature=1.0, max_reply_tokens=4, end_tokens=(END,))
+    engine.begin(0, sampling)
+    with pytest.raises(RuntimeError, match="nothing"):
+        engine.step()
+    engine.submit(0, [5, 6])
+    with pytest.raises(RuntimeError, match="begin a rollout"):
+        engine.begin(0, sampling)
+    with pytest.raises(RuntimeError, match="load a policy"):
+        engine.load(make_policy(19), "something else")
+    while engine.in_flight:
+        engine.step()
+
+
+def test_an_engine_without_a_policy_does_not_begin() -> None:
+    engine = make_engine("transformers", threads=1, context_length=CONTEXT, maximum_episodes=2)
+    with pytest.raises(RuntimeError, match="call load first"):
+        engine.begin(0, Sampling(temperature=1.0, max_reply_tokens=4, end_tokens=(END,)))
+
+
+@pytest.mark.engine
+def test_vllm_leaves_the_learner_its_threads(vllm_engine: Engine, make_policy: MakePolicy) -> None:
+    """vLLM's CPU worker replaces torch.set_num_threads by a function that does nothing."""
+    vllm_engine.load(make_policy(18), "limits")
+    torch.set_num_threads(2)
+    assert torch.get_num_threads() == 2
+    sample(vllm_engine, contexts(2), temperature=1.0)
+    assert torch.get_num_threads() == 2
+    torch.set_num_threads(1)
+    assert torch.get_num_threads() == 1
+
+
+def test_the_library_imports_no_vllm_until_an_engine_starts() -> None:
+    code = (
+        "import sys; import turnwise.policy.learner, turnwise.policy.engine, turnwise.policy.transformers_engine;"
+        "from turnwise.policy.engine import make_engine;"
+        "make_engine('transformers', threads=1, context_length=8, maximum_episodes=1);"
+        "assert not any(name.split('.')[0] == 'vllm' for name in sys.modules)"
+    )
+    finished = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
+    assert finished.returncode == 0, finished.stderr
+
+
+def test_an_unknown_engine_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="vllm, transformers"):
+        make_engine("llama", threads=1, context_length=8, maximum_episodes=1)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "reason"),
+    [
+        ({"temperature": -0.1}, "temperature"),
+        ({"max_reply_tokens": 0}, "max_reply_tokens"),
+        ({"end_tokens": ()}, "end_tokens"),
+    ],
+)
+def test_impossible_sampling_is_refused(wrong: dict[str, object], reason: str) -> None:
+    right: dict[str, object] = {"temperature": 1.0, "max_reply_tokens": 4, "end_tokens": (1,)}
+    with pytest.raises(ConfigurationError, match=reason):
+        Sampling(**{**right, **wrong})  # type: ignore[arg-type]

@@ -1,0 +1,370 @@
+"""Every check catches a world that breaks its property, and passes a world that keeps the contract."""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+from turnwise.checking import CheckReport, check_world, examination
+from turnwise.checking.episodes import digests
+from turnwise.world import (
+    Decision,
+    Environment,
+    Limits,
+    Observation,
+    Remaining,
+    Reward,
+    Split,
+    Step,
+    Task,
+    World,
+    make_world,
+)
+
+LENGTH = 5
+
+
+class Walk(Environment):
+    """A corridor of five cells: P is the player, G the goal."""
+
+    def __init__(self, goal: int, name: str) -> None:
+        self.goal, self.name, self.place = goal, name, 0
+
+    def reset(self) -> Observation:
+        return self.observe()
+
+    def step(self, action: str) -> Step:
+        if action.strip() not in ("left", "right"):
+            return Step(self.observe("Legal: left, right."), valid=False, effective=False)
+        before = self.place
+        self.place = min(max(self.place + (1 if action.strip() == "right" else -1), 0), LENGTH - 1)
+        arrived = self.place == self.goal
+        rewards = {"goal": 1.0} if arrived else {}
+        return Step(self.observe(), rewards, arrived, effective=self.place != before, success=arrived)
+
+    def oracle(self, remaining: Remaining) -> Decision:
+        return Decision("on", ("right" if self.goal > self.place else "left",))
+
+    def random(self, generator: np.random.Generator, remaining: Remaining) -> Decision:
+        return Decision("any", ("right" if generator.integers(2) else "left",))
+
+    def observe(self, preface: str = "") -> Observation:
+        cells = ["P" if cell == self.place else "G" if cell == self.goal else "." for cell in range(LENGTH)]
+        return Observation(preface + " ".join(cells), state=str(self.place))
+
+
+class Corridor(World):
+    """Keeps the contract; each class below breaks it in one way."""
+
+    name: ClassVar[str] = "corridor"
+    version: ClassVar[str] = "1"
+    rewards: ClassVar[Mapping[str, Reward]] = {"goal": Reward("1 at the goal", "outcome", 1.0)}
+    walk: ClassVar[type[Walk]] = Walk
+
+    def __init__(self, *, turns: int = 6) -> None:
+        self.turns = turns
+
+    @property
+    def instruction(self) -> str:
+        return "Walk from P to G."
+
+    @property
+    def grammar(self) -> str:
+        return "left or right"
+
+    @property
+    def limits(self) -> Limits:
+        return Limits(turns=self.turns)
+
+    def tasks(self, split: Split, count: int) -> list[Task]:
+        return [Task(self.name, f"corridor/{split}/{number}", split, number) for number in range(count)]
+
+    def make(self, task: Task, seed: int) -> Walk:
+        return self.walk(1 + task.seed % (LENGTH - 1), task.id)
+
+
+class Speechless(Corridor):
+    @property
+    def grammar(self) -> str:
+        return " "
+
+
+class Reordered(Corridor):
+    def tasks(self, split: Split, count: int) -> list[Task]:
+        return super().tasks(split, count)[::-1]
+
+
+class Repeated(Corridor):
+    def tasks(self, split: Split, count: int) -> list[Task]:
+        return [Task(self.name, f"corridor/{split}/{number // 2}", split, number // 2) for number in range(count)]
+
+
+class Shared(Corridor):
+    def tasks(self, split: Split, count: int) -> list[Task]:
+        return [Task(self.name, f"corridor/{number}", split, number) for number in range(count)]
+
+
+class Silent(Corridor):
+    class walk(Walk):
+        def reset(self) -> Observation:
+            return Observation("  ", state="0")
+
+
+class Telling(Corridor):
+    class walk(Walk):
+        def reset(self) -> Observation:
+            return Observation(f"{self.name}: {self.observe().text}", state="0")
+
+
+class Counting(Corridor):
+    class walk(Walk):
+        made = 0
+
+        def reset(self) -> Observation:
+            type(self).made += 1
+            return Observation(f"episode {self.made}: {self.observe().text}", state="0")
+
+
+class Entangled(Corridor):
+    class walk(Walk):
+        steps: ClassVar[list[str]] = []
+
+        def reset(self) -> Observation:
+            self.steps.clear()
+            return self.observe()
+
+        def step(self, action: str) -> Step:
+            self.steps.append(action)
+            return super().step(action)
+
+        def observe(self, preface: str = "") -> Observation:
+            return Observation(f"{preface}after {len(self.steps)} steps: {super().observe().text}")
+
+
+class Touching(Corridor):
+    class walk(Walk):
+        def oracle(self, remaining: Remaining) -> Decision:
+            self.name += "'"
+            return super().oracle(remaining)
+
+        def observe(self, preface: str = "") -> Observation:
+            return Observation(preface + super().observe().text + "'" * self.name.count("'"))
+
+
+class Hashed(Corridor):
+    class walk(Walk):
+        def reset(self) -> Observation:
+            return Observation(" ".join({f"word {number}" for number in range(20)}), state="0")
+
+
+class Misguided(Corridor):
+    class walk(Walk):
+        def oracle(self, remaining: Remaining) -> Decision:
+            return Decision("on", ("onwards",))
+
+
+class Hasty(Corridor):
+    class walk(Walk):
+        def random(self, generator: np.random.Generator, remaining: Remaining) -> Decision:
+            return Decision("any", ("left", "right"))
+
+
+class Idle(Corridor):
+    class walk(Walk):
+        def oracle(self, remaining: Remaining) -> Decision:
+            return Decision("nothing to do", ())
+
+
+class Generous(Corridor):
+    class walk(Walk):
+        def step(self, action: str) -> Step:
+            return Step(super().step(action).observation, {"gift": 1.0})
+
+
+class Infinite(Corridor):
+    class walk(Walk):
+        def step(self, action: str) -> Step:
+            return Step(super().step(action).observation, {"goal": float("nan")})
+
+
+class Modest(Corridor):
+    class walk(Walk):
+        def step(self, action: str) -> Step:
+            step = super().step(action)
+            return Step(step.observation, step.rewards, step.terminated, effective=False, success=step.success)
+
+
+class Fragile(Corridor):
+    class walk(Walk):
+        def step(self, action: str) -> Step:
+            if len(action) > 10_000:
+                raise MemoryError("too long for me")
+            return super().step(action)
+
+
+class Mute(Corridor):
+    class walk(Walk):
+        def step(self, action: str) -> Step:
+            step = super().step(action)
+            return step if step.valid else Step(Observation("", state=str(self.place)), valid=False, effective=False)
+
+
+class Punishing(Corridor):
+    class walk(Walk):
+        def step(self, action: str) -> Step:
+            step = super().step(action)
+            if not step.valid:
+                self.place = 0 if self.place else 1
+            return step if step.valid else Step(self.observe("No. "), valid=False, effective=False)
+
+
+class Confused(Corridor):
+    class walk(Walk):
+        def step(self, action: str) -> Step:
+            step = super().step(action)
+            if not step.valid:
+                self.goal = LENGTH - 1 - self.goal
+            return step
+
+
+class Clinging(Corridor):
+    class walk(Walk):
+        place_was: int
+
+        def reset(self) -> Observation:
+            self.place_was = self.place
+            return super().reset()
+
+        def close(self) -> None:
+            self.place = self.place_was
+
+
+class Communal(Corridor):
+    class walk(Walk):
+        shut: ClassVar[bool] = False
+
+        def reset(self) -> Observation:
+            type(self).shut = False
+            return super().reset()
+
+        def step(self, action: str) -> Step:
+            return Step(Observation("The corridor is shut.")) if self.shut else super().step(action)
+
+        def close(self) -> None:
+            type(self).shut = True
+
+
+class Lost(Corridor):
+    class walk(Walk):
+        def oracle(self, remaining: Remaining) -> Decision:
+            return Decision("on", ("left",))
+
+
+def failures(report: CheckReport) -> dict[str, str]:
+    return {check.name: check.found for check in report.failed}
+
+
+@pytest.fixture
+def other_processes_agree(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Most tests have nothing to do with other processes, whose start is most of a check's time."""
+
+    def here(name: str, parameters: Mapping[str, Any], count: int, seed: int, hash_seed: str) -> dict[str, str]:
+        return digests(make_world(name, parameters), count, seed)
+
+    monkeypatch.setattr(examination, "digests_elsewhere", here)
+
+
+@pytest.mark.parametrize(
+    ("world", "name", "found"),
+    [
+        (Speechless, "the world introduces itself", "grammar must be a text"),
+        (Reordered, "tasks are a prefix of one order", "must begin tasks('train', 8)"),
+        (Repeated, "tasks are a prefix of one order", "'corridor/train/0' more than once"),
+        (Shared, "splits share no task", "'corridor/0' in train and validation"),
+        (Silent, "first observations tell and do not leak", "must be a text; found '  '"),
+        (Telling, "first observations tell and do not leak", "must name neither its task nor the seed"),
+        (Counting, "episodes repeat in any order", "corridor/train/0 by random differs when played again"),
+        (Entangled, "open episodes leave one another alone", "differs when played beside others"),
+        (Touching, "asking the oracle changes nothing", "differs when played with the oracle asked"),
+        (Misguided, "oracle: actions are accepted", "'onwards' at corridor/test/0 got 'Legal: left, right."),
+        (Hasty, "random: actions are accepted", "must offer 1 to 1 actions; found ('left', 'right')"),
+        (Idle, "oracle: actions are accepted", "must offer 1 to 1 actions; found ()"),
+        (Idle, "any reply is answered", "must offer an action to begin with"),
+        (Generous, "rewards are declared", "must be one of ['goal']; found ['gift']"),
+        (Infinite, "rewards are declared", "found goal = nan"),
+        (Modest, "an ineffective step leaves the state", "says effective=False but changed the state"),
+        (Fragile, "any reply is answered", "raised MemoryError: too long for me"),
+        (Mute, "any reply is answered", "must be answered with a text; '' got ''"),
+        (Punishing, "any reply is answered", "must leave the state as it was"),
+        (Confused, "any reply is answered", "must not change what the oracle does"),
+        (Clinging, "close works after any prefix", "raised AttributeError"),
+        (Communal, "close works after any prefix", "after 0 actions must not change another"),
+        (Lost, "the oracle reaches its score", "no less than the random player; found random"),
+    ],
+)
+@pytest.mark.usefixtures("other_processes_agree")
+def test_a_broken_world_is_caught_by_the_check_of_what_it_breaks(world: type[World], name: str, found: str) -> None:
+    report = check_world(world(), count=8)
+    assert not report.passed
+    assert found in failures(report)[name]
+
+
+def test_a_world_that_keeps_the_contract_passes_every_check() -> None:
+    report = check_world(Corridor(turns=9), count=8, parameters={"turns": 9})
+    assert report.passed, report.lines()
+    assert report.lines()[-1] == "The world 'corridor' keeps its contract: 15 of 15 checks passed."
+
+
+def test_the_hash_seed_of_the_process_is_caught_when_it_shows() -> None:
+    found = failures(check_world(Hashed(), count=8))
+    assert set(found) == {"episodes repeat in another process"}
+    assert "must play alike; it differs in corridor/train/0 by random" in found["episodes repeat in another process"]
+
+
+def test_a_world_that_another_process_cannot_make_is_told_so() -> None:
+    class Local(Corridor):
+        pass
+
+    found = failures(check_world(Local(), count=8))
+    assert set(found) == {"episodes repeat in another process"}
+    assert "Local' must name a subclass" in found["episodes repeat in another process"]
+
+
+def test_parameters_that_make_another_world_are_told_so() -> None:
+    found = failures(check_world(Corridor(turns=9), count=8))
+    assert set(found) == {"episodes repeat in another process"}
+    assert "`parameters` must make this world again" in found["episodes repeat in another process"]
+
+
+@pytest.mark.usefixtures("other_processes_agree")
+def test_the_oracle_must_reach_the_score_that_is_asked_for() -> None:
+    # Goals are 1 to 4 cells away: three turns reach three of four.
+    parameters = {"turns": 3}
+    assert check_world(Corridor(turns=3), count=8, parameters=parameters, oracle_success=0.75).passed
+    found = failures(check_world(Corridor(turns=3), count=8, parameters=parameters, oracle_success=0.8))
+    assert set(found) == {"the oracle reaches its score"}
+    assert "oracle 75% of 8 test tasks" in found["the oracle reaches its score"]
+
+
+@pytest.mark.usefixtures("other_processes_agree")
+def test_a_split_with_few_tasks_is_checked_on_those() -> None:
+    class Small(Corridor):
+        def tasks(self, split: Split, count: int) -> list[Task]:
+            if count > 5:
+                raise ValueError(f"count must be at most 5; found {count}")
+            return super().tasks(split, count)
+
+    found = {check.name: check.found for check in check_world(Small(), count=16).checks}
+    assert found["tasks are a prefix of one order"] == "4 train, 4 validation, 4 test"
+
+
+def test_a_panel_of_one_is_refused() -> None:
+    with pytest.raises(ValueError, match="count must be at least 2"):
+        check_world(Corridor(), count=1)
+
+
+@pytest.mark.parametrize("parameters", [{}, {"success_rate": 0.8, "size": 5}])
+def test_frozen_lake_keeps_the_contract(parameters: dict[str, Any]) -> None:
+    report = check_world(make_world("frozen_lake", parameters), count=20, parameters=parameters)
+    assert report.passed, report.lines()

@@ -1,0 +1,170 @@
+"""The configuration: one model for the file, the command line and deployments; mistakes are refused with the nearest key."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from turnwise.config import load, merged, parse_setting, read_yaml, single, with_value
+from turnwise.errors import ConfigurationError
+
+ROOT = Path(__file__).parents[1]
+PARAMETERS = ROOT / "params.yaml"
+YAML_FILES = sorted([*ROOT.glob("*.yaml"), *ROOT.glob("experiments/*.yaml")])
+
+
+def refused(*settings: str, overlays: tuple[Path, ...] = ()) -> str:
+    with pytest.raises(ConfigurationError) as caught:
+        load(PARAMETERS, overlays, settings)
+    return str(caught.value)
+
+
+def test_the_default_parameters_are_accepted() -> None:
+    experiment = load(PARAMETERS)
+    assert experiment.ablation.variants == ["grpo-or", "grpo-mr", "mt-grpo"]
+    assert experiment.variant("mt-grpo").credit.estimator == "mt-grpo"
+    assert experiment.variant("grpo-mr").credit.options == {"rewards": "merged"}
+
+
+@pytest.mark.parametrize("overlay", sorted(ROOT.glob("experiments/*.yaml")), ids=lambda path: path.stem)
+def test_every_overlay_is_accepted(overlay: Path) -> None:
+    load(PARAMETERS, [overlay])
+
+
+@pytest.mark.parametrize("path", YAML_FILES, ids=lambda path: path.name)
+def test_every_value_of_every_file_reads_alike_in_both_readers(path: Path) -> None:
+    # PyYAML (YAML 1.1, which Prefect uses) reads 3e-4 as a string and NO as false; DVC's reader (YAML 1.2) does not.
+    def typed(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: typed(inner) for key, inner in value.items()}
+        if isinstance(value, list):
+            return [typed(inner) for inner in value]
+        return (type(value).__name__, value)
+
+    assert typed(yaml.safe_load(path.read_text())) == typed(read_yaml(path))
+
+
+def test_the_two_readers_do_differ_on_what_the_files_avoid(tmp_path: Path) -> None:
+    path = tmp_path / "traps.yaml"
+    path.write_text("rate: 3e-4\nanswer: NO\n")
+    assert yaml.safe_load(path.read_text()) == {"rate": "3e-4", "answer": False}
+    assert read_yaml(path) == {"rate": 3e-4, "answer": "NO"}
+
+
+def test_an_unknown_key_is_refused_with_the_nearest_known_one() -> None:
+    message = refused("optimization.learning_rat=0.1")
+    assert "optimization.learning_rat" in message
+    assert "did you mean 'learning_rate'?" in message
+
+
+def test_an_unknown_section_is_refused() -> None:
+    assert "did you mean 'rollout'?" in refused("rollouts.prompts=3")
+
+
+def test_an_unknown_reward_is_refused() -> None:
+    assert "did you mean 'exact_match'?" in refused("rewards.exact_matches={level: outcome, weight: 1.0}")
+
+
+def test_an_unknown_variant_is_refused() -> None:
+    assert "did you mean 'mt-grpo'?" in refused("ablation.variants=[mt-grp]")
+
+
+@pytest.mark.parametrize(
+    ("setting", "expected"),
+    [
+        ("optimization.learning_rate=fast", "optimization.learning_rate"),
+        ("optimization.iterations=2.5", "optimization.iterations"),
+        ("optimization.iterations=0", "greater than or equal to 1"),
+        ("rollout.temperature='0.9'", "rollout.temperature"),
+        ("warm_start.enabled=1", "warm_start.enabled"),
+        ("compute.device=tpu", "'cpu' or 'cuda'"),
+    ],
+)
+def test_a_wrong_type_or_range_is_refused_with_its_key(setting: str, expected: str) -> None:
+    assert expected in refused(setting)
+
+
+def test_a_group_of_one_with_a_group_baseline_is_refused() -> None:
+    message = refused("rollout.group_size=1")
+    assert "group size must be at least 2 to form a baseline; found rollout.group_size: 1" in message
+
+
+def test_mini_batches_that_divide_nothing_are_refused() -> None:
+    message = refused("optimization.mini_batches=3")
+    assert "must divide rollout.prompts x rollout.group_size = 128; found 3" in message
+
+
+def test_a_variant_that_changes_nothing_is_refused() -> None:
+    message = refused("variants.grpo-mr={rollout: {prompts: 16}}")
+    assert "variant 'grpo-mr' must change something" in message
+
+
+def test_two_equal_variants_are_refused() -> None:
+    message = refused("variants.grpo-mr={credit: {estimator: mt-grpo}}")
+    assert "'mt-grpo' is the same as 'grpo-mr'" in message
+
+
+def test_a_variant_that_makes_no_sense_is_refused_under_its_name() -> None:
+    message = refused("variants.grpo-mr={credit: {options: {reward: merged}}}")
+    assert "variant 'grpo-mr'" in message and "options of 'grpo'" in message
+
+
+def test_the_paper_rule_with_more_than_two_turns_is_refused() -> None:
+    message = refused("world.parameters.turns=4")
+    assert "mt-grpo with rule 'paper' is defined on at most two turns; the world allows 4" in message
+
+
+def test_a_format_that_cannot_express_the_world_is_refused() -> None:
+    message = refused("agent.format=search", overlays=(ROOT / "experiments" / "frozen_lake.yaml",))
+    assert "agent.format 'search' writes the actions search[...] and answer[...]" in message
+
+
+def test_an_unknown_world_and_an_unknown_world_parameter_are_refused() -> None:
+    assert "world must be one of" in refused("world.name=serch")
+    assert "hop" in refused("world.parameters.hop=[1]")
+
+
+def test_a_setting_is_read_as_yaml_1_2() -> None:
+    assert parse_setting("a.b=3e-4") == ("a.b", 3e-4)
+    assert parse_setting("a=[1, 2]") == ("a", [1, 2])
+    with pytest.raises(ConfigurationError, match="KEY=VALUE"):
+        parse_setting("a.b")
+
+
+def test_settings_from_a_deployment_pass_through_the_same_model() -> None:
+    assert load(PARAMETERS, settings={"optimization.iterations": 3}).optimization.iterations == 3
+    with pytest.raises(ConfigurationError, match="did you mean 'iterations'"):
+        load(PARAMETERS, settings={"optimization.iteration": 3})
+
+
+def test_a_setting_through_a_value_that_is_no_section_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="must be a section"):
+        with_value({"a": 1}, "a.b", 2)
+
+
+def test_an_overlay_merges_mappings_and_replaces_everything_else() -> None:
+    assert merged({"a": {"b": 1, "c": 2}, "d": [1]}, {"a": {"c": 3}, "d": [2]}) == {"a": {"b": 1, "c": 3}, "d": [2]}
+
+
+def test_another_world_brings_its_own_parameters_and_rewards() -> None:
+    experiment = load(PARAMETERS, [ROOT / "experiments" / "frozen_lake.yaml"])
+    assert "hops" not in experiment.world.parameters
+    assert "tool_execution" not in experiment.rewards
+
+
+def test_a_single_run_is_the_parameters_as_they_are_or_a_named_variant() -> None:
+    experiment = load(
+        PARAMETERS,
+        settings=[
+            "credit.estimator=mt-grpo",
+            "ablation.variants=[grpo-mr]",
+            "variants={grpo-mr: {rollout: {prompts: 8}}}",
+        ],
+    )
+    base = single(experiment, None, 7)
+    assert (base.ablation.variants, base.ablation.seeds) == (["base"], [7])
+    assert base.variant("base").credit.estimator == "mt-grpo"
+    assert single(load(PARAMETERS), "grpo-mr", None).ablation.seeds == [1]
+    with pytest.raises(ConfigurationError, match="did you mean 'grpo-mr'"):
+        single(load(PARAMETERS), "grpo-m", None)
