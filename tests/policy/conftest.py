@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -10,8 +9,6 @@ import pytest
 from policy_samples import CONTEXT, END, PAD, VOCABULARY
 
 from turnwise.policy.engine import Engine, close_resident_engine, resident_engine
-
-os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
 
 
 @pytest.fixture(scope="session")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ import torch
 from turnwise.errors import ConfigurationError
 from turnwise.policy.architecture import create_policy
 
-SIZES = {"vocabulary_size": 300, "context_length": 64, "end_token": 1, "pad_token": 2}
+SIZES: dict[str, Any] = {"vocabulary_size": 300, "context_length": 64, "end_token": 1, "pad_token": 2}
 
 
 def test_the_seed_decides_the_weights_and_nothing_else(make_policy: Callable[..., Path]) -> None:
@@ -37,6 +38,6 @@ def test_the_default_policy_has_about_a_million_parameters(tmp_path: Path) -> No
         ({"heads": 4, "key_value_heads": 3}, "multiple of key_value_heads"),
     ],
 )
-def test_impossible_sizes_are_refused(tmp_path: Path, sizes: dict[str, int], reason: str) -> None:
+def test_impossible_sizes_are_refused(tmp_path: Path, sizes: dict[str, Any], reason: str) -> None:
     with pytest.raises(ConfigurationError, match=reason):
         create_policy(tmp_path, seed=0, **SIZES, **sizes)

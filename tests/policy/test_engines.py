@@ -16,6 +16,7 @@ from turnwise.errors import ConfigurationError
 from turnwise.policy.engine import Engine, Sampling, make_engine
 from turnwise.policy.learner import Learner
 from turnwise.policy.update import UpdateBatch, UpdateSettings
+from turnwise.trajectory import TokenSequence
 
 MakePolicy = Callable[..., Path]
 with_vllm = pytest.param("vllm", marks=pytest.mark.engine)
@@ -96,14 +97,19 @@ def test_the_same_seed_gives_the_same_replies_to_the_bit(engine: Engine, make_po
 
 
 @pytest.mark.engine
-def test_weights_handed_over_sample_as_weights_started_with(vllm_engine: Engine, make_policy: MakePolicy) -> None:
-    """A resumed run starts vLLM from the policy that the uninterrupted run handed over."""
-    policy = make_policy(15)
+def test_weights_handed_over_sample_as_weights_started_with(
+    vllm_engine: Engine, make_policy: MakePolicy, tmp_path: Path
+) -> None:
+    """A resumed run starts vLLM from the learner's folder whose weights the uninterrupted run handed over."""
+    learner = Learner(make_policy(15), threads=1)
+    sequences = [TokenSequence((*context, 9, 8), (-1,) * len(context) + (0, 0), ()) for context in contexts()]
+    learner.supervised_step(sequences, learning_rate=1e-2, micro_batch_tokens=500)
+    learner.save(tmp_path)
     vllm_engine.load(make_policy(16), "another")
-    vllm_engine.load(policy, "handed over")
+    vllm_engine.load(tmp_path, "handed over")
     handed_over = sample(vllm_engine, contexts(), temperature=0.9, seed=1)
     vllm_engine.load(make_policy(15, tied=False), "another architecture")
-    vllm_engine.load(policy, "started with")
+    vllm_engine.load(tmp_path, "started with")
     assert sample(vllm_engine, contexts(), temperature=0.9, seed=1) == handed_over
 
 

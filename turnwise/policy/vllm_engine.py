@@ -66,6 +66,7 @@ class VllmEngine:
         self._episodes: dict[str, int] = {}
         self._submissions = 0
         self._sampling: Sampling | None = None
+        self._parameters_by_limit: dict[int, Any] = {}
 
     @property
     def in_flight(self) -> int:
@@ -94,6 +95,7 @@ class VllmEngine:
             raise RuntimeError("a policy must be loaded before a rollout begins; none is: call load first")
         self._must_be_idle("begin a rollout")
         self._sampling = sampling
+        self._parameters_by_limit.clear()
         self._submissions = 0
         self._empty_cache()
         torch.manual_seed(seed)
@@ -165,30 +167,38 @@ class VllmEngine:
             )
 
     def _parameters(self, room: int) -> Any:
-        from vllm import SamplingParams
-        from vllm.sampling_params import RequestOutputKind
-
+        """The parameters of a reply within `room` tokens: one object for all with this limit, being slow to make."""
         assert self._sampling is not None
-        return SamplingParams(
-            temperature=self._sampling.temperature,
-            max_tokens=min(self._sampling.max_reply_tokens, room),
-            stop_token_ids=list(self._sampling.end_tokens),
-            ignore_eos=True,
-            logprobs=0,
-            detokenize=False,
-            output_kind=RequestOutputKind.FINAL_ONLY,
-        )
+        limit = min(self._sampling.max_reply_tokens, room)
+        if limit not in self._parameters_by_limit:
+            from vllm import SamplingParams
+            from vllm.sampling_params import RequestOutputKind
+
+            self._parameters_by_limit[limit] = SamplingParams(
+                temperature=self._sampling.temperature,
+                max_tokens=limit,
+                stop_token_ids=list(self._sampling.end_tokens),
+                ignore_eos=True,
+                logprobs=0,
+                flat_logprobs=True,
+                detokenize=False,
+                output_kind=RequestOutputKind.FINAL_ONLY,
+                skip_clone=True,
+            )
+        return self._parameters_by_limit[limit]
 
     def _reply(self, output: Any) -> Reply:
         completion = output.outputs[0]
         tokens = tuple(completion.token_ids)
+        if tuple(completion.logprobs.token_ids) != tokens:
+            raise RuntimeError(
+                "vLLM must report the log-probability of each sampled token, and of no other; it did not"
+            )
         self.tokens_generated += len(tokens)
         return Reply(
             episode=self._episodes.pop(output.request_id),
             tokens=tokens,
-            log_probabilities=tuple(
-                candidates[token].logprob for token, candidates in zip(tokens, completion.logprobs, strict=True)
-            ),
+            log_probabilities=tuple(completion.logprobs.logprobs),
             complete=completion.finish_reason == "stop",
         )
 
