@@ -100,7 +100,7 @@ def _record(draft: Draft, mode: str, trajectories: Sequence[Trajectory], primary
         correct.setdefault(trajectory.task.id, []).append(episode_value(trajectory, primary) >= 1.0)
     most = min((len(replicas) for replicas in correct.values()), default=0)
     for k in (2**power for power in range(1, 7) if 2**power <= most):
-        estimates = [pass_at_k(len(replicas), sum(replicas), k) for replicas in correct.values()]
+        estimates = [pass_at_k(sum(replicas), len(replicas), k) for replicas in correct.values()]
         draft.metrics[f"{mode}/pass@{k}"] = sum(estimates) / len(estimates)
 
 

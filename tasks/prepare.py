@@ -136,6 +136,7 @@ def initial_policy(parameters: PolicyParameters, *, tokenizer: Reference) -> Ref
                 heads=section.heads,
                 key_value_heads=section.heads,
                 feed_forward=section.feed_forward,
+                initial_deviation=section.initial_deviation,
                 tied=section.tied_embeddings,
             )
             draft.metrics["parameters"] = count

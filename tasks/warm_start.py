@@ -53,7 +53,7 @@ def warm_start(
             draws = seeding.generator(section.seed, "demonstrations", step).integers(len(sequences), size=section.batch)
             metrics = learner.supervised_step(
                 [sequences[index] for index in draws],
-                learning_rate=section.learning_rate * min(1.0, step / max(1, section.learning_rate_warmup)),
+                learning_rate=_learning_rate(section, step),
                 micro_batch_tokens=section.micro_batch_tokens,
             )
             losses.append(metrics["loss"])
@@ -70,6 +70,14 @@ def warm_start(
         (draft.folder / CURVE_FILE).write_text(json.dumps(curve, indent=1))
         draft.metrics.update({f"warm_start_{name}": value for name, value in curve[-1].items()})
     return draft.reference
+
+
+def _learning_rate(section: WarmStart, step: int) -> float:
+    """Linear growth, then linear decay."""
+    if step < section.learning_rate_warmup:
+        return section.learning_rate * step / section.learning_rate_warmup
+    left = 1.0 - step / section.maximum_steps
+    return section.final_learning_rate + (section.learning_rate - section.final_learning_rate) * left
 
 
 def _sequences(parameters: WarmStartParameters, tokenizer: Reference, demonstrations: Reference) -> list[TokenSequence]:

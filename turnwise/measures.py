@@ -74,6 +74,8 @@ def weighted_rewards(trajectory: Trajectory, rewards: Mapping[str, RewardSection
         for turn in trajectory.turns
     ]
     outcome = sum(
-        section.weight * trajectory.total(name) for name, section in rewards.items() if section.level == "outcome"
+        section.weight * sum(turn.rewards.get(name, 0.0) for turn in trajectory.turns)
+        for name, section in rewards.items()
+        if section.level == "outcome"
     )
     return per_turn, outcome

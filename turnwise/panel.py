@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 
 from turnwise.world import SPLITS, Split, Task
@@ -14,12 +13,14 @@ from turnwise.world import SPLITS, Split, Task
 def write_panels(folder: Path, panels: Mapping[Split, Sequence[Task]]) -> None:
     """One JSON Lines file per split, a task a line, in order."""
     for split in SPLITS:
-        (folder / f"{split}.jsonl").write_text("".join(_line(task) for task in panels[split]))
+        (folder / f"{split}.jsonl").write_text("".join(_line(task) for task in panels[split]), encoding="utf-8")
 
 
 def read_panel(folder: Path, split: Split) -> list[Task]:
     """The tasks of one split, in order."""
-    return [Task(**json.loads(line)) for line in (folder / f"{split}.jsonl").read_text().splitlines()]
+    text = (folder / f"{split}.jsonl").read_text(encoding="utf-8")
+    # JSON escapes "\n" only: `splitlines` would cut at U+0085 or U+2028 within a name, too.
+    return [Task(**json.loads(line)) for line in text.split("\n") if line]
 
 
 def panel_digest(tasks: Sequence[Task]) -> str:
@@ -28,4 +29,4 @@ def panel_digest(tasks: Sequence[Task]) -> str:
 
 
 def _line(task: Task) -> str:
-    return json.dumps(asdict(task), sort_keys=True, ensure_ascii=False) + "\n"
+    return json.dumps({**vars(task), "tags": dict(task.tags)}, sort_keys=True, ensure_ascii=False) + "\n"

@@ -89,6 +89,8 @@ class Policy(Section):
     layers: Count
     heads: Count
     feed_forward: Count
+    initial_deviation: Positive
+    """Standard deviation of the initial weights."""
     tied_embeddings: bool
 
 
@@ -103,6 +105,8 @@ class WarmStart(Section):
     learning_rate: Positive
     learning_rate_warmup: int
     """Steps over which the learning rate grows from zero."""
+    final_learning_rate: NotNegative
+    """What the learning rate falls to, linearly, by the last of `maximum_steps`."""
     check_every: Count
     """Steps between two greedy evaluations on the validation panel."""
     threshold: Share

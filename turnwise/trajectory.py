@@ -178,7 +178,7 @@ def write_trajectories(folder: Path, trajectories: Sequence[Trajectory], lost: S
     rows = [
         {"task": loss.task.id, "group": loss.group, "replica": loss.replica, "reason": loss.reason} for loss in lost
     ]
-    (folder / LOST_FILE).write_text(json.dumps(rows, indent=1, ensure_ascii=False))
+    (folder / LOST_FILE).write_text(json.dumps(rows, indent=1, ensure_ascii=False), encoding="utf-8")
 
 
 def _trajectory_table(trajectories: Iterable[Trajectory]) -> pa.Table:
@@ -237,7 +237,7 @@ def read_trajectories(folder: Path) -> list[Trajectory]:
 
 def read_lost(folder: Path) -> list[dict[str, Any]]:
     """The episodes that were lost, as rows with task, group, replica and reason."""
-    rows: list[dict[str, Any]] = json.loads((folder / LOST_FILE).read_text())
+    rows: list[dict[str, Any]] = json.loads((folder / LOST_FILE).read_text(encoding="utf-8"))
     return rows
 
 

@@ -87,7 +87,8 @@ class SearchEnvironment(Environment):
         repeated = query in self._asked
         if repeated:
             metrics["repeated_search"] = 1.0
-        metrics["superfluous_search"] = float(repeated or "needless_search" in metrics)
+        if repeated or "needless_search" in metrics:
+            metrics["superfluous_search"] = 1.0
         self._asked.add(query)
         results = self._corpus.search(query, self._passages)
         if not results:

@@ -51,7 +51,7 @@ _SENTENCES: Mapping[str, str] = MappingProxyType(
 
 READABLE = 20
 """Characters of a name or value that a question asks about or an answer gives, at most."""
-CITIES_PER_COUNTRY = 60
+CITIES_PER_COUNTRY = 200
 """The largest cities of a country that have facts. Without a limit one question in five would be on India or the US."""
 _PLAIN_NAME = re.compile(r"[A-Za-z][A-Za-z' -]*")
 _DISSOLVED = frozenset({"AN", "CS"})

@@ -32,8 +32,8 @@ FAMILY = f"search/{VERSION}/{DATA}/"
 STATED = "/stated"
 """What the id of a question that states its facts ends with."""
 MAXIMUM_HOPS = 3
-QUESTIONS_PER_ANSWER = 60
-QUESTIONS_PER_CHAIN = 4500
+QUESTIONS_PER_ANSWER = 200
+QUESTIONS_PER_CHAIN = 12000
 
 _OF_NEIGHBOUR = tuple(relation for relation in COUNTRY_RELATIONS if relation != "only_neighbour")
 _OF_CAPITAL = ("time_zone", "population")

@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from envs.search.corpus import MAXIMUM_RESULTS, corpus
 from envs.search.episode import SearchEnvironment
-from envs.search.facts import ATTRIBUTION
+from envs.search.facts import ATTRIBUTION, READABLE
 from envs.search.questions import MAXIMUM_HOPS, VERSION, Question, find, questions
 from turnwise import seeding
 from turnwise.world import Column, Limits, Reward, Split, Task, World
@@ -23,7 +23,7 @@ class Search(World):
 
     Parameters: `hops`, the numbers of facts in a chain, 1 to 3, from which tasks are drawn in turn; `turns`, the limit
     of an episode; `passages`, the results of a search (1 to 10); `needless_share`, the share of tasks whose facts stand
-    before the question, in [0, 1].
+    before the question, in [0, 1]; `longest_name`, the characters that a question's entity has at most.
 
     Train, validation and test tasks are on different entities. What they share is what lies behind the entity: that
     the currency of Japan is the Yen may be learned in training and serve a test question of two hops, once a search has
@@ -73,11 +73,13 @@ class Search(World):
         turns: int = 2,
         passages: int = 3,
         needless_share: float = 0.1,
+        longest_name: int = READABLE,
     ) -> None:
         self.hops = _hops(hops)
         self._limits = Limits(turns=_whole("turns", turns, 1, 1000))
         self.passages = _whole("passages", passages, 1, MAXIMUM_RESULTS)
         self.needless_share = _share("needless_share", needless_share)
+        self.longest_name = _whole("longest_name", longest_name, 4, READABLE)
 
     @property
     def instruction(self) -> str:
@@ -126,6 +128,8 @@ class Search(World):
     def _answerable(self, hops: int, split: Split) -> Iterator[Question]:
         """The questions whose facts the oracle's queries find, a share of them with the facts stated."""
         for question in questions(hops)[split]:
+            if len(question.entity) > self.longest_name:
+                continue
             if all(corpus().rank(fact) <= self.passages for fact in question.facts):
                 yield Question(question.facts, stated=_uniform(question) < self.needless_share)
 

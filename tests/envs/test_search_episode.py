@@ -79,7 +79,7 @@ def test_only_the_last_fact_of_a_chain_holds_the_answer_and_pays_once() -> None:
     again = environment.step("search[currency of Kenya today]")
     assert "The currency of Kenya is the Shilling." in again.observation.text
     assert again.rewards == {"tool_execution": 1.0}
-    assert again.metrics == {"searches": 1.0, "needless_search": 1.0}
+    assert again.metrics == {"searches": 1.0, "needless_search": 1.0, "superfluous_search": 1.0}
 
 
 @pytest.mark.parametrize("query", ["", "   ", "zzzzqqq", "of is in", "?!"])
@@ -95,14 +95,14 @@ def test_a_query_asked_before_is_counted_however_it_is_spelled_and_earns_nothing
     environment = begin("Mombasa:country:currency", passages=1)
     environment.step("search[Kenya capital]")
     step = environment.step("search[the KENYA, capital!]")
-    assert step.metrics == {"searches": 1.0, "repeated_search": 1.0}
+    assert step.metrics == {"searches": 1.0, "repeated_search": 1.0, "superfluous_search": 1.0}
     assert step.rewards == {}
     assert not step.effective
 
 
 def test_any_search_is_needless_when_the_answer_stands_in_the_question() -> None:
     step = begin("Nairobi:country/stated").step("search[Nairobi country]")
-    assert step.metrics == {"searches": 1.0, "needless_search": 1.0}
+    assert step.metrics == {"searches": 1.0, "needless_search": 1.0, "superfluous_search": 1.0}
 
 
 def test_an_answer_ends_the_episode_with_success_or_not() -> None:
@@ -206,7 +206,7 @@ def test_the_oracle_states_only_what_it_was_shown() -> None:
 @pytest.mark.parametrize(("hops", "turns"), [([1], 2), ([1, 2, 3], 4)])
 def test_without_reading_little_can_be_known(hops: list[int], turns: int) -> None:
     world = Search(hops=hops, turns=turns)
-    assert shares(world, "closed-book")["exact_match"] < 0.06
+    assert shares(world, "closed-book")["exact_match"] < 0.1
     assert shares(world, "random")["exact_match"] < 0.06
 
 

@@ -8,7 +8,7 @@ same rules.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -17,7 +17,7 @@ from turnwise.agent.formats import Format, Reading
 from turnwise.agent.host import Host, Patience
 from turnwise.errors import WorldLost
 from turnwise.trajectory import Ending, Lost, Trajectory, Turn
-from turnwise.world import Decision, Limits, Remaining, Reward, Step, Task, World
+from turnwise.world import Decision, Limits, Observation, Remaining, Reward, Step, Task, World
 
 AGENT_REWARDS: Mapping[str, Reward] = {
     "format": Reward("share of the episode's replies that could be read, given with the last turn", "outcome", 0.2),
@@ -67,6 +67,7 @@ class Episode:
         self._turns: list[Turn] = []
         self._context: list[int] = []
         self._actions_played = 0
+        self._solved = False
         self._ending: Ending | None = None
         self._lost: Lost | None = None
 
@@ -94,10 +95,10 @@ class Episode:
         except WorldLost as error:
             self._lose(error)
             return
-        self._observation, self._state = first.text, first.state
+        self._observe(first)
         self._observation_tokens: tuple[int, ...] = ()
         if self._rules.frame is not None:
-            self._observation_tokens = self._rules.frame.opening(self._rules.instruction, first.text)
+            self._observation_tokens = self._rules.frame.opening(self._rules.instruction, self._observation)
         self._await_reply()
 
     def receive(self, text: str, tokens: tuple[int, ...], log_probabilities: tuple[float, ...], complete: bool) -> None:
@@ -118,11 +119,14 @@ class Episode:
                 self._lose(error)
                 return
         self._actions_played += len(steps)
-        self._record(steps)
-        _, tokens, _, complete = self._reply
-        self._observation = "\n".join(step.observation.text for step in steps[-1:]) or (self._reading.invalid or "")
-        self._state = steps[-1].observation.state if steps else self._state
+        self._solved = steps[-1].success if steps else self._solved
         self._ending = self._ended(steps)
+        self._record(steps)
+        if steps:
+            self._observe(steps[-1].observation)
+        else:
+            self._observation = self._reading.invalid or ""
+        _, tokens, _, complete = self._reply
         self._context += tokens
         self._observation_tokens = ()
         if self._ending is None and self._rules.frame is not None:
@@ -144,6 +148,14 @@ class Episode:
         assert self._ending is not None, "the episode is not over"
         return Trajectory(self.task, self.group, self.replica, tuple(self._turns), self._ending, self._observation)
 
+    def close(self) -> None:
+        """Free the world, whether the episode is over or not."""
+        self._host.close()
+
+    def _observe(self, observation: Observation) -> None:
+        self._observation = _storable(observation.text)
+        self._state = None if observation.state is None else _storable(observation.state)
+
     def _read(self, text: str, complete: bool) -> Reading:
         if not complete:
             return Reading("", (), f"The reply was cut off at its maximum length. {self._rules.format.form}")
@@ -154,7 +166,7 @@ class Episode:
         rewards = _summed([step.rewards for step in steps])
         if self._reading.invalid is not None or not all(step.valid for step in steps):
             rewards["invalid_turn"] = 1.0
-        if self._ended(steps, turns_played=len(self._turns) + 1) is not None:
+        if self._ending is not None:
             rewards["format"] = self._share_of_readable_replies()
         self._turns.append(
             Turn(
@@ -177,17 +189,18 @@ class Episode:
         readable = sum(turn.invalid is None for turn in self._turns) + (self._reading.invalid is None)
         return readable / (len(self._turns) + 1)
 
-    def _ended(self, steps: list[Step], turns_played: int | None = None) -> Ending | None:
-        """How the episode has ended, if it has. A success is one however it ended."""
-        if steps and steps[-1].success and (steps[-1].terminated or steps[-1].truncated):
-            return Ending.SUCCESS
+    def _ended(self, steps: list[Step]) -> Ending | None:
+        """How the episode has ended with this turn, if it has. A success is one however it ended."""
+        limits = self._rules.limits
         if steps and steps[-1].terminated:
-            return Ending.FAILURE
-        if (steps and steps[-1].truncated) or self.remaining.actions <= 0:
-            return Ending.ACTION_LIMIT
-        if (turns_played or len(self._turns)) >= self._rules.limits.turns:
-            return Ending.TURN_LIMIT
-        return None
+            ending = Ending.FAILURE
+        elif (steps and steps[-1].truncated) or (limits.actions is not None and self.remaining.actions <= 0):
+            ending = Ending.ACTION_LIMIT
+        elif len(self._turns) + 1 >= limits.turns:
+            ending = Ending.TURN_LIMIT
+        else:
+            return None
+        return Ending.SUCCESS if self._solved else ending
 
     def _await_reply(self) -> None:
         """Grow the context by the observation, if another reply still fits into the model's context."""
@@ -201,24 +214,25 @@ class Episode:
             self._host.close()
 
     def _end_for_want_of_tokens(self) -> None:
-        self._ending = Ending.TOKEN_BUDGET
+        self._ending = Ending.SUCCESS if self._solved else Ending.TOKEN_BUDGET
         if self._turns:
-            last = self._turns.pop()
-            share = sum(turn.invalid is None for turn in [*self._turns, last]) / (len(self._turns) + 1)
-            self._turns.append(_with_reward(last, "format", share))
+            share = sum(turn.invalid is None for turn in self._turns) / len(self._turns)
+            last = self._turns[-1]
+            self._turns[-1] = replace(last, rewards={**last.rewards, "format": share})
 
     def _lose(self, error: WorldLost) -> None:
-        self._lost = Lost(self.task, self.group, self.replica, str(error))
+        self._lost = Lost(self.task, self.group, self.replica, _storable(str(error)))
         self._host.close()
 
 
-def _with_reward(turn: Turn, name: str, value: float) -> Turn:
-    return Turn(**{**turn.__dict__, "rewards": {**turn.rewards, name: value}})
+def _storable(text: str) -> str:
+    """A world's text as UTF-8 can hold it: web pages, read through JSON, have lone surrogates."""
+    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def _summed(mappings: list[Mapping[str, float]]) -> dict[str, float]:
     total: dict[str, float] = {}
     for mapping in mappings:
         for name, value in mapping.items():
-            total[name] = total.get(name, 0.0) + value
+            total[name] = total.get(name, 0.0) + float(value)
     return total

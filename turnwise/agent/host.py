@@ -11,6 +11,7 @@ worlds of one engine step work side by side.
 
 from __future__ import annotations
 
+import copy
 import logging
 import queue
 import threading
@@ -35,29 +36,49 @@ class Patience:
     retries: int = 2
 
 
-class _EnvironmentThread:
-    """A daemon thread that runs calls in order. One that hangs is abandoned; it does not keep the process alive."""
+Answer = queue.SimpleQueue[tuple[Any, BaseException | None]]
+"""Where the result of one call, or what it raised, arrives."""
 
-    def __init__(self) -> None:
-        self._calls: queue.SimpleQueue[tuple[Callable[[], Any], queue.SimpleQueue[tuple[Any, Exception | None]]] | None]
-        self._calls = queue.SimpleQueue()
+
+class _EnvironmentThread:
+    """A daemon thread that makes one environment and runs its calls in order.
+
+    One that hangs is abandoned: it does not keep the process alive, and closes its environment should it ever go on.
+    """
+
+    def __init__(self, world: World, task: Task, seed: int) -> None:
+        self._make = partial(world.make, task, seed)
+        self._name = f"world {world.name!r}, task {task.id!r}"
+        self._calls: queue.SimpleQueue[tuple[Callable[[Environment], Any], Answer] | None] = queue.SimpleQueue()
+        self.made: Answer = queue.SimpleQueue()
         threading.Thread(target=self._run, daemon=True, name="world").start()
 
-    def _run(self) -> None:
-        while (item := self._calls.get()) is not None:
-            call, answer = item
-            try:
-                answer.put((call(), None))
-            except Exception as error:  # the world's boundary: whatever it raises is a fault of the world
-                answer.put((None, error))
-
-    def start(self, call: Callable[[], Any]) -> queue.SimpleQueue[tuple[Any, Exception | None]]:
-        answer: queue.SimpleQueue[tuple[Any, Exception | None]] = queue.SimpleQueue()
+    def start(self, call: Callable[[Environment], Any]) -> Answer:
+        answer: Answer = queue.SimpleQueue()
         self._calls.put((call, answer))
         return answer
 
     def stop(self) -> None:
+        """Close the environment once the calls that were started are done."""
         self._calls.put(None)
+
+    def _run(self) -> None:
+        try:
+            environment = self._make()
+        except BaseException as error:  # the world's boundary: whatever it raises, here and below, is its fault
+            self.made.put((None, error))
+            return
+        self.made.put((None, None))
+        while (item := self._calls.get()) is not None:
+            call, answer = item
+            try:
+                answer.put((call(environment), None))
+            except BaseException as error:
+                answer.put((None, error))
+        try:
+            environment.close()
+        except BaseException as error:  # it has given its data already
+            logger.warning("%s failed to close: %s: %s", self._name, type(error).__name__, error)
 
 
 class Host:
@@ -68,7 +89,8 @@ class Host:
         self._played: list[tuple[str, Step]] = []
         self._first: Observation | None = None
         self._attempts = 0
-        self._pending: tuple[tuple[str, ...], queue.SimpleQueue[tuple[Any, Exception | None]]] | None = None
+        self._pending: tuple[tuple[str, ...], Answer] | None = None
+        self._thread: _EnvironmentThread | None = None
 
     def reset(self) -> Observation:
         """The first observation. Raises WorldLost when the world cannot be started within the retries."""
@@ -79,64 +101,63 @@ class Host:
     def start(self, actions: Sequence[str]) -> None:
         """Begin to play the actions of one turn, in order; `finish` collects what the world says."""
         played = tuple(actions)
-        self._pending = (played, self._thread.start(lambda: self._play(played)))
+        self._pending = (played, self._start(partial(_play, played)))
 
     def finish(self) -> list[Step]:
         """The world's answers, up to the first that ends the episode or refuses an action. Raises WorldLost."""
         assert self._pending is not None, "start must be called before finish"
         actions, answer = self._pending
         self._pending = None
-        steps: list[Step] = self._persist(lambda: self._await(answer), lambda: self._call(lambda: self._play(actions)))
+        steps: list[Step] = self._persist(lambda: self._await(answer), lambda: self._call(partial(_play, actions)))
         self._played += list(zip(actions, steps, strict=False))
         return steps
 
     def decide(self, player: str, generator: np.random.Generator, remaining: Remaining) -> Decision:
         """What a scripted player does now: see `Environment.decide`."""
-        state = generator.bit_generator.state
 
-        def decide() -> Decision:
-            generator.bit_generator.state = state  # a second attempt draws what the first would have drawn
-            return self._environment.decide(player, generator, remaining)
+        def ask() -> Decision:
+            # Every attempt draws what the first would have drawn, from a generator that no abandoned one shares.
+            own = copy.deepcopy(generator)
+            decision: Decision = self._call(lambda environment: environment.decide(player, own, remaining))
+            return decision
 
-        decision: Decision = self._persist(lambda: self._call(decide), lambda: self._call(decide))
+        decision: Decision = self._persist(ask, ask)
         return decision
 
     def close(self) -> None:
         """Free the environment. A world that fails to close has already given its data: that is logged, not raised."""
-        if hasattr(self, "_environment"):
-            self._discard()
+        self._discard()
 
     def _open(self) -> Observation:
-        self._thread = _EnvironmentThread()
-        self._environment: Environment = self._call(lambda: self._world.make(self._task, self._seed))
-        return self._call(self._environment.reset)
-
-    def _play(self, actions: tuple[str, ...]) -> list[Step]:
-        steps: list[Step] = []
-        for action in actions:
-            steps.append(self._environment.step(action))
-            if steps[-1].terminated or steps[-1].truncated or not steps[-1].valid:
-                break
-        return steps
+        self._thread = _EnvironmentThread(self._world, self._task, self._seed)
+        self._await(self._thread.made)
+        first: Observation = self._call(lambda environment: environment.reset())
+        return first
 
     def _replay(self) -> None:
         """Bring a fresh environment to the point that the lost one had reached."""
         if self._open() != self._first:
             raise RuntimeError("a fresh environment with the same task and seed gave another first observation")
         for action, before in self._played:
-            if self._call(partial(self._environment.step, action)) != before:
+            if self._call(partial(_step, action)) != before:
                 raise RuntimeError(f"replaying {action!r} on a fresh environment gave another result")
 
-    def _call(self, call: Callable[[], Any]) -> Any:
-        return self._await(self._thread.start(call))
+    def _start(self, call: Callable[[Environment], Any]) -> Answer:
+        assert self._thread is not None, "reset must be called first"
+        return self._thread.start(call)
 
-    def _await(self, answer: queue.SimpleQueue[tuple[Any, Exception | None]]) -> Any:
+    def _call(self, call: Callable[[Environment], Any]) -> Any:
+        return self._await(self._start(call))
+
+    def _await(self, answer: Answer) -> Any:
         try:
             value, error = answer.get(timeout=self._patience.seconds)
         except queue.Empty:
             raise TimeoutError(f"no answer within {self._patience.seconds:g} s") from None
-        if error is not None:
+        if isinstance(error, Exception):
             raise error
+        if error is not None:  # a world that calls sys.exit must not end the run
+            raise RuntimeError(f"the world raised {type(error).__name__}: {error}") from error
         return value
 
     def _persist(self, first: Callable[[], Any], again: Callable[[], Any]) -> Any:
@@ -164,8 +185,19 @@ class Host:
 
     def _discard(self) -> None:
         """Close the environment on its own thread without waiting: it may be the one that hangs."""
-        thread = self._thread
-        environment = self.__dict__.pop("_environment", None)
-        if environment is not None:
-            thread.start(environment.close)
-        thread.stop()
+        if self._thread is not None:
+            self._thread.stop()
+            self._thread = None
+
+
+def _step(action: str, environment: Environment) -> Step:
+    return environment.step(action)
+
+
+def _play(actions: tuple[str, ...], environment: Environment) -> list[Step]:
+    steps: list[Step] = []
+    for action in actions:
+        steps.append(environment.step(action))
+        if steps[-1].terminated or steps[-1].truncated or not steps[-1].valid:
+            break
+    return steps

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -83,32 +84,33 @@ def roll_out(
 ) -> Played:
     """Play all episodes with the engine's replies. `decode` gives the text of a reply's tokens."""
     sampling, worlds = Stopwatch(), Stopwatch()
-    for index, episode in enumerate(episodes):
-        with worlds:
-            episode.open()
-        if not episode.over:
-            engine.submit(index, episode.context)
-    with_the_world: deque[tuple[int, int]] = deque()  # (engine step at which it is waited for, episode)
-    step = 0
-    while engine.in_flight or with_the_world:
-        if engine.in_flight:
-            with sampling:
-                replies = engine.step()
-            step += 1
-            for reply in replies:
-                text = decode(reply.tokens)
-                episodes[reply.episode].receive(text, reply.tokens, reply.log_probabilities, reply.complete)
-                with_the_world.append((step + world_delay, reply.episode))
-        else:
-            step = max(step, with_the_world[0][0])  # nothing else to compute: wait for those that are due first
-        while with_the_world and with_the_world[0][0] <= step:
-            _, index = with_the_world.popleft()
+    with _closed_at_the_end(episodes):
+        for index, episode in enumerate(episodes):
             with worlds:
-                episodes[index].settle()
-            if not episodes[index].over:
-                engine.submit(index, episodes[index].context)
-        if on_progress is not None:
-            on_progress(sum(episode.over for episode in episodes), len(episodes))
+                episode.open()
+            if not episode.over:
+                engine.submit(index, episode.context)
+        with_the_world: deque[tuple[int, int]] = deque()  # (engine step at which it is waited for, episode)
+        step = 0
+        while engine.in_flight or with_the_world:
+            if engine.in_flight:
+                with sampling:
+                    replies = engine.step()
+                step += 1
+                for reply in replies:
+                    text = decode(reply.tokens)
+                    episodes[reply.episode].receive(text, reply.tokens, reply.log_probabilities, reply.complete)
+                    with_the_world.append((step + world_delay, reply.episode))
+            else:
+                step = max(step, with_the_world[0][0])  # nothing else to compute: wait for those that are due first
+            while with_the_world and with_the_world[0][0] <= step:
+                _, index = with_the_world.popleft()
+                with worlds:
+                    episodes[index].settle()
+                if not episodes[index].over:
+                    engine.submit(index, episodes[index].context)
+            if on_progress is not None:
+                on_progress(sum(episode.over for episode in episodes), len(episodes))
     return _played(episodes, {"sampling_seconds": sampling.seconds, "world_seconds": worlds.seconds})
 
 
@@ -120,7 +122,7 @@ def play_scripted(
     `choose(index, turn)` names the player of a turn of an episode, `write` puts its decision into the format.
     """
     worlds = Stopwatch()
-    with worlds:
+    with worlds, _closed_at_the_end(episodes):
         for index, episode in enumerate(episodes):
             episode.open()
             turn = 0
@@ -131,6 +133,16 @@ def play_scripted(
                     episode.settle()
                 turn += 1
     return _played(episodes, {"world_seconds": worlds.seconds})
+
+
+@contextmanager
+def _closed_at_the_end(episodes: Sequence[Episode]) -> Iterator[None]:
+    """Whatever the block raises, no world stays open."""
+    try:
+        yield
+    finally:
+        for episode in episodes:
+            episode.close()
 
 
 class Stopwatch:

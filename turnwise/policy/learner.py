@@ -161,37 +161,50 @@ class Learner:
         self._optimizer.state.clear()
 
     def _policy_gradient(self, batch: UpdateBatch, settings: UpdateSettings) -> UpdateTally:
-        """Add the gradient of a mini-batch's mean loss over its reply tokens; return the sums of what is reported."""
-        behaviour = [sequence.log_probabilities for sequence in batch.sequences]
+        """Add the gradient of a mini-batch's mean loss over its reply tokens; return the sums of what is reported.
+
+        Sequences without any advantage (those of groups that all did alike) have a gradient of exactly zero: they count
+        in the mean and are reported, but are not propagated backward, which is most of the work.
+        """
         tokens = sum(sum(sequence.mask) for sequence in batch.sequences)
         tally = UpdateTally(unpadded=sum(len(sequence.tokens) for sequence in batch.sequences))
-        for micro_batch in lay_out(batch.sequences, settings.micro_batch_tokens, self._pad_token, self._device):
-            logits = self._reply_logits(micro_batch) / settings.temperature
-            chosen, entropy = _chosen_and_entropy(logits, micro_batch.targets)
-            engine = at_reply_tokens(behaviour, micro_batch)
-            result = clipped_policy_loss(
-                chosen,
-                engine,
-                at_reply_tokens(batch.advantages, micro_batch),
-                torch.ones_like(engine, dtype=torch.bool),
-                clip_low=settings.clip_low,
-                clip_high=settings.clip_high,
-            )
-            (result.loss.sum() / tokens).backward()
-            mismatch = (chosen.detach() - engine).abs()
-            tally += UpdateTally(
-                tokens=len(engine),
-                padded=micro_batch.padded_tokens,
-                loss=result.loss.sum().item(),
-                ratio=result.ratio.sum().item(),
-                clipped_low=result.clipped_low.sum().item(),
-                clipped_high=result.clipped_high.sum().item(),
-                divergence=result.divergence.sum().item(),
-                entropy=entropy.sum().item(),
-                mismatch=mismatch.sum().item(),
-                mismatch_maximum=mismatch.max().item() if len(engine) else 0.0,
-            )
+        for has_signal, part in batch.by_signal():
+            with torch.set_grad_enabled(has_signal):
+                for micro_batch in lay_out(part.sequences, settings.micro_batch_tokens, self._pad_token, self._device):
+                    loss, reported = self._loss(micro_batch, part, settings)
+                    if has_signal:
+                        (loss / tokens).backward()
+                    tally += reported
         return tally
+
+    def _loss(
+        self, micro_batch: MicroBatch, batch: UpdateBatch, settings: UpdateSettings
+    ) -> tuple[torch.Tensor, UpdateTally]:
+        """The summed loss of a micro-batch's reply tokens, and what is reported of them."""
+        logits = self._reply_logits(micro_batch) / settings.temperature
+        chosen, entropy = _chosen_and_entropy(logits, micro_batch.targets)
+        engine = at_reply_tokens([sequence.log_probabilities for sequence in batch.sequences], micro_batch)
+        result = clipped_policy_loss(
+            chosen,
+            engine,
+            at_reply_tokens(batch.advantages, micro_batch),
+            torch.ones_like(engine, dtype=torch.bool),
+            clip_low=settings.clip_low,
+            clip_high=settings.clip_high,
+        )
+        mismatch = (chosen.detach() - engine).abs()
+        return result.loss.sum(), UpdateTally(
+            tokens=len(engine),
+            padded=micro_batch.padded_tokens,
+            loss=result.loss.sum().item(),
+            ratio=result.ratio.sum().item(),
+            clipped_low=result.clipped_low.sum().item(),
+            clipped_high=result.clipped_high.sum().item(),
+            divergence=result.divergence.sum().item(),
+            entropy=entropy.sum().item(),
+            mismatch=mismatch.sum().item(),
+            mismatch_maximum=mismatch.max().item() if len(engine) else 0.0,
+        )
 
     def _check_mismatch(self, tally: UpdateTally, bound: float) -> None:
         mean = tally.mismatch / tally.tokens

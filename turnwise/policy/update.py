@@ -54,6 +54,14 @@ class UpdateBatch:
             spread.append(tuple(next(following) if mask else 0.0 for mask in sequence.mask))
         return cls(tuple(sequences), tuple(spread))
 
+    def by_signal(self) -> Iterator[tuple[bool, UpdateBatch]]:
+        """The sequences with an advantage other than 0 (True), then those without (False); each where there are any."""
+        for has_signal in (True, False):
+            chosen = [index for index, row in enumerate(self.advantages) if any(row) is has_signal]
+            if chosen:
+                sequences = tuple(self.sequences[index] for index in chosen)
+                yield has_signal, UpdateBatch(sequences, tuple(self.advantages[index] for index in chosen))
+
 
 @dataclass(frozen=True)
 class UpdateSettings:
