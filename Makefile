@@ -11,10 +11,13 @@ OVERLAY = $(if $(filter search,$(WORLD)),,experiments/$(WORLD).yaml)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DELETE_ON_ERROR:
-.PHONY: demo test ui lint bench lock setup clean
+.PHONY: demo repro test ui lint bench lock setup clean
 
 demo: $(VENV)/ready ## compare credit rules; `make demo WORLD=frozen_lake` does it on a second world
 	$(BIN)/turnwise ablation $(OVERLAY)
+
+repro: $(VENV)/ready ## the same by DVC, which versions data, policies, metrics and plots
+	$(BIN)/dvc repro
 
 test: $(VENV)/ready ## every test
 	$(BIN)/pytest

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from prefect import flow
 from rich.console import Console
 
 from flows.display import Display, expected_work
@@ -16,8 +15,8 @@ from flows.prepare import Prepared, evaluate_players, evaluate_warm_start, prepa
 from flows.record import AblationRecord
 from flows.results import all_references, results_folder, with_circumstances, write_digests
 from tasks.report import ReportParameters, RunName, read_story, report
-from turnwise.artifacts import Reference, default_store, digest_of, project_root
-from turnwise.config import Experiment, load
+from turnwise.artifacts import Reference, default_store, digest_of
+from turnwise.config import Experiment
 from turnwise.reporting.page import write_report
 from turnwise.reporting.story import Story
 
@@ -36,19 +35,6 @@ class Comparison:
     """Stages that were computed now, and that were found in the store."""
 
 
-@flow(name="ablation", flow_run_name="ablation {parameters} {overlays} {settings}", validate_parameters=True)
-def ablation(
-    parameters: str = "params.yaml", overlays: list[str] | None = None, settings: dict[str, Any] | None = None
-) -> str:
-    """Compare the variants of a parameters file over its seeds; returns the digest of all that was computed.
-
-    `overlays` are files laid over the parameters in order; `settings` single values by dotted key.
-    """
-    root = project_root()
-    experiment = load(root / parameters, [root / overlay for overlay in overlays or []], settings or {})
-    return compare(experiment, Console()).digest
-
-
 def compare(experiment: Experiment, console: Console) -> Comparison:
     """Prepare once, run every variant with every seed, record, and write the report."""
     began = time.monotonic()
@@ -59,7 +45,7 @@ def compare(experiment: Experiment, console: Console) -> Comparison:
         warm_start = evaluate_warm_start(experiment, prepared)
         record = AblationRecord(experiment, prepared)
         runs = [
-            _recorded_run(experiment, prepared, record, variant, seed)
+            run_recorded(experiment, prepared, record, variant, seed)
             for seed in experiment.ablation.seeds
             for variant in experiment.ablation.variants
         ]
@@ -77,7 +63,8 @@ def compare(experiment: Experiment, console: Console) -> Comparison:
     return Comparison(story, folder, digest, display.computed, display.found)
 
 
-def _recorded_run(experiment: Experiment, prepared: Prepared, record: AblationRecord, variant: str, seed: int) -> Run:
+def run_recorded(experiment: Experiment, prepared: Prepared, record: AblationRecord, variant: str, seed: int) -> Run:
+    """One variant with one seed, as a child of the ablation in MLflow, which says so when it fails."""
     own = experiment.variant(variant)
     name = f"{variant} seed {seed}"
     record.open(name, variant, seed, own)

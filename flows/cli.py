@@ -72,6 +72,12 @@ def _parser() -> argparse.ArgumentParser:
         if name == "experiment":
             command.add_argument("--variant", help="a name of `variants` (default: the parameters as they are)")
             command.add_argument("--seed", type=int, help="default: the first of ablation.seeds")
+    stage = commands.add_parser("stage", help="run one stage of dvc.yaml and write what DVC versions of it")
+    stage.add_argument("stage", choices=("prepare", "warm_start", "train", "report"))
+    stage.add_argument("--parameters", default="params.yaml", help="the parameters file (default: %(default)s)")
+    stage.add_argument("--variant", help="of train: a name of ablation.variants")
+    stage.add_argument("--seed", type=int, help="of train: one of ablation.seeds")
+    stage.set_defaults(run=_stage)
     check = commands.add_parser("check", help="check that a world keeps its contract")
     check.add_argument("world", help="a world's name, or module:Class")
     check.add_argument("-s", "--set", action="append", default=[], metavar="KEY=VALUE", help="set a world's parameter")
@@ -134,9 +140,23 @@ def _prepare(parsed: argparse.Namespace) -> None:
     show_preparation(experiment)
 
 
+def _stage(parsed: argparse.Namespace) -> None:
+    from turnwise.artifacts import home
+    from turnwise.config import load
+
+    # `dvc exp run --temp` runs a copy of the project and names the project itself in DVC_ROOT: parameters and results
+    # are the copy's, the store and MLflow's database the project's.
+    os.environ["TURNWISE_HOME"] = str(home())
+    os.environ.pop("DVC_ROOT", None)
+    experiment = load(project_root() / parsed.parameters)
+    _ready_for_prefect()
+    from flows.materialise import materialise
+
+    materialise(parsed.stage, experiment, parsed.variant, parsed.seed)
+
+
 def _check(parsed: argparse.Namespace) -> None:
     from turnwise.checking import check_world
-
     from turnwise.config import parse_setting
     from turnwise.errors import ConfigurationError
     from turnwise.world import make_world
@@ -160,3 +180,7 @@ def _ui(parsed: argparse.Namespace) -> None:
     sys.stdout.write(f"MLflow on http://127.0.0.1:{parsed.port} (a few seconds to start; Ctrl-C ends it)\n")
     sys.stdout.flush()
     os.execv(command[0], command)
+
+
+if __name__ == "__main__":
+    main()

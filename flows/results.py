@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -89,7 +90,7 @@ def account(prepared: Prepared, told: Reference, made: Sequence[Reference]) -> d
 
 def set_up_seconds() -> float:
     """What `make` measured when it installed the environment; 0 where it was installed otherwise."""
-    path = project_root() / ".venv" / "set-up-seconds"
+    path = Path(sys.prefix) / "set-up-seconds"
     return float(path.read_text()) if path.is_file() else 0.0
 
 

@@ -55,11 +55,13 @@ def read_advantages(reference: Reference) -> dict[int, list[float]]:
 
 
 def _with_company(trajectories: list[Trajectory]) -> list[int]:
-    """The indices of trajectories whose group has at least two members."""
+    """The indices of trajectories that have a reply to train on, and another such in their group."""
     sizes: dict[int, int] = {}
     for trajectory in trajectories:
-        sizes[trajectory.group] = sizes.get(trajectory.group, 0) + 1
-    return [index for index, trajectory in enumerate(trajectories) if sizes[trajectory.group] > 1]
+        sizes[trajectory.group] = sizes.get(trajectory.group, 0) + bool(trajectory.turns)
+    return [
+        index for index, trajectory in enumerate(trajectories) if trajectory.turns and sizes[trajectory.group] > 1
+    ]
 
 
 def _table(kept: list[int], batch: CreditBatch, advantages: list[list[float]]) -> pa.Table:

@@ -13,7 +13,7 @@ from turnwise.agent.formats import make_format
 from turnwise.agent.host import Patience
 from turnwise.agent.loop import Played, make_episodes, play_scripted, require_few_losses, roll_out
 from turnwise.artifacts import Draft, Reference, default_store
-from turnwise.policy.engine import Sampling, resident_engine
+from turnwise.policy.engine import Sampling, close_resident_engine, resident_engine
 from turnwise.sections import Agent, Compute, Rollout, Section, WorldSection
 from turnwise.trajectory import Trajectory, write_trajectories
 from turnwise.world import Task, World, make_world, world_class
@@ -94,13 +94,17 @@ def play_with_policy(
     )
     episodes = make_episodes(_rules(parameters, frame), tasks, replicas, seeding.derive(seed, "worlds"))
     before = engine.tokens_generated
-    played = roll_out(
-        episodes,
-        engine,
-        frame.decode,
-        world_delay=parameters.patience.world_delay,
-        on_progress=partial(progress.report, what),
-    )
+    try:
+        played = roll_out(
+            episodes,
+            engine,
+            frame.decode,
+            world_delay=parameters.patience.world_delay,
+            on_progress=partial(progress.report, what),
+        )
+    except BaseException:
+        close_resident_engine()  # replies may be in flight: a second attempt must not meet them
+        raise
     played.seconds["sampled_tokens"] = engine.tokens_generated - before
     require_few_losses(played, parameters.world.name, parameters.patience.maximum_lost_share)
     return played

@@ -1,0 +1,13 @@
+"""`make bench`: every benchmark, one after the other."""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+from benchmarks import engines
+
+if __name__ == "__main__":
+    engines.main()
+    os._exit(0)  # tearing vLLM down takes seconds

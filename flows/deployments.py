@@ -1,0 +1,62 @@
+"""The flows that prefect.yaml deploys, with the command line's arguments as parameters.
+
+Both are read by the one model of `turnwise.config`: what it refuses fails the run before any stage.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from prefect import flow, runtime
+from rich.console import Console
+
+from flows.ablation import compare
+from turnwise.artifacts import project_root
+from turnwise.config import Experiment, load, single
+
+
+def _run_name() -> str:
+    """What was asked for, as the command line would say it."""
+    given = runtime.flow_run.parameters
+    settings = [f"{key}={value}" for key, value in (given["settings"] or {}).items()]
+    chosen = [str(given[name]) for name in ("variant", "seed") if given.get(name) is not None]
+    return " ".join([runtime.flow_run.flow_name, *(given["overlays"] or [given["parameters"]]), *chosen, *settings])
+
+
+@flow(name="ablation", flow_run_name=_run_name)
+def ablation(
+    parameters: str = "params.yaml", overlays: list[str] | None = None, settings: dict[str, Any] | None = None
+) -> str:
+    """Compare the variants of a parameters file over its seeds. Returns the digest of all that was computed.
+
+    Args:
+        parameters: the parameters file, relative to the project's folder.
+        overlays: files laid over it, in order.
+        settings: single values by dotted key, e.g. `{"optimization.iterations": 5}`.
+    """
+    return compare(_load(parameters, overlays, settings), Console()).digest
+
+
+@flow(name="experiment", flow_run_name=_run_name)
+def experiment(
+    parameters: str = "params.yaml",
+    overlays: list[str] | None = None,
+    settings: dict[str, Any] | None = None,
+    variant: str | None = None,
+    seed: int | None = None,
+) -> str:
+    """Train and test one variant with one seed. Returns the digest of all that was computed.
+
+    Args:
+        parameters: the parameters file, relative to the project's folder.
+        overlays: files laid over it, in order.
+        settings: single values by dotted key.
+        variant: a name of the section `variants`; by default the parameters as they are.
+        seed: by default the first of `ablation.seeds`.
+    """
+    return compare(single(_load(parameters, overlays, settings), variant, seed), Console()).digest
+
+
+def _load(parameters: str, overlays: list[str] | None, settings: dict[str, Any] | None) -> Experiment:
+    root = project_root()
+    return load(root / parameters, [root / overlay for overlay in overlays or []], settings or {})

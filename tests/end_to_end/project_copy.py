@@ -1,0 +1,93 @@
+"""Copies of the project in which tests run commands as a user would: a Git repository of its own, tiny parameters."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import IO
+
+from ruamel.yaml import YAML
+
+from turnwise.config import load
+
+ROOT = Path(__file__).parents[2]
+TINY = Path(__file__).parent / "tiny.yaml"
+LEFT_OUT = ("tests", "data", "models", "runs", "results", "dvc.lock")
+"""What no stage reads, and what a run of the stages makes: a copy begins without results."""
+
+
+def copy_project(folder: Path) -> Path:
+    """A fresh clone of the working tree, with the tiny parameters as its params.yaml, sharing the environment."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
+    for name in listed.rstrip("\0").split("\0"):
+        if name.split("/")[0] not in LEFT_OUT and (ROOT / name).is_file():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(ROOT / name, folder / name)
+    with (folder / "params.yaml").open("w") as file:
+        YAML().dump(load(ROOT / "params.yaml", [TINY]).model_dump(mode="json"), file)
+    (folder / ".venv").symlink_to(sys.prefix)
+    git(folder, "init", "--quiet")
+    (folder / ".git" / "info" / "exclude").write_text(".venv\n")
+    commit_all(folder)
+    return folder
+
+
+def commit_all(folder: Path) -> None:
+    """Commit everything that is not ignored."""
+    git(folder, "add", "--all")
+    git(folder, "commit", "--quiet", "--message", "state")
+
+
+def git(folder: Path, *arguments: str) -> str:
+    """What git answers. Raises CalledProcessError when it fails."""
+    answer = subprocess.run(
+        ["git", *arguments], cwd=folder, env=environment(folder), check=True, capture_output=True, text=True
+    )
+    return answer.stdout
+
+
+def environment(folder: Path, **variables: str) -> dict[str, str]:
+    """The variables of a command in a copy: nothing of the user's configuration, nor of an outer run or test."""
+    inherited = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("DVC_", "GIT_", "MLFLOW_", "TURNWISE_")) and name != "PYTHONDONTWRITEBYTECODE"
+    }
+    person = {f"GIT_{role}_{what}": "test@localhost" for role in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+    elsewhere = folder.parent / "configuration"
+    places = {f"DVC_{name}": str(elsewhere) for name in ("SITE_CACHE_DIR", "GLOBAL_CONFIG_DIR", "SYSTEM_CONFIG_DIR")}
+    return {**inherited, **person, **places, "GIT_CONFIG_GLOBAL": os.devnull, "DVC_NO_ANALYTICS": "1", **variables}
+
+
+def start(folder: Path, *command: str, output: IO[str], **variables: str) -> subprocess.Popen[str]:
+    """Start a Python module in a copy; it leads a process group, and what it says goes to a file, not to a pipe."""
+    return subprocess.Popen(
+        [sys.executable, "-m", *command],
+        cwd=folder,
+        env=environment(folder, **variables),
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+        text=True,
+    )
+
+
+def run(folder: Path, *command: str, expected: int = 0, **variables: str) -> str:
+    """What a Python module says that is run in a copy; it must end with the expected status."""
+    path = folder.parent / f"{folder.name}-{'-'.join(command[:2])}.log"
+    with path.open("w+") as output:
+        status = start(folder, *command, output=output, **variables).wait()
+        output.seek(0)
+        said = output.read()
+    assert status == expected, said
+    return said

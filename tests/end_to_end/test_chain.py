@@ -1,0 +1,212 @@
+"""The whole chain on a tiny ablation: real Prefect, real vLLM, real MLflow, two variants, two iterations.
+
+Each test states one promise: the same digests again, reuse of what is the same, repair of what is damaged, one record.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from turnwise.artifacts import Reference, default_store
+from turnwise.config import Experiment, load
+
+pytestmark = [pytest.mark.engine, pytest.mark.chain]
+
+ROOT = Path(__file__).parents[2]
+TINY = Path(__file__).parent / "tiny.yaml"
+
+
+def tiny(*settings: str) -> Experiment:
+    return load(ROOT / "params.yaml", [TINY], settings)
+
+
+class Calls:
+    """Which stages an ablation computed and which it found, by name."""
+
+    def __init__(self) -> None:
+        self.computed: list[str] = []
+        self.found: list[str] = []
+
+
+def run(experiment: Experiment, results: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, Calls]:
+    """The digest of an ablation, and its stage calls."""
+    from prefect import flow
+
+    from flows import ablation, results as results_module
+    from tasks.stage import Observer, StageCall, observing
+
+    calls = Calls()
+
+    class Listener(Observer):
+        def finished(self, call: StageCall) -> None:
+            (calls.found if call.cached else calls.computed).append(call.stage)
+
+    monkeypatch.setattr(results_module, "results_folder", lambda experiment: results)
+    monkeypatch.setattr(ablation, "results_folder", lambda experiment: results)
+
+    @flow(name="test")
+    def the_flow() -> str:
+        with observing(Listener()):
+            return ablation.compare(experiment, Console(quiet=True)).digest
+
+    return the_flow(), calls
+
+
+@pytest.fixture(scope="module")
+def computed(prefect_server: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str]]:
+    """A home in which the tiny ablation has been run once, and its digest."""
+    home = tmp_path_factory.mktemp("computed")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TURNWISE_HOME", str(home))
+        digest, calls = run(tiny(), home / "results", patch)
+    assert calls.computed.count("update") == 4 and not calls.found.count("update")
+    yield home, digest
+
+
+@pytest.fixture
+def home(computed: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of that home, for a test to change."""
+    copied = tmp_path / "home"
+    shutil.copytree(computed[0], copied)
+    monkeypatch.setenv("TURNWISE_HOME", str(copied))
+    return copied
+
+
+def children(home: Path) -> list[dict[str, object]]:
+    """Every MLflow run: its name, status, tags and metrics with their histories."""
+    import mlflow
+
+    client = mlflow.MlflowClient(f"sqlite:///{home / 'mlflow.db'}")
+    found = []
+    for experiment in client.search_experiments():
+        for entity in client.search_runs([experiment.experiment_id]):
+            history = {name: client.get_metric_history(entity.info.run_id, name) for name in entity.data.metrics}
+            found.append({"name": entity.info.run_name, "status": entity.info.status, "history": history})
+    return found
+
+
+def test_two_runs_with_the_same_parameters_give_the_same_digests(
+    computed: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TURNWISE_HOME", str(tmp_path / "another"))
+    digest, calls = run(tiny(), tmp_path / "results", monkeypatch)
+    assert digest == computed[1]
+    assert calls.computed.count("rollout") > 0
+
+
+def test_a_repeat_computes_nothing_and_records_nothing(
+    home: Path, computed: tuple[Path, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = children(home)
+    digest, calls = run(tiny(), home / "results", monkeypatch)
+    assert digest == computed[1]
+    assert calls.computed == []
+    after = children(home)
+    assert len(after) == len(before) == 3  # a parent, and a child per variant
+    assert [sorted(run["history"]) for run in after] == [sorted(run["history"]) for run in before]
+
+
+def test_every_iteration_of_every_run_is_recorded_once(computed: tuple[Path, str]) -> None:
+    runs = {str(run["name"]): run for run in children(computed[0])}
+    assert all(run["status"] == "FINISHED" for run in runs.values())
+    of_variants = [run for name, run in runs.items() if "seed" in name]
+    assert len(of_variants) == 2
+    for run in of_variants:
+        history = run["history"]
+        for metric in ("update/mismatch", "update/gradient_norm", "credit/dead_groups", "seconds/sampling"):
+            assert [point.step for point in history[metric]] == [1, 2], metric
+
+
+def test_engine_and_learner_agree_at_every_update(computed: tuple[Path, str]) -> None:
+    for run in children(computed[0]):
+        for point in run["history"].get("update/mismatch", []):
+            assert point.value < 1e-5
+
+
+def test_changing_the_estimator_reuses_what_does_not_depend_on_it(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changed = tiny("variants.second={credit: {options: {rewards: merged, epsilon: 0.01}}}")
+    _, calls = run(changed, home / "results", monkeypatch)
+    assert not {"panels", "demonstrations", "tokenizer", "initial_policy", "warm_start", "player"} & set(calls.computed)
+    assert calls.found.count("rollout") == 3  # both of the variant that stayed, and the first of the one that changed
+    assert calls.computed.count("rollout") == 1
+    assert calls.computed.count("credit") == 2
+
+
+def test_a_deleted_and_a_damaged_artifact_are_computed_again_with_a_warning(
+    home: Path, computed: tuple[Path, str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = default_store()
+    rollouts = sorted((store.root / "rollout").glob("*/manifest.json"))
+    shutil.rmtree(rollouts[0].parent)
+    (rollouts[1].parent / "turns.parquet").write_bytes(b"damaged")
+    with caplog.at_level(logging.WARNING):
+        digest, calls = run(tiny(), home / "results", monkeypatch)
+    assert digest == computed[1]
+    assert calls.computed.count("rollout") >= 2 and "update" not in calls.computed
+    lost = Reference(kind="rollout", digest=rollouts[0].parent.name)
+    assert any(str(lost) in message for message in caplog.messages)
+
+
+def test_a_directory_can_hold_the_policy_and_its_tokenizer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prefect_server: str) -> None:
+    from turnwise.policy.architecture import create_policy
+    from turnwise.policy.tokenizer import ChatFrame, save_tokenizer, train_tokenizer
+
+    tokenizer = train_tokenizer(["Left Right Up Down P _ O G goal is right 2 down 1"] * 8, 300, ["<think>", "</think>"])
+    save_tokenizer(tokenizer, tmp_path / "model")
+    create_policy(
+        tmp_path / "model",
+        vocabulary_size=len(tokenizer),
+        context_length=256,
+        end_token=ChatFrame(tokenizer).end_tokens[0],
+        pad_token=tokenizer.pad_token_id,
+        seed=3,
+        hidden=64,
+        layers=1,
+        heads=2,
+        feed_forward=64,
+    )
+    monkeypatch.setenv("TURNWISE_HOME", str(tmp_path / "home"))
+    settings = (f"policy.model={tmp_path / 'model'}", "warm_start.enabled=false", "optimization.iterations=1")
+    _, calls = run(tiny(*settings), tmp_path / "results", monkeypatch)
+    assert "warm_start" not in calls.computed and "update" in calls.computed
+    store = default_store()
+    policies = sorted((store.root / "policy").glob("*/config.json"))
+    assert any('"num_hidden_layers": 1' in path.read_text() for path in policies)
+
+
+def test_a_run_that_was_killed_ends_with_the_digests_of_one_that_was_not(
+    computed: tuple[Path, str], prefect_server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "killed"
+    environment = {**os.environ, "TURNWISE_HOME": str(home), "PREFECT_API_URL": prefect_server, "PYTHONHASHSEED": "7"}
+    command = [sys.executable, "-m", "flows.cli", "ablation", str(TINY)]
+    with (tmp_path / "output").open("wb") as output:
+        started = subprocess.Popen(
+            command, cwd=ROOT, env=environment, stdout=output, stderr=output, start_new_session=True
+        )
+        deadline = time.monotonic() + 240
+        while len(list((home / "store" / "rollout").glob("*/manifest.json"))) < 2:  # the second iteration has begun
+            assert started.poll() is None and time.monotonic() < deadline, (tmp_path / "output").read_text()
+            time.sleep(0.02)
+        os.killpg(started.pid, signal.SIGKILL)
+        started.wait()
+    monkeypatch.setenv("TURNWISE_HOME", str(home))
+    digest, calls = run(tiny(), home / "results", monkeypatch)
+    assert digest == computed[1]  # also across hash seeds: the killed half ran under another one
+    assert "warm_start" in calls.found and "update" in calls.computed
+    assert all(run["status"] == "FINISHED" for run in children(home))
+    steps = [point.step for run in children(home) for point in run["history"].get("update/mismatch", [])]
+    assert sorted(steps) == [1, 1, 2, 2]

@@ -1,0 +1,120 @@
+"""Deployments, with the real tools: `prefect server start`, a process worker, `prefect deployment run ... --watch`."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from project_copy import copy_project, run, start
+
+pytestmark = pytest.mark.chain
+
+START_SECONDS = 180.0
+
+
+@dataclass(frozen=True)
+class Site:
+    """A project whose flows are deployed on a server, with a worker that waits for runs."""
+
+    project: Path
+    variables: dict[str, str]
+    url: str
+
+    def ask(self, path: str, **body: Any) -> list[dict[str, Any]]:
+        """What the server's interface answers to a filter."""
+        with httpx.Client(trust_env=False, timeout=60) as client:
+            return client.post(f"{self.url}/{path}/filter", json=body).raise_for_status().json()
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    folder = tmp_path_factory.mktemp("deployment")
+    project = copy_project(folder / "project")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = str(probe.getsockname()[1])
+    variables = {
+        "PREFECT_HOME": str(folder / "prefect"),
+        "PREFECT_API_URL": f"http://127.0.0.1:{port}/api",
+        "PREFECT_WORKER_QUERY_SECONDS": "1",
+        "NO_PROXY": "127.0.0.1",
+        "no_proxy": "127.0.0.1",
+    }
+    with contextlib.ExitStack() as started:
+        log = started.enter_context((folder / "server.log").open("w"))
+        server = start(project, "prefect", "server", "start", "--port", port, output=log, **variables)
+        started.callback(stop, server)
+        wait_until_healthy(variables["PREFECT_API_URL"], server, folder / "server.log")
+        run(project, "prefect", "work-pool", "create", "turnwise", "--type", "process", **variables)
+        run(project, "prefect", "--no-prompt", "deploy", "--all", **variables)
+        log = started.enter_context((folder / "worker.log").open("w"))
+        worker = start(project, "prefect", "worker", "start", "--pool", "turnwise", output=log, **variables)
+        started.callback(stop, worker)
+        yield Site(project, variables, variables["PREFECT_API_URL"])
+
+
+def wait_until_healthy(url: str, server: subprocess.Popen[str], log: Path) -> None:
+    began = time.monotonic()
+    while time.monotonic() - began < START_SECONDS:
+        assert server.poll() is None, log.read_text()
+        with contextlib.suppress(httpx.TransportError):
+            if httpx.get(f"{url}/health", timeout=5, trust_env=False).is_success:
+                return
+        time.sleep(0.2)
+    raise AssertionError(log.read_text())
+
+
+def stop(process: subprocess.Popen[str]) -> None:
+    """End a process and all that it started: what a killed server leaves behind would live for ever."""
+    for number, patience in ((signal.SIGTERM, 15), (signal.SIGKILL, None)):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=patience)
+
+
+def flow_run(site: Site, said: str) -> dict[str, Any]:
+    """The flow run that a command has created."""
+    (identity,) = re.findall(r"UUID: ([0-9a-f-]{36})", said)
+    (found,) = site.ask("flow_runs", flow_runs={"id": {"any_": [identity]}})
+    return found
+
+
+def task_run_names(site: Site, said: str) -> list[str]:
+    found = site.ask("task_runs", task_runs={"flow_run_id": {"any_": [flow_run(site, said)["id"]]}}, limit=200)
+    return [task_run["name"] for task_run in found]
+
+
+def test_a_deployed_ablation_does_the_work_of_the_command_line(site: Site) -> None:
+    said = run(site.project, "prefect", "deployment", "run", "ablation/local", "--watch", **site.variables)
+    assert flow_run(site, said)["state_type"] == "COMPLETED"
+    digests = json.loads((site.project / "results" / "tiny" / "digests.json").read_text())
+    assert set(digests["runs"]) == {"grpo-or seed 1", "mt-grpo seed 1"}
+    assert (site.project / "results" / "tiny" / "report.html").is_file()
+    names = task_run_names(site, said)
+    for variant in ("grpo-or", "mt-grpo"):
+        for iteration in (1, 2):
+            assert sum(f"{variant} seed 1 iteration {iteration}" in name for name in names) >= 3, names
+
+
+def test_an_unknown_parameter_is_refused_before_any_stage(site: Site) -> None:
+    settings = ("--param", 'settings={"credit.estimatr": "grpo"}', "--param", "variant=mt-grpo")
+    command = ("prefect", "deployment", "run", "experiment/local", "--watch", *settings)
+    said = run(site.project, *command, expected=1, **site.variables)
+    refused = flow_run(site, said)
+    assert refused["state_type"] == "FAILED"
+    assert "'estimatr' is not a known name; did you mean 'estimator'?" in refused["state"]["message"]
+    assert refused["name"] == "experiment params.yaml mt-grpo credit.estimatr=grpo"
+    assert task_run_names(site, said) == []

@@ -1,0 +1,217 @@
+"""DVC, with the real tool: `dvc repro` from a fresh clone makes what `turnwise ablation` makes, and no more."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from project_copy import ROOT, commit_all, copy_project, git, run, start
+from ruamel.yaml import YAML
+
+from turnwise.artifacts import MANIFEST, Manifest
+from turnwise.config import Experiment, load, read_yaml
+from turnwise.errors import ConfigurationError
+
+pytestmark = [pytest.mark.chain, pytest.mark.usefixtures("prefect_server")]
+
+STAGES = ("prepare", "warm_start", "train@grpo-or-1", "train@mt-grpo-1", "report")
+CHANGE = "+variants.mt-grpo.credit.options.epsilon=0.5"
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """A clone in which `dvc repro` ran, and one in which `turnwise ablation` ran, each with a home of its own."""
+
+    clone: Path
+    said: str
+    reference: Path
+
+
+@pytest.fixture(scope="module")
+def reproduction(prefect_server: str, tmp_path_factory: pytest.TempPathFactory) -> Reproduction:
+    folder = tmp_path_factory.mktemp("dvc")
+    clone, reference = copy_project(folder / "clone"), copy_project(folder / "reference")
+    with (folder / "ablation.log").open("w+") as output:
+        ablation = start(reference, "flows.cli", "ablation", output=output)
+        said = run(clone, "dvc", "repro")
+        assert ablation.wait() == 0, (folder / "ablation.log").read_text()
+    commit_all(clone)
+    return Reproduction(clone, said, reference)
+
+
+@pytest.fixture(scope="module")
+def experiment(reproduction: Reproduction) -> str:
+    """What `dvc exp run --temp` says that changes one variant."""
+    return run(reproduction.clone, "dvc", "exp", "run", "--temp", "--name", "half", "--set-param", CHANGE)
+
+
+def read_json(path: Path) -> dict:
+    return json.loads(path.read_text())
+
+
+def stages_run(said: str) -> list[str]:
+    return [stage for stage in STAGES if f"Running stage '{stage}'" in said]
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Every file that DVC or Git tracks of the results, by name."""
+    untracked = git(folder, "ls-files", "--others", "--ignored", "--exclude-standard", "results").splitlines()
+    paths = [path for top in ("data", "models", "runs", "results") for path in (folder / top).rglob("*")]
+    names = {path.relative_to(folder).as_posix(): path for path in paths if path.is_file()}
+    return {name: names[name].read_bytes() for name in sorted(set(names) - set(untracked))}
+
+
+@contextlib.contextmanager
+def working_in(folder: Path) -> Iterator[None]:
+    """This process in a copy, with the copy's home."""
+    before = os.environ.get("TURNWISE_HOME")
+    os.environ["TURNWISE_HOME"] = str(folder / ".turnwise")
+    try:
+        with contextlib.chdir(folder):
+            yield
+    finally:
+        os.environ.pop("TURNWISE_HOME")
+        if before is not None:
+            os.environ["TURNWISE_HOME"] = before
+
+
+def test_a_fresh_clone_gives_the_digests_of_the_ablation(reproduction: Reproduction) -> None:
+    assert stages_run(reproduction.said) == list(STAGES)
+    for name in ("digests.json", "table.csv"):
+        tracked, expected = (
+            place / "results" / "tiny" / name for place in (reproduction.clone, reproduction.reference)
+        )
+        assert tracked.read_bytes() == expected.read_bytes()
+    of_ablation = read_json(reproduction.clone / "results" / "tiny" / "digests.json")["runs"]["mt-grpo seed 1"]
+    of_run = read_json(reproduction.clone / "runs" / "mt-grpo" / "1" / "digests.json")
+    assert len(of_run["iterations"]) == 2
+    assert {"policy": of_run["iterations"][-1]["policy"], "test": of_run["test"]} == of_ablation
+
+
+def test_what_dvc_tracks_is_the_same_in_every_home(reproduction: Reproduction) -> None:
+    # The ablation has left its results in the reference's store: the stages only take them out.
+    from flows.materialise import materialise
+
+    with working_in(reproduction.reference):
+        tiny = load(Path("params.yaml"))
+        for stage in ("prepare", "warm_start", "report"):
+            materialise(stage, tiny)
+        for variant in tiny.ablation.variants:
+            materialise("train", tiny, variant, 1)
+    tracked = contents(reproduction.clone)
+    assert {"data/players.json", "models/warm_start/model.safetensors", "runs/grpo-or/1/training.csv"} <= set(tracked)
+    assert "results/tiny/report.html" not in tracked, "it tells the time"
+    assert tracked == contents(reproduction.reference)
+
+
+def test_again_does_nothing(reproduction: Reproduction) -> None:
+    said = run(reproduction.clone, "dvc", "repro")
+    assert all(f"Stage '{stage}' didn't change, skipping" in said for stage in STAGES)
+    assert git(reproduction.clone, "status", "--porcelain") == "", "and leaves no file behind that Git would see"
+
+
+def test_the_policies_are_complete_folders_for_transformers(reproduction: Reproduction) -> None:
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    digests = set()
+    for folder in ("models/warm_start", "runs/grpo-or/1/policy", "runs/mt-grpo/1/policy"):
+        model = AutoModelForCausalLM.from_pretrained(reproduction.clone / folder)
+        tokenizer = AutoTokenizer.from_pretrained(reproduction.clone / folder)
+        tokens = tokenizer.apply_chat_template([{"role": "user", "content": "P _ G"}], return_tensors="pt")
+        assert model(**tokens).logits.shape[-1] == len(tokenizer)
+        digests.add((reproduction.clone / folder / "model.safetensors").read_bytes())
+    assert len(digests) == 3, "both variants have learned, each something else"
+
+
+def test_the_data_can_be_checked_against_the_digests(reproduction: Reproduction) -> None:
+    digests = read_json(reproduction.clone / "results" / "tiny" / "digests.json")
+    for name in ("panels", "demonstrations", "tokenizer"):
+        folder = reproduction.clone / "data" / name
+        manifest = Manifest.model_validate_json((folder / MANIFEST).read_bytes())
+        assert manifest.reference.digest == digests[name]
+        assert set(manifest.files) | {MANIFEST} == {path.name for path in folder.iterdir()}
+
+
+def test_metrics_and_plots_are_shown(reproduction: Reproduction) -> None:
+    (workspace,) = json.loads(run(reproduction.clone, "dvc", "metrics", "show", "--json")).values()
+    shown = workspace["data"]
+    tested = shown["runs/mt-grpo/1/metrics.json"]["data"]["test"]
+    assert tested == read_json(reproduction.clone / "runs" / "mt-grpo" / "1" / "metrics.json")["test"]
+    assert 0 <= tested["sampled"]["success"] <= 1
+    assert (
+        shown["data/players.json"]["data"]["oracle"]["success"]
+        > shown["data/players.json"]["data"]["random"]["success"]
+    )
+    run(reproduction.clone, "dvc", "plots", "show", "--out", str(reproduction.clone.parent / "plots"))
+    page = (reproduction.clone.parent / "plots" / "index.html").read_text()
+    for name in ("models_warm_start_csv", "runs_grpo-or_1_validation_csv", "runs_mt-grpo_1_training_csv"):
+        assert name in page
+    training = (reproduction.clone / "runs" / "mt-grpo" / "1" / "training.csv").read_text().splitlines()
+    assert len(training) == 3 and all(all(row.split(",")) for row in training), "a number in each cell"
+
+
+def test_a_change_of_one_variant_runs_that_variant_only_with_the_same_store(
+    reproduction: Reproduction, experiment: str
+) -> None:
+    assert stages_run(experiment) == ["train@mt-grpo-1", "report"]
+    assert "7 found in the store" in experiment, "the copy in the temporary folder shares the preparation"
+    assert git(reproduction.clone, "status", "--porcelain") == "", "the workspace is left alone"
+
+
+def test_an_experiment_can_be_repeated_in_the_workspace(reproduction: Reproduction, experiment: str) -> None:
+    before = read_json(reproduction.clone / "results" / "tiny" / "digests.json")
+    said = run(reproduction.clone, "dvc", "exp", "run", "--name", "again", "--set-param", CHANGE)
+    assert stages_run(said) == ["train@mt-grpo-1", "report"]
+    assert "0 stages computed" in said, "the store has them from the temporary folder"
+    listed = git(reproduction.clone, "for-each-ref", "--format=%(refname:lstrip=-1) %(objectname)", "refs/exps")
+    commits = dict(line.split() for line in listed.splitlines())
+    assert git(reproduction.clone, "diff", "--stat", commits["again"], commits["half"]) == ""
+    after = read_json(reproduction.clone / "results" / "tiny" / "digests.json")
+    assert after["runs"]["grpo-or seed 1"] == before["runs"]["grpo-or seed 1"]
+    assert after["runs"]["mt-grpo seed 1"] != before["runs"]["mt-grpo seed 1"]
+
+
+def test_every_comparison_has_one_complete_record(reproduction: Reproduction, experiment: str) -> None:
+    # MLflow's database: a parent for the first comparison and one for the changed one, each with two children.
+    with contextlib.closing(sqlite3.connect(reproduction.clone / ".turnwise" / "mlflow.db")) as database:
+        states = database.execute("select status from runs where lifecycle_stage = 'active'").fetchall()
+        parents = database.execute("select value from tags where key = 'mlflow.parentRunId'").fetchall()
+    assert states == [("FINISHED",)] * 6
+    assert sorted(parents.count(parent) for parent in set(parents)) == [2, 2]
+
+
+def test_the_stages_track_every_parameter() -> None:
+    stages = YAML(typ="safe").load(ROOT / "dvc.yaml")["stages"]
+    sections = set(Experiment.model_fields) - {"tracking"}
+    assert set(stages["report"]["params"]) == sections, "where to record changes no result"
+    through_outs = {"data", "policy", "warm_start", "ablation"}
+    assert set(stages["train"]["params"]) == sections - through_outs - {"variants"} | {"variants.${item.variant}"}
+    values = read_yaml(ROOT / "params.yaml")
+    for stage in ("prepare", "warm_start"):
+        for key in stages[stage]["params"]:
+            section, _, name = key.partition(".")
+            assert section in values and (not name or name in values[section]), key
+
+
+@pytest.mark.parametrize(
+    ("stage", "variant", "seed", "message"),
+    [
+        ("train", None, None, "takes --variant and --seed"),
+        ("report", "grpo-or", None, "takes --variant and --seed"),
+        ("train", "unknown", 1, "must be part of the ablation"),
+        ("train", "grpo-or", 99, "must be part of the ablation"),
+    ],
+)
+def test_what_is_no_stage_of_the_ablation_is_refused(
+    stage: str, variant: str | None, seed: int | None, message: str
+) -> None:
+    from flows.materialise import materialise
+
+    with pytest.raises(ConfigurationError, match=message):
+        materialise(stage, load(ROOT / "params.yaml"), variant, seed)

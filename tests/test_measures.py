@@ -1,0 +1,122 @@
+"""Golden numbers of what is measured on trajectories, worked by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from turnwise.measures import by_task, column_value, episode_means, episode_value, weighted_rewards
+from turnwise.sections import RewardSection
+from turnwise.trajectory import Ending, Trajectory, Turn
+from turnwise.world import Column, Task
+
+
+def turn(rewards: Mapping[str, float], metrics: Mapping[str, float] | None = None, reply_tokens: int = 3) -> Turn:
+    return Turn(
+        observation="",
+        observation_tokens=(7, 7, 7, 7, 7),
+        reply="",
+        reply_tokens=(1,) * reply_tokens,
+        log_probabilities=(-1.0,) * reply_tokens,
+        thought="",
+        actions=(),
+        invalid=None,
+        effective=False,
+        rewards=rewards,
+        metrics=metrics or {},
+    )
+
+
+def trajectory(name: str, turns: Sequence[Turn], ending: Ending = Ending.FAILURE, replica: int = 0) -> Trajectory:
+    return Trajectory(Task("hill", name, "test", 0), 0, replica, tuple(turns), ending, "")
+
+
+# Task a, twice: two searches, one of them failed, then right; one search, and cut off. Task b, once: no search, wrong.
+FIRST = trajectory(
+    "a",
+    [turn({"tool": 1.0}, {"searches": 1.0}, 4), turn({}, {"searches": 1.0, "failed": 1.0}, 6), turn({"exact": 1.0})],
+    Ending.SUCCESS,
+)
+SECOND = trajectory("a", [turn({"tool": 1.0}, {"searches": 1.0}, 2)], Ending.TURN_LIMIT, replica=1)
+THIRD = trajectory("b", [turn({"exact": 0.5}, reply_tokens=5)], Ending.FAILURE)
+PANEL = [FIRST, SECOND, THIRD]
+
+
+def test_an_episodes_value_is_its_own_or_a_sum_over_its_turns() -> None:
+    assert [episode_value(each, "success") for each in PANEL] == [1.0, 0.0, 0.0]
+    assert [episode_value(each, "turns") for each in PANEL] == [3.0, 1.0, 1.0]
+    assert [episode_value(each, "reply_tokens") for each in PANEL] == [13.0, 2.0, 5.0]
+    assert [episode_value(each, "searches") for each in PANEL] == [2.0, 1.0, 0.0]
+    assert [episode_value(each, "exact") for each in PANEL] == [1.0, 0.0, 0.5]
+
+
+def test_a_column_with_a_denominator_has_no_value_where_that_is_0() -> None:
+    failed = Column("failed", "failed", per="searches")
+    assert [column_value(each, failed) for each in PANEL] == [0.5, 0.0, None]
+    assert [column_value(each, Column("exact", "exact")) for each in PANEL] == [1.0, 0.0, 0.5]
+
+
+def test_replicas_of_a_task_are_averaged_before_tasks_are() -> None:
+    # a: (1 + 0) / 2 = 0.5; b: 0.5. Over the three episodes the mean of `turns` were 5/3; over the two tasks it is 3/2.
+    assert by_task(PANEL, Column("exact", "exact")) == [0.5, 0.5]
+    assert by_task(PANEL, Column("turns", "turns")) == [2.0, 1.0]
+    assert by_task([], Column("turns", "turns")) == []
+
+
+def test_tasks_without_a_value_are_left_out_and_the_order_is_that_of_the_tasks() -> None:
+    failed = Column("failed", "failed", per="searches")
+    # a: (1/2 + 0/1) / 2 = 0.25, each episode's share counting once; b never searched.
+    assert by_task(PANEL, failed) == [0.25]
+    assert by_task([THIRD, FIRST, SECOND], Column("turns", "turns")) == [1.0, 2.0]
+    # An episode without a search is left out of its own task's mean, too.
+    silent = trajectory("a", [turn({})], replica=2)
+    assert by_task([FIRST, silent], failed) == [0.5]
+
+
+def test_means_are_over_episodes_and_hold_everything_that_was_recorded() -> None:
+    assert episode_means(PANEL) == pytest.approx(
+        {
+            "reward/exact": 1.5 / 3,
+            "reward/tool": 2 / 3,
+            "world/failed": 1 / 3,
+            "world/searches": 3 / 3,
+            "success": 1 / 3,
+            "turns": 5 / 3,
+            "reply_tokens": 20 / 3,
+            "ending/success": 1 / 3,
+            "ending/failure": 1 / 3,
+            "ending/turn_limit": 1 / 3,
+            "ending/action_limit": 0.0,
+            "ending/token_budget": 0.0,
+        }
+    )
+    assert episode_means([]) == {}
+
+
+def test_a_reward_counts_where_its_level_places_it_with_its_weight() -> None:
+    played = trajectory(
+        "a", [turn({"tool": 1.0, "exact": 0.0}), turn({"tool": 0.5, "penalty": 1.0}), turn({"exact": 1.0})]
+    )
+    tool, exact = RewardSection(level="turn", weight=0.5), RewardSection(level="outcome", weight=2.0)
+    penalty = RewardSection(level="turn", weight=-0.25)
+    # Turn by turn: 0.5 * 1; 0.5 * 0.5 - 0.25 * 1; 0. Outcome: 2 * (0 + 1).
+    assert weighted_rewards(played, {"tool": tool, "exact": exact, "penalty": penalty}) == ([0.5, 0.0, 0.0], 2.0)
+    # The same content, all of it placed at the outcome: 0.5 * 1.5 + 2 * 1 - 0.25.
+    moved = {
+        name: RewardSection(level="outcome", weight=each.weight)
+        for name, each in {"tool": tool, "exact": exact, "penalty": penalty}.items()
+    }
+    assert weighted_rewards(played, moved) == ([0.0, 0.0, 0.0], 2.5)
+
+
+def test_a_reward_that_is_not_configured_counts_nowhere() -> None:
+    played = trajectory("a", [turn({"tool": 1.0}), turn({"exact": 1.0})])
+    assert weighted_rewards(played, {}) == ([0, 0], 0)
+    assert weighted_rewards(played, {"absent": RewardSection(level="outcome", weight=1.0)}) == ([0, 0], 0.0)
+
+
+def test_a_metric_is_reported_and_never_rewarded() -> None:
+    played = trajectory("a", [turn({}, {"searches": 3.0})])
+    for level in ("turn", "outcome"):
+        assert weighted_rewards(played, {"searches": RewardSection(level=level, weight=1.0)}) == ([0.0], 0.0)

@@ -1,0 +1,222 @@
+"""Trajectories are written so that anyone can read them, and come back as they were."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from turnwise.trajectory import (
+    LOST_FILE,
+    TRAJECTORIES_FILE,
+    TURNS_FILE,
+    Ending,
+    Lost,
+    TokenSequence,
+    Trajectory,
+    Turn,
+    read_lost,
+    read_trajectories,
+    write_trajectories,
+)
+from turnwise.world import SPLITS, Task
+
+texts = st.text(max_size=12)
+numbers = st.dictionaries(texts, st.floats(allow_nan=False), max_size=3)
+token_ids = st.lists(st.integers(0, 2**31 - 1), max_size=5).map(tuple)
+tasks = st.builds(
+    Task,
+    world=texts,
+    id=texts,
+    split=st.sampled_from(SPLITS),
+    seed=st.integers(0, 2**63 - 1),
+    tags=st.dictionaries(texts, texts | st.integers(), max_size=3),
+)
+
+
+@st.composite
+def turns(draw: st.DrawFn) -> Turn:
+    reply_tokens = draw(token_ids)
+    size = len(reply_tokens)
+    return Turn(
+        observation=draw(texts),
+        observation_tokens=draw(token_ids),
+        reply=draw(texts),
+        reply_tokens=reply_tokens,
+        log_probabilities=tuple(draw(st.lists(st.floats(max_value=0, allow_nan=False), min_size=size, max_size=size))),
+        thought=draw(texts),
+        actions=tuple(draw(st.lists(texts, max_size=3))),
+        invalid=draw(st.none() | texts),
+        effective=draw(st.booleans()),
+        rewards=draw(numbers),
+        metrics=draw(numbers),
+        state=draw(st.none() | texts),
+    )
+
+
+trajectories = st.builds(
+    Trajectory,
+    task=tasks,
+    group=st.integers(0, 1000),
+    replica=st.integers(0, 1000),
+    turns=st.lists(turns(), max_size=3).map(tuple),
+    ending=st.sampled_from(Ending),
+    final_observation=texts,
+)
+
+
+def turn(observation: Sequence[int], reply: Sequence[int], **changes: object) -> Turn:
+    fields: dict[str, object] = {
+        "observation": "seen",
+        "observation_tokens": tuple(observation),
+        "reply": "said",
+        "reply_tokens": tuple(reply),
+        "log_probabilities": tuple(-float(token) / 8 for token in reply),
+        "thought": "",
+        "actions": ("up",),
+        "invalid": None,
+        "effective": True,
+        "rewards": {},
+        **changes,
+    }
+    return Turn(**fields)  # type: ignore[arg-type]
+
+
+TASK = Task("hill", "hill/train/7", "train", 7, {"hops": 2, "kind": "Zürich"})
+TWO_TURNS = Trajectory(
+    TASK,
+    group=3,
+    replica=1,
+    turns=(
+        turn([10, 11], [1, 2, 3], rewards={"goal": 0.25, "format": 1.0}, metrics={"searches": 2.0}),
+        turn([12], [4, 5], rewards={"goal": -1.0}, metrics={"goal": 50.0, "searches": 1.0}, invalid="No.", actions=()),
+    ),
+    ending=Ending.TURN_LIMIT,
+    final_observation="the end",
+)
+
+
+def test_a_trajectory_flattens_to_observation_and_reply_turn_by_turn() -> None:
+    assert TWO_TURNS.flatten() == TokenSequence(
+        tokens=(10, 11, 1, 2, 3, 12, 4, 5),
+        turn_of_token=(-1, -1, 0, 0, 0, -1, 1, 1),
+        log_probabilities=(0.0, 0.0, -0.125, -0.25, -0.375, 0.0, -0.5, -0.625),
+    )
+    assert TWO_TURNS.flatten().mask == (0, 0, 1, 1, 1, 0, 1, 1)
+
+
+def test_a_total_is_the_sum_over_turns_of_a_reward_or_a_metric() -> None:
+    assert TWO_TURNS.total("goal") == -0.75
+    assert TWO_TURNS.total("format") == 1.0
+    assert TWO_TURNS.total("searches") == 3.0
+    assert TWO_TURNS.total("never emitted") == 0.0
+
+
+@pytest.mark.parametrize("ending", Ending)
+def test_only_what_the_world_ended_was_not_cut_off(ending: Ending) -> None:
+    trajectory = Trajectory(TASK, 0, 0, (), ending, "")
+    assert trajectory.success == (ending.value == "success")
+    assert ending.truncated == (ending.value in ("turn_limit", "action_limit", "token_budget"))
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.lists(trajectories, max_size=4))
+def test_trajectories_come_back_as_they_were_written(written: list[Trajectory]) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        write_trajectories(Path(name), written)
+        assert read_trajectories(Path(name)) == written
+
+
+@settings(deadline=None, max_examples=20)
+@given(st.lists(trajectories, max_size=4))
+def test_equal_trajectories_have_equal_bytes_in_whatever_order_rewards_were_emitted(written: list[Trajectory]) -> None:
+    reordered = [
+        Trajectory(
+            each.task,
+            each.group,
+            each.replica,
+            tuple(
+                Turn(
+                    **{
+                        **turn.__dict__,
+                        "rewards": dict(reversed(turn.rewards.items())),  # type: ignore[call-overload]
+                        "metrics": dict(reversed(turn.metrics.items())),  # type: ignore[call-overload]
+                    }
+                )
+                for turn in each.turns
+            ),
+            each.ending,
+            each.final_observation,
+        )
+        for each in written
+    ]
+    contents = []
+    for content in (written, reordered):
+        with tempfile.TemporaryDirectory() as name:
+            write_trajectories(Path(name), content)
+            contents.append([(Path(name) / file).read_bytes() for file in (TRAJECTORIES_FILE, TURNS_FILE)])
+    assert contents[0] == contents[1]
+
+
+def test_pandas_reads_one_row_per_trajectory_and_one_per_turn(tmp_path: Path) -> None:
+    empty = Trajectory(TASK, 4, 0, (), Ending.TOKEN_BUDGET, "too long")
+    write_trajectories(tmp_path, [TWO_TURNS, empty])
+    trajectories = pd.read_parquet(tmp_path / TRAJECTORIES_FILE)
+    assert trajectories.to_dict("records") == [
+        {
+            "trajectory": 0,
+            "group": 3,
+            "replica": 1,
+            "world": "hill",
+            "task": "hill/train/7",
+            "split": "train",
+            "task_seed": 7,
+            "tags": json.dumps({"hops": 2, "kind": "Zürich"}),
+            "ending": "turn_limit",
+            "success": False,
+            "turns": 2,
+            "final_observation": "the end",
+        },
+        {
+            "trajectory": 1,
+            "group": 4,
+            "replica": 0,
+            "world": "hill",
+            "task": "hill/train/7",
+            "split": "train",
+            "task_seed": 7,
+            "tags": json.dumps({"hops": 2, "kind": "Zürich"}),
+            "ending": "token_budget",
+            "success": False,
+            "turns": 0,
+            "final_observation": "too long",
+        },
+    ]
+    turns = pd.read_parquet(tmp_path / TURNS_FILE)
+    assert turns["trajectory"].tolist() == [0, 0] and turns["turn"].tolist() == [0, 1]
+    assert [list(tokens) for tokens in turns["reply_tokens"]] == [[1, 2, 3], [4, 5]]
+    assert [list(actions) for actions in turns["actions"]] == [["up"], []]
+    assert turns["invalid"].isna().tolist() == [True, False] and turns["invalid"][1] == "No."
+    assert dict(turns["rewards"][0]) == {"format": 1.0, "goal": 0.25}
+
+
+def test_lost_episodes_are_written_beside_in_any_language(tmp_path: Path) -> None:
+    lost = [Lost(TASK, 3, 0, "Überlastet: \u2028 'timeout'"), Lost(TASK, 3, 2, "hung")]
+    write_trajectories(tmp_path, [], lost)
+    assert read_trajectories(tmp_path) == []
+    assert read_lost(tmp_path) == [
+        {"task": "hill/train/7", "group": 3, "replica": 0, "reason": "Überlastet: \u2028 'timeout'"},
+        {"task": "hill/train/7", "group": 3, "replica": 2, "reason": "hung"},
+    ]
+    assert "Überlastet" in (tmp_path / LOST_FILE).read_bytes().decode("utf-8")
+
+
+def test_no_losses_are_an_empty_list(tmp_path: Path) -> None:
+    write_trajectories(tmp_path, [TWO_TURNS])
+    assert read_lost(tmp_path) == []
