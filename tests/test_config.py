@@ -1,4 +1,4 @@
-"""The configuration: one model for the file, the command line and deployments; mistakes are refused with the nearest key."""
+"""The configuration: one model for the file, the command line and deployments; mistakes are refused."""
 
 from pathlib import Path
 from typing import Any

@@ -28,7 +28,7 @@ TINY = Path(__file__).parent / "tiny.yaml"
 
 
 def tiny(*settings: str) -> Experiment:
-    return load(ROOT / "params.yaml", [TINY], settings)
+    return load(ROOT / "params.yaml", [TINY], ["compute.engine=vllm", *settings])
 
 
 class Calls:
@@ -43,7 +43,8 @@ def run(experiment: Experiment, results: Path, monkeypatch: pytest.MonkeyPatch) 
     """The digest of an ablation, and its stage calls."""
     from prefect import flow
 
-    from flows import ablation, results as results_module
+    from flows import ablation
+    from flows import results as results_module
     from tasks.stage import Observer, StageCall, observing
 
     calls = Calls()
@@ -134,10 +135,8 @@ def test_engine_and_learner_agree_at_every_update(computed: tuple[Path, str]) ->
             assert point.value < 1e-5
 
 
-def test_changing_the_estimator_reuses_what_does_not_depend_on_it(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    changed = tiny("variants.second={credit: {options: {rewards: merged, epsilon: 0.01}}}")
+def test_changing_the_estimator_reuses_what_does_not_depend_on_it(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    changed = tiny("variants.mt-grpo={credit: {options: {rewards: merged, epsilon: 0.01}}}")
     _, calls = run(changed, home / "results", monkeypatch)
     assert not {"panels", "demonstrations", "tokenizer", "initial_policy", "warm_start", "player"} & set(calls.computed)
     assert calls.found.count("rollout") == 3  # both of the variant that stayed, and the first of the one that changed
@@ -160,7 +159,9 @@ def test_a_deleted_and_a_damaged_artifact_are_computed_again_with_a_warning(
     assert any(str(lost) in message for message in caplog.messages)
 
 
-def test_a_directory_can_hold_the_policy_and_its_tokenizer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prefect_server: str) -> None:
+def test_a_directory_can_hold_the_policy_and_its_tokenizer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prefect_server: str
+) -> None:
     from turnwise.policy.architecture import create_policy
     from turnwise.policy.tokenizer import ChatFrame, save_tokenizer, train_tokenizer
 
@@ -192,7 +193,7 @@ def test_a_run_that_was_killed_ends_with_the_digests_of_one_that_was_not(
 ) -> None:
     home = tmp_path / "killed"
     environment = {**os.environ, "TURNWISE_HOME": str(home), "PREFECT_API_URL": prefect_server, "PYTHONHASHSEED": "7"}
-    command = [sys.executable, "-m", "flows.cli", "ablation", str(TINY)]
+    command = [sys.executable, "-m", "flows.cli", "ablation", str(TINY), "-s", "compute.engine=vllm"]
     with (tmp_path / "output").open("wb") as output:
         started = subprocess.Popen(
             command, cwd=ROOT, env=environment, stdout=output, stderr=output, start_new_session=True

@@ -1,0 +1,42 @@
+"""The command line: a mistake is told in one message, before anything is computed."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+def turnwise(*arguments: str, home: Path) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "TURNWISE_HOME": str(home), "PREFECT_API_URL": "http://127.0.0.1:9/api"}
+    command = [sys.executable, "-m", "flows.cli", *arguments]
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("ablation", "-s", "rollout.prompt=3"), "did you mean 'prompts'?"),
+        (("ablation", "no-such-file.yaml"), "a parameters file must exist"),
+        (("experiment", "-s", "credit.estimator=mt-grp"), "credit.estimator must be one of"),
+        (("experiment", "--variant", "mt-grop"), "did you mean 'mt-grpo'?"),
+        (("check", "no-such-world"), "world must be one of frozen_lake, search"),
+    ],
+)
+def test_a_mistake_is_told_in_one_message_and_nothing_is_computed(
+    arguments: tuple[str, ...], message: str, tmp_path: Path
+) -> None:
+    result = turnwise(*arguments, home=tmp_path / "home")
+    assert result.returncode == 1
+    assert message in result.stderr and "Traceback" not in result.stderr
+    assert result.stderr.startswith("turnwise: ")
+    assert not (tmp_path / "home" / "store").exists()
+
+
+def test_check_says_what_was_checked_and_that_the_world_keeps_its_contract(tmp_path: Path) -> None:
+    result = turnwise("check", "frozen_lake", "-s", "size=3", home=tmp_path)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert len(result.stdout.splitlines()) > 10
