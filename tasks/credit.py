@@ -59,9 +59,7 @@ def _with_company(trajectories: list[Trajectory]) -> list[int]:
     sizes: dict[int, int] = {}
     for trajectory in trajectories:
         sizes[trajectory.group] = sizes.get(trajectory.group, 0) + bool(trajectory.turns)
-    return [
-        index for index, trajectory in enumerate(trajectories) if trajectory.turns and sizes[trajectory.group] > 1
-    ]
+    return [index for index, trajectory in enumerate(trajectories) if trajectory.turns and sizes[trajectory.group] > 1]
 
 
 def _table(kept: list[int], batch: CreditBatch, advantages: list[list[float]]) -> pa.Table:

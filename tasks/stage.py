@@ -153,7 +153,7 @@ class Stage(Generic[Arguments]):
         task = Task(
             compute,
             name=self.name,
-            task_run_name=lambda: label,
+            task_run_name=lambda: label if label == self.name else f"{label}: {self.name}",
             cache_key_fn=lambda context, arguments: key,
             refresh_cache=_is_stale(key, label) or None,
             result_storage=home() / "results",

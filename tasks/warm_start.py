@@ -55,6 +55,7 @@ def warm_start(
                 [sequences[index] for index in draws],
                 learning_rate=_learning_rate(section, step),
                 micro_batch_tokens=section.micro_batch_tokens,
+                weight_decay=section.weight_decay,
             )
             losses.append(metrics["loss"])
             if step % section.check_every == 0 or step == section.maximum_steps:

@@ -24,7 +24,7 @@ def test_the_default_parameters_are_accepted() -> None:
     experiment = load(PARAMETERS)
     assert experiment.ablation.variants == ["grpo-or", "grpo-mr", "mt-grpo"]
     assert experiment.variant("mt-grpo").credit.estimator == "mt-grpo"
-    assert experiment.variant("grpo-mr").credit.options == {"rewards": "merged"}
+    assert experiment.variant("grpo-mr").credit.options == {"epsilon": 1e-4, "rewards": "merged"}
 
 
 @pytest.mark.parametrize("overlay", sorted(ROOT.glob("experiments/*.yaml")), ids=lambda path: path.stem)
@@ -168,3 +168,8 @@ def test_a_single_run_is_the_parameters_as_they_are_or_a_named_variant() -> None
     assert single(load(PARAMETERS), "grpo-mr", None).ablation.seeds == [1]
     with pytest.raises(ConfigurationError, match="did you mean 'grpo-mr'"):
         single(load(PARAMETERS), "grpo-m", None)
+
+
+def test_a_variant_that_changes_what_is_shared_is_refused() -> None:
+    message = refused("variants.grpo-mr={warm_start: {threshold: 0.9}}")
+    assert "variant 'grpo-mr' must not change warm_start" in message

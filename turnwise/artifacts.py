@@ -185,7 +185,7 @@ class Store:
         except FileNotFoundError as error:
             raise ArtifactError(
                 f"the artifact {reference} must be in the store {self.root}; it is not there: run the experiment "
-                "again, which computes what is missing, or fetch it with `dvc pull`"
+                "again, which computes what is missing"
             ) from error
         except ValueError as error:
             raise _damaged(reference, path.parent, "its manifest cannot be read") from error

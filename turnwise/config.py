@@ -38,6 +38,8 @@ from turnwise.world import World, make_world
 
 REPLACED_WHOLE = ("world", "rewards", "variants")
 """Sections that an overlay replaces rather than merges: two worlds' parameters and rewards have nothing in common."""
+SHARED = ("world", "agent", "data", "policy", "warm_start", "evaluation", "ablation", "tracking")
+"""Sections that a variant cannot change, since all variants of an ablation share what is made from them."""
 
 
 class Experiment(Section):
@@ -158,6 +160,11 @@ def require_distinct_variants(experiment: Experiment) -> None:
             values = experiment.variant(name).model_dump(mode="json")
         except ConfigurationError as error:
             raise ConfigurationError(f"variant {name!r}: {error}") from None
+        for section in (section for section in SHARED if section in experiment.variants[name]):
+            raise ConfigurationError(
+                f"variant {name!r} must not change {section}: what is prepared is shared by all variants; "
+                "compare such settings as ablations of their own"
+            )
         if experiment.variants[name] and values == base:
             raise ConfigurationError(
                 f"variant {name!r} must change something; variants.{name} repeats the base's values"

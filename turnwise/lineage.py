@@ -9,6 +9,7 @@ world in the configuration: name it to `fingerprint` too) and data files (make t
 from __future__ import annotations
 
 import ast
+import gc
 import hashlib
 import importlib.metadata
 import importlib.util
@@ -152,12 +153,25 @@ def _read(name: str) -> _Source | None:
         return None
     path = Path(spec.origin)
     state = _state(path)
-    tree = ast.parse(path.read_bytes(), filename=str(path))
+    tree = _parsed(path)
     is_package = spec.submodule_search_locations is not None
     imports = tuple(_imports(tree, name if is_package else name.rpartition(".")[0]))
     tree = _WithoutTexts().visit(tree)
     digest = hashlib.sha256(ast.dump(tree).encode("utf-8", "surrogatepass")).hexdigest()
     return _Source(name, path, state, not tree.body, digest, imports)
+
+
+def _parsed(path: Path) -> ast.AST:
+    """The file's syntax tree. CPython 3.11 can fail in this (SystemError) when another thread parses meanwhile, which a
+    garbage collection inside lets happen; so there is none.
+    """
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        return ast.parse(path.read_bytes(), filename=str(path))
+    finally:
+        if collecting:
+            gc.enable()
 
 
 def _find(name: str) -> ModuleSpec | None:
@@ -303,6 +317,10 @@ def commit(folder: Path | None = None) -> str | None:
     return answer and answer.strip()
 
 
+NOT_CODE = tuple(f":(exclude){name}" for name in ("data", "models", "runs", "results", "dvc.lock"))
+"""What DVC rewrites while it runs: results, no code."""
+
+
 def uncommitted_diff(folder: Path | None = None) -> str:
     """A patch from the commit to the working tree, new source files included; empty outside of a Git repository."""
     top = _git(["rev-parse", "--show-toplevel"], folder)
@@ -316,7 +334,7 @@ def uncommitted_diff(folder: Path | None = None) -> str:
         new = _git(["ls-files", "-z", "--others", "--exclude-standard", "--", *SOURCE_PATTERNS], root, index) or ""
         if new:
             _git(["add", "--intent-to-add", "--", *new.rstrip("\0").split("\0")], root, index)
-        return _git(["diff", "HEAD"], root, index) or ""
+        return _git(["diff", "HEAD", "--", ".", *NOT_CODE], root, index) or ""
 
 
 @cache

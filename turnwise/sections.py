@@ -107,6 +107,8 @@ class WarmStart(Section):
     """Steps over which the learning rate grows from zero."""
     final_learning_rate: NotNegative
     """What the learning rate falls to, linearly, by the last of `maximum_steps`."""
+    weight_decay: NotNegative
+    """Of AdamW. It keeps names from being learned by heart, so that copying is learned instead."""
     check_every: Count
     """Steps between two greedy evaluations on the validation panel."""
     threshold: Share

@@ -221,8 +221,8 @@ def test_runs_in_the_callers_thread_and_under_its_label_in_prefect() -> None:
     assert threads == [threading.get_ident()], "an engine in this process may be driven from one thread only"
     runs = wait_for_task_runs(identifier, 2)
     assert sorted((name, state) for name, state in runs) == [
-        ("grpo-mr seed 1 iteration 7", "Cached"),
-        ("grpo-or seed 1 iteration 7", "Completed"),
+        ("grpo-mr seed 1 iteration 7: start", "Cached"),
+        ("grpo-or seed 1 iteration 7: start", "Completed"),
     ]
 
 
