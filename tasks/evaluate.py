@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tasks.playing import PlayParameters, play_with_policy, play_with_script, save_played, the_world, world_code
+from tasks.playing import (
+    PlayParameters,
+    play_with_policy,
+    play_with_script,
+    save_played,
+    tasks_of,
+    the_world,
+    world_code,
+)
 from tasks.stage import stage
 from turnwise import seeding
 from turnwise.artifacts import Draft, Reference, default_store
 from turnwise.measures import episode_means, episode_value
-from turnwise.panel import read_panel
 from turnwise.sections import Compute, Evaluation
 from turnwise.statistics import pass_at_k
 from turnwise.trajectory import Trajectory, read_trajectories
@@ -48,7 +55,7 @@ def evaluate(
 
     Metrics are means over episodes; `sampled/pass@k` is the unbiased estimate for the world's primary metric.
     """
-    tasks = read_panel(default_store().folder(panels), parameters.split)
+    tasks = tasks_of(panels, parameters.split)
     clock: dict[str, float] = {}
     with default_store().write("evaluation") as draft:
         for mode, replicas, temperature in ((GREEDY, 1, 0.0), (SAMPLED, parameters.samples, parameters.temperature)):
@@ -83,7 +90,7 @@ class PlayerParameters(PlayParameters):
 @stage("player", retries=1, code=world_code)
 def player(parameters: PlayerParameters, *, panels: Reference) -> Reference:
     """The episodes of a scripted player, in the folder `sampled`."""
-    tasks = read_panel(default_store().folder(panels), parameters.split)
+    tasks = tasks_of(panels, parameters.split)
     played = play_with_script(
         parameters, tasks, parameters.samples, lambda episode, turn: parameters.player, parameters.seed
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,10 +13,11 @@ from turnwise.agent.formats import make_format
 from turnwise.agent.host import Patience
 from turnwise.agent.loop import Played, make_episodes, play_scripted, require_few_losses, roll_out
 from turnwise.artifacts import Draft, Reference, default_store
+from turnwise.panel import read_panel
 from turnwise.policy.engine import Sampling, close_resident_engine, resident_engine
 from turnwise.sections import Agent, Compute, Rollout, Section, WorldSection
 from turnwise.trajectory import Trajectory, write_trajectories
-from turnwise.world import Task, World, make_world, world_class
+from turnwise.world import Split, Task, World, make_world, world_class
 
 if TYPE_CHECKING:
     from turnwise.policy.tokenizer import ChatFrame
@@ -76,10 +77,8 @@ def play_with_policy(
 
     `digest` names the weights in the folder `policy`: an engine that holds them already does not load them again.
     """
-    from turnwise.policy.tokenizer import ChatFrame, load_tokenizer
-
     agent = parameters.agent
-    frame = ChatFrame(load_tokenizer(default_store().folder(tokenizer)))
+    frame = _frame(default_store().folder(tokenizer))
     engine = resident_engine(
         compute.engine,
         device=compute.device,
@@ -119,6 +118,24 @@ def play_with_script(
     played = play_scripted(episodes, rules.format.write, choose, seeding.derive(seed, "players"))
     require_few_losses(played, parameters.world.name, parameters.patience.maximum_lost_share)
     return played
+
+
+def tasks_of(panels: Reference, split: Split) -> Sequence[Task]:
+    """The tasks of one split, in order."""
+    return _tasks(default_store().folder(panels), split)
+
+
+# Artifacts never change under their name, so what was read from one stays true.
+@cache
+def _tasks(folder: Path, split: Split) -> tuple[Task, ...]:
+    return tuple(read_panel(folder, split))
+
+
+@cache
+def _frame(folder: Path) -> ChatFrame:
+    from turnwise.policy.tokenizer import ChatFrame, load_tokenizer
+
+    return ChatFrame(load_tokenizer(folder))
 
 
 def save_played(draft: Draft, played: Played, folder: str = ".") -> Sequence[Trajectory]:

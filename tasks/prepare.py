@@ -6,14 +6,14 @@ import json
 import shutil
 from pathlib import Path
 
-from tasks.playing import PlayParameters, play_with_script, save_played, the_world, world_code
+from tasks.playing import PlayParameters, play_with_script, save_played, tasks_of, the_world, world_code
 from tasks.stage import stage
 from turnwise import seeding
 from turnwise.agent.formats import make_format
 from turnwise.artifacts import Reference, default_store
 from turnwise.errors import ConfigurationError
 from turnwise.measures import episode_means
-from turnwise.panel import panel_digest, read_panel, write_panels
+from turnwise.panel import panel_digest, write_panels
 from turnwise.policy.architecture import create_policy
 from turnwise.policy.tokenizer import ChatFrame, load_tokenizer, save_tokenizer, train_tokenizer
 from turnwise.sections import Policy, Section, WorldSection
@@ -73,7 +73,7 @@ def demonstrations(parameters: DemonstrationParameters, *, panels: Reference) ->
 
     The noise is learned too: it is what leaves reinforcement learning room to improve.
     """
-    tasks = read_panel(default_store().folder(panels), "train")
+    tasks = tasks_of(panels, "train")
     chosen = [tasks[index % len(tasks)] for index in range(parameters.count)]
 
     def player(episode: int, turn: int) -> str:

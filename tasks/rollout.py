@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from tasks.playing import PlayParameters, play_with_policy, save_played, world_code
+from collections.abc import Sequence
+
+from tasks.playing import PlayParameters, play_with_policy, save_played, tasks_of, world_code
 from tasks.stage import stage
 from turnwise import seeding
 from turnwise.artifacts import Reference, default_store
 from turnwise.measures import episode_means
-from turnwise.panel import read_panel
 from turnwise.sections import Compute
 from turnwise.world import Task
 
@@ -23,7 +24,7 @@ class RolloutParameters(PlayParameters):
     iteration: int
 
 
-def drawn_tasks(tasks: list[Task], count: int, seed: int, iteration: int) -> list[Task]:
+def drawn_tasks(tasks: Sequence[Task], count: int, seed: int, iteration: int) -> list[Task]:
     """The tasks of one iteration: `count` different ones, a function of the seed and the iteration number alone."""
     order = seeding.generator(seed, "tasks", iteration).permutation(len(tasks))
     return [tasks[index] for index in order[:count]]
@@ -32,7 +33,7 @@ def drawn_tasks(tasks: list[Task], count: int, seed: int, iteration: int) -> lis
 @stage("rollout", retries=1, code=world_code)
 def rollout(parameters: RolloutParameters, *, policy: Reference, tokenizer: Reference, panels: Reference) -> Reference:
     """The trajectories of one iteration, with the behaviour policy's log-probabilities."""
-    tasks = read_panel(default_store().folder(panels), "train")
+    tasks = tasks_of(panels, "train")
     played = play_with_policy(
         parameters,
         parameters.compute,

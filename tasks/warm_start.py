@@ -11,13 +11,12 @@ import shutil
 from pathlib import Path
 
 from tasks.learning import take_learner
-from tasks.playing import PlayParameters, play_with_policy, the_world, world_code
+from tasks.playing import PlayParameters, play_with_policy, tasks_of, the_world, world_code
 from tasks.stage import stage
 from turnwise import progress, seeding
 from turnwise.agent.formats import make_format
 from turnwise.artifacts import Reference, default_store
 from turnwise.measures import episode_value
-from turnwise.panel import read_panel
 from turnwise.policy.learner import OPTIMIZER_FILE
 from turnwise.policy.tokenizer import ChatFrame, load_tokenizer
 from turnwise.sections import Compute, WarmStart
@@ -111,7 +110,7 @@ def _greedy_success(
     played = play_with_policy(
         parameters,
         parameters.compute,
-        read_panel(default_store().folder(panels), "validation"),
+        tasks_of(panels, "validation"),
         1,
         policy=policy,
         digest=digest,
