@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import math
+import warnings
 
 import pyarrow as pa
 import pyarrow.parquet as parquet
@@ -13,6 +15,8 @@ from turnwise.credit import CreditBatch, estimate
 from turnwise.measures import weighted_rewards
 from turnwise.sections import Credit, RewardSection, Section
 from turnwise.trajectory import Trajectory, read_trajectories
+
+logger = logging.getLogger(__name__)
 
 CREDIT_FILE = "credit.parquet"
 
@@ -38,10 +42,15 @@ def credit(parameters: CreditParameters, *, rollout: Reference) -> Reference:
         turn_rewards=[of_turns for of_turns, _ in rewards],
         outcome=[outcome for _, outcome in rewards],
     )
-    advantages = estimate(parameters.credit.estimator, batch, **parameters.credit.options)
+    with warnings.catch_warnings(record=True) as notes:
+        warnings.simplefilter("always")
+        advantages = estimate(parameters.credit.estimator, batch, **parameters.credit.options)
     with default_store().write("credit") as draft:
         parquet.write_table(_table(kept, batch, advantages), draft.folder / CREDIT_FILE)
         draft.metrics.update(_account(batch, advantages, len(trajectories)))
+        if notes:
+            draft.metrics["estimator_notes"] = len(notes)
+            logger.info("%d notes of the estimator; the first: %s", len(notes), notes[0].message)
     return draft.reference
 
 
