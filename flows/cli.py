@@ -179,7 +179,7 @@ def _ui(parsed: argparse.Namespace) -> None:
     command = ui_command(f"sqlite:///{home() / 'mlflow.db'}", parsed.port)
     sys.stdout.write(f"MLflow on http://127.0.0.1:{parsed.port} (a few seconds to start; Ctrl-C ends it)\n")
     sys.stdout.flush()
-    os.execv(command[0], command)
+    os.execvp(command[0], command)
 
 
 if __name__ == "__main__":

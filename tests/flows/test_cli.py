@@ -1,8 +1,12 @@
 """The command line: a mistake is told in one message, before anything is computed."""
 
 import os
+import signal
+import socket
 import subprocess
 import sys
+import time
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -40,3 +44,32 @@ def test_check_says_what_was_checked_and_that_the_world_keeps_its_contract(tmp_p
     result = turnwise("check", "frozen_lake", "-s", "size=3", home=tmp_path)
     assert result.returncode == 0, result.stdout + result.stderr
     assert len(result.stdout.splitlines()) > 10
+
+
+def test_ui_serves_mlflows_pages_on_the_loopback_address(tmp_path: Path) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    environment = {**os.environ, "TURNWISE_HOME": str(tmp_path)}
+    with (tmp_path / "output").open("wb") as output:
+        served = subprocess.Popen(
+            [sys.executable, "-m", "flows.cli", "ui", "--port", str(port)],
+            cwd=ROOT,
+            env=environment,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
+        try:
+            deadline = time.monotonic() + 240
+            while True:
+                assert served.poll() is None and time.monotonic() < deadline, (tmp_path / "output").read_text()
+                try:
+                    with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=5) as answer:
+                        assert answer.read() == b"OK"
+                        break
+                except OSError:
+                    time.sleep(0.5)
+        finally:
+            os.killpg(served.pid, signal.SIGKILL)
+            served.wait()
