@@ -43,4 +43,4 @@ lock: ## resolve pyproject.toml again
 	sh requirements/lock.sh $(LOCK)
 
 clean: ## forget everything that was computed (the environment stays)
-	rm -rf .turnwise results
+	rm -rf .turnwise
