@@ -156,6 +156,10 @@ class World(ABC):
     players: ClassVar[tuple[str, ...]] = ("random", "oracle")
     primary_metric: ClassVar[str] = "success"
     """The number by which variants are compared: `success`, or the name of a reward or metric of this world."""
+    oracle_success: ClassVar[float] = 0.0
+    """The share of test tasks that the oracle solves at least, with the default parameters: a promise, checked."""
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    """Parameters by the name of a published setting, e.g. `{"ragen-v1": {"success_rate": 1 / 3}}`."""
     rewards: ClassVar[Mapping[str, Reward]]
     columns: ClassVar[tuple[Column, ...]] = (
         Column("success", "success"),
@@ -190,6 +194,26 @@ class World(ABC):
     def attribution(self) -> str | None:
         """Whose data this is and under which licence, where something must be said."""
         return None
+
+
+def whole_number(name: str, value: object, lowest: int, highest: int) -> int:
+    """A world's parameter that must be a whole number from `lowest` to `highest`. Raises ValueError otherwise."""
+    if not isinstance(value, int) or isinstance(value, bool) or not lowest <= value <= highest:
+        raise ValueError(f"{name} must be a whole number from {lowest} to {highest}; found {value!r}")
+    return value
+
+
+def share(name: str, value: object, *, above_zero: bool = False) -> float:
+    """A world's parameter that must be a number from 0 to 1. Raises ValueError otherwise."""
+    if (
+        not isinstance(value, int | float)
+        or isinstance(value, bool)
+        or not 0 <= value <= 1
+        or (above_zero and value == 0)
+    ):
+        bounds = "above 0 and at most 1" if above_zero else "from 0 to 1"
+        raise ValueError(f"{name} must be a number {bounds}; found {value!r}")
+    return float(value)
 
 
 ENTRY_POINTS = "turnwise.worlds"

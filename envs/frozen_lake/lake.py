@@ -15,7 +15,20 @@ import numpy as np
 from envs.frozen_lake.boards import GOAL, HOLE, Board, draw_board
 from envs.frozen_lake.planner import LONGEST_SEQUENCE, make_lake, plan
 from turnwise import seeding
-from turnwise.world import Decision, Environment, Limits, Observation, Remaining, Reward, Split, Step, Task, World
+from turnwise.world import (
+    Decision,
+    Environment,
+    Limits,
+    Observation,
+    Remaining,
+    Reward,
+    Split,
+    Step,
+    Task,
+    World,
+    share,
+    whole_number,
+)
 
 ACTIONS = ("Left", "Down", "Right", "Up")
 """In Gymnasium's order."""
@@ -48,13 +61,13 @@ class FrozenLake(World):
         actions: int = 10,
         symbols: str = "P_OGX√",
     ) -> None:
-        self.size = _whole("size", size, 3, 12)
-        self.frozen = _share("frozen", frozen)
-        self.success_rate = _share("success_rate", success_rate)
+        self.size = whole_number("size", size, 3, 12)
+        self.frozen = share("frozen", frozen, above_zero=True)
+        self.success_rate = share("success_rate", success_rate, above_zero=True)
         self._limits = Limits(
-            turns=_whole("turns", turns, 1, 1000),
-            actions_per_turn=_whole("actions_per_turn", actions_per_turn, 1, LONGEST_SEQUENCE),
-            actions=_whole("actions", actions, 1, 1000),
+            turns=whole_number("turns", turns, 1, 1000),
+            actions_per_turn=whole_number("actions_per_turn", actions_per_turn, 1, LONGEST_SEQUENCE),
+            actions=whole_number("actions", actions, 1, 1000),
         )
         self.symbols = _six_symbols(symbols)
 
@@ -186,18 +199,6 @@ class LakeEnvironment(Environment):
         sides = zip(ACTIONS, neighbours, strict=True)
         holes = [side.lower() for side, neighbour in sides if self._board.cells[neighbour] == HOLE]
         return " ".join(parts) + (f", hole {' '.join(holes)}" if holes else "")
-
-
-def _whole(name: str, value: int, lowest: int, highest: int) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or not lowest <= value <= highest:
-        raise ValueError(f"{name} must be a whole number from {lowest} to {highest}; found {value!r}")
-    return value
-
-
-def _share(name: str, value: float) -> float:
-    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value <= 1:
-        raise ValueError(f"{name} must be a number above 0 and at most 1; found {value!r}")
-    return float(value)
 
 
 def _six_symbols(value: str) -> tuple[str, ...]:

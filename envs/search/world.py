@@ -15,7 +15,7 @@ from envs.search.episode import SearchEnvironment
 from envs.search.facts import ATTRIBUTION, READABLE
 from envs.search.questions import MAXIMUM_HOPS, VERSION, Question, find, questions
 from turnwise import seeding
-from turnwise.world import Column, Limits, Reward, Split, Task, World
+from turnwise.world import Column, Limits, Reward, Split, Task, World, share, whole_number
 
 
 class Search(World):
@@ -76,10 +76,10 @@ class Search(World):
         longest_name: int = READABLE,
     ) -> None:
         self.hops = _hops(hops)
-        self._limits = Limits(turns=_whole("turns", turns, 1, 1000))
-        self.passages = _whole("passages", passages, 1, MAXIMUM_RESULTS)
-        self.needless_share = _share("needless_share", needless_share)
-        self.longest_name = _whole("longest_name", longest_name, 4, READABLE)
+        self._limits = Limits(turns=whole_number("turns", turns, 1, 1000))
+        self.passages = whole_number("passages", passages, 1, MAXIMUM_RESULTS)
+        self.needless_share = share("needless_share", needless_share)
+        self.longest_name = whole_number("longest_name", longest_name, 4, READABLE)
 
     @property
     def instruction(self) -> str:
@@ -157,15 +157,3 @@ def _hops(value: Sequence[int]) -> tuple[int, ...]:
     ):
         raise ValueError(f"hops must be a list of different whole numbers from 1 to {MAXIMUM_HOPS}; found {value!r}")
     return tuple(value)
-
-
-def _whole(name: str, value: int, lowest: int, highest: int) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or not lowest <= value <= highest:
-        raise ValueError(f"{name} must be a whole number from {lowest} to {highest}; found {value!r}")
-    return value
-
-
-def _share(name: str, value: float) -> float:
-    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= 1:
-        raise ValueError(f"{name} must be a number from 0 to 1; found {value!r}")
-    return float(value)
