@@ -6,8 +6,10 @@ import os
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
-from benchmarks import engines
+from benchmarks import credit_bias, engines, learner
 
 if __name__ == "__main__":
+    credit_bias.main()
+    learner.main()
     engines.main()
     os._exit(0)  # tearing vLLM down takes seconds

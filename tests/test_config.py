@@ -24,7 +24,7 @@ def test_the_default_parameters_are_accepted() -> None:
     experiment = load(PARAMETERS)
     assert experiment.ablation.variants == ["grpo-or", "grpo-mr", "mt-grpo"]
     assert experiment.variant("mt-grpo").credit.estimator == "mt-grpo"
-    assert experiment.variant("grpo-mr").credit.options == {"epsilon": 1e-4, "rewards": "merged"}
+    assert experiment.variant("grpo-mr").credit.options == {"rewards": "merged"}
 
 
 @pytest.mark.parametrize("overlay", sorted(ROOT.glob("experiments/*.yaml")), ids=lambda path: path.stem)
@@ -101,7 +101,7 @@ def test_a_variant_that_changes_nothing_is_refused() -> None:
 
 
 def test_two_equal_variants_are_refused() -> None:
-    message = refused("variants.grpo-mr={credit: {estimator: mt-grpo}}")
+    message = refused("variants.grpo-mr={credit: {estimator: mt-grpo, options: {rule: paper}}}")
     assert "'mt-grpo' is the same as 'grpo-mr'" in message
 
 

@@ -3,12 +3,15 @@
 What differs from RAGEN (arXiv 2504.20073): validation and test boards are never training boards; the penalty for an
 invalid turn is the agent's, since only the agent sees the reply; the oracle plans under the limits on turns and
 actions, without looking between the actions of one turn, as the policy must.
+
+The best player solves 47% to 50% of the boards at RAGEN's first setting, depending on how many actions a turn has, and
+94.7% at its second, with the larger share of ice; with the smaller one that would be 89%.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -48,6 +51,13 @@ class FrozenLake(World):
 
     name: ClassVar[str] = "frozen_lake"
     version: ClassVar[str] = "1"
+    oracle_success: ClassVar[float] = 1.0
+    """No path on 4 x 4 cells is longer than 10 actions, if it is the shortest: the default limits suffice for all."""
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "ragen-v1": {"frozen": 0.8, "success_rate": 1 / 3, "turns": 5, "actions_per_turn": 5, "actions": 10},
+        "ragen-v2": {"frozen": 0.9, "success_rate": 0.8, "turns": 5, "actions_per_turn": 2, "actions": 10},
+        "ragen-v2-no-slip": {"frozen": 0.9, "success_rate": 1.0, "turns": 5, "actions_per_turn": 2, "actions": 10},
+    }
     rewards: ClassVar[Mapping[str, Reward]] = {"goal": Reward("1 on reaching the goal", "outcome", 1.0)}
 
     def __init__(

@@ -23,6 +23,7 @@ class SearchEnvironment(Environment):
         self._passages = passages
         self._seen: set[int] = set()  # places in the question's chain whose fact a result has stated
         self._shown: set[int] = set()  # passages
+        self._place = 0  # of the passage that states the answer, among the last results
         self._asked: set[str] = set()
         self._ended = False
         self._solved = False
@@ -50,11 +51,17 @@ class SearchEnvironment(Environment):
         unknown = None if self._question.stated else self._first_unknown()
         if unknown is None:
             final = self._question.final
-            return Decision(f"the {PHRASES[final.relation]} is {final.value}", (f"answer[{final.value}]",))
+            return Decision(self._where(), (f"answer[{final.value}]",))
         if remaining.turns <= 1:
             return self.closed_book()
         fact = self._question.facts[unknown]
-        return Decision(f"find the {PHRASES[fact.relation]} of {fact.entity}", (f"search[{fact.query}]",))
+        return Decision(f"find the {PHRASES[fact.relation]}", (f"search[{fact.query}]",))
+
+    def _where(self) -> str:
+        """Where the answer was read: a thought that a reader of the conversation can check."""
+        if self._question.stated:
+            return "the question says it"
+        return f"passage {self._place} says it"
 
     def closed_book(self) -> Decision:
         """Answer at once, without looking: the most frequent answer of the training questions that are alike."""
@@ -105,11 +112,13 @@ class SearchEnvironment(Environment):
     def _take_in(self, results: tuple[Passage, ...]) -> bool:
         """Remember what was shown; whether a passage states the final fact, with its value as whole words, at last."""
         known_before = self._answer_was_found
-        for passage in results:
+        for number, passage in enumerate(results, start=1):
             self._shown.add(passage.number)
             for place, fact in enumerate(self._question.facts):
                 if passage.fact == fact and any(holds(passage.normal, alias) for alias in fact.aliases):
                     self._seen.add(place)
+                    if fact == self._question.final:
+                        self._place = number
         return self._answer_was_found and not known_before
 
     def _answer(self, text: str) -> Step:

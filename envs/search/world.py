@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from envs.search.corpus import MAXIMUM_RESULTS, corpus
 from envs.search.episode import SearchEnvironment
-from envs.search.facts import ATTRIBUTION, READABLE
+from envs.search.facts import ATTRIBUTION, PHRASES, READABLE
 from envs.search.questions import MAXIMUM_HOPS, VERSION, Question, find, questions
 from turnwise import seeding
 from turnwise.world import Column, Limits, Reward, Split, Task, World, share, whole_number
@@ -23,7 +23,8 @@ class Search(World):
 
     Parameters: `hops`, the numbers of facts in a chain, 1 to 3, from which tasks are drawn in turn; `turns`, the limit
     of an episode; `passages`, the results of a search (1 to 10); `needless_share`, the share of tasks whose facts stand
-    before the question, in [0, 1]; `longest_name`, the characters that a question's entity has at most.
+    before the question, in [0, 1]; `longest_name`, the characters that a question's entity has at most; `relations`,
+    what questions may ask for in the end (all, unless given): numbers, say, are hard to copy digit by digit.
 
     Train, validation and test tasks are on different entities. What they share is what lies behind the entity: that
     the currency of Japan is the Yen may be learned in training and serve a test question of two hops, once a search has
@@ -74,12 +75,14 @@ class Search(World):
         passages: int = 3,
         needless_share: float = 0.1,
         longest_name: int = READABLE,
+        relations: Sequence[str] = tuple(PHRASES),
     ) -> None:
         self.hops = _hops(hops)
         self._limits = Limits(turns=whole_number("turns", turns, 1, 1000))
         self.passages = whole_number("passages", passages, 1, MAXIMUM_RESULTS)
         self.needless_share = share("needless_share", needless_share)
         self.longest_name = whole_number("longest_name", longest_name, 4, READABLE)
+        self.relations = _relations(relations)
 
     @property
     def instruction(self) -> str:
@@ -128,7 +131,7 @@ class Search(World):
     def _answerable(self, hops: int, split: Split) -> Iterator[Question]:
         """The questions whose facts the oracle's queries find, a share of them with the facts stated."""
         for question in questions(hops)[split]:
-            if len(question.entity) > self.longest_name:
+            if len(question.entity) > self.longest_name or question.final.relation not in self.relations:
                 continue
             if all(corpus().rank(fact) <= self.passages for fact in question.facts):
                 yield Question(question.facts, stated=_uniform(question) < self.needless_share)
@@ -145,6 +148,12 @@ class Search(World):
 def _uniform(question: Question) -> float:
     """A number in [0, 1) that is the question's own, so that a larger share states more questions and the same ones."""
     return seeding.derive(0, "search needless", question.id) / 2**63
+
+
+def _relations(value: Sequence[str]) -> tuple[str, ...]:
+    if not isinstance(value, list | tuple) or not value or not set(value) <= set(PHRASES):
+        raise ValueError(f"relations must be a list of some of {', '.join(PHRASES)}; found {value!r}")
+    return tuple(value)
 
 
 def _hops(value: Sequence[int]) -> tuple[int, ...]:

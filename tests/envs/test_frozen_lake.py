@@ -11,6 +11,7 @@ from envs.frozen_lake.boards import GOAL, HOLE, Board, draw_board
 from envs.frozen_lake.lake import ACTIONS, LakeEnvironment
 from envs.frozen_lake.planner import Plan, make_lake, plan
 from turnwise import seeding
+from turnwise.checking import check_world
 from turnwise.world import SPLITS, Remaining, Split, Task, make_world
 
 
@@ -321,6 +322,41 @@ def test_the_random_player_uses_the_whole_turn_and_no_more_than_is_left() -> Non
 
 def test_the_world_is_found_by_name() -> None:
     assert isinstance(make_world("frozen_lake", {"size": 5}), FrozenLake)
+
+
+@pytest.mark.parametrize("parameters", [{}, FrozenLake.presets["ragen-v2"], FrozenLake.presets["ragen-v2-no-slip"]])
+def test_the_world_keeps_the_contract(parameters: dict[str, Any]) -> None:
+    promised = 0.85 if parameters.get("success_rate", 1.0) < 1 else FrozenLake.oracle_success
+    report = check_world(FrozenLake(**parameters), parameters=parameters, count=30, oracle_success=promised)
+    assert report.passed, report.lines()
+
+
+def test_no_default_board_needs_more_actions_than_an_episode_has() -> None:
+    # The longest shortest path on 4 x 4 cells, round all of the holes that leave it a path, has 11 cells.
+    winding = Board(("SFFF", "HHHF", "GFHF", "HFFF"))
+    assert winding.distance == 10 == FrozenLake().limits.actions
+    assert max(int(task.tags["distance"]) for task in FrozenLake().tasks("test", 300)) <= 10
+
+
+def test_the_presets_are_ragens_settings() -> None:
+    first, second, table = (FrozenLake(**FrozenLake.presets[name]) for name in sorted(FrozenLake.presets))
+    assert (first.success_rate, second.success_rate, table.success_rate) == (1 / 3, 0.8, 1.0)
+    assert [world.limits.actions_per_turn for world in (first, second, table)] == [5, 2, 2]
+    assert all((world.size, world.limits.turns, world.limits.actions) == (4, 5, 10) for world in (first, second, table))
+
+
+def test_the_best_player_is_as_good_as_is_known_of_these_lakes() -> None:
+    # 94.9% at success rate 0.8 (field notes); the probability's deviation over boards is 0.075, so three standard
+    # errors over 150 boards are 0.018.
+    world = FrozenLake(**FrozenLake.presets["ragen-v2"])
+    boards = [world.make(task, 0)._board for task in world.tasks("test", 150)]
+    promised = [plan(board, 0.8, 5, 2, 10).probability(board.start, 5, 10) for board in boards]
+    assert abs(sum(promised) / len(promised) - 0.949) < 0.018
+    # 48.4% where the ice slips two times out of three; the deviation is 0.29, so three standard errors are 0.07. Two
+    # actions per turn instead of five, whose plan takes a third of a second: who looks more often loses nothing by it.
+    boards = [FrozenLake().make(task, 0)._board for task in FrozenLake().tasks("test", 150)]
+    promised = [plan(board, 1 / 3, 5, 2, 10).probability(board.start, 5, 10) for board in boards]
+    assert abs(sum(promised) / len(promised) - 0.484) < 0.07
 
 
 def test_the_instruction_speaks_of_slip_only_where_there_is_any() -> None:

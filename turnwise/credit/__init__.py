@@ -1,39 +1,123 @@
 """Who gets how much: rewards to advantages, as pure functions.
 
 `estimate(name, batch, **options)` is the whole interface: a batch has one entry per trajectory, the result is a list
-per trajectory of one advantage per turn. Each estimator has a file that opens with its equation, its paper and what
-differs.
+per trajectory of one advantage per turn, or per reply token: `ESTIMATORS[name]` says which, and what the batch must
+hold. `value_targets` is what a critic learns. Each estimator's file opens with its equation, its paper, what differs,
+and when it is biased; `docs/credit-bias.md` has the biases in numbers.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
+from turnwise.credit.anchor_states import gigpo
 from turnwise.credit.batch import CreditBatch
-from turnwise.credit.group_relative import grpo
+from turnwise.credit.generalised_advantage import bi_level_gae, critic_targets, gae, turn_gae
+from turnwise.credit.group_relative import grpo, rloo
+from turnwise.credit.reinforce import reinforce_plus_plus, reinforce_plus_plus_baseline
 from turnwise.credit.turn_level import mt_grpo
 from turnwise.errors import CreditError
 
-ESTIMATORS: Mapping[str, Callable[..., list[list[float]]]] = {"grpo": grpo, "mt-grpo": mt_grpo}
+__all__ = ["ESTIMATORS", "CreditBatch", "Estimator", "estimate", "require_options", "value_targets"]
+
+_CRITIC = ("reply_lengths", "values")
+
+
+@dataclass(frozen=True)
+class Estimator:
+    """An advantage estimator, and what may be asked about it before any compute."""
+
+    function: Callable[..., list[list[float]]]
+    """From a batch and options to advantages, one row per trajectory."""
+    level: Literal["turn", "token"]
+    """What an advantage belongs to: a turn, or a reply token."""
+    needs: tuple[str, ...] = ()
+    """The fields that a batch must hold beside `group`, `turn_rewards` and `outcome`. With `values` among them, also
+    `bootstrap` as soon as a trajectory is `truncated`."""
+    grouped: bool = False
+    """Whether trajectories are compared within their group, so that one that is alone in it has no signal."""
+
+
+ESTIMATORS: Mapping[str, Estimator] = {
+    "grpo": Estimator(grpo, "turn", grouped=True),
+    "mt-grpo": Estimator(mt_grpo, "turn", grouped=True),
+    "rloo": Estimator(rloo, "turn", grouped=True),
+    "reinforce++": Estimator(reinforce_plus_plus, "token", needs=("reply_lengths",)),
+    "reinforce++-baseline": Estimator(reinforce_plus_plus_baseline, "token", needs=("reply_lengths",), grouped=True),
+    "gae": Estimator(gae, "token", needs=_CRITIC),
+    "turn-gae": Estimator(turn_gae, "turn", needs=_CRITIC),
+    "bi-level-gae": Estimator(bi_level_gae, "token", needs=_CRITIC),
+    "gigpo": Estimator(gigpo, "turn", needs=("anchors",), grouped=True),
+}
 """The advantage estimators by name."""
 
-__all__ = ["ESTIMATORS", "CreditBatch", "estimate", "require_options"]
+_IN_WORDS: Mapping[str, str] = {
+    "reply_lengths": "the tokens of each turn's reply",
+    "values": "a critic's values per reply token",
+    "anchors": "the world's state before each turn",
+}
 
 
 def estimate(name: str, batch: CreditBatch, **options: Any) -> list[list[float]]:
-    """The advantages of a batch by the named estimator. Raises CreditError for an unknown name or option."""
+    """The advantages of a batch by the named estimator: a row per trajectory, per turn or per reply token.
+
+    A turn that is not trained gets 0. Raises CreditError for an unknown name or option, and for a batch that lacks what
+    the estimator needs.
+    """
+    advantages = _raw(name, batch, options)
+    if batch.trained is None:
+        return advantages
+    trained = batch.trained_turns if ESTIMATORS[name].level == "turn" else batch.trained_tokens
+    return [
+        [advantage if flag else 0.0 for advantage, flag in zip(row, flags, strict=True)]
+        for row, flags in zip(advantages, trained, strict=True)
+    ]
+
+
+def value_targets(name: str, batch: CreditBatch, **options: Any) -> list[list[float]]:
+    """What the critic of the named estimator learns: one target per reply token, a row per trajectory.
+
+    It is the advantage, before whitening, plus the value that it was measured against. Turns that are not trained have
+    targets as well. The options are those of `estimate`. Raises CreditError for an estimator without a critic.
+    """
     require_options(name, options)
-    return ESTIMATORS[name](batch, **options)
+    if "values" not in ESTIMATORS[name].needs:
+        with_critic = [known for known in ESTIMATORS if "values" in ESTIMATORS[known].needs]
+        raise CreditError(f"estimators with a critic are {', '.join(with_critic)}; found {name!r}, which has none")
+    advantages = _raw(name, batch, {**options, "whiten": False})
+    return critic_targets(batch, advantages, of_turns=ESTIMATORS[name].level == "turn")
 
 
 def require_options(name: str, options: Mapping[str, Any]) -> None:
     """Raise CreditError unless `name` is an estimator and `options` are options that it has, with values it accepts."""
     if name not in ESTIMATORS:
         raise CreditError(f"credit.estimator must be one of {', '.join(sorted(ESTIMATORS))}; found {name!r}")
-    known = [option for option in inspect.signature(ESTIMATORS[name]).parameters if option != "batch"]
+    function = ESTIMATORS[name].function
+    known = [option for option in inspect.signature(function).parameters if option != "batch"]
     for option in options:
         if option not in known:
             raise CreditError(f"the options of {name!r} are {', '.join(known)}; found {option!r}")
-    ESTIMATORS[name](CreditBatch(group=[0, 0], turn_rewards=[[0.0], [0.0]], outcome=[0.0, 0.0]), **options)
+    function(_SMALLEST, **options)
+
+
+def _raw(name: str, batch: CreditBatch, options: Mapping[str, Any]) -> list[list[float]]:
+    """The advantages, turns that are not trained included."""
+    require_options(name, options)
+    for field in ESTIMATORS[name].needs:
+        if getattr(batch, field) is None:
+            raise CreditError(f"{name!r} needs {field}, {_IN_WORDS[field]}; the batch has none")
+    return ESTIMATORS[name].function(batch, **options)
+
+
+_SMALLEST = CreditBatch(
+    group=[0, 0],
+    turn_rewards=[[0.0], [0.0]],
+    outcome=[0.0, 0.0],
+    reply_lengths=[[1], [1]],
+    values=[[0.0], [0.0]],
+    anchors=[["a state"], ["a state"]],
+)
+"""A batch on which every estimator is defined, to try options on before any compute."""

@@ -1,39 +1,62 @@
-"""GRPO: every reply token of a trajectory gets its reward, normalised within the group.
+"""GRPO and RLOO: every turn of a trajectory gets its reward, compared with those of its group.
 
-    outcome (GRPO-OR):  A_i = norm(outcome)_i
-    merged  (GRPO-MR):  A_i = norm(sum of turn rewards + outcome)_i
+    grpo   A_i = norm(R)_i                              (R_i - mean) / (deviation + epsilon)
+    rloo   A_i = R_i - mean of the others' R            = G / (G - 1) (R_i - mean)
 
-Paper: DeepSeekMath (arXiv 2402.03300) for the rule; MT-GRPO (arXiv 2505.11821, section 4) for the two rewards, which it
-calls GRPO-OR and GRPO-MR; with the whole trajectory as one sequence this is RAGEN's StarPO (arXiv 2504.20073).
-Differs from the paper: an all-equal group gets exactly 0; a group of one gets 0 and a warning instead of NaN.
+    outcome (GRPO-OR):  R_i = outcome_i
+    merged  (GRPO-MR):  R_i = sum of turn rewards_i + outcome_i
+
+Papers: DeepSeekMath (arXiv 2402.03300) for GRPO; Ahmadian et al. (arXiv 2402.14740) for RLOO, as AgentGym-RL (arXiv
+2509.08755) uses it; MT-GRPO (arXiv 2505.11821, section 4) for the two rewards, which it calls GRPO-OR and GRPO-MR. With
+the whole trajectory as one sequence `grpo` is RAGEN's StarPO (arXiv 2504.20073), and with `deviation: none` Dr.GRPO's
+advantage (arXiv 2503.20783).
+
+Bias: `rloo` is unbiased for any number of turns. `grpo` with `deviation: none` is it times (G - 1) / G; a deviation
+weighs groups against each other. Both hold every turn to account for what came before it, which is variance.
+
+Differs from the papers: an all-equal group gets exactly 0. A group of one gets 0 and a warning, not NaN: how large a
+group is does not depend on the policy, so that leaving it out biases nothing.
 """
 
 from __future__ import annotations
 
-import math
-from typing import Literal, get_args
+import warnings
 
 from turnwise.credit.batch import CreditBatch
-from turnwise.credit.normalisation import Deviation, normalise, require_deviation
-from turnwise.errors import CreditError
-
-Rewards = Literal["outcome", "merged"]
+from turnwise.credit.normalisation import NO_BASELINE, Deviation, against_others, normalise, require_deviation
+from turnwise.credit.options import require_choice
+from turnwise.credit.placement import Rewards, total
 
 
 def grpo(
     batch: CreditBatch, *, rewards: Rewards = "outcome", deviation: Deviation = "unbiased", epsilon: float = 1e-4
 ) -> list[list[float]]:
-    """One advantage per turn, the same at every turn of a trajectory. Raises CreditError for an unknown option."""
+    """One advantage per turn, the same at every turn of a trajectory. Rewards per token count in its reward.
+
+    Raises CreditError for an unknown option.
+    """
     require_deviation(deviation, epsilon)
-    if rewards not in get_args(Rewards):
-        raise CreditError(f"rewards must be one of {', '.join(get_args(Rewards))}; found {rewards!r}")
+    require_choice("rewards", rewards, Rewards)
     advantages: list[list[float]] = [[] for _ in range(len(batch))]
     for members in batch.members.values():
-        values = [_reward(batch, index, rewards) for index in members]
+        values = [total(batch, index, rewards) for index in members]
         for index, advantage in zip(members, normalise(values, deviation, epsilon), strict=True):
-            advantages[index] = [advantage] * batch.turns[index]
+            advantages[index] = [advantage] * len(batch.turn_rewards[index])
     return advantages
 
 
-def _reward(batch: CreditBatch, index: int, rewards: Rewards) -> float:
-    return batch.outcome[index] + (math.fsum(batch.turn_rewards[index]) if rewards == "merged" else 0.0)
+def rloo(batch: CreditBatch, *, rewards: Rewards = "outcome") -> list[list[float]]:
+    """One advantage per turn, the same at every turn of a trajectory. Rewards per token count in its reward.
+
+    Raises CreditError for an unknown option.
+    """
+    require_choice("rewards", rewards, Rewards)
+    advantages: list[list[float]] = [[] for _ in range(len(batch))]
+    for members in batch.members.values():
+        if len(members) == 1:
+            warnings.warn(NO_BASELINE, stacklevel=2)
+        for index, advantage in zip(
+            members, against_others([total(batch, index, rewards) for index in members]), strict=True
+        ):
+            advantages[index] = [advantage] * len(batch.turn_rewards[index])
+    return advantages

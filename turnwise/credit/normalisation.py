@@ -1,9 +1,14 @@
-"""The group normalisation that GRPO's relatives share: the one place where a deviation is computed.
+"""Means and deviations: the one place where an estimator takes them.
 
-    norm(x) = (x - mean(x)) / (deviation(x) + epsilon)
+    norm(x)_i    = (x_i - mean(x)) / (deviation(x) + epsilon)         within a group
+    others(x)_i  = x_i - mean of the other x = n / (n - 1) (x_i - mean(x))
+    whiten(x)_i  = (x_i - mean(x)) / (deviation(x) + epsilon)         over what is trained, in the whole batch
 
 What differs between systems is the deviation: unbiased, divided by n-1 (verl, TRL, MT-GRPO); population, divided by n
 (rLLM, ART); none (Dr.GRPO, arXiv 2503.20783, which leaves the scale of the rewards alone).
+
+Sums are exact (`math.fsum`), so that they do not depend on the order of trajectories. Equal values give exactly 0, so
+that a group without signal is seen to be one.
 """
 
 from __future__ import annotations
@@ -11,19 +16,19 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
-from typing import Literal, get_args
+from typing import Literal
 
-from turnwise.errors import CreditError
+from turnwise.credit.options import require_choice, require_not_negative
 
 Deviation = Literal["unbiased", "population", "none"]
+
+NO_BASELINE = "a trajectory that has no other to be compared with has no baseline: it gets 0"
 
 
 def require_deviation(deviation: str, epsilon: float) -> None:
     """Raise CreditError for an unknown deviation or an epsilon that is negative."""
-    if deviation not in get_args(Deviation):
-        raise CreditError(f"deviation must be one of {', '.join(get_args(Deviation))}; found {deviation!r}")
-    if not epsilon >= 0:
-        raise CreditError(f"epsilon must be at least 0; found {epsilon}")
+    require_choice("deviation", deviation, Deviation)
+    require_not_negative("epsilon", epsilon)
 
 
 def normalise(values: Sequence[float], deviation: Deviation, epsilon: float) -> list[float]:
@@ -32,18 +37,49 @@ def normalise(values: Sequence[float], deviation: Deviation, epsilon: float) -> 
     All-equal values give exactly 0, whatever epsilon is.
     """
     if len(values) == 1:
-        warnings.warn("a group of one trajectory has no baseline: its advantage is 0", stacklevel=2)
+        warnings.warn(NO_BASELINE, stacklevel=2)
         return [0.0]
-    if all(value == values[0] for value in values):
+    return _standardised(values, deviation, epsilon)
+
+
+def against_others(values: Sequence[float]) -> list[float]:
+    """`others(x)`: each of at least two values minus the mean of the others. Sums to 0."""
+    if _equal(values):
         return [0.0] * len(values)
-    mean = math.fsum(values) / len(values)
-    return [(value - mean) / scale(values, deviation, epsilon) for value in values]
+    total = math.fsum(values)
+    return [value - (total - value) / (len(values) - 1) for value in values]
+
+
+def whiten(values: Sequence[Sequence[float]], trained: Sequence[Sequence[bool]], epsilon: float) -> list[list[float]]:
+    """`whiten(x)`, one row per trajectory: unbiased deviation, over what is trained.
+
+    What is not trained is left out of the statistics, and gets 0.
+    """
+    counted = [
+        value
+        for row, flags in zip(values, trained, strict=True)
+        for value, flag in zip(row, flags, strict=True)
+        if flag
+    ]
+    whitened = iter(_standardised(counted, "unbiased", epsilon))
+    return [[next(whitened) if flag else 0.0 for flag in flags] for flags in trained]
 
 
 def scale(values: Sequence[float], deviation: Deviation, epsilon: float) -> float:
     """What differences from the mean are divided by: the deviation plus epsilon, or 1 where there is none."""
-    if deviation == "none" or len(values) < 2:
+    if deviation == "none" or _equal(values):
         return 1.0
     mean = math.fsum(values) / len(values)
     squares = math.fsum((value - mean) ** 2 for value in values)
     return math.sqrt(squares / (len(values) - (deviation == "unbiased"))) + epsilon
+
+
+def _standardised(values: Sequence[float], deviation: Deviation, epsilon: float) -> list[float]:
+    if _equal(values):
+        return [0.0] * len(values)
+    mean, divisor = math.fsum(values) / len(values), scale(values, deviation, epsilon)
+    return [(value - mean) / divisor for value in values]
+
+
+def _equal(values: Sequence[float]) -> bool:
+    return all(value == values[0] for value in values)

@@ -1,98 +1,201 @@
-"""MT-GRPO: credit for each turn.
+"""MT-GRPO: credit for each turn. r_(i,t) is a turn reward, a and c are `turn_coefficient` and `outcome_coefficient`.
 
-    paper (two turns):   A_1 = norm(turn) + c * norm(outcome),   A_2 = norm(outcome)
+    paper (two turns):   A_1 = a * norm(sum of r) + c * norm(outcome),   A_2 = norm(outcome)
 
-    return-to-go (K turns):
-        R_(i,t) = sum over s >= t of turn reward_(i,s) + c * outcome_i
-        A_(i,t) = R_(i,t) - mean of R_(j,t) over the *other* trajectories j of the group that reach turn t
+    per-index, padded:   A_(i,t) = a * (sum over s >= t of norm(r_s)_i) + c * norm(outcome)_i
+        per-index: norm(r_s) is over the trajectories that reach turn s
+        padded:    norm(r_s) is over the whole group, where a trajectory that has ended before turn s counts as 0
+        without `to_go` a turn gets norm(r_t)_i alone, instead of the sum
 
-Paper: MT-GRPO (arXiv 2505.11821), equation of section 4.2 for two turns. `return-to-go` is ours: normalising each turn
-index among the trajectories that reach it is biased once the policy decides when to stop, and a group mean that
-includes the trajectory itself is distorted since the number of trajectories at a turn varies; leaving oneself out is
-unbiased for any number of turns. Differs from the released code: the coefficient c stands on the outcome, as in the
-paper.
+    return-to-go:        R_(i,t) = a * (sum over s >= t of r_(i,s)) + c * outcome_i
+                         A_(i,t) = R_(i,t) - mean of R_(j,t) over the *other* trajectories j that reach turn t
+
+Paper: MT-GRPO (arXiv 2505.11821, section 4.2) for two turns. For more, the paper asks for a fresh group from each
+turn's state, G^(K-1) trajectories; the three rules for K turns need the one group. `return-to-go` is ours, and the
+right one for K turns: `docs/credit-bias.md` shows it in numbers. Differs from the released code: a coefficient on
+either term (the paper puts it on the outcome, the code on the turn).
+
+The rule is chosen by configuration, never by the lengths in the batch.
 """
 
 from __future__ import annotations
 
 import math
 import warnings
-from typing import Literal, get_args
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
 
 from turnwise.credit.batch import CreditBatch
-from turnwise.credit.normalisation import Deviation, normalise, require_deviation, scale
+from turnwise.credit.normalisation import Deviation, against_others, normalise, require_deviation, scale
+from turnwise.credit.options import require_choice, require_number, require_switch
+from turnwise.credit.placement import own_rewards
 from turnwise.errors import CreditError
 
-Rule = Literal["paper", "return-to-go"]
+Rule = Literal["paper", "per-index", "padded", "return-to-go"]
+Baseline = Literal["others", "group"]
+
+
+@dataclass(frozen=True)
+class _Terms:
+    """What the rules share."""
+
+    turn: float
+    outcome: float
+    deviation: Deviation
+    epsilon: float
+    to_go: bool
+    baseline: Baseline
+
+    def normalised(self, values: Sequence[float]) -> list[float]:
+        return normalise(values, self.deviation, self.epsilon)
 
 
 def mt_grpo(
     batch: CreditBatch,
     *,
     rule: Rule = "paper",
+    turn_coefficient: float = 1.0,
     outcome_coefficient: float = 1.0,
     deviation: Deviation | None = None,
     epsilon: float = 1e-4,
+    to_go: bool | None = None,
+    baseline: Baseline | None = None,
 ) -> list[list[float]]:
-    """One advantage per turn.
+    """One advantage per turn. Rewards per token count in their turn's reward.
 
-    The rule is chosen by configuration, never by the lengths in the batch. `deviation` is `unbiased` for `paper` and
-    `none` for `return-to-go` unless it is given. Raises CreditError for `paper` with a trajectory of more than two
-    turns.
+    `deviation` is `none` for `return-to-go` unless it is given, and `unbiased` for the others. `to_go` (default: true)
+    belongs to `per-index` and `padded`; `baseline` (default: `others`) to `return-to-go`, where `group` includes the
+    trajectory itself in the mean. Raises CreditError for an option that the rule does not have, and for `paper` with a
+    trajectory of more than two turns or with rewards per token.
     """
-    if rule not in get_args(Rule):
-        raise CreditError(f"rule must be one of {', '.join(get_args(Rule))}; found {rule!r}")
-    chosen: Deviation = deviation or ("unbiased" if rule == "paper" else "none")
-    require_deviation(chosen, epsilon)
+    require_choice("rule", rule, Rule)
+    require_number("turn_coefficient", turn_coefficient)
+    require_number("outcome_coefficient", outcome_coefficient)
+    if to_go is not None:
+        _require_rule("to_go", rule, ("per-index", "padded"))
+        require_switch("to_go", to_go)
+    if baseline is not None:
+        _require_rule("baseline", rule, ("return-to-go",))
+        require_choice("baseline", baseline, Baseline)
+    if deviation is None:
+        deviation = "none" if rule == "return-to-go" else "unbiased"
+    require_deviation(deviation, epsilon)
+    terms = _Terms(turn_coefficient, outcome_coefficient, deviation, epsilon, to_go is not False, baseline or "others")
     advantages: list[list[float]] = [[] for _ in range(len(batch))]
-    compute = _paper if rule == "paper" else _return_to_go
     for members in batch.members.values():
-        for index, turns in zip(members, compute(batch, members, outcome_coefficient, chosen, epsilon), strict=True):
+        for index, turns in zip(members, _RULES[rule](batch, members, terms), strict=True):
             advantages[index] = turns
     return advantages
 
 
-def _paper(
-    batch: CreditBatch, members: list[int], coefficient: float, deviation: Deviation, epsilon: float
-) -> list[list[float]]:
+def _require_rule(option: str, rule: str, rules: Sequence[str]) -> None:
+    if rule not in rules:
+        raise CreditError(f"{option} belongs to mt-grpo's rule {' and '.join(rules)}; found it with rule {rule!r}")
+
+
+def _paper(batch: CreditBatch, members: list[int], terms: _Terms) -> list[list[float]]:
     """Two turns. A trajectory of one turn (a direct answer) gets A_1: its only turn is the one that chose not to call
-    the tool, and its turn reward, 0, is compared with those who did.
+    the tool, and its turn reward, 0, is compared with those who did. On the outcome alone that choice is not compared
+    with anything the tool was paid for, which is how GRPO-OR gives up the tool.
+
+    Biased where the second turn earns a turn reward, since A_2 does not hold it. Otherwise the gradient is scaled by
+    (G - 1) / G with `deviation: none`; a deviation weighs the two terms differently, and so turns the first turn's.
     """
-    longest = max(batch.turns[index] for index in members)
+    longest = max(len(batch.turn_rewards[index]) for index in members)
     if longest > 2:
         raise CreditError(
             f"mt-grpo with rule 'paper' is defined on at most two turns; found a trajectory of {longest}; "
             "set credit.options.rule to 'return-to-go', or the world's turn limit to 2"
         )
-    turn = normalise([math.fsum(batch.turn_rewards[index]) for index in members], deviation, epsilon)
-    outcome = normalise([batch.outcome[index] for index in members], deviation, epsilon)
+    if batch.token_rewards is not None:
+        raise CreditError(
+            "mt-grpo with rule 'paper' has no place for token_rewards, since its second turn has no turn reward; "
+            "put the KL penalty into the loss, or set credit.options.rule to 'return-to-go'"
+        )
+    turn = terms.normalised([math.fsum(batch.turn_rewards[index]) for index in members])
+    outcome = terms.normalised([batch.outcome[index] for index in members])
     return [
-        [first + coefficient * last, last][: batch.turns[index]]
+        [terms.turn * first + terms.outcome * last, last][: len(batch.turn_rewards[index])]
         for index, first, last in zip(members, turn, outcome, strict=True)
     ]
 
 
-def _return_to_go(
-    batch: CreditBatch, members: list[int], coefficient: float, deviation: Deviation, epsilon: float
-) -> list[list[float]]:
-    """Any number of turns. A trajectory that is alone at its turn keeps its raw return there: giving it 0 biases the
-    turn. The gradient is unbiased with `deviation="none"`; a deviation rescales each turn by its own spread.
+def _per_index(batch: CreditBatch, members: list[int], terms: _Terms) -> list[list[float]]:
+    """Any number of turns. **Biased** once the policy decides when to stop: whatever a turn pays on average is taken
+    away from those who reach it, while those who stop before it pay nothing: a hidden bonus of minus the mean turn
+    reward per extra turn. That later turns are worth reaching is therefore never learned, summed to go or not. A
+    trajectory that is alone at its turn has nothing to compare with there, and its turn reward counts as 0, with a
+    warning.
     """
-    returns = {index: _returns(batch, index, coefficient) for index in members}
-    advantages: dict[int, list[float]] = {index: [] for index in members}
-    for turn in range(max(batch.turns[index] for index in members)):
-        here = [index for index in members if turn < batch.turns[index]]
-        values = [returns[index][turn] for index in here]
-        if len(here) == 1:
-            warnings.warn("a trajectory that is alone at its turn keeps its raw return there", stacklevel=3)
-        total, divisor = math.fsum(values), scale(values, deviation, epsilon)
-        for index, value in zip(here, values, strict=True):
-            others = (total - value) / (len(here) - 1) if len(here) > 1 else 0.0
-            advantages[index].append((value - others) / divisor)
-    return [advantages[index] for index in members]
+    return _by_index(batch, members, terms, [own_rewards(batch, index) for index in members])
 
 
-def _returns(batch: CreditBatch, index: int, coefficient: float) -> list[float]:
+def _padded(batch: CreditBatch, members: list[int], terms: _Terms) -> list[list[float]]:
+    """Any number of turns. Every turn index has the same G terms. Summed to go, with `deviation: none`, the gradient is
+    scaled by (G - 1) / G, and its direction is right. A deviation per turn index weighs turns differently: biased.
+    Without `to_go` a turn is not held to account for what follows from it: biased too.
+    """
+    rewards = [own_rewards(batch, index) for index in members]
+    longest = max(map(len, rewards))
+    return _by_index(batch, members, terms, [turns + [0.0] * (longest - len(turns)) for turns in rewards])
+
+
+def _by_index(batch: CreditBatch, members: list[int], terms: _Terms, rewards: list[list[float]]) -> list[list[float]]:
+    """Turn rewards, normalised per turn index among the rows that have one there, plus the outcome."""
+    normalised: list[list[float]] = [[] for _ in members]
+    for turn in range(max(map(len, rewards))):
+        here = [place for place, turns in enumerate(rewards) if turn < len(turns)]
+        for place, value in zip(here, terms.normalised([rewards[place][turn] for place in here]), strict=True):
+            normalised[place].append(value)
+    outcome = terms.normalised([batch.outcome[index] for index in members])
+    return [
+        [
+            terms.turn * (math.fsum(turns[turn:]) if terms.to_go else turns[turn]) + terms.outcome * last
+            for turn in range(len(batch.turn_rewards[index]))
+        ]
+        for index, turns, last in zip(members, normalised, outcome, strict=True)
+    ]
+
+
+def _return_to_go(batch: CreditBatch, members: list[int], terms: _Terms) -> list[list[float]]:
+    """Any number of turns. **Unbiased** with `deviation: none` and `baseline: others`: what others earned does not
+    depend on the choice that is judged. A trajectory that is alone at its turn keeps its raw return there, with a
+    warning: giving it 0 would bias the turn, since how many reach it depends on the policy.
+
+    `baseline: group` includes the trajectory itself: a turn that n trajectories reach keeps (n - 1) / n of its
+    gradient, and n varies with the policy: distorted. A deviation divides each turn by its own spread: distorted too.
+    """
+    returns = [_returns(batch, index, terms) for index in members]
+    advantages: list[list[float]] = [[] for _ in members]
+    for turn in range(max(map(len, returns))):
+        here = [place for place, of_turns in enumerate(returns) if turn < len(of_turns)]
+        values = [returns[place][turn] for place in here]
+        divisor = scale(values, terms.deviation, terms.epsilon)
+        for place, difference in zip(here, _differences(values, terms.baseline), strict=True):
+            advantages[place].append(difference / divisor)
+    return advantages
+
+
+def _differences(returns: Sequence[float], baseline: Baseline) -> Sequence[float]:
+    """The returns of those that reach a turn, minus their baselines."""
+    if baseline == "group":
+        return normalise(returns, "none", 0.0)
+    if len(returns) == 1:
+        warnings.warn("a trajectory that is alone at its turn keeps its raw return there", stacklevel=2)
+        return returns
+    return against_others(returns)
+
+
+def _returns(batch: CreditBatch, index: int, terms: _Terms) -> list[float]:
     """The return-to-go from each turn of one trajectory."""
-    rewards = batch.turn_rewards[index]
-    return [math.fsum(rewards[turn:]) + coefficient * batch.outcome[index] for turn in range(len(rewards))]
+    rewards, outcome = own_rewards(batch, index), batch.outcome[index]
+    return [terms.turn * math.fsum(rewards[turn:]) + terms.outcome * outcome for turn in range(len(rewards))]
+
+
+_RULES: Mapping[Rule, Callable[[CreditBatch, list[int], _Terms], list[list[float]]]] = {
+    "paper": _paper,
+    "per-index": _per_index,
+    "padded": _padded,
+    "return-to-go": _return_to_go,
+}

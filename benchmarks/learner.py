@@ -1,0 +1,274 @@
+"""How much of the machine's arithmetic an update of the learner uses, for policies of three sizes.
+
+Per size: tokens trained per second, the share of what was computed that is padding, and the update's FLOP/s beside
+those of the bare matrix products of the same shapes, and of one large product, measured in turns in the same process.
+Only real tokens count as work: 6 FLOP per weight and token (2 forward, 4 backward), the output layer at reply tokens
+only, and attention's products under the causal mask. Padding, normalisation, the loss and the optimizer's step count as
+none.
+
+    python -m benchmarks.learner                    1 M, 10 M and 50 M parameters, float32, on the CPU
+    python -m benchmarks.learner --device cuda      Qwen3-0.6B's shape, random weights, bfloat16, 16k tokens at a time
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+# Read when CUDA's libraries are loaded: without it the learner's deterministic kernels are refused.
+os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+
+import torch
+
+from turnwise.policy.learner import Learner
+from turnwise.policy.packing import lay_out
+from turnwise.policy.update import UpdateBatch, UpdateSettings
+from turnwise.seeding import generator
+from turnwise.trajectory import TokenSequence
+
+ROUNDS = 3
+END, PAD = 1, 2
+
+
+@dataclass(frozen=True)
+class Size:
+    """A policy's shape, and how much it is trained on."""
+
+    name: str
+    hidden: int
+    layers: int
+    heads: int
+    key_value_heads: int
+    head_dimension: int
+    feed_forward: int
+    vocabulary: int
+    trajectories: int
+    lengths: tuple[int, int]
+    """Of an observation or a reply, from and to, in tokens; a trajectory has two of each."""
+    micro_batch_tokens: int
+
+    @property
+    def layer_matrices(self) -> list[tuple[int, int]]:
+        """Input and output width of one layer's linear maps."""
+        of_heads, of_keys = self.heads * self.head_dimension, self.key_value_heads * self.head_dimension
+        attention = [(self.hidden, of_heads), (self.hidden, of_keys), (self.hidden, of_keys), (of_heads, self.hidden)]
+        return [*attention, *[(self.hidden, self.feed_forward)] * 2, (self.feed_forward, self.hidden)]
+
+
+ON_CPU = (
+    Size("1 M", 128, 4, 4, 2, 32, 384, 1024, 128, (20, 80), 2048),
+    Size("10 M", 320, 7, 10, 5, 32, 960, 4096, 48, (20, 80), 2048),
+    Size("50 M", 640, 9, 10, 5, 64, 1920, 8192, 12, (20, 80), 2048),
+)
+ON_CUDA = (Size("Qwen3-0.6B", 1024, 28, 16, 8, 128, 3072, 151936, 64, (100, 400), 16384),)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table."""
+
+    size: Size
+    parameters: int
+    tokens_per_second: float
+    padding: float
+    update: float
+    """FLOP/s, as are the next two."""
+    same_shapes: float
+    large: float
+    peak_bytes: int | None
+
+
+def main(arguments: Sequence[str] = ()) -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.learner", description=__doc__.split("\n")[0])
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--sizes", type=int, default=3, help="how many of the sizes, the smallest first")
+    chosen = parser.parse_args(list(arguments))
+    if chosen.device == "cuda" and not torch.cuda.is_available():
+        parser.error("the device cuda must be there; torch finds none")
+    torch.set_num_threads(chosen.threads)
+    sizes = ON_CPU if chosen.device == "cpu" else ON_CUDA
+    sys.stdout.write(
+        f"the learner's update on {chosen.device}, {_precision(chosen.device)}, {chosen.threads} threads, best of "
+        f"{ROUNDS}\n" + _HEADING
+    )
+    for size in sizes[: chosen.sizes]:
+        sys.stdout.write(_line(measure(size, chosen.device, chosen.threads)))
+        sys.stdout.flush()
+
+
+def measure(size: Size, device: str, threads: int) -> Row:
+    """One size: updates and bare products, in turns."""
+    dtype = getattr(torch, _precision(device))
+    sequences = _sequences(size)
+    with tempfile.TemporaryDirectory() as folder:
+        parameters = _create(size, Path(folder))
+        learner = Learner(Path(folder), device=device, threads=threads, dtype=_precision(device))
+    batch, settings = _batch(learner, sequences, size), _settings(size)
+    micro_batches = lay_out(sequences, size.micro_batch_tokens, PAD, torch.device("cpu"))
+    padding = 1.0 - sum(len(sequence.tokens) for sequence in sequences) / sum(
+        micro_batch.padded_tokens for micro_batch in micro_batches
+    )
+    replies = round(sum(len(micro_batch.targets) for micro_batch in micro_batches) / len(micro_batches))
+    shapes = [(size.micro_batch_tokens, *matrix, size.layers) for matrix in size.layer_matrices]
+    shapes.append((replies, size.hidden, size.vocabulary, 1))
+    side = 8192 if device == "cuda" else 1536
+    learner.update(batch, settings)
+    seconds, same_shapes, large = [], [], []
+    for _ in range(ROUNDS):
+        seconds.append(_seconds(lambda: learner.update(batch, settings), device))
+        same_shapes.append(_products(shapes, dtype, device))
+        large.append(_products([(side, side, side, 1)], dtype, device))
+    return Row(
+        size=size,
+        parameters=parameters,
+        tokens_per_second=sum(len(sequence.tokens) for sequence in sequences) / min(seconds),
+        padding=padding,
+        update=_floating_point_operations(size, sequences) / min(seconds),
+        same_shapes=max(same_shapes),
+        large=max(large),
+        peak_bytes=torch.cuda.max_memory_allocated() if device == "cuda" else None,
+    )
+
+
+def _floating_point_operations(size: Size, sequences: Sequence[TokenSequence]) -> float:
+    """Of one pass forward and backward over the sequences; see the head of this file."""
+    tokens = sum(len(sequence.tokens) for sequence in sequences)
+    replies = sum(sum(sequence.mask) for sequence in sequences)
+    weights = size.layers * sum(wide * high for wide, high in size.layer_matrices)
+    attention = (
+        size.layers * size.heads * size.head_dimension * sum(len(sequence.tokens) ** 2 for sequence in sequences)
+    )
+    return 6.0 * (weights * tokens + size.hidden * size.vocabulary * replies + attention)
+
+
+def _products(shapes: Sequence[tuple[int, int, int, int]], dtype: torch.dtype, device: str) -> float:
+    """FLOP/s of matrix products (rows, in, out, how often), each with the two products of its backward pass."""
+    seconds, operations = 0.0, 0.0
+    for rows, wide, high, times in shapes:
+        states = torch.randn(rows, wide, dtype=dtype, device=device)
+        weight = torch.randn(high, wide, dtype=dtype, device=device)
+        gradient = torch.randn(rows, high, dtype=dtype, device=device)
+
+        def forward_and_backward(
+            states: torch.Tensor = states, weight: torch.Tensor = weight, gradient: torch.Tensor = gradient
+        ) -> None:
+            torch.nn.functional.linear(states, weight)
+            gradient @ weight
+            gradient.T @ states
+
+        forward_and_backward()
+        seconds += times * min(_seconds(forward_and_backward, device) for _ in range(3))
+        operations += times * 6.0 * rows * wide * high
+    return operations / seconds
+
+
+def _seconds(work: Callable[[], object], device: str) -> float:
+    if device == "cuda":
+        torch.cuda.synchronize()
+    began = time.perf_counter()
+    work()
+    if device == "cuda":
+        torch.cuda.synchronize()
+    return time.perf_counter() - began
+
+
+def _create(size: Size, folder: Path) -> int:
+    """A policy of this shape with random weights. Qwen3's heads are wider than hidden / heads, hence no create_policy
+    for those.
+    """
+    from transformers import Qwen3Config, Qwen3ForCausalLM
+
+    from turnwise.policy.architecture import create_policy
+
+    if size.hidden == size.heads * size.head_dimension:
+        return create_policy(
+            folder,
+            vocabulary_size=size.vocabulary,
+            context_length=2048,
+            end_token=END,
+            pad_token=PAD,
+            seed=0,
+            hidden=size.hidden,
+            layers=size.layers,
+            heads=size.heads,
+            key_value_heads=size.key_value_heads,
+            feed_forward=size.feed_forward,
+        )
+    configuration = Qwen3Config(
+        vocab_size=size.vocabulary,
+        hidden_size=size.hidden,
+        intermediate_size=size.feed_forward,
+        num_hidden_layers=size.layers,
+        num_attention_heads=size.heads,
+        num_key_value_heads=size.key_value_heads,
+        head_dim=size.head_dimension,
+        max_position_embeddings=2048,
+        tie_word_embeddings=True,
+        eos_token_id=END,
+        pad_token_id=PAD,
+        bos_token_id=None,
+        dtype="float32",
+    )
+    torch.manual_seed(0)
+    model = Qwen3ForCausalLM(configuration)
+    model.save_pretrained(folder)
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+def _sequences(size: Size) -> list[TokenSequence]:
+    """Trajectories of two turns; observations and replies differ in length as they do in practice."""
+    draw = generator(0, "learner-benchmark")
+    sequences = []
+    for _ in range(size.trajectories):
+        turn_of_token: list[int] = []
+        for turn in (-1, 0, -1, 1):
+            turn_of_token += [turn] * int(draw.integers(*size.lengths))
+        tokens = draw.integers(3, size.vocabulary, len(turn_of_token)).tolist()
+        sequences.append(TokenSequence(tuple(tokens), tuple(turn_of_token), (0.0,) * len(tokens)))
+    return sequences
+
+
+def _batch(learner: Learner, sequences: Sequence[TokenSequence], size: Size) -> UpdateBatch:
+    """Every trajectory with an advantage, and the learner's own log-probabilities as the behaviour policy's."""
+    rows = learner.log_probabilities(sequences, 1.0, size.micro_batch_tokens)
+    sampled = [
+        TokenSequence(sequence.tokens, sequence.turn_of_token, tuple(row))
+        for sequence, row in zip(sequences, rows, strict=True)
+    ]
+    return UpdateBatch.from_turns(sampled, [((-1.0) ** index, 0.5) for index in range(len(sampled))])
+
+
+def _settings(size: Size) -> UpdateSettings:
+    return UpdateSettings(
+        learning_rate=1e-6, temperature=1.0, micro_batch_tokens=size.micro_batch_tokens, maximum_mismatch=1e9
+    )
+
+
+def _precision(device: str) -> str:
+    return "bfloat16" if device == "cuda" else "float32"
+
+
+_HEADING = (
+    f"{'policy':>10} {'parameters':>11} {'tokens/s':>9} {'padding':>7} | "
+    f"{'update':>8} {'same shapes':>11} {'large':>8} | {'of same':>7} {'of large':>8}\n{'':>40} | {'TFLOP/s':>8} {'TFLOP/s':>11} {'TFLOP/s':>8} |\n"
+)
+
+
+def _line(row: Row) -> str:
+    memory = "" if row.peak_bytes is None else f"{'':>10} peak memory {row.peak_bytes / 2**30:.1f} GiB\n"
+    return (
+        f"{row.size.name:>10} {row.parameters:>11,} {row.tokens_per_second:>9,.0f} {row.padding:>7.1%} | "
+        f"{row.update / 1e12:>8.3f} {row.same_shapes / 1e12:>11.3f} {row.large / 1e12:>8.3f} | "
+        f"{row.update / row.same_shapes:>7.0%} {row.update / row.large:>8.0%}\n{memory}"
+    )
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

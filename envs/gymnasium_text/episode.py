@@ -1,0 +1,98 @@
+"""One episode of a Gymnasium environment, and its scripted players.
+
+Gymnasium has one generator for both the problem and the noise of an episode. Here `reset` gets the task's seed, so that
+the task alone says how an episode begins; then the generator is replaced by one of the episode's own seed, so that the
+episodes of a group differ in their noise. An environment that draws from elsewhere, against Gymnasium's rules, gives
+equal noise to all episodes of a task, or does not repeat at all: `turnwise check` shows it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from envs.gymnasium_text.game import Game
+from turnwise import seeding
+from turnwise.world import Decision, Environment, Observation, Remaining, Step, Task
+
+
+class GymnasiumEpisode(Environment):
+    """An environment, lent by the game until the episode is closed. Its own step limit holds: it ends as truncated."""
+
+    def __init__(self, game: Game, task: Task, seed: int) -> None:
+        self._game = game
+        self._task = task
+        self._seed = seed
+        self._environment = game.take()
+        self._text = ""
+        self._terminated = self._truncated = self._success = False
+
+    def reset(self) -> Observation:
+        """The beginning that the task's seed says; what follows draws from the episode's own seed."""
+        observation, _ = self._environment.reset(seed=self._task.seed)
+        noise = seeding.generator(self._seed, "gymnasium noise", self._task.id)
+        self._environment.unwrapped.np_random = noise
+        self._text = self._game.describe(self._environment, observation)
+        return self._observe()
+
+    def step(self, action: str) -> Step:
+        """Play an action by its name, in capitals or not; any other text leaves everything as it was."""
+        meant = action.strip().casefold()
+        value = next((value for name, value in self._game.actions.items() if name.casefold() == meant), None)
+        if value is None or self._ended:
+            return self._refuse()
+        before = self._observe()
+        observation, reward, terminated, truncated, information = self._environment.step(value)
+        self._text = self._game.describe(self._environment, observation)
+        self._terminated, self._truncated = bool(terminated), bool(truncated) and not terminated
+        self._success = self._terminated and self._game.succeeded(float(reward), information)
+        after = self._observe()
+        return Step(
+            after,
+            {"reward": float(reward)},
+            terminated=self._terminated,
+            truncated=self._truncated,
+            effective=after != before if after.state is None else after.state != before.state,
+            success=self._success,
+        )
+
+    def oracle(self, remaining: Remaining) -> Decision:
+        """The best actions under the environment's own model: see `planner`. Raises ValueError where there is none."""
+        if self._game.plan is None:
+            raise ValueError(
+                "the oracle needs the environment's model and state, P and s, and success_reward; "
+                f"{self._task.id} lacks one of them: play it with the random player only"
+            )
+        actions = min(remaining.actions, remaining.turns * remaining.actions_per_turn)
+        most = min(remaining.actions_per_turn, remaining.actions)
+        values = self._game.plan.sequence(int(self._environment.unwrapped.s), actions, most)
+        names = {value: name for name, value in self._game.actions.items()}
+        return Decision(f"{names[values[0]]} is best", tuple(names[value] for value in values))
+
+    def random(self, generator: np.random.Generator, remaining: Remaining) -> Decision:
+        """As many actions as the turn allows, each uniform over the names of the actions, of use or not."""
+        names = list(self._game.actions)
+        count = min(remaining.actions_per_turn, remaining.actions)
+        return Decision("a random action", tuple(names[place] for place in generator.integers(len(names), size=count)))
+
+    def close(self) -> None:
+        """Give the environment back."""
+        self._game.give_back(self._environment)
+
+    @property
+    def _ended(self) -> bool:
+        return self._terminated or self._truncated
+
+    def _observe(self, preface: str = "") -> Observation:
+        # A published model names the states; without one, nothing says which situations are equal.
+        state = None if self._game.plan is None else str(int(self._environment.unwrapped.s))
+        return Observation(preface + self._text, state)
+
+    def _refuse(self) -> Step:
+        return Step(
+            self._observe("" if self._ended else f"Not an action. Legal: {self._game.legal}.\n"),
+            terminated=self._terminated,
+            truncated=self._truncated,
+            valid=False,
+            effective=False,
+            success=self._success,
+        )

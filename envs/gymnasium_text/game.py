@@ -1,0 +1,98 @@
+"""A Gymnasium environment together with its settings: everything that the episodes of a world share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import gymnasium
+
+from envs.gymnasium_text.planner import Plan
+from envs.gymnasium_text.settings import Settings
+from envs.gymnasium_text.views import Template, without_colours
+
+
+class Game:
+    """Makes environments, names their actions, describes their observations, and plans where they publish a model.
+
+    Everything that can be wrong with the settings is found out here, by trying, and raises ValueError.
+    """
+
+    def __init__(self, identifier: str, arguments: Mapping[str, Any], settings: Settings) -> None:
+        if "render_mode" in arguments:
+            raise ValueError("arguments must leave render_mode to view: set view to 'ansi' for a picture in letters")
+        self._identifier = identifier
+        self._arguments = {**arguments, **({"render_mode": "ansi"} if settings.view == "ansi" else {})}
+        self._settings = settings
+        self._template = Template(settings.template, settings.fields) if settings.view == "template" else None
+        self._idle: list[Any] = []
+        environment = self.take()
+        self.actions = _ordered(settings.action_values, environment.action_space)
+        """The value of every action by its name, in the order of the values."""
+        observation, _ = environment.reset(seed=0)
+        self.describe(environment, observation)
+        self.plan = self._plan(environment.unwrapped)
+        """What the oracle does; None where there can be no oracle."""
+        self.give_back(environment)
+
+    def take(self) -> Any:
+        """An environment that no other episode has: one that was given back, or a new one.
+
+        Making one can take longer than a whole episode. Taxi works out its model each time, 14 ms against 0.04 ms for a
+        reset. Gymnasium demands of a reset that it leaves nothing of the episode before.
+        """
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return self._make()
+
+    def give_back(self, environment: Any) -> None:
+        """Let another episode have it."""
+        self._idle.append(environment)
+
+    def describe(self, environment: Any, observation: Any) -> str:
+        """An observation as text. Raises ValueError when the view does not fit it."""
+        if self._template is not None:
+            return self._template.fill(observation)
+        shown = environment.render() if self._settings.view == "ansi" else observation
+        if not isinstance(shown, str) or not shown.strip():
+            raise ValueError(f"view {self._settings.view!r} must give a text; {self._identifier!r} gave {shown!r}")
+        return without_colours(shown)
+
+    def succeeded(self, reward: float, information: Mapping[str, Any]) -> bool:
+        """Whether an episode that terminates with this reward and information has solved its task."""
+        if self._settings.success_info is not None:
+            return bool(information.get(self._settings.success_info, False))
+        return self._settings.success_reward is not None and reward >= self._settings.success_reward
+
+    @property
+    def legal(self) -> str:
+        """The names of the actions, as a refusal says them."""
+        *others, last = self.actions
+        return f"{', '.join(others)} or {last}" if others else last
+
+    def _make(self) -> Any:
+        try:
+            return gymnasium.make(self._identifier, disable_env_checker=True, **self._arguments)
+        except (gymnasium.error.Error, ImportError, TypeError) as error:
+            raise ValueError(
+                f"id and arguments must make a Gymnasium environment; {self._identifier!r} with {self._arguments} "
+                f"raised {type(error).__name__}: {error}"
+            ) from error
+
+    def _plan(self, unwrapped: Any) -> Plan | None:
+        """The plan, if success is a reward and the model is one as Gymnasium's own are: states numbered from 0."""
+        model = getattr(unwrapped, "P", None)
+        if self._settings.success_reward is None or not isinstance(model, Mapping) or not hasattr(unwrapped, "s"):
+            return None
+        if any(state not in model for state in range(len(model))):
+            return None
+        return Plan(model, list(self.actions.values()), self._settings.success_reward)
+
+
+def _ordered(action_values: Mapping[str, int], space: Any) -> dict[str, int]:
+    """The values by name, in the order of the values, whatever order a file has them in. Raises ValueError."""
+    for name, value in action_values.items():
+        if not isinstance(value, int) or isinstance(value, bool) or not space.contains(value):
+            raise ValueError(f"action_values.{name} must be a whole number out of {space}; found {value!r}")
+    return {name.strip(): value for name, value in sorted(action_values.items(), key=lambda item: (item[1], item[0]))}

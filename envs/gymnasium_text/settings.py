@@ -1,0 +1,114 @@
+"""What must be said of a Gymnasium environment before it can be played in text, and what is known of Gymnasium's own.
+
+Gymnasium says nothing of what its numbers mean: which action is which, what an observation shows, when a task counts as
+solved. These settings do. For the identifiers in `KNOWN` each has a value already, and any of them can be replaced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from turnwise.world import whole_number
+
+VIEWS = ("template", "ansi", "text")
+STARTS = ("apart", "shared")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How an environment is played in text: the parameters of `GymnasiumText`, which says what each means."""
+
+    instruction: str
+    action_values: Mapping[str, int]
+    success_reward: float | None = None
+    success_info: str | None = None
+    view: str = "template"
+    template: str | None = None
+    fields: Sequence[Mapping[str, Any]] = ()
+    starts: str = "shared"
+    turns: int = 20
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.instruction, str) or not self.instruction.strip():
+            raise ValueError(f"instruction must be a text; found {self.instruction!r}")
+        if not isinstance(self.action_values, Mapping) or not self.action_values:
+            raise ValueError(f"action_values must name the actions, such as {{Left: 0}}; found {self.action_values!r}")
+        names = [str(name).strip().casefold() for name in self.action_values]
+        if not all(names) or len(set(names)) < len(names):
+            raise ValueError(f"action_values must be named apart, not only by case; found {[*self.action_values]}")
+        if (self.success_reward is None) == (self.success_info is None):
+            raise ValueError(
+                "success_reward or success_info must say when an episode succeeds, and not both; "
+                f"found {self.success_reward!r} and {self.success_info!r}"
+            )
+        for name, value, allowed in (("view", self.view, VIEWS), ("starts", self.starts, STARTS)):
+            if value not in allowed:
+                raise ValueError(f"{name} must be one of {', '.join(allowed)}; found {value!r}")
+        whole_number("turns", self.turns, 1, 10_000)
+
+
+def settings_of(identifier: str, given: Mapping[str, Any]) -> Settings:
+    """The settings of an environment: what is given, and for the rest what is known. Raises ValueError."""
+    if not isinstance(identifier, str):
+        raise ValueError(f"id must be a text such as 'Taxi-v4'; found {identifier!r}")
+    chosen = {name: value for name, value in given.items() if value is not None}
+    known = asdict(KNOWN[identifier]) if identifier in KNOWN else {}
+    if {"success_reward", "success_info"} & chosen.keys():
+        known.update(success_reward=None, success_info=None)
+    complete = {**known, **chosen}
+    if missing := [name for name in ("instruction", "action_values") if name not in complete]:
+        raise ValueError(f"{' and '.join(missing)} must be given for {identifier!r}: known are only {', '.join(KNOWN)}")
+    return Settings(**complete)
+
+
+KNOWN: dict[str, Settings] = {
+    "Taxi-v4": Settings(
+        instruction=(
+            "Drive the taxi to the passenger, pick up, drive to the goal, drop off. Places are a row, counted from 0 "
+            "downwards, and a column, counted from 0 to the right, in a square of 5 by 5: red is 0 0, green 0 4, "
+            "yellow 4 0, blue 4 3. Walls: in rows 0 and 1 between columns 1 and 2, in rows 3 and 4 between columns 0 "
+            "and 1 and between columns 2 and 3."
+        ),
+        action_values={"South": 0, "North": 1, "East": 2, "West": 3, "Pickup": 4, "Dropoff": 5},
+        success_reward=20,
+        template="taxi {row} {column}, passenger {passenger}, goal {goal}",
+        fields=(
+            {"row": 5},
+            {"column": 5},
+            {"passenger": ["red", "green", "yellow", "blue", "in the taxi"]},
+            {"goal": ["red", "green", "yellow", "blue"]},
+        ),
+        starts="apart",
+    ),
+    "CliffWalking-v1": Settings(
+        instruction=(
+            "Walk to T without stepping on the cliff. x you, o free, C cliff, T goal. "
+            "Who steps on the cliff begins again at the left."
+        ),
+        action_values={"Up": 0, "Right": 1, "Down": 2, "Left": 3},
+        success_reward=-1,
+        view="ansi",
+    ),
+    "FrozenLake-v1": Settings(
+        instruction=(
+            "Walk over the ice to the goal without falling into a hole. S start, F ice, H hole, G goal; you are where "
+            "< and > are. The ice is slippery: two of three moves go to a side."
+        ),
+        action_values={"Left": 0, "Down": 1, "Right": 2, "Up": 3},
+        success_reward=1,
+        view="ansi",
+        turns=100,
+    ),
+    "Blackjack-v1": Settings(
+        instruction=(
+            "Come closer to 21 than the dealer, and not above. You see the sum of your cards and one card of the "
+            "dealer, who draws up to 17 when you stick. An ace, shown as 1, is usable if it counts 11 in your sum."
+        ),
+        action_values={"Stick": 0, "Hit": 1},
+        success_reward=1,
+        template="sum {sum}, dealer {dealer}, {ace}",
+        fields=({"sum": None}, {"dealer": None}, {"ace": ["no usable ace", "usable ace"]}),
+    ),
+}

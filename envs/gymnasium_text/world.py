@@ -1,0 +1,159 @@
+"""The world: a Gymnasium environment by its identifier, with seeds as tasks.
+
+The oracle. Where the environment publishes its model and its state, as `P` and `s`, the oracle plans with them (see
+`planner`). Where it does not, there is none to be had from configuration alone: `players` is then only `random`, and
+asking for the oracle raises.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from envs.gymnasium_text.episode import GymnasiumEpisode
+from envs.gymnasium_text.game import Game
+from envs.gymnasium_text.settings import settings_of
+from turnwise import seeding
+from turnwise.world import Column, Limits, Reward, Split, Task, World, whole_number
+
+MAXIMUM_DRAWS = 2_000
+
+
+class GymnasiumText(World):
+    """Any environment that `gymnasium.make` makes with numbered actions, played in text.
+
+    Parameters: `id`, as `gymnasium.make` takes it, also `module:Name-v0`; `arguments`, further arguments of
+    `gymnasium.make`; `instruction`, what a newcomer must know; `action_values`, the number of every action by its name;
+    `success_reward`, an episode succeeds if it terminates with at least this reward in its last step, or
+    `success_info`, if it terminates with this key in its information, and true; `view`, "template" with `template` and
+    `fields` (see `views.Template`), "ansi" for the environment's own picture, or "text" for an observation that is one;
+    `starts`, "apart" if no first observation may be in two splits, else "shared"; `turns`, `actions_per_turn` and
+    `actions`, the limits of an episode.
+
+    What is not given is taken from `settings.KNOWN`, which has Gymnasium's four worlds that are made for text. A limit
+    that the environment was registered with holds as well, and ends an episode as truncated.
+
+    `oracle_success` is that of Taxi, the default. On Gymnasium's slippery 4 x 4 lake the best player succeeds three
+    times out of four.
+    """
+
+    name: ClassVar[str] = "gymnasium"
+    version: ClassVar[str] = "1"
+    oracle_success: ClassVar[float] = 1.0
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "taxi": {"id": "Taxi-v4"},
+        "cliff-walking": {"id": "CliffWalking-v1"},
+        "frozen-lake": {"id": "FrozenLake-v1"},
+        "blackjack": {"id": "Blackjack-v1"},
+    }
+    rewards: ClassVar[Mapping[str, Reward]] = {"reward": Reward("what the environment pays for a step", "outcome", 1.0)}
+    columns: ClassVar[tuple[Column, ...]] = (*World.columns, Column("return", "reward", percent=False))
+
+    def __init__(
+        self,
+        *,
+        id: str = "Taxi-v4",
+        arguments: Mapping[str, Any] | None = None,
+        instruction: str | None = None,
+        action_values: Mapping[str, int] | None = None,
+        success_reward: float | None = None,
+        success_info: str | None = None,
+        view: str | None = None,
+        template: str | None = None,
+        fields: Sequence[Mapping[str, Any]] | None = None,
+        starts: str | None = None,
+        turns: int | None = None,
+        actions_per_turn: int = 1,
+        actions: int | None = None,
+    ) -> None:
+        self.settings = settings_of(
+            id,
+            {
+                "instruction": instruction,
+                "action_values": action_values,
+                "success_reward": success_reward,
+                "success_info": success_info,
+                "view": view,
+                "template": template,
+                "fields": fields,
+                "starts": starts,
+                "turns": turns,
+            },
+        )
+        self._limits = Limits(
+            turns=self.settings.turns,
+            actions_per_turn=whole_number("actions_per_turn", actions_per_turn, 1, 100),
+            actions=None if actions is None else whole_number("actions", actions, 1, 100_000),
+        )
+        self._id = id
+        self._arguments = dict(arguments or {})
+        self._game = Game(id, self._arguments, self.settings)
+        if self._game.plan is None:
+            # Only an instance knows whether its environment publishes a model.
+            self.players = ("random",)  # type: ignore[misc]
+
+    @property
+    def instruction(self) -> str:
+        """What was given as a parameter, or is known."""
+        return self.settings.instruction
+
+    @property
+    def grammar(self) -> str:
+        """The names of the actions."""
+        return f"{self._game.legal}."
+
+    @property
+    def limits(self) -> Limits:
+        """The limits on turns and actions that were given as parameters."""
+        return self._limits
+
+    def tasks(self, split: Split, count: int) -> list[Task]:
+        """The first `count` seeds of a split, which has no end."""
+        return [self._task(split, number) for number in range(count)]
+
+    def make(self, task: Task, seed: int) -> GymnasiumEpisode:
+        """An episode that begins as the task says; `seed` drives its noise. Raises ValueError for another's task."""
+        if not task.id.startswith(self._family):
+            raise ValueError(f"a task of {self._family!r} must have an id that begins so; found {task.id!r}")
+        return GymnasiumEpisode(self._game, task, seed)
+
+    @property
+    def _family(self) -> str:
+        variant = ""
+        if self._arguments:
+            written = json.dumps(self._arguments, sort_keys=True)
+            variant = f"-{seeding.derive(0, 'gymnasium arguments', written):x}"
+        return f"{self.name}/{self.version}/{self._id}{variant}/starts-{self.settings.starts}/"
+
+    def _task(self, split: Split, number: int) -> Task:
+        name = f"{self._family}{split}/{number}"
+        for draw in range(MAXIMUM_DRAWS):
+            seed = seeding.derive(0, name, draw)
+            if self.settings.starts == "shared" or self._split_of_start(seed) == split:
+                return Task(self.name, name, split, seed)
+        raise ValueError(
+            f"starts 'apart' must leave first observations for {split}; {self._id!r} gave none in {MAXIMUM_DRAWS} "
+            "draws: set starts to 'shared'"
+        )
+
+    def _split_of_start(self, seed: int) -> Split:
+        """The one split of a first observation, by a digest of its content: of ten, eight are for training."""
+        environment = self._game.take()
+        observation, _ = environment.reset(seed=seed)
+        self._game.give_back(environment)
+        draw = seeding.derive(0, "gymnasium split", json.dumps(_plain(observation), sort_keys=True)) % 10
+        return "validation" if draw == 8 else "test" if draw == 9 else "train"
+
+
+def _plain(observation: Any) -> Any:
+    """An observation as what JSON knows."""
+    if isinstance(observation, np.ndarray | np.generic):
+        return observation.tolist()
+    if isinstance(observation, Mapping):
+        return {str(name): _plain(part) for name, part in observation.items()}
+    if isinstance(observation, list | tuple):
+        return [_plain(part) for part in observation]
+    return observation

@@ -1,0 +1,184 @@
+"""Boards: a room is carved by a random walk, and the boxes are dragged away from their targets.
+
+1. Walk over the square, turning now and then, and make floor of a small shape around every cell of the walk.
+2. Place the targets, each with its box on it, and the player, uniformly over the floor.
+3. Play in reverse: by breadth-first search, look through what `reverse_moves` moves can lead to, where the player drags
+   along the box that he walks away from. Of the positions right after a drag that leave every target bare, keep one
+   where the boxes are farthest from their own targets, in rows plus columns.
+4. Let the player walk 0, 1 or 2 cells away, without coming back.
+5. Solve the board, forwards. It stays if the shortest solution has from `shortest` to `longest` actions.
+
+Every board therefore has a solution, twice over: the reverse of how it was made, and the one that was found.
+
+This is the procedure of gym-sokoban (Schrader 2018, after Racanière et al. 2017, arXiv 1707.06203), which RAGEN uses.
+What differs: gym-sokoban's reverse play is a depth-first search that keeps the first of the farthest positions and
+favours a change of the dragged box; RAGEN's walk has up to 3 steps; there, some boards need more actions than an
+episode has.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from envs.sokoban.rooms import MOVES, Position, Room
+from envs.sokoban.solver import solve
+from turnwise import seeding
+from turnwise.world import Split
+
+SHAPES: tuple[tuple[tuple[int, int], ...], ...] = (
+    ((0, -1), (0, 0), (0, 1)),
+    ((-1, 0), (0, 0), (1, 0)),
+    ((0, -1), (0, 0), (1, 0)),
+    ((0, -1), (0, 0), (1, -1), (1, 0)),
+    ((0, 0), (0, 1), (1, 0)),
+)
+"""What becomes floor around a cell of the walk, in rows down and columns right: two straights, two corners, a block."""
+TURN_PROBABILITY = 0.35
+STEPS_PER_SIDE = 1.7
+"""The walk has so many steps per cell of the square's height plus width."""
+LONGEST_WALK_AWAY = 2
+MOST_POSITIONS = 20_000
+"""Where the reverse play stops, however many moves it was given."""
+MAXIMUM_DRAWS = 20_000
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What boards are to be like: see the parameters of `Sokoban`."""
+
+    size: int
+    boxes: int
+    shortest: int
+    longest: int
+    reverse_moves: int
+
+
+@dataclass(frozen=True)
+class Board:
+    """A room, where player and boxes begin, and the actions that a shortest solution has."""
+
+    room: Room
+    start: Position
+    solution: int
+
+
+@lru_cache(maxsize=50_000)
+def draw_board(seed: int, split: Split, recipe: Recipe) -> Board:
+    """The board of the task with this seed: of its split, and solvable. Raises ValueError when there is none to find.
+
+    Remembered, so that a process makes a board once however many episodes are played on it.
+    """
+    generator = seeding.generator(seed, "sokoban board")
+    for _ in range(MAXIMUM_DRAWS):
+        board = _any_board(generator, split, recipe)
+        if board is not None:
+            return board
+    raise ValueError(
+        f"size, boxes, shortest, longest and reverse_moves must allow for {split} boards; found none in "
+        f"{MAXIMUM_DRAWS} draws at {recipe}: lower shortest or boxes, or raise size or longest"
+    )
+
+
+def _any_board(generator: np.random.Generator, split: Split, recipe: Recipe) -> Board | None:
+    """One draw: None if it has no place for the boxes, is of another split, or is not solved in the bounds."""
+    floor = _carve(generator, recipe.size)
+    cells = [cell for cell, is_floor in enumerate(floor) if is_floor]
+    if len(cells) < 2 * recipe.boxes + 1:
+        return None
+    player, *targets = (cells[place] for place in generator.permutation(len(cells))[: recipe.boxes + 1].tolist())
+    room = Room(recipe.size, floor, tuple(sorted(targets)))
+    if room.split != split:
+        return None
+    apart = _drag_apart(generator, room, player, recipe.reverse_moves)
+    if apart is None:
+        return None
+    start = _walk_away(generator, room, apart)
+    solution = solve(room, start, recipe.longest)
+    if solution is None or len(solution) < recipe.shortest:
+        return None
+    return Board(room, start, len(solution))
+
+
+def _carve(generator: np.random.Generator, size: int) -> tuple[bool, ...]:
+    """The floor that a random walk leaves within the outermost cells, which stay walls. It is connected."""
+    steps = int(STEPS_PER_SIDE * 2 * size)
+    turns = (generator.random(steps) < TURN_PROBABILITY).tolist()
+    directions = generator.integers(len(MOVES), size=steps + 1).tolist()
+    shapes = generator.integers(len(SHAPES), size=steps).tolist()
+    row, column = generator.integers(1, size - 1, size=2).tolist()
+    down, right = MOVES[directions[-1]]
+    floor = [False] * (size * size)
+    for turn, direction, shape in zip(turns, directions, shapes, strict=False):
+        if turn:
+            down, right = MOVES[direction]
+        row, column = min(max(row + down, 1), size - 2), min(max(column + right, 1), size - 2)
+        for below, beside in SHAPES[shape]:
+            if 1 <= row + below <= size - 2 and 1 <= column + beside <= size - 2:
+                floor[(row + below) * size + column + beside] = True
+    return tuple(floor)
+
+
+def _drag_apart(generator: np.random.Generator, room: Room, player: int, reverse_moves: int) -> Position | None:
+    """A uniformly random one of the farthest positions of the reverse play; None if no box can be dragged away."""
+    farthest, best = 0, [(player, room.targets)]
+    for position in _dragged(room, player, reverse_moves):
+        distance = _distance(room, position[1])
+        if distance > farthest:
+            farthest, best = distance, []
+        if distance == farthest:
+            best.append(position)
+    if farthest == 0:
+        return None
+    player, boxes = best[generator.integers(len(best))]
+    return Position(player, tuple(sorted(boxes)))
+
+
+def _dragged(room: Room, player: int, reverse_moves: int) -> list[tuple[int, tuple[int, ...]]]:
+    """Every position right after a drag with all targets bare: the player, and each target's own box."""
+    frontier = [(player, room.targets)]
+    seen = set(frontier)
+    found: dict[tuple[int, tuple[int, ...]], None] = {}
+    for _ in range(reverse_moves):
+        following = []
+        for before, boxes in frontier:
+            for offset in room.offsets:
+                after, behind = before + offset, before - offset
+                if not room.floor[after] or after in boxes:
+                    continue
+                dragged = tuple(before if box == behind else box for box in boxes)
+                position = (after, dragged)
+                if dragged != boxes and not any(target in dragged for target in room.targets):
+                    found[position] = None
+                if position not in seen:
+                    seen.add(position)
+                    following.append(position)
+        frontier = following
+        if not frontier or len(seen) > MOST_POSITIONS:
+            break
+    return list(found)
+
+
+def _distance(room: Room, boxes: tuple[int, ...]) -> int:
+    """Rows plus columns between every box and its own target, summed."""
+    total = 0
+    for box, target in zip(boxes, room.targets, strict=True):
+        (row, column), (target_row, target_column) = divmod(box, room.size), divmod(target, room.size)
+        total += abs(row - target_row) + abs(column - target_column)
+    return total
+
+
+def _walk_away(generator: np.random.Generator, room: Room, position: Position) -> Position:
+    """0, 1 or 2 steps onto free floor, none of them back; fewer where there is no way on."""
+    player, boxes = position
+    been = [player]
+    for _ in range(generator.integers(LONGEST_WALK_AWAY + 1)):
+        beside = [player + offset for offset in room.offsets]
+        free = [cell for cell in beside if room.floor[cell] and cell not in boxes and cell not in been]
+        if not free:
+            break
+        player = free[generator.integers(len(free))]
+        been.append(player)
+    return Position(player, boxes)

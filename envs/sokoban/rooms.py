@@ -1,0 +1,131 @@
+"""Rooms: walls and targets, the rule of the push, and the split that a room belongs to.
+
+The split is a function of the room's own content: every tenth room, by a digest of its text, is for validation, every
+tenth for the test, and the others are for training. A room and its seven rotations and reflections have one digest. So
+no held-out board shares its walls and targets with a training board, not even in the mirror, wherever the boxes and the
+player stand.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+from turnwise import seeding
+from turnwise.world import Split
+
+LETTERS = "#-.*$@+"
+"""How Sokoban boards are usually written: wall, floor, target, box on a target, box, player, player on a target."""
+WALL, FLOOR, TARGET, BOX_ON_TARGET, BOX, PLAYER, PLAYER_ON_TARGET = tuple(LETTERS)
+ACTIONS = ("Up", "Down", "Left", "Right")
+MOVES: tuple[tuple[int, int], ...] = ((-1, 0), (1, 0), (0, -1), (0, 1))
+"""Rows down and columns right that each action leads."""
+SALT = 23
+"""Part of the digest. Of 6 x 6 cells there are few rooms: less than two thousand make nearly all boards, and the most
+frequent one makes 3%. One tenth of them can therefore be twice as easy as another. Of the numbers 0 to 299 this one
+makes the splits most alike in the lengths of solutions and in what a uniformly random player solves."""
+
+
+class Position(NamedTuple):
+    """The cell where the player stands and those of the boxes, in ascending order."""
+
+    player: int
+    boxes: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Room:
+    """A square that walls close, with some cells as targets. Cells are numbered row by row."""
+
+    size: int
+    """Cells along one side."""
+    floor: tuple[bool, ...]
+    """For every cell, whether it is no wall."""
+    targets: tuple[int, ...]
+    """The cells where the boxes belong, in ascending order; as many as boxes."""
+
+    @cached_property
+    def offsets(self) -> tuple[int, ...]:
+        """How far each action leads, in cells."""
+        return tuple(down * self.size + right for down, right in MOVES)
+
+    def after(self, position: Position, action: int) -> Position:
+        """The position that an action leads to: the same one where a wall, or a box that cannot give way, bars it."""
+        player, boxes = position
+        ahead = player + self.offsets[action]
+        if not self.floor[ahead]:
+            return position
+        if ahead not in boxes:
+            return Position(ahead, boxes)
+        beyond = ahead + self.offsets[action]
+        if not self.floor[beyond] or beyond in boxes:
+            return position
+        return Position(ahead, tuple(sorted(beyond if box == ahead else box for box in boxes)))
+
+    def solved(self, position: Position) -> bool:
+        """Whether every box is on a target."""
+        return position.boxes == self.targets
+
+    def on_target(self, position: Position) -> int:
+        """The number of boxes that are on a target."""
+        return sum(box in self.targets for box in position.boxes)
+
+    @cached_property
+    def pushes(self) -> tuple[int | None, ...]:
+        """For every cell, the pushes that would take a box from there to a target if it were alone; None if none can.
+
+        Found backwards: a box came from the cell beside it if behind that one there is room for the player.
+        """
+        found: dict[int, int] = dict.fromkeys(self.targets, 0)
+        frontier = deque(self.targets)
+        while frontier:
+            cell = frontier.popleft()
+            for offset in self.offsets:
+                before = cell - offset
+                if before not in found and self.floor[before] and self.floor[before - offset]:
+                    found[before] = found[cell] + 1
+                    frontier.append(before)
+        return tuple(found.get(cell) for cell in range(len(self.floor)))
+
+    def letters(self, position: Position | None = None) -> str:
+        """The room row by row, with the player and the boxes of a position, or empty."""
+        player, boxes = position or Position(-1, ())
+        shown = [FLOOR if floor else WALL for floor in self.floor]
+        for target in self.targets:
+            shown[target] = TARGET
+        for box in boxes:
+            shown[box] = BOX_ON_TARGET if box in self.targets else BOX
+        if position:
+            shown[player] = PLAYER_ON_TARGET if player in self.targets else PLAYER
+        return "".join(shown)
+
+    @cached_property
+    def split(self) -> Split:
+        """The one split that this room belongs to."""
+        draw = seeding.derive(0, "sokoban split", SALT, min(_images(self.letters(), self.size))) % 10
+        return "validation" if draw == 8 else "test" if draw == 9 else "train"
+
+
+def read_rows(rows: Sequence[str]) -> tuple[Room, Position]:
+    """A room and a position from a board as it is usually written, one text per row."""
+    letters = "".join(rows)
+    floor = tuple(letter != WALL for letter in letters)
+    room = Room(len(rows), floor, _cells(letters, TARGET + BOX_ON_TARGET + PLAYER_ON_TARGET))
+    (player,) = _cells(letters, PLAYER + PLAYER_ON_TARGET)
+    return room, Position(player, _cells(letters, BOX + BOX_ON_TARGET))
+
+
+def _cells(letters: str, kinds: str) -> tuple[int, ...]:
+    return tuple(cell for cell, letter in enumerate(letters) if letter in kinds)
+
+
+def _images(letters: str, size: int) -> Iterator[str]:
+    """The four rotations of a square, each as it is and reflected."""
+    rows = [letters[first : first + size] for first in range(0, size * size, size)]
+    for _ in range(4):
+        rows = ["".join(column) for column in zip(*reversed(rows), strict=True)]
+        yield "".join(rows)
+        yield "".join(reversed(rows))

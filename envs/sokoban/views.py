@@ -1,0 +1,47 @@
+"""What is shown of a position: a grid of symbols, or the coordinates of everything.
+
+Two views and any number of symbol sets show the same boards, so that a policy can be tested on whether it learned the
+game or the look of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from envs.sokoban.rooms import LETTERS, Position, Room
+
+VIEWS = ("grid", "coordinates")
+MEANINGS = ("wall", "floor", "target", "box on a target", "box", "you", "you on a target")
+"""Of the seven symbols, in the order of `LETTERS`."""
+
+
+def legend(view: str, symbols: str) -> str:
+    """How to read the view, in one or two sentences."""
+    if view == "grid":
+        return ", ".join(f"{symbol} {meaning}" for symbol, meaning in zip(symbols, MEANINGS, strict=True)) + "."
+    return (
+        "Every place is a row, counted from 0 downwards, and a column, counted from 0 to the right. "
+        "The outermost rows and columns are walls; other walls are listed."
+    )
+
+
+def show(view: str, symbols: str, room: Room, position: Position) -> str:
+    """The position as a text of one line per row, or per kind of thing."""
+    return _grid(symbols, room, position) if view == "grid" else _coordinates(room, position)
+
+
+def _grid(symbols: str, room: Room, position: Position) -> str:
+    shown = room.letters(position).translate(str.maketrans(LETTERS, symbols))
+    # Spaces make every cell a token of its own.
+    return "\n".join(" ".join(shown[first : first + room.size]) for first in range(0, len(shown), room.size))
+
+
+def _coordinates(room: Room, position: Position) -> str:
+    inner = range(1, room.size - 1)
+    walls = [row * room.size + column for row in inner for column in inner if not room.floor[row * room.size + column]]
+    lines = [("you", [position.player]), ("box", position.boxes), ("target", room.targets), ("wall", walls)]
+    return "\n".join(f"{name} {_places(room, cells)}" for name, cells in lines if cells)
+
+
+def _places(room: Room, cells: Iterable[int]) -> str:
+    return ", ".join("{} {}".format(*divmod(cell, room.size)) for cell in cells)

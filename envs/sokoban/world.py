@@ -1,0 +1,236 @@
+"""The world: boards as tasks, pushes as actions, and its two scripted players.
+
+The rewards are RAGEN's and gym-sokoban's: -0.1 for every action, a blocked one included; +1 for a box that comes onto a
+target and -1 for one that leaves it; +10 when all are there, which ends the episode. No box begins on a target, so an
+episode of n actions sums to 10 + boxes - 0.1 n if it is solved, and to (boxes on a target at its end) - 0.1 n if not.
+
+What differs from RAGEN (arXiv 2504.20073): every board can be solved within the action limit; held-out boards are in
+rooms of their own; a text that is no action costs nothing here, since the penalty for an invalid turn is the agent's;
+and see `generation` for how boards are made. A uniformly random player is as good here as there, near 18% with one box
+on 6 x 6 cells and 2% with two on 8 x 8, both in 10 actions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+
+from envs.sokoban.generation import Board, Recipe, draw_board
+from envs.sokoban.rooms import ACTIONS, Position
+from envs.sokoban.solver import first_push, solve
+from envs.sokoban.views import VIEWS, legend, show
+from turnwise import seeding
+from turnwise.world import (
+    Column,
+    Decision,
+    Environment,
+    Limits,
+    Observation,
+    Remaining,
+    Reward,
+    Split,
+    Step,
+    Task,
+    World,
+    whole_number,
+)
+
+LEGAL = "Up, Down, Left or Right"
+PATIENCE = 100
+"""How far the oracle looks when the actions that are left do not suffice: it then plays as though they did."""
+STEP, ON_TARGET, SOLVED = -0.1, 1.0, 10.0
+RAGEN: dict[str, Any] = {"size": 6, "boxes": 1, "turns": 5, "actions_per_turn": 5, "actions": 10, "longest": 10}
+
+
+class Sokoban(World):
+    """Push every box to a target: boxes can be pushed and not pulled, one at a time.
+
+    Parameters: `size`, cells along one side, the outer walls included (5 to 10); `boxes` (1 to 4); `shortest` and
+    `longest`, the bounds on the actions that a shortest solution has; `reverse_moves`, how far boards are played in
+    reverse when they are made (see `generation`); `turns`, `actions_per_turn` and `actions`, the limits of an episode;
+    `view`, "grid" or "coordinates"; `symbols`, seven characters for wall, floor, target, box on a target, box, player
+    and player on a target, for the grid.
+
+    A task names a board and no view: results under different views, symbols and limits are on the same boards.
+    """
+
+    name: ClassVar[str] = "sokoban"
+    version: ClassVar[str] = "1"
+    oracle_success: ClassVar[float] = 1.0
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "ragen": RAGEN,
+        "ragen-large": {**RAGEN, "size": 8, "boxes": 2, "reverse_moves": 8},
+        "ragen-symbols": {**RAGEN, "symbols": "W.GCBA@"},
+        "ragen-coordinates": {**RAGEN, "view": "coordinates"},
+    }
+    rewards: ClassVar[Mapping[str, Reward]] = {
+        "step": Reward("-0.1 for every action", "turn", 1.0),
+        "box": Reward("1 for a box that comes onto a target, -1 for one that leaves it", "turn", 1.0),
+        "solved": Reward("10 when every box is on a target", "outcome", 1.0),
+    }
+    columns: ClassVar[tuple[Column, ...]] = (
+        *World.columns,
+        Column("boxes", "box", percent=False, description="Boxes that are on a target at the end."),
+    )
+
+    def __init__(
+        self,
+        *,
+        size: int = 6,
+        boxes: int = 1,
+        shortest: int = 1,
+        longest: int = 10,
+        reverse_moves: int = 30,
+        turns: int = 5,
+        actions_per_turn: int = 2,
+        actions: int = 10,
+        view: str = "grid",
+        symbols: str = "#_O√XPS",
+    ) -> None:
+        self._limits = Limits(
+            turns=whole_number("turns", turns, 1, 1000),
+            actions_per_turn=whole_number("actions_per_turn", actions_per_turn, 1, 100),
+            actions=whole_number("actions", actions, 1, 1000),
+        )
+        most = min(actions, turns * actions_per_turn)
+        longest = whole_number("longest (a solution that the limits on turns and actions allow)", longest, 1, most)
+        self._recipe = Recipe(
+            size=whole_number("size", size, 5, 10),
+            boxes=whole_number("boxes", boxes, 1, 4),
+            shortest=whole_number("shortest", shortest, 1, longest),
+            longest=longest,
+            reverse_moves=whole_number("reverse_moves", reverse_moves, 1, 1000),
+        )
+        if view not in VIEWS:
+            raise ValueError(f"view must be one of {', '.join(VIEWS)}; found {view!r}")
+        self.view = view
+        self.symbols = _seven_symbols(symbols)
+
+    @property
+    def instruction(self) -> str:
+        """The aim, the rule of the push, and how to read what is shown."""
+        aim = "Push every box to a target. You push a box by walking against it, one box at a time, and cannot pull."
+        return f"{aim} {legend(self.view, self.symbols)}"
+
+    @property
+    def grammar(self) -> str:
+        """The four actions."""
+        return f"{LEGAL}."
+
+    @property
+    def limits(self) -> Limits:
+        """The limits on turns and actions that were given as parameters."""
+        return self._limits
+
+    def tasks(self, split: Split, count: int) -> list[Task]:
+        """The first `count` boards of a split, which has no end. The tag `solution`: actions of a shortest solution."""
+        return [self._task(split, number) for number in range(count)]
+
+    def make(self, task: Task, seed: int) -> SokobanEnvironment:
+        """An episode on the task's board, where nothing is random. Raises ValueError for another world's task."""
+        if not task.id.startswith(self._family):
+            raise ValueError(f"a task of {self._family!r} must have an id that begins so; found {task.id!r}")
+        return SokobanEnvironment(self, draw_board(task.seed, task.split, self._recipe))
+
+    @property
+    def _family(self) -> str:
+        recipe = self._recipe
+        kind = f"{recipe.size}x{recipe.size}-boxes{recipe.boxes}-solution{recipe.shortest}to{recipe.longest}"
+        return f"{self.name}/{self.version}/{kind}-reverse{recipe.reverse_moves}/"
+
+    def _task(self, split: Split, number: int) -> Task:
+        name = f"{self._family}{split}/{number}"
+        seed = seeding.derive(0, name)
+        return Task(self.name, name, split, seed, {"solution": draw_board(seed, split, self._recipe).solution})
+
+
+class SokobanEnvironment(Environment):
+    """One episode on one board. It keeps no limit: those are the agent's."""
+
+    def __init__(self, world: Sokoban, board: Board) -> None:
+        self._world = world
+        self._room = board.room
+        self._position = board.start
+
+    def reset(self) -> Observation:
+        """The board as it begins."""
+        return self._observe()
+
+    def step(self, action: str) -> Step:
+        """Play one of the four actions, in capitals or not; any other text leaves everything as it was."""
+        meant = action.strip().capitalize()
+        if meant not in ACTIONS or self._solved:
+            refusal = self._observe("" if self._solved else f"Not an action. Legal: {LEGAL}.\n")
+            return Step(refusal, terminated=self._solved, valid=False, effective=False, success=self._solved)
+        before = self._position
+        self._position = self._room.after(before, ACTIONS.index(meant))
+        effective = self._position != before
+        rewards = self._rewards(before)
+        return Step(self._observe(), rewards, terminated=self._solved, effective=effective, success=self._solved)
+
+    def oracle(self, remaining: Remaining) -> Decision:
+        """The next actions of a shortest solution, as many as the turn allows.
+
+        When none fits into the actions that are left, the player goes on as though there were more; when a box is stuck
+        for good, he makes any move.
+        """
+        solution = solve(self._room, self._position, remaining.actions)
+        if solution is None:
+            solution = solve(self._room, self._position, PATIENCE)
+        if not solution:
+            return Decision("no way found", (ACTIONS[self._any_move()],))
+        count = min(remaining.actions_per_turn, remaining.actions)
+        return Decision(self._thought(solution), tuple(ACTIONS[action] for action in solution[:count]))
+
+    def random(self, generator: np.random.Generator, remaining: Remaining) -> Decision:
+        """As many actions as the turn allows, each uniform over the four, whether they are blocked or not."""
+        count = min(remaining.actions_per_turn, remaining.actions)
+        return Decision("a random move", tuple(ACTIONS[action] for action in generator.integers(4, size=count)))
+
+    @property
+    def _solved(self) -> bool:
+        return self._room.solved(self._position)
+
+    def _any_move(self) -> int:
+        """The first action that is not blocked; Up where all are."""
+        actions = range(len(ACTIONS))
+        return next((action for action in actions if self._room.after(self._position, action) != self._position), 0)
+
+    def _rewards(self, before: Position) -> dict[str, float]:
+        rewards = {"step": STEP}
+        gained = self._room.on_target(self._position) - self._room.on_target(before)
+        if gained:
+            rewards["box"] = ON_TARGET * gained
+        if self._solved:
+            rewards["solved"] = SOLVED
+        return rewards
+
+    def _observe(self, preface: str = "") -> Observation:
+        world = self._world
+        text = preface + show(world.view, world.symbols, self._room, self._position)
+        return Observation(text, state=self._room.letters(self._position))
+
+    def _thought(self, solution: tuple[int, ...]) -> str:
+        """Where the next box to push is, as seen from the player; where it shall go, as seen from it; and the push."""
+        push = first_push(self._room, self._position, solution)
+        box, target = self._way(self._position.player, push.box), self._way(push.box, push.end)
+        return f"box {box}, target {target}, push {ACTIONS[push.action].lower()}"
+
+    def _way(self, here: int, there: int) -> str:
+        """Rows and columns from one cell to another, such as `down 1 right 2`."""
+        (row, column), (end_row, end_column) = divmod(here, self._room.size), divmod(there, self._room.size)
+        down, right = end_row - row, end_column - column
+        parts = []
+        if down:
+            parts.append(f"down {down}" if down > 0 else f"up {-down}")
+        if right:
+            parts.append(f"right {right}" if right > 0 else f"left {-right}")
+        return " ".join(parts) or "here"
+
+
+def _seven_symbols(value: str) -> str:
+    if not isinstance(value, str) or len(value) != 7 or len(set(value)) != 7 or " " in value or not value.isprintable():
+        raise ValueError(f"symbols must be seven different visible characters, such as '#_O√XPS'; found {value!r}")
+    return value

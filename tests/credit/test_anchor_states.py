@@ -1,0 +1,93 @@
+"""GiGPO, by hand."""
+
+import math
+from dataclasses import replace
+
+import pytest
+from credit_samples import close
+
+from turnwise.credit import CreditBatch, estimate
+from turnwise.errors import CreditError
+
+# Three trajectories of one task, all from state a, of which two go on to states that are seen once.
+#   totals 1, 0, 0.5 (mean 0.5);  with gamma 0.5 the returns at a are 0.5, 0, 0.5 (mean 1/3)
+BATCH = CreditBatch(
+    group=[0, 0, 0],
+    turn_rewards=[[0.0, 1.0], [0.0, 0.0], [0.5]],
+    outcome=[0.0, 0.0, 0.0],
+    anchors=[["a", "b"], ["a", "c"], ["a"]],
+)
+
+
+def test_a_state_seen_once_adds_nothing_to_the_episode() -> None:
+    found = estimate("gigpo", BATCH, gamma=0.5, omega=2.0, deviation="none")
+    assert close(found, [[0.5 + 2 / 6, 0.5], [-0.5 - 2 / 3, -0.5], [0.0 + 2 / 6]])
+
+
+def test_episodes_and_visits_have_deviations_of_their_own() -> None:
+    # episodes: 0.25 + 0.25 over 2: deviation 0.5;  visits to a: 1/36 + 1/9 + 1/36 = 1/6 over 2: deviation sqrt(1/12)
+    found = estimate("gigpo", BATCH, gamma=0.5, deviation="unbiased", epsilon=0.0)
+    near, far = 1 / 6 * math.sqrt(12), 1 / 3 * math.sqrt(12)
+    assert close(found, [[1.0 + near, 1.0], [-1.0 - far, -1.0], [near]])
+
+
+def test_the_outcome_stands_on_the_last_turn_and_alone_where_it_is_all_that_counts() -> None:
+    # outcomes 1, 0, 0: mean 1/3;  returns at a: 0.5 x 1, 0, 0: mean 1/6
+    batch = replace(BATCH, outcome=[1.0, 0.0, 0.0])
+    found = estimate("gigpo", batch, rewards="outcome", gamma=0.5, deviation="none")
+    assert close(found, [[2 / 3 + 1 / 3, 2 / 3], [-1 / 3 - 1 / 6, -1 / 3], [-1 / 3 - 1 / 6]])
+
+
+def test_an_episode_counts_once_and_a_state_as_often_as_it_was_visited() -> None:
+    # The first trajectory comes by a twice: visits with returns 1, 1 and 0 (mean 2/3); episodes 1 and 0 (mean 0.5).
+    batch = CreditBatch(group=[0, 0], turn_rewards=[[0.0, 1.0], [0.0]], outcome=[0.0, 0.0], anchors=[["a", "a"], ["a"]])
+    found = estimate("gigpo", batch, gamma=1.0, deviation="none")
+    assert close(found, [[0.5 + 1 / 3, 0.5 + 1 / 3], [-0.5 - 2 / 3]])
+
+
+def test_equal_states_of_different_tasks_are_different_states() -> None:
+    batch = CreditBatch(
+        group=[0, 0, 1, 1],
+        turn_rewards=[[1.0], [0.0], [5.0], [3.0]],
+        outcome=[0.0] * 4,
+        anchors=[["a"], ["b"], ["a"], ["b"]],
+    )
+    assert close(estimate("gigpo", batch, deviation="none"), [[0.5], [-0.5], [1.0], [-1.0]])
+
+
+def test_two_visits_are_compared_with_each_other() -> None:
+    # episodes 1, 0, 0 (mean 1/3); returns at the shared second state 1 and 0 (mean 0.5), at the first 0.5, 0 (0.25)
+    batch = CreditBatch(
+        group=[0, 0, 0],
+        turn_rewards=[[0.0, 1.0], [0.0, 0.0], [0.0]],
+        outcome=[0.0] * 3,
+        anchors=[["a", "b"], ["a", "b"], ["c"]],
+    )
+    found = estimate("gigpo", batch, gamma=0.5, deviation="none")
+    assert close(found, [[2 / 3 + 0.25, 2 / 3 + 0.5], [-1 / 3 - 0.25, -1 / 3 - 0.5], [-1 / 3]])
+
+
+def test_states_that_the_world_does_not_tell_are_not_equal_to_each_other() -> None:
+    untold = replace(BATCH, anchors=[[None, "b"], [None, "c"], ["a"]])
+    assert close(estimate("gigpo", untold, deviation="none"), [[0.5, 0.5], [-0.5, -0.5], [0.0]])
+
+
+def test_a_world_that_tells_no_state_is_refused() -> None:
+    with pytest.raises(CreditError, match=r"anchors must tell the state .*; found none"):
+        estimate("gigpo", replace(BATCH, anchors=[[None, None], [None, None], [None]]))
+
+
+def test_without_omega_gigpo_is_grpo_on_merged_rewards() -> None:
+    found = estimate("gigpo", BATCH, omega=0.0, epsilon=1e-4)
+    assert close(found, estimate("grpo", BATCH, rewards="merged"))
+
+
+def test_an_all_equal_group_has_no_signal_at_all() -> None:
+    batch = CreditBatch(group=[0] * 3, turn_rewards=[[0.1, 0.2]] * 3, outcome=[0.3] * 3, anchors=[["a", "b"]] * 3)
+    assert estimate("gigpo", batch, epsilon=0.0) == [[0.0, 0.0]] * 3
+
+
+def test_rewards_per_token_count_in_the_reward_of_their_turn() -> None:
+    paid = replace(BATCH, reply_lengths=[[1, 2], [1, 1], [1]], token_rewards=[[-0.1, -0.1, -0.1], [0.0, 0.0], [0.2]])
+    expected = replace(BATCH, turn_rewards=[[-0.1, 0.8], [0.0, 0.0], [0.7]])
+    assert close(estimate("gigpo", paid), estimate("gigpo", expected))

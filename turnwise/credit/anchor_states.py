@@ -1,0 +1,72 @@
+"""GiGPO: the episode compared within its group, plus each turn compared with the visits to the same state.
+
+    R_(i,t)  = sum over s >= t of gamma^(s-t) r_(i,s)
+    A_(i,t)  = norm(R_i)_i + omega * norm(R at the visits to the state before turn t)_(i,t)
+
+The episode's mean and deviation are over the trajectories of a group, each counted once; those of a step are over the
+visits to one anchor state, by any trajectory of the group, as often as it came by. A state that was seen once, or that
+the world does not tell, gives 0.
+
+Paper: GiGPO (Feng et al., arXiv 2505.10978, equations 3 to 8); gamma 0.95, omega 1 and the deviation as published (its
+authors also use `deviation: none`). Differs from the paper: states are equal when their texts are, with no similarity
+threshold; the outcome stands on the last turn; a group of one has no episode term, and a warning.
+
+Bias: both means include what is judged, and the number of visits to a state varies with the policy, so that a step
+term is distorted as `return-to-go` with `baseline: group` is; a trajectory that comes by twice is compared with what
+followed from itself. gamma below 1 makes later rewards worth less in the step term alone.
+"""
+
+from __future__ import annotations
+
+from turnwise.credit.batch import CreditBatch
+from turnwise.credit.normalisation import Deviation, normalise, require_deviation
+from turnwise.credit.options import require_choice, require_number, require_share
+from turnwise.credit.placement import Placement, Rewards, on_turns, total
+from turnwise.credit.reinforce import discounted_returns
+from turnwise.errors import CreditError
+
+Visit = tuple[int, int]
+"""A trajectory's index, and a turn of it."""
+
+
+def gigpo(
+    batch: CreditBatch,
+    *,
+    rewards: Rewards = "merged",
+    omega: float = 1.0,
+    gamma: float = 0.95,
+    deviation: Deviation = "unbiased",
+    epsilon: float = 1e-6,
+) -> list[list[float]]:
+    """One advantage per turn. `rewards` says what counts, in both terms; rewards per token count in their turn's.
+
+    Needs `anchors`. Raises CreditError where no turn has one.
+    """
+    require_choice("rewards", rewards, Rewards)
+    require_number("omega", omega)
+    require_share("gamma", gamma)
+    require_deviation(deviation, epsilon)
+    advantages: list[list[float]] = [[] for _ in range(len(batch))]
+    for members in batch.members.values():
+        values = [total(batch, index, rewards) for index in members]
+        for index, episode in zip(members, normalise(values, deviation, epsilon), strict=True):
+            advantages[index] = [episode] * len(batch.turn_rewards[index])
+    placement: Placement = "turn" if rewards == "merged" else "outcome"
+    returns = [discounted_returns(on_turns(batch, index, placement), gamma) for index in range(len(batch))]
+    for visits in _visits(batch):
+        values = [returns[index][turn] for index, turn in visits]
+        for (index, turn), step in zip(visits, normalise(values, deviation, epsilon), strict=True):
+            advantages[index][turn] += omega * step
+    return advantages
+
+
+def _visits(batch: CreditBatch) -> list[list[Visit]]:
+    """The visits to each state that a group saw at least twice."""
+    if batch.anchors is None or (len(batch) and all(anchor is None for row in batch.anchors for anchor in row)):
+        raise CreditError("anchors must tell the state before each turn; found none: the world does not tell them")
+    visits: dict[tuple[int, str], list[Visit]] = {}
+    for index, row in enumerate(batch.anchors):
+        for turn, anchor in enumerate(row):
+            if anchor is not None:
+                visits.setdefault((batch.group[index], anchor), []).append((index, turn))
+    return [found for found in visits.values() if len(found) > 1]

@@ -1,0 +1,256 @@
+"""Which rules are biased: small problems in which the policy chooses when to stop, and the true gradient is known.
+
+A problem is a table: a few states, two choices in each, and a policy that takes the first with probability
+sigmoid(logit of the state). Everything about it can be enumerated:
+
+    truth(s)     = sum over trajectories of P * return * sum over turns of d log pi / d logit_s
+    estimate(s)  = 1 / G sum over a group's trajectories and their turns of A_(i,t) * d log pi / d logit_s
+
+The estimate takes its advantages from `turnwise.credit.estimate`, so that the rules under examination are those that
+train. Only a few kinds of trajectories exist, and no rule looks at their order in a group: each kind of group is
+credited once, and then any number of groups can be drawn. The same enumeration gives each rule's expectation exactly.
+
+Turns are summed and trajectories averaged, which is the policy gradient itself; a loss that averages over the turns or
+tokens that were sampled has a bias of its own, whatever the rule.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations_with_replacement
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from turnwise.credit import CreditBatch, estimate
+from turnwise.seeding import generator
+
+Vector = NDArray[np.float64]
+Composition = tuple[int, ...]
+"""A kind of group: the kinds of its trajectories, ascending."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What follows from one choice."""
+
+    reward: float = 0.0
+    """The turn reward."""
+    outcome: float = 0.0
+    """The outcome, where the trajectory ends here."""
+    then: str | None = None
+    """The next state; None where the trajectory ends."""
+
+
+@dataclass(frozen=True)
+class State:
+    """Two choices, and how much the policy prefers the first."""
+
+    logit: float
+    first: Choice
+    second: Choice
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A table of states. Every trajectory begins in the first, and no state can be reached in two ways."""
+
+    title: str
+    states: Mapping[str, State]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """An estimator with its options, as `turnwise.credit.estimate` takes them."""
+
+    title: str
+    estimator: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Path:
+    """One kind of trajectory."""
+
+    probability: float = 1.0
+    states: tuple[str, ...] = ()
+    turn_rewards: tuple[float, ...] = ()
+    outcome: float = 0.0
+    slopes: tuple[float, ...] = ()
+    """d log pi / d logit of the turn's state, per turn."""
+
+    def onward(self, name: str, choice: Choice, probability: float, slope: float) -> Path:
+        """The path with one more turn."""
+        return Path(
+            self.probability * probability,
+            (*self.states, name),
+            (*self.turn_rewards, choice.reward),
+            choice.outcome,
+            (*self.slopes, slope),
+        )
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a rule makes of a problem's gradient. Vectors have one entry per state."""
+
+    rule: Rule
+    truth: Vector
+    expected: Vector
+    """Exactly, over all groups."""
+    mean: Vector
+    """Over the groups that were drawn."""
+    standard_error: Vector
+    """Of that mean."""
+    deviation: Vector
+    """Of the estimate from one group."""
+
+    @property
+    def kept(self) -> Vector:
+        """The share of the true gradient that the rule keeps at each state."""
+        return self.expected / self.truth
+
+    @property
+    def finding(self) -> str:
+        """The verdict in a word: equal shares change the length of a step, others its direction."""
+        if np.allclose(self.kept, 1.0, rtol=0.0, atol=1e-9):
+            return "unbiased"
+        if np.allclose(self.kept, self.kept[0], rtol=0.0, atol=1e-9):
+            return "rescaled" if self.kept[0] > 0 else "no signal"
+        return "wrong sign" if (self.kept < 0).any() else "distorted"
+
+
+def paths(problem: Problem) -> list[Path]:
+    """Every trajectory that a problem allows."""
+    return _onward(problem, next(iter(problem.states)), Path())
+
+
+def _onward(problem: Problem, name: str | None, path: Path) -> list[Path]:
+    """Every trajectory that begins with a path and then is in a state."""
+    if name is None:
+        return [path]
+    state = problem.states[name]
+    first = 1.0 / (1.0 + math.exp(-state.logit))
+    return [
+        *_onward(problem, state.first.then, path.onward(name, state.first, first, 1.0 - first)),
+        *_onward(problem, state.second.then, path.onward(name, state.second, 1.0 - first, -first)),
+    ]
+
+
+def true_gradient(problem: Problem) -> Vector:
+    """The gradient of the expected return by the logit of each state, by enumeration."""
+    gradient = dict.fromkeys(problem.states, 0.0)
+    for path in paths(problem):
+        for state, slope in zip(path.states, path.slopes, strict=True):
+            gradient[state] += path.probability * (math.fsum(path.turn_rewards) + path.outcome) * slope
+    return np.array(list(gradient.values()))
+
+
+def estimated_gradient(problem: Problem, rule: Rule, group: Sequence[Path]) -> Vector:
+    """The gradient that a rule makes of one group: turns summed, trajectories averaged. A reply is one token."""
+    batch = CreditBatch(
+        group=[0] * len(group),
+        turn_rewards=[path.turn_rewards for path in group],
+        outcome=[path.outcome for path in group],
+        reply_lengths=[[1] * len(path.states) for path in group],
+        anchors=[path.states for path in group],
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that a trajectory is alone at its turn is part of what is examined
+        advantages = estimate(rule.estimator, batch, **rule.options)
+    gradient = dict.fromkeys(problem.states, 0.0)
+    for path, row in zip(group, advantages, strict=True):
+        for state, slope, advantage in zip(path.states, path.slopes, row, strict=True):
+            gradient[state] += advantage * slope / len(group)
+    return np.array(list(gradient.values()))
+
+
+def examine(problem: Problem, rules: Sequence[Rule], *, group_size: int, groups: int, seed: int) -> list[Verdict]:
+    """What each rule makes of a problem's gradient: exactly, and over groups that are the same for every rule."""
+    kinds = paths(problem)
+    compositions = list(combinations_with_replacement(range(len(kinds)), group_size))
+    probabilities = np.array([_probability(kinds, composition) for composition in compositions])
+    drawn = _draw(kinds, compositions, groups, seed)
+    verdicts = []
+    for rule in rules:
+        estimates = np.array([estimated_gradient(problem, rule, [kinds[kind] for kind in c]) for c in compositions])
+        mean = drawn @ estimates / groups
+        variance = drawn @ (estimates - mean) ** 2 / (groups - 1)
+        verdicts.append(
+            Verdict(
+                rule=rule,
+                truth=true_gradient(problem),
+                expected=probabilities @ estimates,
+                mean=mean,
+                standard_error=np.sqrt(variance / groups),
+                deviation=np.sqrt(variance),
+            )
+        )
+    return verdicts
+
+
+def _probability(kinds: Sequence[Path], composition: Composition) -> float:
+    """Of drawing a group of this kind."""
+    counts = Counter(composition)
+    orders = math.factorial(len(composition)) // math.prod(math.factorial(count) for count in counts.values())
+    return orders * math.prod(kinds[kind].probability ** count for kind, count in counts.items())
+
+
+def _draw(kinds: Sequence[Path], compositions: Sequence[Composition], groups: int, seed: int) -> NDArray[np.int64]:
+    """How often each kind of group comes up when every trajectory of every group is drawn on its own."""
+    size = len(compositions[0])
+    drawn = generator(seed, "credit-bias").choice(
+        len(kinds), size=(groups, size), p=[kind.probability for kind in kinds]
+    )
+    digits = len(kinds) ** np.arange(size)[::-1]
+    codes = np.array(compositions) @ digits  # ascending, as the compositions are
+    places = np.searchsorted(codes, np.sort(drawn, axis=1) @ digits)
+    return np.bincount(places, minlength=len(compositions))
+
+
+PROBLEMS: Sequence[Problem] = (
+    Problem(
+        "Two turns: look, then answer",
+        {
+            "look or stop": State(0.3, first=Choice(reward=0.3, then="answer"), second=Choice()),
+            "answer": State(-0.4, first=Choice(reward=1.4), second=Choice(reward=1.0)),
+        },
+    ),
+    Problem(
+        "Three turns: each look costs something",
+        {
+            "look or stop": State(0.2, first=Choice(reward=-0.1, then="look again"), second=Choice(outcome=0.2)),
+            "look again": State(0.0, first=Choice(reward=-0.1, then="answer"), second=Choice(reward=0.2, outcome=0.3)),
+            "answer": State(-0.3, first=Choice(reward=1.0, outcome=1.0), second=Choice(reward=0.4)),
+        },
+    ),
+)
+"""The first is the one of the project's field notes. In the second, going on costs at once and pays later."""
+
+BASELINES: Sequence[Rule] = (
+    Rule("return-to-go", "mt-grpo", {"rule": "return-to-go"}),
+    Rule("rloo", "rloo", {"rewards": "merged"}),
+    Rule("reinforce++", "reinforce++", {"rewards": "turn", "whiten": False}),
+    Rule("padded, to go", "mt-grpo", {"rule": "padded", "deviation": "none"}),
+    Rule("grpo", "grpo", {"rewards": "merged", "deviation": "none"}),
+    Rule("return-to-go, itself in the mean", "mt-grpo", {"rule": "return-to-go", "baseline": "group"}),
+    Rule("gigpo, gamma 1", "gigpo", {"gamma": 1.0, "deviation": "none"}),
+    Rule("per-index, to go", "mt-grpo", {"rule": "per-index", "deviation": "none"}),
+    Rule("per-index, own turn only", "mt-grpo", {"rule": "per-index", "deviation": "none", "to_go": False}),
+    Rule("padded, own turn only", "mt-grpo", {"rule": "padded", "deviation": "none", "to_go": False}),
+)
+"""Every way to form a baseline, on the scale of the rewards."""
+
+DEVIATIONS: Sequence[Rule] = (
+    Rule("return-to-go", "mt-grpo", {"rule": "return-to-go", "deviation": "unbiased"}),
+    Rule("padded, to go", "mt-grpo", {"rule": "padded", "deviation": "unbiased"}),
+    Rule("grpo", "grpo", {"rewards": "merged", "deviation": "unbiased"}),
+    Rule("gigpo, gamma 1", "gigpo", {"gamma": 1.0, "deviation": "unbiased"}),
+    Rule("per-index, to go", "mt-grpo", {"rule": "per-index", "deviation": "unbiased"}),
+)
+"""What dividing by a deviation of the group does to them."""

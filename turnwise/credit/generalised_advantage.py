@@ -1,0 +1,165 @@
+"""Generalised advantage estimation, on tokens, on turns, and on both. V is a critic's value, before the step is chosen.
+
+    delta_t = r_t + gamma V_(t+1) - V_t
+    A_t     = delta_t + gamma lambda A_(t+1)
+
+    gae           steps are reply tokens; the next value is that of the next reply token, across observations
+    turn-gae      steps are turns; V is the value at the first reply token of a turn
+    bi-level-gae  outside, steps are turns, with gamma_turn, and V is the value at the *last* reply token of a turn;
+                  inside, steps are the reply tokens of one turn, whose last token is paid A + V of the outside
+
+After the last step V is 0, or the value at the cut where a limit cut the trajectory off. lambda is called `trace`,
+since `lambda` is a word of Python. A critic learns A + V, before whitening.
+
+Papers: Schulman et al. (arXiv 1506.02438); MT-PPO, PPO-OR and PPO-MR (MT-GRPO, arXiv 2505.11821, second version), which
+are `gae` with rewards placed by `turn`, `outcome` and `merged`; Turn-PPO (arXiv 2512.17008) for `turn-gae`; RAGEN
+(arXiv 2504.20073) for bi-level GAE. gamma and lambda default to 1, as in RAGEN and AgentGym-RL; gamma_turn to RAGEN's
+0.95. Turn-PPO uses 0.99 and 0.9.
+
+Differs from the papers. The released bi-level GAE takes every token with a reward other than 0 for the end of a turn,
+so that turns with reward 0 vanish and an all-zero trajectory raises; here a turn ends where its reply ends. (With
+gamma, gamma_turn and lambda all 1 it is `gae`: the two levels cancel.) On turns, and in bi-level GAE, rewards per token
+are paid at the end of their turn. Whitening adds epsilon, 1e-8, to the deviation, and not under its root.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from turnwise.credit.batch import CreditBatch
+from turnwise.credit.normalisation import whiten as whitened
+from turnwise.credit.options import require_choice, require_not_negative, require_share, require_switch
+from turnwise.credit.placement import Placement, on_tokens, on_turns, placed
+from turnwise.errors import CreditError
+
+
+def gae(
+    batch: CreditBatch,
+    *,
+    gamma: float = 1.0,
+    trace: float = 1.0,
+    rewards: Placement = "turn",
+    whiten: bool = True,
+    epsilon: float = 1e-8,
+) -> list[list[float]]:
+    """One advantage per reply token; whitened, as PPO does, over the trained reply tokens of the batch unless told not.
+
+    Needs `reply_lengths` and `values`, and `bootstrap` for trajectories that were cut off. Raises CreditError.
+    """
+    _require_options(rewards, whiten, epsilon, gamma=gamma, trace=trace)
+    advantages = [
+        _recursion(
+            on_tokens(batch, index, placed(batch, index, rewards)),
+            critic_values(batch, index),
+            _value_after(batch, index),
+            gamma,
+            trace,
+        )
+        for index in range(len(batch))
+    ]
+    return whitened(advantages, batch.trained_tokens, epsilon) if whiten else advantages
+
+
+def turn_gae(
+    batch: CreditBatch,
+    *,
+    gamma: float = 1.0,
+    trace: float = 1.0,
+    rewards: Placement = "turn",
+    whiten: bool = True,
+    epsilon: float = 1e-8,
+) -> list[list[float]]:
+    """One advantage per turn; gamma and trace are per turn. Whitened over trained turns, each counted once.
+
+    Needs what `gae` needs, and reads of the values those at the first reply token of each turn. Raises CreditError.
+    """
+    _require_options(rewards, whiten, epsilon, gamma=gamma, trace=trace)
+    advantages = []
+    for index in range(len(batch)):
+        values = critic_values(batch, index)
+        at_starts = [values[span[0]] for span in batch.spans(index)]
+        of_turns = on_turns(batch, index, rewards)
+        advantages.append(_recursion(of_turns, at_starts, _value_after(batch, index), gamma, trace))
+    return whitened(advantages, batch.trained_turns, epsilon) if whiten else advantages
+
+
+def bi_level_gae(
+    batch: CreditBatch,
+    *,
+    gamma: float = 1.0,
+    gamma_turn: float = 0.95,
+    trace: float = 1.0,
+    rewards: Placement = "turn",
+    whiten: bool = True,
+    epsilon: float = 1e-8,
+) -> list[list[float]]:
+    """One advantage per reply token; whitened over the trained reply tokens of the batch unless told not.
+
+    Needs what `gae` needs. Raises CreditError.
+    """
+    _require_options(rewards, whiten, epsilon, gamma=gamma, gamma_turn=gamma_turn, trace=trace)
+    advantages = []
+    for index in range(len(batch)):
+        values, spans = critic_values(batch, index), batch.spans(index)
+        at_ends = [values[span[-1]] for span in spans]
+        of_turns = on_turns(batch, index, rewards)
+        outside = _recursion(of_turns, at_ends, _value_after(batch, index), gamma_turn, trace)
+        inside: list[float] = []
+        for span, advantage, value in zip(spans, outside, at_ends, strict=True):
+            paid = [0.0] * (len(span) - 1) + [advantage + value]
+            inside += _recursion(paid, values[span.start : span.stop], 0.0, gamma, trace)
+        advantages.append(inside)
+    return whitened(advantages, batch.trained_tokens, epsilon) if whiten else advantages
+
+
+def critic_targets(batch: CreditBatch, advantages: Sequence[Sequence[float]], *, of_turns: bool) -> list[list[float]]:
+    """A + V per reply token, from advantages that are not whitened.
+
+    Where they belong to turns, every token of a turn has its turn's target: what is still to come is the same.
+    """
+    targets = []
+    for index, row in enumerate(advantages):
+        values, spans = critic_values(batch, index), batch.spans(index)
+        steps = spans if of_turns else [range(place, place + 1) for place in range(len(row))]
+        targets.append([advantage + values[step[0]] for advantage, step in zip(row, steps, strict=True) for _ in step])
+    return targets
+
+
+def critic_values(batch: CreditBatch, index: int) -> Sequence[float]:
+    """The values of one trajectory's reply tokens. Raises CreditError without a critic."""
+    if batch.values is None:
+        raise CreditError("values must be given, one per reply token, by a critic; found none in the batch")
+    return batch.values[index]
+
+
+def _recursion(
+    rewards: Sequence[float], values: Sequence[float], value_after: float, gamma: float, trace: float
+) -> list[float]:
+    """The equation at the head of this file, from the last step to the first."""
+    advantages = [0.0] * len(rewards)
+    next_value, following = value_after, 0.0
+    for step in reversed(range(len(rewards))):
+        following = rewards[step] + gamma * next_value - values[step] + gamma * trace * following
+        advantages[step] = following
+        next_value = values[step]
+    return advantages
+
+
+def _value_after(batch: CreditBatch, index: int) -> float:
+    """The value after the last step: 0 where the trajectory ended."""
+    if batch.truncated is None or not batch.truncated[index]:
+        return 0.0
+    if batch.bootstrap is None:
+        raise CreditError(
+            f"bootstrap must hold the critic's value where a limit cut a trajectory off; trajectory {index} is "
+            "truncated, and the batch has none"
+        )
+    return batch.bootstrap[index]
+
+
+def _require_options(rewards: Placement, whiten: bool, epsilon: float, **shares: float) -> None:
+    require_choice("rewards", rewards, Placement)
+    require_switch("whiten", whiten)
+    require_not_negative("epsilon", epsilon)
+    for option, value in shares.items():
+        require_share(option, value)

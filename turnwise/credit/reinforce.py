@@ -1,0 +1,82 @@
+"""REINFORCE++: discounted returns per reply token, whitened over the batch. No critic.
+
+    R_t = r_t + gamma R_(t+1)                  steps are reply tokens, so a return passes through observations
+    A   = whiten(R)                            over the trained reply tokens of the batch
+
+    reinforce++            r: rewards as they are placed
+    reinforce++-baseline   r: score - mean score of the group, on the last reply token
+
+Paper: REINFORCE++ (Hu, arXiv 2501.03262), as AgentGym-RL (arXiv 2509.08755) uses it; the baseline form is OpenRLHF's
+`reinforce_baseline`. Differs from the paper: turn rewards may stand on their turns (`rewards: turn`), which is what a
+return is for; `merged` is the paper's. A group of one has no baseline: 0, and a warning. Whitening adds epsilon, 1e-8,
+to the deviation, and not under its root.
+
+Bias: the returns of `reinforce++` are unbiased, but a task that pays more than others lifts everything that was done in
+it, which is variance. With gamma below 1 a return is worth less the more tokens follow. The group's mean includes the
+trajectory itself, which scales by (G - 1) / G. Whitening divides by one number for the whole batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from turnwise.credit.batch import CreditBatch
+from turnwise.credit.normalisation import normalise
+from turnwise.credit.normalisation import whiten as whitened
+from turnwise.credit.options import require_choice, require_not_negative, require_share, require_switch
+from turnwise.credit.placement import Placement, Rewards, on_tokens, placed, score
+
+
+def reinforce_plus_plus(
+    batch: CreditBatch,
+    *,
+    gamma: float = 1.0,
+    rewards: Placement = "turn",
+    whiten: bool = True,
+    epsilon: float = 1e-8,
+) -> list[list[float]]:
+    """One advantage per reply token. Needs `reply_lengths`. Raises CreditError."""
+    require_choice("rewards", rewards, Placement)
+    of_turns = [placed(batch, index, rewards) for index in range(len(batch))]
+    return _advantages(batch, of_turns, gamma, whiten, epsilon)
+
+
+def reinforce_plus_plus_baseline(
+    batch: CreditBatch,
+    *,
+    gamma: float = 1.0,
+    rewards: Rewards = "outcome",
+    whiten: bool = True,
+    epsilon: float = 1e-8,
+) -> list[list[float]]:
+    """One advantage per reply token. Needs `reply_lengths`. Rewards per token are not part of the group's mean.
+
+    Raises CreditError.
+    """
+    require_choice("rewards", rewards, Rewards)
+    of_turns = [[0.0] * turns for turns in batch.turns]
+    for members in batch.members.values():
+        scores = normalise([score(batch, index, rewards) for index in members], "none", 0.0)
+        for index, difference in zip(members, scores, strict=True):
+            of_turns[index][-1] = difference
+    return _advantages(batch, of_turns, gamma, whiten, epsilon)
+
+
+def _advantages(
+    batch: CreditBatch, of_turns: Sequence[Sequence[float]], gamma: float, whiten: bool, epsilon: float
+) -> list[list[float]]:
+    require_share("gamma", gamma)
+    require_switch("whiten", whiten)
+    require_not_negative("epsilon", epsilon)
+    returns = [discounted_returns(on_tokens(batch, index, turns), gamma) for index, turns in enumerate(of_turns)]
+    return whitened(returns, batch.trained_tokens, epsilon) if whiten else returns
+
+
+def discounted_returns(rewards: Sequence[float], gamma: float) -> list[float]:
+    """R_t = r_t + gamma R_(t+1), from the last step to the first."""
+    returns = [0.0] * len(rewards)
+    following = 0.0
+    for step in reversed(range(len(rewards))):
+        following = rewards[step] + gamma * following
+        returns[step] = following
+    return returns
