@@ -120,6 +120,7 @@ def measure(size: Size, device: str, threads: int) -> Row:
     shapes.append((replies, size.hidden, size.vocabulary, 1))
     side = 8192 if device == "cuda" else 1536
     learner.update(batch, settings)
+    peak_bytes = torch.cuda.max_memory_allocated() if device == "cuda" else None
     seconds, same_shapes, large = [], [], []
     for _ in range(ROUNDS):
         seconds.append(_seconds(lambda: learner.update(batch, settings), device))
@@ -133,7 +134,7 @@ def measure(size: Size, device: str, threads: int) -> Row:
         update=_floating_point_operations(size, sequences) / min(seconds),
         same_shapes=max(same_shapes),
         large=max(large),
-        peak_bytes=torch.cuda.max_memory_allocated() if device == "cuda" else None,
+        peak_bytes=peak_bytes,
     )
 
 
@@ -257,7 +258,8 @@ def _precision(device: str) -> str:
 
 _HEADING = (
     f"{'policy':>10} {'parameters':>11} {'tokens/s':>9} {'padding':>7} | "
-    f"{'update':>8} {'same shapes':>11} {'large':>8} | {'of same':>7} {'of large':>8}\n{'':>40} | {'TFLOP/s':>8} {'TFLOP/s':>11} {'TFLOP/s':>8} |\n"
+    f"{'update':>8} {'same shapes':>11} {'large':>8} | {'of same':>7} {'of large':>8}\n"
+    f"{'':>40} | {'TFLOP/s':>8} {'TFLOP/s':>11} {'TFLOP/s':>8} |\n"
 )
 
 

@@ -27,7 +27,13 @@ EXPECTED_SECONDS = {
     "player": 2.0,
     "evaluate": 2.0,
     "rollout": 1.0,
+    "gather": 0.1,
+    "select": 0.1,
+    "reference": 0.4,
+    "initial_critic": 0.5,
+    "values": 0.8,
     "credit": 0.1,
+    "learn_values": 1.2,
     "update": 1.2,
     "report": 5.0,
 }

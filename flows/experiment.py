@@ -1,6 +1,9 @@
 """Experiment: one variant with one seed, iteration by iteration.
 
-P_k --rollout--> trajectories_k --credit--> advantages_k --update--> P_(k+1), and every n iterations an evaluation
+P_k --rollout--> trajectories_k --select--> groups_k --credit--> advantages_k --update--> P_(k+1)
+
+and every n iterations an evaluation. Where the configuration asks for them, a critic V_k values the trajectories before
+credit and learns from them after it, and a reference policy, the warm start, scores them.
 """
 
 from __future__ import annotations
@@ -10,11 +13,16 @@ from dataclasses import dataclass, field
 
 from flows.prepare import Prepared, play_parameters
 from tasks.credit import CreditParameters, credit
+from tasks.critic import CriticParameters, initial_critic, learn_values
 from tasks.evaluate import EvaluationParameters, evaluate
-from tasks.rollout import RolloutParameters, rollout
+from tasks.rollout import GatherParameters, RolloutParameters, gather, rollout
+from tasks.scores import ReferenceParameters, ValuesParameters, reference, values
+from tasks.select import SelectParameters, read_missing, select
 from tasks.update import UpdateParameters, update
 from turnwise.artifacts import Reference
 from turnwise.config import Experiment
+from turnwise.credit import ESTIMATORS
+from turnwise.selection import MAXIMUM_ROUNDS
 from turnwise.world import Split
 
 
@@ -29,6 +37,10 @@ class Iteration:
     policy: Reference
     evaluation: Reference | None
     """On the validation panel, where one was due."""
+    selection: Reference | None = None
+    """Which groups were kept, where not all are."""
+    critic: Reference | None = None
+    """After it has learned from this batch, where the estimator has one."""
 
 
 @dataclass
@@ -66,21 +78,85 @@ def run_variant(
     validation = _evaluation(experiment, "validation")
     start = _evaluate(f"{variant} seed {seed} before iteration 1", validation, prepared, prepared.warm_start)
     run = Run(variant, seed, experiment, start)
-    policy = prepared.warm_start
+    policy, critic = prepared.warm_start, _initial_critic(run, prepared)
     for number in range(1, experiment.optimization.iterations + 1):
-        iteration = _iterate(run, number, prepared, policy, validation)
+        iteration = _iterate(run, number, prepared, policy, critic, validation)
         run.iterations.append(iteration)
         on_iteration(run, iteration)
-        policy = iteration.policy
+        policy, critic = iteration.policy, iteration.critic
     run.test = _evaluate(f"{run.name} on the test panel", _evaluation(experiment, "test"), prepared, policy)
     return run
 
 
 def _iterate(
-    run: Run, number: int, prepared: Prepared, policy: Reference, validation: EvaluationParameters
+    run: Run,
+    number: int,
+    prepared: Prepared,
+    policy: Reference,
+    critic: Reference | None,
+    validation: EvaluationParameters,
 ) -> Iteration:
     experiment, label = run.experiment, f"{run.name} iteration {number}"
-    sampled = rollout.named(label)(
+    sampled, selection = _sample(run, number, prepared, policy)
+    valued = _value(label, experiment, critic, sampled)
+    scored = _score_reference(label, experiment, prepared, sampled)
+    penalty = experiment.optimization.reference
+    in_reward = penalty is not None and penalty.get("place") == "reward"
+    credited = credit.named(label)(
+        CreditParameters(
+            rewards=experiment.rewards, credit=experiment.credit, reference=penalty if in_reward else None
+        ),
+        rollout=sampled,
+        selection=selection,
+        values=valued,
+        reference=scored if in_reward else None,
+    )
+    if critic is not None and valued is not None:
+        critic = learn_values.named(label)(
+            _critic_parameters(run, number), critic=critic, rollout=sampled, credit=credited, values=valued
+        )
+    if critic is None or number > experiment.critic.warm_up:
+        policy = update.named(label)(
+            UpdateParameters.of(
+                experiment.optimization, experiment.compute, experiment.rollout.temperature, run.seed, number
+            ),
+            policy=policy,
+            rollout=sampled,
+            credit=credited,
+            reference=None if in_reward else scored,
+        )
+    due = number % experiment.evaluation.every == 0 or number == experiment.optimization.iterations
+    evaluated = _evaluate(label, validation, prepared, policy) if due else None
+    return Iteration(number, sampled, credited, policy, evaluated, selection, critic)
+
+
+def _sample(run: Run, number: int, prepared: Prepared, policy: Reference) -> tuple[Reference, Reference | None]:
+    """The rollout, and the selection of its groups where there is one; more rounds while it lacks groups."""
+    section = run.experiment.selection
+    label = f"{run.name} iteration {number}"
+    rounds = [_roll_out(run, number, prepared, policy, 0)]
+    if section.rule == "all":
+        return rounds[0], None
+    parameters = SelectParameters(
+        rewards=run.experiment.rewards,
+        selection=section,
+        wanted=run.experiment.rollout.prompts,
+        seed=run.seed,
+        iteration=number,
+    )
+    most = section.options.get("maximum_rounds", MAXIMUM_ROUNDS)
+    sampled, selection = rounds[0], select.named(label)(parameters, rollout=rounds[0])
+    while read_missing(selection) and len(rounds) < most:
+        rounds.append(_roll_out(run, number, prepared, policy, len(rounds)))
+        sampled = gather.named(label)(GatherParameters(), rollouts=list(rounds))
+        selection = select.named(label)(parameters, rollout=sampled)
+    return sampled, selection
+
+
+def _roll_out(run: Run, number: int, prepared: Prepared, policy: Reference, round: int) -> Reference:
+    experiment = run.experiment
+    again = f" round {round + 1}" if round else ""
+    return rollout.named(f"{run.name} iteration {number}{again}")(
         RolloutParameters(
             **dict(play_parameters(experiment)),
             compute=experiment.compute,
@@ -89,25 +165,47 @@ def _iterate(
             temperature=experiment.rollout.temperature,
             seed=run.seed,
             iteration=number,
+            round=round,
         ),
         policy=policy,
         tokenizer=prepared.tokenizer,
         panels=prepared.panels,
     )
-    credited = credit.named(label)(
-        CreditParameters(rewards=experiment.rewards, credit=experiment.credit), rollout=sampled
+
+
+def _initial_critic(run: Run, prepared: Prepared) -> Reference | None:
+    """A critic, where the estimator has one."""
+    if "values" not in ESTIMATORS[run.experiment.credit.estimator].needs:
+        return None
+    return initial_critic.named(f"{run.name} before iteration 1")(
+        _critic_parameters(run, 0), policy=prepared.warm_start
     )
-    updated = update.named(label)(
-        UpdateParameters.of(
-            experiment.optimization, experiment.compute, experiment.rollout.temperature, run.seed, number
-        ),
-        policy=policy,
-        rollout=sampled,
-        credit=credited,
+
+
+def _critic_parameters(run: Run, number: int) -> CriticParameters:
+    return CriticParameters(
+        compute=run.experiment.compute, critic=run.experiment.critic, seed=run.seed, iteration=number
     )
-    due = number % experiment.evaluation.every == 0 or number == experiment.optimization.iterations
-    evaluated = _evaluate(label, validation, prepared, updated) if due else None
-    return Iteration(number, sampled, credited, updated, evaluated)
+
+
+def _value(label: str, experiment: Experiment, critic: Reference | None, sampled: Reference) -> Reference | None:
+    """What the critic thinks of the rollout, where there is one."""
+    if critic is None:
+        return None
+    parameters = ValuesParameters(compute=experiment.compute, micro_batch_tokens=experiment.critic.micro_batch_tokens)
+    return values.named(label)(parameters, critic=critic, rollout=sampled)
+
+
+def _score_reference(label: str, experiment: Experiment, prepared: Prepared, sampled: Reference) -> Reference | None:
+    """The warm start's log-probabilities of the rollout, where distance from it has a price."""
+    if experiment.optimization.reference is None:
+        return None
+    parameters = ReferenceParameters(
+        compute=experiment.compute,
+        temperature=experiment.rollout.temperature,
+        micro_batch_tokens=experiment.optimization.micro_batch_tokens,
+    )
+    return reference.named(label)(parameters, policy=prepared.warm_start, rollout=sampled)
 
 
 def _evaluation(experiment: Experiment, split: Split) -> EvaluationParameters:

@@ -10,7 +10,7 @@ from typing import Any
 
 from flows.experiment import Iteration, Run
 from flows.prepare import Prepared
-from tasks.credit import read_advantages
+from tasks.credit import read_credit
 from tasks.evaluate import SAMPLED, read_evaluation
 from turnwise import lineage
 from turnwise.artifacts import default_store, digest_of, home
@@ -26,7 +26,10 @@ COMPUTING_MODULES = (
     "tasks.prepare",
     "tasks.warm_start",
     "tasks.rollout",
+    "tasks.select",
+    "tasks.scores",
     "tasks.credit",
+    "tasks.critic",
     "tasks.update",
     "tasks.evaluate",
 )
@@ -99,7 +102,7 @@ class AblationRecord:
     def _trace(self, child: Recorded, run: Run, iteration: Iteration) -> None:
         """Trajectories of the batch that this iteration learned from, with their advantages."""
         trajectories = read_trajectories(default_store().folder(iteration.rollout))
-        advantages = read_advantages(iteration.credit)
+        advantages = {index: found.turns for index, found in read_credit(iteration.credit).items()}
         chosen = list(advantages)[: self._experiment.tracking.traces]
         child.log_trajectories(
             f"batch/{iteration.number:04d}",
@@ -141,6 +144,8 @@ def _metrics_of(iteration: Iteration) -> dict[str, float]:
         **_prefixed("rollout", store.metrics(iteration.rollout)),
         **_prefixed("credit", store.metrics(iteration.credit)),
         **_prefixed("update", store.metrics(iteration.policy)),
+        **(_prefixed("selection", store.metrics(iteration.selection)) if iteration.selection else {}),
+        **(_prefixed("critic", store.metrics(iteration.critic)) if iteration.critic else {}),
         "seconds/sampling": sampled.get("sampling_seconds", 0.0),
         "seconds/worlds": sampled.get("world_seconds", 0.0),
         "seconds/update": store.clock(iteration.policy).get("seconds", 0.0),

@@ -30,7 +30,8 @@ def all_references(runs: Sequence[Run]) -> list[Reference]:
     """Everything that the runs made, in order."""
 
     def of(iteration: Iteration) -> list[Reference | None]:
-        return [iteration.rollout, iteration.credit, iteration.policy, iteration.evaluation]
+        made = [iteration.rollout, iteration.selection, iteration.credit, iteration.critic, iteration.policy]
+        return [*made, iteration.evaluation]
 
     found: list[Reference | None] = []
     for run in runs:
@@ -80,7 +81,7 @@ def account(prepared: Prepared, told: Reference, made: Sequence[Reference]) -> d
         "warm start": store.clock(prepared.warm_start).get("seconds", 0.0),
         "sampling": total("rollout", "sampling_seconds"),
         "worlds": total("rollout", "world_seconds"),
-        "update": total("policy", "seconds"),
+        "update": total("policy", "seconds") + total("critic", "update_seconds"),
         "evaluation": total("evaluation", "seconds"),
     }
     wall = store.clock(told).get("wall_seconds", 0.0)

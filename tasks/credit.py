@@ -1,17 +1,22 @@
-"""Credit: the rewards of a rollout, weighted and placed by configuration, become one advantage per turn."""
+"""Credit: the rewards of a rollout, weighted and placed by configuration, become advantages of turns or of tokens."""
 
 from __future__ import annotations
 
 import logging
 import math
 import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as parquet
 
+from tasks.scores import read_scores
+from tasks.select import read_kept
 from tasks.stage import stage
 from turnwise.artifacts import Reference, default_store
-from turnwise.credit import CreditBatch, estimate
+from turnwise.credit import ESTIMATORS, CreditBatch, estimate, value_targets
 from turnwise.measures import weighted_rewards
 from turnwise.sections import Credit, RewardSection, Section
 from turnwise.trajectory import Trajectory, read_trajectories
@@ -26,67 +31,174 @@ class CreditParameters(Section):
 
     rewards: dict[str, RewardSection]
     credit: Credit
+    reference: dict[str, Any] | None
+    """The penalty for distance from the reference policy, where its place is the reward."""
+
+
+@dataclass(frozen=True)
+class Credited:
+    """The credit of one trajectory."""
+
+    turns: list[float]
+    """The advantage of each turn; for an estimator on tokens the mean over its reply."""
+    tokens: list[float] | None
+    """The advantage of each reply token, for an estimator on tokens."""
+    value_targets: list[float] | None
+    """What the critic learns, per reply token, for an estimator that has one."""
 
 
 @stage("credit", platform_bound=False)
-def credit(parameters: CreditParameters, *, rollout: Reference) -> Reference:
+def credit(
+    parameters: CreditParameters,
+    *,
+    rollout: Reference,
+    selection: Reference | None = None,
+    values: Reference | None = None,
+    reference: Reference | None = None,
+) -> Reference:
     """One row per turn: trajectory, turn, its weighted turn reward, the trajectory's outcome, its advantage.
 
-    Trajectories of a group with fewer than two survivors have no row: they are left out of the update.
+    `selection` says which groups are kept, `values` what a critic thinks of each reply token, `reference` what the
+    reference policy does. Trajectories that are left out of the update have no row: those of groups that were not kept,
+    and, for an estimator that compares within groups, of a group with fewer than two survivors.
     """
     trajectories = read_trajectories(default_store().folder(rollout))
-    kept = _with_company(trajectories)
-    rewards = [weighted_rewards(trajectories[index], parameters.rewards) for index in kept]
-    batch = CreditBatch(
-        group=[trajectories[index].group for index in kept],
-        turn_rewards=[of_turns for of_turns, _ in rewards],
-        outcome=[outcome for _, outcome in rewards],
-    )
+    estimator = ESTIMATORS[parameters.credit.estimator]
+    kept = _kept(trajectories, None if selection is None else read_kept(selection), estimator.grouped)
+    batch = _batch(parameters, trajectories, kept, values, reference)
     with warnings.catch_warnings(record=True) as notes:
         warnings.simplefilter("always")
         advantages = estimate(parameters.credit.estimator, batch, **parameters.credit.options)
+        targets = None
+        if "values" in estimator.needs:
+            targets = value_targets(parameters.credit.estimator, batch, **parameters.credit.options)
+    lengths = [[len(turn.reply_tokens) for turn in trajectories[index].turns] for index in kept]
+    by_token = advantages if estimator.level == "token" else None
+    by_turn = _means(advantages, lengths) if estimator.level == "token" else advantages
     with default_store().write("credit") as draft:
-        parquet.write_table(_table(kept, batch, advantages), draft.folder / CREDIT_FILE)
-        draft.metrics.update(_account(batch, advantages, len(trajectories)))
+        parquet.write_table(_table(kept, batch, by_turn, by_token, targets, lengths), draft.folder / CREDIT_FILE)
+        draft.metrics.update(_account(batch, by_turn, len(trajectories)))
         if notes:
             draft.metrics["estimator_notes"] = len(notes)
             logger.info("%d notes of the estimator; the first: %s", len(notes), notes[0].message)
     return draft.reference
 
 
-def read_advantages(reference: Reference) -> dict[int, list[float]]:
-    """The advantages per turn of each trajectory that has any, by its index in the rollout."""
-    advantages: dict[int, list[float]] = {}
-    table = parquet.read_table(default_store().folder(reference) / CREDIT_FILE)
-    for row in table.to_pylist():
-        advantages.setdefault(row["trajectory"], []).append(row["advantage"])
-    return advantages
+def read_credit(reference: Reference) -> dict[int, Credited]:
+    """The credit of each trajectory that has any, by its index in the rollout."""
+    rows: dict[int, list[dict[str, Any]]] = {}
+    for row in parquet.read_table(default_store().folder(reference) / CREDIT_FILE).to_pylist():
+        rows.setdefault(row["trajectory"], []).append(row)
+    return {
+        index: Credited(
+            turns=[row["advantage"] for row in turns],
+            tokens=_joined(turns, "token_advantages"),
+            value_targets=_joined(turns, "value_targets"),
+        )
+        for index, turns in rows.items()
+    }
 
 
-def _with_company(trajectories: list[Trajectory]) -> list[int]:
-    """The indices of trajectories that have a reply to train on, and another such in their group."""
+def _joined(turns: list[dict[str, Any]], column: str) -> list[float] | None:
+    if turns[0][column] is None:
+        return None
+    return [value for row in turns for value in row[column]]
+
+
+def _kept(trajectories: Sequence[Trajectory], groups: frozenset[int] | None, with_company: bool) -> list[int]:
+    """The indices of the trajectories that are trained on: those with a reply to train on, in a group that was kept."""
+
+    def has_replies(trajectory: Trajectory) -> bool:
+        return any(turn.trained for turn in trajectory.turns)
+
     sizes: dict[int, int] = {}
     for trajectory in trajectories:
-        sizes[trajectory.group] = sizes.get(trajectory.group, 0) + bool(trajectory.turns)
-    return [index for index, trajectory in enumerate(trajectories) if trajectory.turns and sizes[trajectory.group] > 1]
-
-
-def _table(kept: list[int], batch: CreditBatch, advantages: list[list[float]]) -> pa.Table:
-    rows = [
-        {
-            "trajectory": index,
-            "group": batch.group[position],
-            "turn": turn,
-            "turn_reward": batch.turn_rewards[position][turn],
-            "outcome": batch.outcome[position],
-            "advantage": advantages[position][turn],
-        }
-        for position, index in enumerate(kept)
-        for turn in range(batch.turns[position])
+        sizes[trajectory.group] = sizes.get(trajectory.group, 0) + has_replies(trajectory)
+    return [
+        index
+        for index, trajectory in enumerate(trajectories)
+        if has_replies(trajectory)
+        and (sizes[trajectory.group] > 1 or not with_company)
+        and (groups is None or trajectory.group in groups)
     ]
+
+
+def _batch(
+    parameters: CreditParameters,
+    trajectories: Sequence[Trajectory],
+    kept: Sequence[int],
+    values: Reference | None,
+    reference: Reference | None,
+) -> CreditBatch:
+    chosen = [trajectories[index] for index in kept]
+    rewards = [weighted_rewards(trajectory, parameters.rewards) for trajectory in chosen]
+    scores = None if values is None else read_scores(values)
+    has_anchors = all(turn.state is not None for trajectory in chosen for turn in trajectory.turns)
+    return CreditBatch(
+        group=[trajectory.group for trajectory in chosen],
+        turn_rewards=[of_turns for of_turns, _ in rewards],
+        outcome=[outcome for _, outcome in rewards],
+        reply_lengths=[[len(turn.reply_tokens) for turn in trajectory.turns] for trajectory in chosen],
+        values=None if scores is None else [scores.per_token[index] for index in kept],
+        anchors=[[turn.state for turn in trajectory.turns] for trajectory in chosen] if has_anchors else None,
+        token_rewards=None if reference is None else _penalties(parameters, chosen, kept, reference),
+        truncated=[trajectory.ending.truncated for trajectory in chosen],
+        bootstrap=None if scores is None else [scores.at_end[index] for index in kept],
+        trained=[[turn.trained for turn in trajectory.turns] for trajectory in chosen],
+    )
+
+
+def _penalties(
+    parameters: CreditParameters, chosen: Sequence[Trajectory], kept: Sequence[int], reference: Reference
+) -> list[list[float]]:
+    """The reward of each reply token for staying near the reference policy."""
+    from turnwise.policy.divergence import ReferencePenalty, reference_rewards
+
+    assert parameters.reference is not None, "a reference was scored that no penalty reads"
+    sequences = [trajectory.flatten(every_reply=True) for trajectory in chosen]
+    scores = read_scores(reference).per_token
+    return reference_rewards(sequences, [scores[index] for index in kept], ReferencePenalty(**parameters.reference))
+
+
+def _means(advantages: list[list[float]], lengths: list[list[int]]) -> list[list[float]]:
+    """Per turn the mean over its reply tokens."""
+    means = []
+    for row, of_turns in zip(advantages, lengths, strict=True):
+        ends = [sum(of_turns[: turn + 1]) for turn in range(len(of_turns))]
+        parts = [row[end - length : end] for end, length in zip(ends, of_turns, strict=True)]
+        means.append([math.fsum(part) / len(part) if part else 0.0 for part in parts])
+    return means
+
+
+def _table(
+    kept: list[int],
+    batch: CreditBatch,
+    by_turn: list[list[float]],
+    by_token: list[list[float]] | None,
+    targets: list[list[float]] | None,
+    lengths: list[list[int]],
+) -> pa.Table:
+    rows = []
+    for position, index in enumerate(kept):
+        end = 0
+        for turn, length in enumerate(lengths[position]):
+            begin, end = end, end + length
+            rows.append(
+                {
+                    "trajectory": index,
+                    "group": batch.group[position],
+                    "turn": turn,
+                    "turn_reward": batch.turn_rewards[position][turn],
+                    "outcome": batch.outcome[position],
+                    "advantage": by_turn[position][turn],
+                    "token_advantages": by_token[position][begin:end] if by_token else None,
+                    "value_targets": targets[position][begin:end] if targets else None,
+                }
+            )
     integers = [(name, pa.int32()) for name in ("trajectory", "group", "turn")]
     numbers = [(name, pa.float64()) for name in ("turn_reward", "outcome", "advantage")]
-    return pa.Table.from_pylist(rows, schema=pa.schema(integers + numbers))
+    lists = [(name, pa.list_(pa.float64())) for name in ("token_advantages", "value_targets")]
+    return pa.Table.from_pylist(rows, schema=pa.schema(integers + numbers + lists))
 
 
 def _account(batch: CreditBatch, advantages: list[list[float]], sampled: int) -> dict[str, float]:

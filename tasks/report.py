@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tasks.credit import read_advantages
+from tasks.credit import read_credit
 from tasks.evaluate import GREEDY, SAMPLED, read_evaluation
 from tasks.playing import the_world, world_code
 from tasks.stage import stage
@@ -212,7 +212,7 @@ def _samples(
         shown.add(run.variant)
         for place in sorted({0, len(rollouts[index]) - 1}):
             trajectories = read_trajectories(default_store().folder(rollouts[index][place]))
-            advantages = read_advantages(credits[index][place])
+            advantages = {number: found.turns for number, found in read_credit(credits[index][place]).items()}
             for name, chosen in _contrast(trajectories, advantages).items():
                 label = f"{run.variant}, seed {run.seed}, batch {place + 1}: {name} of its group"
                 samples.append(story.Sample(label, trajectories[chosen], advantages[chosen], rewards))

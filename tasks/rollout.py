@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from tasks.playing import PlayParameters, play_with_policy, save_played, tasks_of, world_code
 from tasks.stage import stage
 from turnwise import seeding
 from turnwise.artifacts import Reference, default_store
 from turnwise.measures import episode_means
-from turnwise.sections import Compute
+from turnwise.sections import Compute, Section
+from turnwise.trajectory import Trajectory, read_trajectories, write_trajectories
 from turnwise.world import Task
 
 
@@ -22,12 +24,17 @@ class RolloutParameters(PlayParameters):
     temperature: float
     seed: int
     iteration: int
+    round: int
+    """0, or how often this iteration has sampled before, where a selection asks for more groups."""
 
 
-def drawn_tasks(tasks: Sequence[Task], count: int, seed: int, iteration: int) -> list[Task]:
-    """The tasks of one iteration: `count` different ones, a function of the seed and the iteration number alone."""
+def drawn_tasks(tasks: Sequence[Task], count: int, seed: int, iteration: int, round: int = 0) -> list[Task]:
+    """The tasks of one round: `count` different ones, a function of the seed, the iteration and the round alone.
+
+    No task is in two rounds of an iteration, while there are others.
+    """
     order = seeding.generator(seed, "tasks", iteration).permutation(len(tasks))
-    return [tasks[index] for index in order[:count]]
+    return [tasks[order[place % len(tasks)]] for place in range(round * count, (round + 1) * count)]
 
 
 @stage("rollout", retries=1, code=world_code)
@@ -37,17 +44,47 @@ def rollout(parameters: RolloutParameters, *, policy: Reference, tokenizer: Refe
     played = play_with_policy(
         parameters,
         parameters.compute,
-        drawn_tasks(tasks, parameters.prompts, parameters.seed, parameters.iteration),
+        drawn_tasks(tasks, parameters.prompts, parameters.seed, parameters.iteration, parameters.round),
         parameters.group_size,
         policy=default_store().folder(policy),
         digest=policy.digest,
         tokenizer=tokenizer,
         temperature=parameters.temperature,
-        seed=seeding.derive(parameters.seed, "rollout", parameters.iteration),
+        seed=seeding.derive(
+            parameters.seed, "rollout", parameters.iteration, *([parameters.round] * (parameters.round > 0))
+        ),
         what="sampling",
     )
     with default_store().write("rollout") as draft:
         draft.metrics.update(episode_means(save_played(draft, played)))
         draft.metrics["lost_episodes"] = len(played.lost)
     default_store().record_clock(draft.reference, played.seconds)
+    return draft.reference
+
+
+class GatherParameters(Section):
+    """Gathering reads nothing but its inputs."""
+
+
+@stage("gather", platform_bound=False)
+def gather(parameters: GatherParameters, *, rollouts: list[Reference]) -> Reference:
+    """Several rounds as one rollout: the trajectories of all, with groups numbered through.
+
+    Which episodes were lost, and why, is told by the rounds.
+    """
+    trajectories: list[Trajectory] = []
+    for reference in rollouts:
+        first = 1 + max((trajectory.group for trajectory in trajectories), default=-1)
+        found = read_trajectories(default_store().folder(reference))
+        trajectories += [replace(trajectory, group=first + trajectory.group) for trajectory in found]
+    with default_store().write("rollout") as draft:
+        write_trajectories(draft.folder, trajectories)
+        draft.metrics.update(episode_means(trajectories))
+        draft.metrics["lost_episodes"] = sum(default_store().metrics(round)["lost_episodes"] for round in rollouts)
+        draft.metrics["rounds"] = len(rollouts)
+    clocks = [default_store().clock(reference) for reference in rollouts]
+    names = dict.fromkeys(name for clock in clocks for name in clock if name != "seconds")
+    default_store().record_clock(
+        draft.reference, {name: sum(clock.get(name, 0.0) for clock in clocks) for name in names}
+    )
     return draft.reference

@@ -18,11 +18,13 @@ from turnwise import credit
 from turnwise.agent.episode import AGENT_REWARDS
 from turnwise.agent.formats import make_format
 from turnwise.errors import ConfigurationError, CreditError
+from turnwise.policy.settings import require_update_options
 from turnwise.sections import (
     Ablation,
     Agent,
     Compute,
     Credit,
+    Critic,
     Data,
     Evaluation,
     Optimization,
@@ -30,10 +32,12 @@ from turnwise.sections import (
     RewardSection,
     Rollout,
     Section,
+    Selection,
     Tracking,
     WarmStart,
     WorldSection,
 )
+from turnwise.selection import require_selection
 from turnwise.world import World, make_world
 
 REPLACED_WHOLE = ("world", "rewards", "variants")
@@ -53,7 +57,9 @@ class Experiment(Section):
     policy: Policy
     warm_start: WarmStart
     rollout: Rollout
+    selection: Selection
     credit: Credit
+    critic: Critic
     optimization: Optimization
     evaluation: Evaluation
     ablation: Ablation
@@ -79,7 +85,8 @@ class Experiment(Section):
         make_format(self.agent.format).require_expressible(world)
         self._require_known_rewards(world)
         self._require_credit(world)
-        self._require_divisible()
+        require_selection(self.selection.rule, self.selection.options)
+        self._require_update()
         return self
 
     def _require_known_rewards(self, world: World) -> None:
@@ -95,7 +102,8 @@ class Experiment(Section):
             credit.require_options(self.credit.estimator, self.credit.options)
         except CreditError as error:
             raise ConfigurationError(f"credit: {error}") from error
-        if self.rollout.group_size < 2:
+        grouped = credit.ESTIMATORS[self.credit.estimator].grouped
+        if grouped and self.rollout.group_size < 2:
             raise ConfigurationError(
                 "group size must be at least 2 to form a baseline; "
                 f"found rollout.group_size: {self.rollout.group_size} with credit.estimator: {self.credit.estimator}"
@@ -107,7 +115,9 @@ class Experiment(Section):
                 f"{world.limits.turns}; set credit.options.rule to 'return-to-go', or the world's turns to 2"
             )
 
-    def _require_divisible(self) -> None:
+    def _require_update(self) -> None:
+        options = self.optimization.model_dump(exclude={"iterations", "sample"})
+        require_update_options({**options, "temperature": self.rollout.temperature})
         batch = self.rollout.prompts * self.rollout.group_size
         if batch % self.optimization.mini_batches:
             raise ConfigurationError(

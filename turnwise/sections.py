@@ -133,6 +133,14 @@ class Rollout(Section):
     """Engine steps that a world may work on before it is waited for. 0: not at all; more suits slow, remote worlds."""
 
 
+class Selection(Section):
+    """Which groups of a batch are trained on: see `turnwise.selection`."""
+
+    rule: str
+    """`all`, `uncertainty`, `cumulative`, `mixed`, or `random`, the control."""
+    options: dict[str, Any]
+
+
 class Credit(Section):
     """Who gets how much: see `turnwise.credit`."""
 
@@ -140,13 +148,46 @@ class Credit(Section):
     options: dict[str, Any]
 
 
+class Critic(Section):
+    """The critic that estimators of the GAE family need, on a trunk of its own; the others have none."""
+
+    initial: Literal["policy", "random"]
+    """Weights that it begins with: the warm start's, or random ones."""
+    learning_rate: Positive
+    warm_up: int = Field(ge=0)
+    """Iterations at the start in which the critic is trained and the policy is not."""
+    clip: Positive | None
+    """How far a value may move from what it was when the returns were made. null: as far as it likes."""
+    epochs: Count
+    mini_batches: Count
+    maximum_gradient_norm: Positive
+    weight_decay: NotNegative
+    micro_batch_tokens: Count
+
+
 class Optimization(Section):
-    """The update."""
+    """The update: see `turnwise.policy.settings`, which knows what makes sense together."""
 
     iterations: Count
     learning_rate: Positive
-    clip_low: Positive
-    clip_high: Positive
+    sample: Literal["trajectory", "turn"]
+    """What a sequence of the update is: a whole trajectory, or each of its turns with what came before it (RAGEN)."""
+    loss: str
+    """`clipped`, `gspo`, `cispo` or `reinforce`."""
+    clip_low: Positive | None
+    """null: the loss's own default, 0.2 for `clipped`. So for the next."""
+    clip_high: Positive | None
+    dual_clip: Positive | None
+    """The ratio above which a negative advantage stops counting; `clipped` alone. null: none."""
+    aggregation: str
+    """`token-mean`, `sequence-mean`, `prompt-mean`, or `constant`, the sum over `aggregation_constant`."""
+    aggregation_constant: Positive | None
+    entropy_coefficient: NotNegative
+    """Of the bonus for entropy, per nat."""
+    reference: dict[str, Any] | None
+    """The price of distance from the warm start: `coefficient`, `estimator` (k1, k2, k3), `place` (loss, reward)."""
+    correction: dict[str, Any] | None
+    """Of the mismatch between engine and learner: `kind` (truncate, mask), `level` (token, sequence), `high`, `low`."""
     mini_batches: Count
     """Optimizer steps per pass over a batch; must divide prompts x group_size."""
     epochs: Count

@@ -68,6 +68,8 @@ class Turn:
     metrics: Mapping[str, float] = field(default_factory=dict)
     state: str | None = None
     """The anchor of the state in which the reply was made, where the world names one."""
+    trained: bool = True
+    """Whether the update trains on this reply. One that is replayed, or frozen by configuration, is only context."""
 
 
 @dataclass(frozen=True)
@@ -93,15 +95,22 @@ class Trajectory:
         """The sum over turns of one named raw reward or metric."""
         return sum(turn.rewards.get(reward, turn.metrics.get(reward, 0.0)) for turn in self.turns)
 
-    def flatten(self) -> TokenSequence:
-        """The whole trajectory as one token sequence."""
+    def flatten(self, *, every_reply: bool = False) -> TokenSequence:
+        """The whole trajectory as one token sequence.
+
+        Replies that are not trained on count as observations, which are attended to and no more; with `every_reply`
+        they are replies like the others.
+        """
         tokens: list[int] = []
         turn_of_token: list[int] = []
         log_probabilities: list[float] = []
         for index, turn in enumerate(self.turns):
             tokens += [*turn.observation_tokens, *turn.reply_tokens]
-            turn_of_token += [-1] * len(turn.observation_tokens) + [index] * len(turn.reply_tokens)
-            log_probabilities += [0.0] * len(turn.observation_tokens) + list(turn.log_probabilities)
+            is_reply = turn.trained or every_reply
+            turn_of_token += [-1] * len(turn.observation_tokens)
+            turn_of_token += [index if is_reply else -1] * len(turn.reply_tokens)
+            log_probabilities += [0.0] * len(turn.observation_tokens)
+            log_probabilities += turn.log_probabilities if is_reply else [0.0] * len(turn.reply_tokens)
         return TokenSequence(tuple(tokens), tuple(turn_of_token), tuple(log_probabilities))
 
 
@@ -162,6 +171,7 @@ _TURN_SCHEMA = pa.schema(
         ("invalid", pa.string()),
         ("effective", pa.bool_()),
         ("state", pa.string()),
+        ("trained", pa.bool_()),
         ("rewards", _NUMBER_MAP),
         ("metrics", _NUMBER_MAP),
         ("observation_tokens", pa.list_(pa.int32())),
@@ -214,6 +224,7 @@ def _turn_table(trajectories: Iterable[Trajectory]) -> pa.Table:
             "invalid": turn.invalid,
             "effective": turn.effective,
             "state": turn.state,
+            "trained": turn.trained,
             "rewards": sorted(turn.rewards.items()),
             "metrics": sorted(turn.metrics.items()),
             "observation_tokens": list(turn.observation_tokens),
@@ -255,6 +266,7 @@ def _turn(row: Mapping[str, Any]) -> Turn:
         rewards=dict(row["rewards"]),
         metrics=dict(row["metrics"]),
         state=row["state"],
+        trained=row["trained"],
     )
 
 

@@ -1,11 +1,30 @@
-"""The clipped loss, by hand."""
+"""The losses: golden numbers by hand, an independent loop in float64, and what must not change them."""
 
+import inspect
 import math
+from collections.abc import Sequence
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
-from turnwise.policy.losses import clipped_policy_loss
+from turnwise.policy.losses import (
+    LOSSES,
+    TokenLoss,
+    clipped_policy_loss,
+    clipped_weight_loss,
+    reinforce_loss,
+    sequence_ratio_loss,
+)
+
+EVERYWHERE = torch.ones(6, dtype=torch.bool)
+OPTIONS: dict[str, dict[str, float]] = {
+    "clipped": {"clip_low": 0.2, "clip_high": 0.3, "dual_clip": 1.4},
+    "gspo": {"clip_low": 0.05, "clip_high": 0.1},
+    "cispo": {"clip_low": 0.3, "clip_high": 0.2},
+    "reinforce": {},
+}
 
 
 def test_the_clipped_loss_is_that_of_the_equation() -> None:
@@ -54,3 +73,214 @@ def test_masked_tokens_have_no_loss_no_gradient_and_are_never_clipped() -> None:
     assert not result.clipped_high.any()
     assert log_probabilities.grad is not None
     assert log_probabilities.grad.tolist() == [-1.0, 0.0]
+
+
+def test_the_dual_clip_bounds_what_a_bad_token_can_cost() -> None:
+    # A = -1 and r = 1.5, 2.5, 4; clip 0.2, dual clip 3: -max(min(r A, clip(r) A), 3 A)
+    #   r 1.5: min(-1.5, -1.2) = -1.5 -> 1.5      r 2.5 -> 2.5      r 4: max(-4, -3) = -3 -> 3, without gradient
+    # A = +1 and r = 4: the upper clip, 1.2, and not the dual one.
+    log_probabilities = torch.tensor([1.5, 2.5, 4.0, 4.0]).log().requires_grad_()
+    result = clipped_policy_loss(
+        log_probabilities, torch.zeros(4), torch.tensor([-1.0, -1.0, -1.0, 1.0]), EVERYWHERE[:4], dual_clip=3.0
+    )
+    result.loss.sum().backward()
+    assert result.loss.tolist() == pytest.approx([1.5, 2.5, 3.0, -1.2], rel=1e-6)
+    assert result.dual_clipped.tolist() == [False, False, True, False]
+    assert log_probabilities.grad is not None
+    assert log_probabilities.grad.tolist() == pytest.approx([1.5, 2.5, 0.0, 0.0], rel=1e-6)
+
+
+def test_gspo_by_hand() -> None:
+    # Two sequences of two reply tokens, and an observation token inside the first, which does not count.
+    # Sequence 0: r = 1.2, 0.9: s = sqrt(1.2 x 0.9) = sqrt(1.08) = 1.039230; A = 2, -1.
+    #   clips 0.05 and 0.05: s is inside: L = -2.078461 and 1.039230
+    # Sequence 1: r = 1.5, 1.5: s = 1.5; A = 1, -1: min(1.5, 1.05) = 1.05 -> -1.05, clipped; min(-1.5, -1.05) -> 1.5
+    log_probabilities = torch.tensor([1.2, 7.0, 0.9, 1.5, 1.5], dtype=torch.float64).log().requires_grad_()
+    result = sequence_ratio_loss(
+        log_probabilities,
+        torch.zeros(5, dtype=torch.float64),
+        torch.tensor([2.0, 9.0, -1.0, 1.0, -1.0], dtype=torch.float64),
+        torch.tensor([1, 0, 1, 1, 1]),
+        torch.tensor([0, 0, 0, 1, 1]),
+        clip_low=0.05,
+        clip_high=0.05,
+    )
+    result.loss.sum().backward()
+    s = math.sqrt(1.08)
+    assert s == pytest.approx(1.039230, abs=1e-6)
+    assert result.loss.tolist() == pytest.approx([-2 * s, 0.0, s, -1.05, 1.5])
+    assert result.ratio.tolist() == pytest.approx([s, 1.0, s, 1.5, 1.5])
+    assert result.clipped_high.tolist() == [False, False, False, True, False]
+    # Each token's gradient is -s A, of its own advantage; what is clipped has none.
+    assert log_probabilities.grad is not None
+    assert log_probabilities.grad.tolist() == pytest.approx([-2 * s, 0.0, s, 0.0, 1.5])
+
+
+def test_cispo_clips_the_weight_and_drops_no_token() -> None:
+    # pi = 0.5 x ratio; clips 0.5 and 0.2: weights 1.1, 1.2, 0.5, 0.8. L = -weight A log pi, its gradient -weight A.
+    ratios, advantages = [1.1, 1.8, 0.2, 0.8], [1.0, 1.0, -2.0, -2.0]
+    log_probabilities = torch.tensor([math.log(0.5 * ratio) for ratio in ratios]).requires_grad_()
+    result = clipped_weight_loss(
+        log_probabilities,
+        torch.full((4,), math.log(0.5)),
+        torch.tensor(advantages),
+        EVERYWHERE[:4],
+        clip_low=0.5,
+        clip_high=0.2,
+    )
+    result.loss.sum().backward()
+    # log 0.55 = -0.597837, log 0.9 = -0.105361, log 0.1 = -2.302585, log 0.4 = -0.916291
+    assert result.loss.tolist() == pytest.approx([0.657621, 0.126433, -2.302585, -1.466065], abs=1e-5)
+    assert log_probabilities.grad is not None
+    assert log_probabilities.grad.tolist() == pytest.approx([-1.1, -1.2, 1.0, 1.6], rel=1e-6)
+    assert result.clipped_low.tolist() == [False, False, True, False]
+    assert result.clipped_high.tolist() == [False, True, False, False]
+
+
+def test_reinforce_is_the_score_times_the_advantage_whatever_sampled() -> None:
+    log_probabilities = torch.tensor([-0.5, -2.0], requires_grad=True)
+    result = reinforce_loss(log_probabilities, torch.tensor([-0.5, -3.0]), torch.tensor([2.0, -1.0]), EVERYWHERE[:2])
+    result.loss.sum().backward()
+    assert result.loss.tolist() == [1.0, -2.0]
+    assert result.ratio.tolist() == pytest.approx([1.0, math.e], rel=1e-6)
+    assert log_probabilities.grad is not None
+    assert log_probabilities.grad.tolist() == [-2.0, 1.0]
+
+
+def surrogate(
+    name: str, frozen: Sequence[float], log_pi: Sequence[float], log_mu: Sequence[float], advantages: Sequence[float]
+) -> float:
+    """A loss as a plain loop over two sequences of three reply tokens; a stopped gradient is a value kept `frozen`."""
+    options, total = OPTIONS[name], 0.0
+    low, high = 1.0 - options.get("clip_low", 1.0), 1.0 + options.get("clip_high", 1e9)
+    for begin in (0, 3):
+        places = range(begin, begin + 3)
+        sequence_ratio = math.exp(sum(frozen[place] - log_mu[place] for place in places) / 3)
+        for place in places:
+            advantage = advantages[place]
+            if name == "reinforce":
+                total += -advantage * log_pi[place]
+                continue
+            if name == "cispo":
+                total += -min(max(math.exp(frozen[place] - log_mu[place]), low), high) * advantage * log_pi[place]
+                continue
+            ratio = math.exp(log_pi[place] - log_mu[place])
+            if name == "gspo":
+                ratio = sequence_ratio * math.exp(log_pi[place] - frozen[place])
+            value = min(ratio * advantage, min(max(ratio, low), high) * advantage)
+            if advantage < 0 and "dual_clip" in options:
+                value = max(value, options["dual_clip"] * advantage)
+            total += -value
+    return total
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_value_and_gradient_are_those_of_an_independent_loop(name: str) -> None:
+    """Off-policy, every branch of every clip among the tokens; the gradient by central differences in float64."""
+    log_mu = [-1.0, -0.7, -1.9, -0.4, -1.1, -2.0]
+    log_pi = [-0.6, -0.71, -2.6, -1.0, -1.05, -1.6]
+    advantages = [1.0, -0.5, -2.0, 2.0, 0.0, -1.5]
+    tensors = [torch.tensor(values, dtype=torch.float64) for values in (log_pi, log_mu, advantages)]
+    tensors[0].requires_grad_()
+    found = LOSSES[name](*tensors, EVERYWHERE, torch.tensor([0, 0, 0, 1, 1, 1]), **OPTIONS[name])
+    found.loss.sum().backward()
+    assert found.loss.sum().item() == pytest.approx(surrogate(name, log_pi, log_pi, log_mu, advantages), rel=1e-12)
+    step = 1e-6
+    for place in range(6):
+        above, below = list(log_pi), list(log_pi)
+        above[place] += step
+        below[place] -= step
+        slope = surrogate(name, log_pi, above, log_mu, advantages) - surrogate(name, log_pi, below, log_mu, advantages)
+        assert tensors[0].grad is not None
+        assert tensors[0].grad[place].item() == pytest.approx(slope / (2 * step), abs=1e-8), place
+
+
+@pytest.mark.parametrize("name", ["clipped", "reinforce"])
+def test_losses_without_a_stopped_gradient_pass_gradcheck(name: str) -> None:
+    behaviour = torch.tensor([-1.0, -0.7, -1.9, -0.4, -1.1, -2.0], dtype=torch.float64)
+    log_pi = (behaviour + torch.tensor([0.4, -0.1, -0.7, -0.6, 0.05, 0.4])).detach().requires_grad_()
+    advantages = torch.tensor([1.0, -0.5, -2.0, 2.0, 0.3, -1.5], dtype=torch.float64)
+
+    def loss(log_probabilities: torch.Tensor) -> torch.Tensor:
+        result: TokenLoss = LOSSES[name](log_probabilities, behaviour, advantages, EVERYWHERE, None, **OPTIONS[name])
+        return result.loss
+
+    assert torch.autograd.gradcheck(loss, (log_pi,))
+
+
+def test_gspo_is_the_papers_sequence_objective_where_a_sequence_has_one_advantage() -> None:
+    """-min(s A, clip(s) A), the mean over sequences, s differentiated as it stands."""
+    lengths, advantages = [3, 1, 4], [1.5, -1.0, -0.5]
+    sequence = torch.repeat_interleave(torch.arange(3), torch.tensor(lengths))
+    behaviour = -torch.linspace(0.3, 2.0, 8, dtype=torch.float64)
+    shift = torch.tensor([0.02, -0.03, 0.04, 0.5, 0.01, -0.02, 0.03, 0.01], dtype=torch.float64)
+    gradients = []
+    for form in ("paper", "token"):
+        log_pi = (behaviour + shift).requires_grad_()
+        if form == "paper":
+            log_ratios = (log_pi - behaviour).split(lengths)
+            ratios = torch.stack([log_ratio.mean().exp() for log_ratio in log_ratios])
+            signs = torch.tensor(advantages, dtype=torch.float64)
+            loss = -torch.minimum(ratios * signs, ratios.clamp(0.98, 1.02) * signs).mean()
+        else:
+            of_token = torch.tensor(advantages, dtype=torch.float64)[sequence]
+            per_token = sequence_ratio_loss(
+                log_pi, behaviour, of_token, torch.ones(8), sequence, clip_low=0.02, clip_high=0.02
+            ).loss
+            loss = (per_token / torch.tensor(lengths)[sequence] / 3).sum()
+        loss.backward()
+        gradients.append((loss.item(), log_pi.grad))
+    assert gradients[0][0] == pytest.approx(gradients[1][0], rel=1e-12)
+    assert torch.allclose(gradients[0][1], gradients[1][1], rtol=1e-12, atol=1e-15)
+
+
+numbers = st.floats(-4.0, 4.0)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+@given(st.lists(st.tuples(numbers, numbers, numbers), min_size=3, max_size=3))
+def test_what_stands_at_observation_tokens_and_padding_changes_nothing(
+    name: str, others: list[tuple[float, float, float]]
+) -> None:
+    mask = torch.tensor([[1, 0, 1, 0], [1, 1, 1, 0]])
+    rows = torch.tensor([[0, 0, 0, 0], [1, 1, 1, 1]])
+    pi = torch.tensor([[-1.0, 0.0, -0.5, 0.0], [-2.0, -0.1, -1.5, 0.0]])
+    mu = torch.tensor([[-1.3, 0.0, -0.4, 0.0], [-1.0, -0.2, -1.6, 0.0]])
+    advantages = torch.tensor([[1.0, 0.0, -1.0, 0.0], [0.5, 0.5, -2.0, 0.0]])
+
+    def of(*tensors: torch.Tensor) -> tuple[TokenLoss, torch.Tensor]:
+        log_pi = tensors[0].clone().requires_grad_()
+        found = LOSSES[name](log_pi, tensors[1], tensors[2], mask, rows, **OPTIONS[name])
+        (gradient,) = torch.autograd.grad(found.loss.sum(), log_pi)
+        return found, gradient
+
+    plain, gradient = of(pi, mu, advantages)
+    changed = [tensor.clone() for tensor in (pi, mu, advantages)]
+    for (row, column), values in zip([(0, 1), (0, 3), (1, 3)], others, strict=True):
+        for tensor, value in zip(changed, values, strict=True):
+            tensor[row, column] = value
+    other, other_gradient = of(*changed)
+    assert torch.equal(plain.loss, other.loss)
+    assert torch.equal(plain.ratio, other.ratio)
+    assert torch.equal(plain.divergence, other.divergence)
+    assert torch.equal(gradient, other_gradient)
+    for flags in (other.clipped_low, other.clipped_high, other.dual_clipped, other.loss, other_gradient):
+        assert not flags[mask == 0].any()
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_on_policy_every_loss_has_the_gradient_of_reinforce(name: str) -> None:
+    log_pi = torch.tensor([-1.0, -0.5, -2.0, -0.1], dtype=torch.float64, requires_grad=True)
+    advantages = torch.tensor([1.0, -0.5, -2.0, 0.0], dtype=torch.float64)
+    result = LOSSES[name](log_pi, log_pi.detach(), advantages, EVERYWHERE[:4], torch.tensor([0, 0, 1, 1]))
+    result.loss.sum().backward()
+    assert log_pi.grad is not None
+    assert torch.allclose(log_pi.grad, -advantages, rtol=1e-12)
+    assert not (result.clipped_low | result.clipped_high | result.dual_clipped).any()
+
+
+def test_all_losses_take_the_same_tensors() -> None:
+    for name, loss in LOSSES.items():
+        parameters = inspect.signature(loss).parameters.values()
+        tensors = [parameter.name for parameter in parameters if parameter.kind is not parameter.KEYWORD_ONLY]
+        assert tensors == ["log_probabilities", "behaviour_log_probabilities", "advantages", "mask", "sequence"], name

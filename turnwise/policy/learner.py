@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,13 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from turnwise.errors import ArtifactError, ConfigurationError, MismatchError
-from turnwise.policy.losses import clipped_policy_loss
-from turnwise.policy.packing import MicroBatch, at_reply_tokens, lay_out
+from turnwise.policy.aggregation import token_weights
+from turnwise.policy.importance import ImportanceCorrection, importance_weights
+from turnwise.policy.objective import ReplyTokens, objective
+from turnwise.policy.packing import MicroBatch, lay_out
+from turnwise.policy.tally import UpdateTally
 from turnwise.policy.threads import computing_threads
-from turnwise.policy.update import UpdateBatch, UpdateSettings, UpdateTally, mini_batches
+from turnwise.policy.update import UpdateBatch, UpdateSettings, mini_batches
 from turnwise.trajectory import TokenSequence
 
 OPTIMIZER_FILE = "optimizer/adamw.safetensors"
@@ -90,16 +94,23 @@ class Learner:
         return {"loss": loss, "gradient_norm": norm, "tokens": float(tokens)}
 
     def update(self, batch: UpdateBatch, settings: UpdateSettings) -> dict[str, float]:
-        """Optimizer steps on the clipped policy-gradient loss; see `turnwise.policy.losses`.
+        """Optimizer steps on the policy-gradient objective; see `turnwise.policy.objective`.
 
-        Tokens of a mini-batch weigh the same, whichever trajectory they belong to (token mean). Returned metrics are
-        means over reply tokens: `loss`, `ratio`, `clip_fraction_low`, `clip_fraction_high`, `entropy` (nats),
-        `approximate_kl` (nats, from the behaviour policy), and `gradient_norm` (mean over steps, before clipping),
-        `mismatch` and `mismatch_maximum` (|learner - engine|, nats, on the first mini-batch before its step), `tokens`
-        (reply tokens of the batch), `padding_share`, `optimizer_steps`.
+        Returned metrics are means over reply tokens: `loss` (that of the policy alone), `ratio`, `clip_fraction_low`,
+        `clip_fraction_high`, `entropy` (nats), `approximate_kl` (nats, from the policy that the ratio is taken to), and
+        `gradient_norm` (mean over steps, before clipping), `mismatch` and `mismatch_maximum` (|learner - engine|, nats,
+        on the first mini-batch before its step), `tokens` (reply tokens of the batch), `padding_share`,
+        `optimizer_steps`. Where they are used: `objective` (mean over steps of all that is descended),
+        `dual_clip_fraction`, `kl_reference` (nats), `importance_weight_mean`, `importance_weight_maximum` (before it is
+        cut), `importance_cut_share`.
 
-        Raises MismatchError, before any step, when the mismatch is above the settings' bound.
+        Raises ValueError for a batch that lacks what the settings read, and MismatchError, before any step, when the
+        mismatch is above the settings' bound.
         """
+        batch.require_inputs_of(settings)
+        corrected: dict[str, float] = {}
+        if settings.correction is not None:
+            batch, corrected = self._corrected(batch, settings, settings.correction)
         tallies: list[UpdateTally] = []
         norms: list[float] = []
         with self._computing():
@@ -114,14 +125,17 @@ class Learner:
                 )
                 tallies.append(tally)
         total = sum(tallies[1:], tallies[0])
+        own_objective = not settings.advantages_alone or settings.aggregation != "token-mean"
         return {
             **total.means(),
             "gradient_norm": sum(norms) / len(norms),
             "mismatch": tallies[0].mismatch / tallies[0].tokens,
             "mismatch_maximum": tallies[0].mismatch_maximum,
-            "tokens": float(sum(sum(sequence.mask) for sequence in batch.sequences)),
+            "tokens": float(sum(batch.reply_tokens)),
             "padding_share": 1.0 - total.unpadded / total.padded,
             "optimizer_steps": float(len(norms)),
+            **({"objective": total.objective / len(norms)} if own_objective else {}),
+            **corrected,
         }
 
     def save(self, folder: Path) -> None:
@@ -160,51 +174,52 @@ class Learner:
         """Forget the optimizer's moments, as when another objective begins."""
         self._optimizer.state.clear()
 
-    def _policy_gradient(self, batch: UpdateBatch, settings: UpdateSettings) -> UpdateTally:
-        """Add the gradient of a mini-batch's mean loss over its reply tokens; return the sums of what is reported.
+    def _corrected(
+        self, batch: UpdateBatch, settings: UpdateSettings, correction: ImportanceCorrection
+    ) -> tuple[UpdateBatch, dict[str, float]]:
+        """The batch with what corrects it for the engine's mismatch, and what is reported of that."""
+        own = self.log_probabilities(batch.sequences, settings.temperature, settings.micro_batch_tokens)
+        weights = importance_weights(batch.sequences, own, correction)
+        proximal = tuple(tuple(row) for row in own)
+        return replace(batch, proximal_log_probabilities=proximal, importance_weights=weights.of_token), {
+            "importance_weight_mean": weights.mean,
+            "importance_weight_maximum": weights.maximum,
+            "importance_cut_share": weights.cut_share,
+        }
 
-        Sequences without any advantage (those of groups that all did alike) have a gradient of exactly zero: they count
-        in the mean and are reported, but are not propagated backward, which is most of the work.
+    def _policy_gradient(self, batch: UpdateBatch, settings: UpdateSettings) -> UpdateTally:
+        """Add the gradient of a mini-batch's objective; return the sums of what is reported.
+
+        Where nothing but advantages has a gradient, sequences without any (those of groups that all did alike) have a
+        gradient of exactly zero: they count in the aggregation and are reported, but are not propagated backward, which
+        is most of the work.
         """
-        tokens = sum(sum(sequence.mask) for sequence in batch.sequences)
+        weights = token_weights(
+            settings.aggregation, batch.reply_tokens, groups=batch.groups, constant=settings.aggregation_constant
+        )
+        everything = [(True, list(range(len(batch.sequences))))]
         tally = UpdateTally(unpadded=sum(len(sequence.tokens) for sequence in batch.sequences))
-        for has_signal, part in batch.by_signal():
+        for has_signal, chosen in batch.by_signal() if settings.advantages_alone else everything:
+            part, of_part = batch.select(chosen), [weights[index] for index in chosen]
             with torch.set_grad_enabled(has_signal):
                 for micro_batch in lay_out(part.sequences, settings.micro_batch_tokens, self._pad_token, self._device):
-                    loss, reported = self._loss(micro_batch, part, settings)
+                    loss, reported = self._objective(micro_batch, part, of_part, settings)
                     if has_signal:
-                        (loss / tokens).backward()
+                        loss.backward()
                     tally += reported
         return tally
 
-    def _loss(
-        self, micro_batch: MicroBatch, batch: UpdateBatch, settings: UpdateSettings
+    def _objective(
+        self, micro_batch: MicroBatch, batch: UpdateBatch, weights: Sequence[float], settings: UpdateSettings
     ) -> tuple[torch.Tensor, UpdateTally]:
-        """The summed loss of a micro-batch's reply tokens, and what is reported of them."""
+        """The part of the objective of a micro-batch's reply tokens, and what is reported of them."""
         logits = self._reply_logits(micro_batch) / settings.temperature
-        chosen, entropy = _chosen_and_entropy(logits, micro_batch.targets)
-        engine = at_reply_tokens([sequence.log_probabilities for sequence in batch.sequences], micro_batch)
-        result = clipped_policy_loss(
-            chosen,
-            engine,
-            at_reply_tokens(batch.advantages, micro_batch),
-            torch.ones_like(engine, dtype=torch.bool),
-            clip_low=settings.clip_low,
-            clip_high=settings.clip_high,
+        chosen, entropy = _chosen_and_entropy(
+            logits, micro_batch.targets, entropy_gradient=settings.entropy_coefficient > 0
         )
-        mismatch = (chosen.detach() - engine).abs()
-        return result.loss.sum(), UpdateTally(
-            tokens=len(engine),
-            padded=micro_batch.padded_tokens,
-            loss=result.loss.sum().item(),
-            ratio=result.ratio.sum().item(),
-            clipped_low=result.clipped_low.sum().item(),
-            clipped_high=result.clipped_high.sum().item(),
-            divergence=result.divergence.sum().item(),
-            entropy=entropy.sum().item(),
-            mismatch=mismatch.sum().item(),
-            mismatch_maximum=mismatch.max().item() if len(engine) else 0.0,
-        )
+        tokens = ReplyTokens.of(batch, weights, micro_batch, logits.dtype)
+        loss, reported = objective(chosen, entropy, tokens, settings)
+        return loss, reported + UpdateTally(padded=micro_batch.padded_tokens)
 
     def _check_mismatch(self, tally: UpdateTally, bound: float) -> None:
         mean = tally.mismatch / tally.tokens
@@ -247,10 +262,10 @@ class Learner:
         return chosen_by_token, entropy_by_token
 
     def _reply_logits(self, micro_batch: MicroBatch) -> torch.Tensor:
-        """Logits in float32 where a reply token is predicted: [replies, vocabulary]."""
+        """Logits where a reply token is predicted, in float32 or better: [replies, vocabulary]."""
         hidden = self.model.base_model(input_ids=micro_batch.inputs, use_cache=False).last_hidden_state
         logits: torch.Tensor = self.model.get_output_embeddings()(hidden[micro_batch.rows, micro_batch.columns])
-        return logits.float()
+        return logits.to(torch.promote_types(logits.dtype, torch.float32))
 
     def _check_output_layer(self) -> None:
         """Refuse a model whose logits are not its output layer's (some cap or scale them): its loss would be wrong."""
@@ -281,9 +296,11 @@ class Learner:
             settings.fill_uninitialized_memory = filling
 
 
-def _chosen_and_entropy(logits: torch.Tensor, targets: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Log-probabilities of `targets`, with gradient, and the entropy of each row, without."""
+def _chosen_and_entropy(
+    logits: torch.Tensor, targets: torch.Tensor, *, entropy_gradient: bool = False
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Log-probabilities of `targets`, with gradient, and the entropy of each row, without unless it is asked for."""
     log_distribution = logits.log_softmax(dim=-1)
     chosen = log_distribution.gather(-1, targets.unsqueeze(-1)).squeeze(-1)
-    fixed = log_distribution.detach()
-    return chosen, -(fixed.exp() * fixed).sum(dim=-1)
+    of_entropy = log_distribution if entropy_gradient else log_distribution.detach()
+    return chosen, -(of_entropy.exp() * of_entropy).sum(dim=-1)

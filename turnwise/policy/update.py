@@ -1,23 +1,41 @@
-"""What an update is made of: the batch, its settings, its mini-batches, and the sums that it reports."""
+"""What an update is made of: the batch and its mini-batches. Its options are in `turnwise.policy.settings`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 
-from turnwise.errors import ConfigurationError
+from turnwise.policy.settings import UpdateSettings
 from turnwise.seeding import generator
 from turnwise.trajectory import TokenSequence
+
+__all__ = ["UpdateBatch", "UpdateSettings", "mini_batches"]
+
+PerToken = tuple[tuple[float, ...], ...]
+"""One number per sequence and token; what stands at observation tokens is never read."""
 
 
 @dataclass(frozen=True)
 class UpdateBatch:
-    """Sequences with one advantage per token (0.0 at observation tokens, which are never trained on)."""
+    """Sequences with one advantage per token (0.0 at observation tokens, which are never trained on).
+
+    Raises ValueError when the fields do not match.
+    """
 
     sequences: tuple[TokenSequence, ...]
-    advantages: tuple[tuple[float, ...], ...]
+    advantages: PerToken
+    groups: tuple[int, ...] | None = None
+    """The prompt of each sequence; needed by the aggregation `prompt-mean`."""
+    reference_log_probabilities: PerToken | None = None
+    """Those of the reference policy, at the temperature of the sampling; needed by a penalty in the loss."""
+    proximal_log_probabilities: PerToken | None = None
+    """The learner's own before its first step, which the ratio is then taken to; the learner fills them in where the
+    mismatch of the engine is corrected for."""
+    importance_weights: PerToken | None = None
+    """What the policy loss is multiplied by; filled in likewise."""
 
     def __post_init__(self) -> None:
         lengths = [len(sequence.tokens) for sequence in self.sequences]
@@ -26,21 +44,41 @@ class UpdateBatch:
                 "an update batch must have one advantage per token of every sequence: spread those of turns or of "
                 "reply tokens with from_turns or from_reply_tokens"
             )
+        for name in ("reference_log_probabilities", "proximal_log_probabilities", "importance_weights"):
+            rows = getattr(self, name)
+            if rows is not None and [len(row) for row in rows] != lengths:
+                raise ValueError(f"{name} must have one number per token of every sequence of an update batch")
+        if self.groups is not None and len(self.groups) != len(lengths):
+            raise ValueError(
+                f"an update batch must have one group per sequence; found {len(self.groups)} for {len(lengths)}"
+            )
         if not any(any(sequence.mask) for sequence in self.sequences):
             raise ValueError("an update batch must have a reply token to train on; found none")
 
     @classmethod
-    def from_turns(cls, sequences: Sequence[TokenSequence], advantages: Sequence[Sequence[float]]) -> UpdateBatch:
+    def from_turns(
+        cls,
+        sequences: Sequence[TokenSequence],
+        advantages: Sequence[Sequence[float]],
+        *,
+        groups: Sequence[int] | None = None,
+        reference_log_probabilities: Sequence[Sequence[float]] | None = None,
+    ) -> UpdateBatch:
         """`advantages[i][k]` goes to every token of the reply of turn k of sequence i."""
         spread = (
             tuple(of_turn[turn] if turn >= 0 else 0.0 for turn in sequence.turn_of_token)
             for sequence, of_turn in zip(sequences, advantages, strict=True)
         )
-        return cls(tuple(sequences), tuple(spread))
+        return cls._of(sequences, spread, groups, reference_log_probabilities)
 
     @classmethod
     def from_reply_tokens(
-        cls, sequences: Sequence[TokenSequence], advantages: Sequence[Sequence[float]]
+        cls,
+        sequences: Sequence[TokenSequence],
+        advantages: Sequence[Sequence[float]],
+        *,
+        groups: Sequence[int] | None = None,
+        reference_log_probabilities: Sequence[Sequence[float]] | None = None,
     ) -> UpdateBatch:
         """`advantages[i]` has one number per reply token of sequence i, in order."""
         spread = []
@@ -52,45 +90,89 @@ class UpdateBatch:
                 )
             following = iter(of_reply_token)
             spread.append(tuple(next(following) if mask else 0.0 for mask in sequence.mask))
-        return cls(tuple(sequences), tuple(spread))
+        return cls._of(sequences, spread, groups, reference_log_probabilities)
 
-    def by_signal(self) -> Iterator[tuple[bool, UpdateBatch]]:
-        """The sequences with an advantage other than 0 (True), then those without (False); each where there are any."""
-        for has_signal in (True, False):
-            chosen = [index for index, row in enumerate(self.advantages) if any(row) is has_signal]
-            if chosen:
-                sequences = tuple(self.sequences[index] for index in chosen)
-                yield has_signal, UpdateBatch(sequences, tuple(self.advantages[index] for index in chosen))
+    @classmethod
+    def _of(
+        cls,
+        sequences: Sequence[TokenSequence],
+        advantages: Iterable[tuple[float, ...]],
+        groups: Sequence[int] | None,
+        reference: Sequence[Sequence[float]] | None,
+    ) -> UpdateBatch:
+        return cls(
+            sequences=tuple(sequences),
+            advantages=tuple(advantages),
+            groups=None if groups is None else tuple(groups),
+            reference_log_probabilities=None if reference is None else tuple(tuple(row) for row in reference),
+        )
 
+    @property
+    def reply_tokens(self) -> list[int]:
+        """How many reply tokens each sequence has."""
+        return [sum(sequence.mask) for sequence in self.sequences]
 
-@dataclass(frozen=True)
-class UpdateSettings:
-    """How a batch becomes optimizer steps."""
-
-    learning_rate: float
-    temperature: float
-    """That of the sampling: the policy that is trained is the one that was sampled from."""
-    micro_batch_tokens: int
-    """Padded tokens per forward pass. Changes memory and speed; the result only in its rounding."""
-    clip_low: float = 0.2
-    clip_high: float = 0.2
-    epochs: int = 1
-    mini_batches: int = 1
-    """Optimizer steps per epoch. Above 1 the sequences are shuffled and dealt out as evenly as possible."""
-    maximum_gradient_norm: float = 1.0
-    betas: tuple[float, float] = (0.9, 0.999)
-    weight_decay: float = 0.0
-    maximum_mismatch: float = 0.1
-    """Mean |learner - engine| per reply token, in nats, above which nothing is trained and MismatchError is raised."""
-    seed: int = 0
-    """Of the shuffle into mini-batches."""
-
-    def __post_init__(self) -> None:
-        if self.temperature <= 0:
-            raise ConfigurationError(
-                f"the temperature of an update must be above 0; found {self.temperature}: greedy replies have no "
-                "policy gradient"
+    def require_inputs_of(self, settings: UpdateSettings) -> None:
+        """Raise ValueError unless everything that an update with these settings reads is there."""
+        if settings.aggregation == "prompt-mean" and self.groups is None:
+            raise ValueError("the aggregation 'prompt-mean' must know the prompt of every sequence: give groups")
+        if settings.penalty_in_loss is not None and self.reference_log_probabilities is None:
+            raise ValueError(
+                "a reference penalty in the loss must have the reference policy's log-probabilities: score the "
+                "sequences with it, and give reference_log_probabilities"
             )
+
+    def select(self, indices: Sequence[int]) -> UpdateBatch:
+        """The batch of these sequences, in this order."""
+        chosen: dict[str, Any] = {}
+        for field in fields(self):
+            values = getattr(self, field.name)
+            chosen[field.name] = None if values is None else tuple(values[index] for index in indices)
+        return UpdateBatch(**chosen)
+
+    def turn_by_turn(self) -> UpdateBatch:
+        """Each turn as a sequence of its own, which ends with its reply; what came before is observed.
+
+        The contrast that RAGEN draws (arXiv 2504.20073): the same tokens with the same advantages, at the price of
+        computing every context anew. With the aggregation `token-mean` the gradient is that of whole trajectories.
+        """
+        chosen, parts, ends = [], [], []
+        for index, sequence in enumerate(self.sequences):
+            for turn in sorted(set(sequence.turn_of_token) - {-1}):
+                end = max(place for place, of in enumerate(sequence.turn_of_token) if of == turn) + 1
+                chosen.append(index)
+                parts.append(_only(sequence, turn, end))
+                ends.append(end)
+        cut = self.select(chosen)
+        per_token: dict[str, Any] = {}
+        for name in ("advantages", "reference_log_probabilities"):
+            rows = getattr(cut, name)
+            if rows is not None:
+                per_token[name] = tuple(row[:end] for row, end in zip(rows, ends, strict=True))
+        return replace(cut, sequences=tuple(parts), **per_token)
+
+    def by_signal(self) -> Iterator[tuple[bool, list[int]]]:
+        """The indices of the sequences with an advantage other than 0 at a reply token (True), then of those without
+        (False); each where there are any.
+        """
+        signals = [
+            any(advantage and mask for advantage, mask in zip(row, sequence.mask, strict=True))
+            for row, sequence in zip(self.advantages, self.sequences, strict=True)
+        ]
+        for has_signal in (True, False):
+            chosen = [index for index, signal in enumerate(signals) if signal is has_signal]
+            if chosen:
+                yield has_signal, chosen
+
+
+def _only(sequence: TokenSequence, turn: int, end: int) -> TokenSequence:
+    """The first `end` tokens, with this one turn's reply as the only one."""
+    places = [of == turn for of in sequence.turn_of_token[:end]]
+    return TokenSequence(
+        sequence.tokens[:end],
+        tuple(turn if here else -1 for here in places),
+        tuple(value if here else 0.0 for value, here in zip(sequence.log_probabilities, places, strict=False)),
+    )
 
 
 def mini_batches(batch: UpdateBatch, settings: UpdateSettings) -> Iterator[UpdateBatch]:
@@ -101,49 +183,4 @@ def mini_batches(batch: UpdateBatch, settings: UpdateSettings) -> Iterator[Updat
         if settings.mini_batches > 1:
             order = generator(settings.seed, "mini-batches", epoch).permutation(trained)
         for part in np.array_split(order, min(settings.mini_batches, len(trained))):
-            yield UpdateBatch(
-                tuple(batch.sequences[index] for index in part), tuple(batch.advantages[index] for index in part)
-            )
-
-
-@dataclass(frozen=True)
-class UpdateTally:
-    """Sums over reply tokens of what an update reports."""
-
-    tokens: int = 0
-    unpadded: int = 0
-    padded: int = 0
-    loss: float = 0.0
-    ratio: float = 0.0
-    clipped_low: float = 0.0
-    clipped_high: float = 0.0
-    divergence: float = 0.0
-    entropy: float = 0.0
-    mismatch: float = 0.0
-    mismatch_maximum: float = 0.0
-
-    def __add__(self, other: UpdateTally) -> UpdateTally:
-        return UpdateTally(
-            tokens=self.tokens + other.tokens,
-            unpadded=self.unpadded + other.unpadded,
-            padded=self.padded + other.padded,
-            loss=self.loss + other.loss,
-            ratio=self.ratio + other.ratio,
-            clipped_low=self.clipped_low + other.clipped_low,
-            clipped_high=self.clipped_high + other.clipped_high,
-            divergence=self.divergence + other.divergence,
-            entropy=self.entropy + other.entropy,
-            mismatch=self.mismatch + other.mismatch,
-            mismatch_maximum=max(self.mismatch_maximum, other.mismatch_maximum),
-        )
-
-    def means(self) -> dict[str, float]:
-        """Per reply token."""
-        return {
-            "loss": self.loss / self.tokens,
-            "ratio": self.ratio / self.tokens,
-            "clip_fraction_low": self.clipped_low / self.tokens,
-            "clip_fraction_high": self.clipped_high / self.tokens,
-            "entropy": self.entropy / self.tokens,
-            "approximate_kl": self.divergence / self.tokens,
-        }
+            yield batch.select(part.tolist())

@@ -1,0 +1,110 @@
+"""Levels: rooms and things, a place for the agent, and a mission; all of it drawn by the package from one seed.
+
+The split is a function of what was drawn: every tenth start, by a digest of its content, is a validation start, every
+tenth a test start, and the others are for training. A task draws starts until one of its split comes up. So no start is
+ever in two splits, however few starts a level has.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from functools import cache, lru_cache
+from typing import Any
+
+import gymnasium
+from minigrid.core.world_object import WorldObj
+from minigrid.envs.babyai.core import roomgrid_level
+from minigrid.envs.babyai.core.roomgrid_level import RoomGridLevel
+from minigrid.envs.babyai.core.verifier import AfterInstr, AndInstr, BeforeInstr, Instr
+
+from turnwise import seeding
+from turnwise.world import Split
+
+# The package prints a line for every layout that it throws away. Standard output belongs to the process, and episodes
+# are made on many threads, so it cannot be redirected while a level is drawn.
+vars(roomgrid_level)["print"] = lambda *words: None
+
+PREFIX = "BabyAI-"
+MAXIMUM_DRAWS = 2_000
+
+REFUSED = {
+    "GoToImpUnlock": "on some layouts the package's bot goes round in circles",
+    "KeyInBox": "the package's bot opens no boxes",
+    "OpenDoorsOrderN2Debug": "the package's bot opens doors in an order that fails the mission",
+    "OpenDoorsOrderN4Debug": "the package's bot opens doors in an order that fails the mission",
+    "PutNextS5N2Carrying": "the package's bot does not know what it carries at the start",
+    "PutNextS6N3Carrying": "the package's bot does not know what it carries at the start",
+    "PutNextS7N4Carrying": "the package's bot does not know what it carries at the start",
+    "UnlockToUnlock": "on some layouts the package's bot goes round in circles",
+}
+"""Levels of which the bot fails more than one start in twenty, so that there is no competent player, and why."""
+
+
+@cache
+def playable() -> dict[str, str]:
+    """Every level that can be played: our name, `GoToLocal`, and the package's, `BabyAI-GoToLocal-v0`."""
+    names = sorted(name for name in gymnasium.registry if name.startswith(PREFIX))
+    found = {name.removeprefix(PREFIX).rpartition("-")[0]: name for name in names}
+    return {level: name for level, name in found.items() if level not in REFUSED}
+
+
+def start(level: str, seed: int) -> RoomGridLevel:
+    """The level that the package draws from a seed, ready to be played."""
+    drawn = gymnasium.make(playable()[level], disable_env_checker=True).unwrapped
+    if not isinstance(drawn, RoomGridLevel):
+        raise TypeError(f"a BabyAI level must be a RoomGridLevel; {level} is a {type(drawn).__name__}")
+    drawn.reset(seed=seed)
+    return drawn
+
+
+@lru_cache(maxsize=100_000)
+def seed_of_split(level: str, split: Split, seed: int) -> int:
+    """The first seed that draws a start of this split, along an order that `seed` sets.
+
+    Raises ValueError when there is none to find.
+    """
+    drawn = start(level, 0)
+    for number in range(MAXIMUM_DRAWS):
+        tried = seeding.derive(seed, "babyai start", number)
+        drawn.reset(seed=tried)
+        if split_of(drawn) == split:
+            return tried
+    raise ValueError(
+        f"a level must have {split} starts; found none of {level} in {MAXIMUM_DRAWS} draws: leave it out of levels"
+    )
+
+
+def split_of(drawn: RoomGridLevel) -> Split:
+    """The one split that a start belongs to."""
+    share = seeding.derive(0, "babyai split", drawn.mission, content(drawn)) % 10
+    return "validation" if share == 8 else "test" if share == 9 else "train"
+
+
+def content(drawn: RoomGridLevel) -> str:
+    """A digest of the grid, the agent, what it carries, and how far the mission is. Steps are not counted in it."""
+    told = [
+        [cell and ("wall" if cell.type == "wall" else cell.encode()) for cell in drawn.grid.grid],
+        [int(place) for place in drawn.agent_pos],
+        int(drawn.agent_dir),
+        _name(drawn.carrying),
+        _progress(drawn.instrs),
+    ]
+    return hashlib.blake2b(json.dumps(told).encode(), digest_size=16).hexdigest()
+
+
+def _progress(instruction: Instr) -> list[Any]:
+    """What the package remembers of a mission: which parts are done, where its things are, and what was carried."""
+    if isinstance(instruction, AfterInstr | AndInstr | BeforeInstr):
+        parts = [instruction.instr_a, instruction.instr_b]
+        done = [instruction.a_done == "success", instruction.b_done == "success"]
+        return [done, *(_progress(part) for part in parts)]
+    meant = [getattr(instruction, name) for name in ("desc", "desc_move", "desc_fixed") if hasattr(instruction, name)]
+    # To the package a grey wall is a grey object.
+    things = [thing for described in meant for thing in described.obj_set if thing.type != "wall"]
+    places = [[int(place) for place in thing.cur_pos] for thing in things]
+    return [places, _name(getattr(instruction, "preCarrying", None))]
+
+
+def _name(thing: WorldObj | None) -> str:
+    return "nothing" if thing is None else f"{thing.color} {thing.type}"

@@ -1,0 +1,154 @@
+"""The world: starts of BabyAI's levels as tasks, its parameters and its reward.
+
+What differs from AgentGym's BabyAI (arXiv 2406.04151): the reward is given once; every action that is offered is
+accepted; of its actions that walk by themselves only `go to` is here, and without numbers: it leads to the nearest
+thing of a name; starts of validation and test are never training starts; levels that the package's bot does not master
+are refused, so that there is an oracle for all that is played.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from envs.babyai.episode import LEGAL, LevelEnvironment
+from envs.babyai.levels import REFUSED, playable, seed_of_split
+from turnwise import seeding
+from turnwise.world import Limits, Reward, Split, Task, World, whole_number
+
+SMALL = ("GoToRedBallNoDists", "GoToObj", "GoToLocal", "PickupLoc", "OpenDoor")
+AGENTGYM = (
+    "GoToRedBallGrey",
+    "GoToRedBall",
+    "GoToRedBallNoDists",
+    "GoToObjS6",
+    "GoToLocalS8N7",
+    "GoToObjMazeS7",
+    "GoToSeqS5R2",
+    "GoToRedBlueBall",
+    "GoToDoor",
+    "GoToObjDoor",
+    "Open",
+    "OpenRedDoor",
+    "OpenDoorLoc",
+    "OpenRedBlueDoorsDebug",
+    "Pickup",
+    "UnblockPickup",
+    "PickupLoc",
+    "PickupDistDebug",
+    "PickupAbove",
+    "PutNextLocalS6N4",
+    "Unlock",
+    "UnlockLocalDist",
+    "UnlockPickupDist",
+    "BlockedUnlockPickup",
+    "ActionObjDoor",
+    "FindObjS7",
+    "KeyCorridorS6R3",
+    "OneRoomS20",
+    "MoveTwoAcrossS8N9",
+    "SynthS5R2",
+    "SynthLoc",
+    "SynthSeq",
+    "MiniBossLevel",
+    "BossLevel",
+    "BossLevelNoUnlock",
+)
+"""AgentGym's forty levels without the five of them that are refused here."""
+
+
+class BabyAI(World):
+    """Follow a mission in rooms of which only what is in front of the agent can be seen.
+
+    Parameters: `levels`, names of BabyAI levels as in `GoToLocal`, from which tasks are drawn in turn; `turns`, the
+    limit of an episode, one action each; `go_to`, whether there is an action that walks up to a thing in view.
+
+    A task is a start of a level. Nothing in an episode is random. A level has a limit on steps of its own, from its
+    size, which cuts the episode off; every step of a walk by `go to` counts for it and for the reward.
+    """
+
+    name: ClassVar[str] = "babyai"
+    version: ClassVar[str] = "1"
+    oracle_success: ClassVar[float] = 0.99
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "agentgym": {"levels": list(AGENTGYM), "turns": 20, "go_to": True},
+        "one-room": {"levels": ["GoToRedBallNoDists"], "turns": 16},
+    }
+    rewards: ClassVar[Mapping[str, Reward]] = {
+        "mission": Reward(
+            "1 - 0.9 x steps / the level's limit on steps, once, when the mission is accomplished", "outcome", 1.0
+        )
+    }
+
+    def __init__(self, *, levels: Sequence[str] = SMALL, turns: int = 20, go_to: bool = False) -> None:
+        self.levels = _levels(levels)
+        self._limits = Limits(turns=whole_number("turns", turns, 1, 2000))
+        if not isinstance(go_to, bool):
+            raise ValueError(f"go_to must be true or false; found {go_to!r}")
+        self.go_to = go_to
+
+    @property
+    def instruction(self) -> str:
+        """The aim, and how places are told."""
+        return (
+            "Do what the mission says. You stand in a room and see what is in front of you, up to 6 cells forward and "
+            "3 to each side, but not through walls and closed doors. Places are told from where you stand and look: "
+            "'a red ball 2 left 3 forward' is 3 cells ahead of you and 2 to the left. To go to a thing means to stand "
+            "beside it and face it."
+        )
+
+    @property
+    def grammar(self) -> str:
+        """The six actions, and the seventh where there is one."""
+        walk = (
+            " go to COLOR THING, or go to THING, walks up to the nearest such thing in view, if a way to it is in view."
+        )
+        return (
+            f"{LEGAL}. The last three are about the cell right in front of you: pick up takes the thing there, drop "
+            f"puts down what you carry, toggle opens or closes a door or opens a box.{walk if self.go_to else ''}"
+        )
+
+    @property
+    def limits(self) -> Limits:
+        """The limit on turns that was given as a parameter."""
+        return self._limits
+
+    def tasks(self, split: Split, count: int) -> list[Task]:
+        """The first `count` starts of a split, which has no end; the levels take turns. The tag is the level."""
+        return [
+            self._task(self.levels[number % len(self.levels)], split, number // len(self.levels))
+            for number in range(count)
+        ]
+
+    def make(self, task: Task, seed: int) -> LevelEnvironment:
+        """An episode from the task's start; `seed` drives nothing. Raises ValueError for another world's task.
+
+        The start is looked for here: one or two draws of the level for a training task, some ten for another.
+        """
+        level = task.id.removeprefix(self._family).split("/")[0]
+        if not task.id.startswith(self._family) or level not in playable():
+            raise ValueError(f"a task must be named {self._family}LEVEL/SPLIT/NUMBER; found {task.id!r}")
+        return LevelEnvironment(level, seed_of_split(level, task.split, task.seed), go_to=self.go_to)
+
+    def attribution(self) -> str:
+        """The package and its licence."""
+        return "Levels of BabyAI from the package minigrid 3.2.0 (Farama Foundation), MIT licence."
+
+    @property
+    def _family(self) -> str:
+        return f"{self.name}/{self.version}/"
+
+    def _task(self, level: str, split: Split, number: int) -> Task:
+        name = f"{self._family}{level}/{split}/{number}"
+        return Task(self.name, name, split, seeding.derive(0, name), {"level": level})
+
+
+def _levels(value: Sequence[str]) -> tuple[str, ...]:
+    if not isinstance(value, list | tuple) or not value or len(set(map(str, value))) != len(value):
+        raise ValueError(f"levels must be a list of different names of BabyAI levels; found {value!r}")
+    for level in value:
+        if level in REFUSED:
+            raise ValueError(f"levels must be ones that can be mastered; found {level!r}: {REFUSED[level]}")
+        if level not in playable():
+            raise ValueError(f"levels must be of {', '.join(playable())}; found {level!r}")
+    return tuple(value)

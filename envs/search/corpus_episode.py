@@ -1,0 +1,160 @@
+"""One episode on a corpus of the user's: a question, searches, and one answer; and the scripted players."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from envs.search.answers import FURTHER_WORDS
+from envs.search.episode import LEGAL
+from envs.search.question_files import OpenQuestion
+from envs.search.retriever import Document, Retriever
+from envs.search.squad import exact_match, f1
+from envs.search.words import holds, normalise
+from turnwise import seeding
+from turnwise.world import Decision, Environment, Observation, Remaining, Step
+
+UNKNOWN = "unknown"
+
+
+class CorpusEnvironment(Environment):
+    """One episode. `others`: the questions of the file, from which the random player takes what it says."""
+
+    def __init__(
+        self,
+        question: OpenQuestion,
+        retriever: Retriever,
+        passages: int,
+        passage_words: int,
+        others: Sequence[OpenQuestion],
+    ) -> None:
+        self._question = question
+        self._retriever = retriever
+        self._passages = passages
+        self._passage_words = passage_words
+        self._others = others
+        self._shown: dict[str, str] = {}  # by id, what was shown of a document
+        self._place = 0  # of the passage that holds the answer, among the results that showed it first
+        self._asked: set[str] = set()
+        self._ended = False
+        self._solved = False
+
+    def reset(self) -> Observation:
+        """The question, and nothing else."""
+        return self._observe(self._question.text)
+
+    def step(self, action: str) -> Step:
+        """Play `search[QUERY]` or `answer[TEXT]`; any other text is told what is legal and changes nothing.
+
+        Raises what the retriever raises when it cannot be asked.
+        """
+        verb, bracket, rest = action.strip().partition("[")
+        verb = verb.strip().lower()
+        if self._ended:
+            return self._refuse("The episode is over.")
+        if bracket != "[" or not rest.endswith("]") or verb not in ("search", "answer"):
+            return self._refuse(f"Not an action. {LEGAL}")
+        return self._search(rest[:-1]) if verb == "search" else self._answer(rest[:-1])
+
+    def oracle(self, remaining: Remaining) -> Decision:
+        """Search the question's own words, then under its article's title, and answer what a result holds.
+
+        It knows the aliases of the answer, to see whether a result holds one, and the title of the article; it never
+        says an answer that it was not shown. Where no search shows one it answers that it does not know.
+        """
+        found = self._alias_found
+        if found is not None:
+            return Decision(f"passage {self._place} says it", (f"answer[{found}]",))
+        queries = [query for query in oracle_queries(self._question) if normalise(query) not in self._asked]
+        if remaining.turns <= 1 or not queries:
+            return Decision("no passage says it", (f"answer[{UNKNOWN}]",))
+        return Decision("search for it", (f"search[{queries[0]}]",))
+
+    def random(self, generator: np.random.Generator, remaining: Remaining) -> Decision:
+        """A search or an answer with equal probability; with one turn left, an answer.
+
+        A search is for the words of a uniformly random question of the file, of any split; an answer is the first
+        answer of one.
+        """
+        other = self._others[int(generator.integers(len(self._others)))]
+        if remaining.turns > 1 and generator.integers(2) == 0:
+            return Decision("a random search", (f"search[{other.text}]",))
+        return Decision("a random answer", (f"answer[{other.answers[0]}]",))
+
+    def _search(self, query: str) -> Step:
+        normal = normalise(query)
+        if not normal:
+            text = "The query is empty: write what to search for."
+            return Step(self._observe(text), effective=False, metrics={"searches": 1.0, "failed_search": 1.0})
+        found = self._retriever.search(query, self._passages)
+        metrics = {"searches": 1.0}
+        repeated = normal in self._asked
+        if repeated:
+            metrics["repeated_search"] = 1.0
+        self._asked.add(normal)
+        if not found:
+            metrics["failed_search"] = 1.0
+            return Step(self._observe("Nothing was found."), effective=False, metrics=metrics)
+        known_before, shown_before = self._alias_found, len(self._shown)
+        for document in found:
+            self._shown.setdefault(document.id, shown_text(document, self._passage_words))
+        rewards = {} if repeated else {"tool_execution": 1.0}
+        if known_before is None and self._alias_found is not None:
+            rewards["answer_in_results"] = 1.0
+            self._place = self._place_of_answer(found)
+        lines = "\n".join(f"{place}. {self._shown[document.id]}" for place, document in enumerate(found, start=1))
+        return Step(self._observe(lines), rewards, effective=len(self._shown) > shown_before, metrics=metrics)
+
+    def _answer(self, text: str) -> Step:
+        answers = self._question.answers
+        self._ended = True
+        self._solved = exact_match(text, answers) == 1
+        rewards = {"exact_match": float(self._solved), "answer_present": float(is_present(text, answers))}
+        verdict = self._observe("Right." if self._solved else "Wrong.")
+        metrics = {"f1": f1(text, answers)}
+        return Step(verdict, rewards, terminated=True, success=self._solved, metrics=metrics)
+
+    def _refuse(self, text: str) -> Step:
+        return Step(self._observe(text), terminated=self._ended, valid=False, effective=False, success=self._solved)
+
+    def _observe(self, text: str) -> Observation:
+        shown = seeding.derive(0, "search_corpus shown", *sorted(self._shown))
+        return Observation(text, state=f"{self._question.id} shown: {shown:x}")
+
+    def _place_of_answer(self, found: Sequence[Document]) -> int:
+        """From 1, the place of the first result that holds the answer."""
+        answers = self._question.answers
+        holding = (alias_in([self._shown[document.id]], answers) is not None for document in found)
+        return 1 + list(holding).index(True)
+
+    @property
+    def _alias_found(self) -> str | None:
+        return alias_in(self._shown.values(), self._question.answers)
+
+
+def shown_text(document: Document, words: int) -> str:
+    """What is shown of a document: its title, and the first words of its text."""
+    text = " ".join(document.text.split()[:words])
+    return f"{document.title}: {text}" if document.title else text
+
+
+def oracle_queries(question: OpenQuestion) -> list[str]:
+    """What the oracle searches for, in order: nothing that holds an answer which the question does not hold itself."""
+    titled = f"{question.title} {question.text}"
+    if not question.title or alias_in([question.title], question.answers) is not None:
+        return [question.text]
+    return [question.text, titled]
+
+
+def alias_in(texts: Iterable[str], answers: Iterable[str]) -> str | None:
+    """The first answer that stands in one of the texts as whole words, or None."""
+    normal = [normalise(text) for text in texts]
+    return next((alias for alias in answers if any(holds(text, normalise(alias)) for text in normal)), None)
+
+
+def is_present(answer: str, aliases: Sequence[str]) -> bool:
+    """Whether an answer holds an alias as whole words, with four further words at most: a list of guesses has more."""
+    normal = normalise(answer)
+    room = FURTHER_WORDS + max(len(normalise(alias).split()) for alias in aliases)
+    return len(normal.split()) <= room and any(holds(normal, normalise(alias)) for alias in aliases)

@@ -1,0 +1,190 @@
+"""The world `search_corpus`: questions from a published file, and a corpus on disk or a retriever over HTTP.
+
+The rewards are MT-GRPO's (arXiv 2505.11821), as in `search`; exact match and F1 are SQuAD's. What differs from
+MT-GRPO's agent: one answer ends the episode; a failed search is no execution of the tool, and a repeated query earns
+nothing again; passages are cut to a number of words.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import ClassVar
+
+from envs.search.corpus import MAXIMUM_RESULTS
+from envs.search.corpus_episode import CorpusEnvironment, alias_in, oracle_queries, shown_text
+from envs.search.documents import DocumentIndex, document_index
+from envs.search.question_files import OpenQuestion, QuestionFile, question_file
+from envs.search.retriever import HttpRetriever
+from envs.search.world import Search
+from turnwise import seeding
+from turnwise.world import Column, Limits, Reward, Split, Task, World, whole_number
+
+PATIENCE = 10.0
+"""Seconds that a retriever may take, unless another number is given."""
+
+
+class SearchCorpus(World):
+    """Answer questions of a file by searching a corpus of the user's own.
+
+    Parameters: `questions`, a file in SQuAD's, TriviaQA's or NQ-open's form; `corpus`, a file in JSON Lines (see
+    `documents`), or `retriever`, the address of a server that answers as Search-R1's does; `cache`, the folder where
+    the corpus' index is kept (by default beside the corpus, named as it with `.index` after); `retriever_seconds`, how
+    long the server may take; `turns`, the limit of an episode; `passages`, the results of a search (1 to 10);
+    `passage_words`, the words of each that are shown.
+
+    A task's id names the question and the content of both files; with a retriever it cannot name what is searched in.
+    Splits are disjoint by question, not by article. With a corpus, a question whose answer no result of the oracle's
+    searches holds is left out, so that the oracle answers all of them; with a retriever no question is left out, since
+    choosing would ask the server about every one, and the oracle's success is what the retriever allows.
+    """
+
+    name: ClassVar[str] = "search_corpus"
+    version: ClassVar[str] = "1"
+    verbs: ClassVar[frozenset[str] | None] = frozenset({"search", "answer"})
+    primary_metric: ClassVar[str] = "exact_match"
+    oracle_success: ClassVar[float] = 1.0
+    rewards: ClassVar[Mapping[str, Reward]] = {
+        "tool_execution": Search.rewards["tool_execution"],
+        "answer_in_results": Reward("1 the first time that a result holds the answer as whole words", "turn", 0.5),
+        "exact_match": Reward("1 when the answer is right, in SQuAD's normal form", "outcome", 1.0),
+        "answer_present": Reward("1 when the answer holds the right one and few other words", "outcome", 0.5),
+    }
+    columns: ClassVar[tuple[Column, ...]] = (
+        Column("exact match", "exact_match", description="episodes whose answer is right"),
+        Column("F1", "f1", description="overlap of the answer's words with the right one's, 0 without an answer"),
+        Column("answer in results", "answer_in_results", description="episodes in which a search showed the answer"),
+        Column("tool success", "tool_execution", per="searches", description="searches that returned passages"),
+        Column("searches", "searches", percent=False, better=None, description="searches per episode"),
+        Column("format", "format", description="replies that could be read"),
+        Column("turns", "turns", percent=False, better=None, description="replies per episode"),
+    )
+
+    def __init__(
+        self,
+        *,
+        questions: str = "",
+        corpus: str | None = None,
+        retriever: str | None = None,
+        cache: str | None = None,
+        retriever_seconds: float | None = None,
+        turns: int = 3,
+        passages: int = 3,
+        passage_words: int = 60,
+    ) -> None:
+        self._questions = _file("questions", questions)
+        if (corpus is None) == (retriever is None):
+            raise ValueError("either corpus, a file, or retriever, an address, must be given, and not both")
+        self._corpus = None if corpus is None else _file("corpus", corpus)
+        self._cache = _cache(cache, self._corpus)
+        self._remote = _remote(retriever, retriever_seconds)
+        self._limits = Limits(turns=whole_number("turns", turns, 2, 1000))
+        self.passages = whole_number("passages", passages, 1, MAXIMUM_RESULTS)
+        self.passage_words = whole_number("passage_words", passage_words, 1, 10_000)
+
+    @property
+    def instruction(self) -> str:
+        """The aim, and what a search shows."""
+        return (
+            "Answer the question with as few words as possible and nothing else. You can search a collection of "
+            f"passages; a search shows up to {self.passages} of them, each with its title."
+        )
+
+    @property
+    def grammar(self) -> str:
+        """The two actions."""
+        return "search[QUERY] shows the passages that fit best; answer[TEXT] gives your answer and ends the episode."
+
+    @property
+    def limits(self) -> Limits:
+        """The limit on turns that was given as a parameter."""
+        return self._limits
+
+    def tasks(self, split: Split, count: int) -> list[Task]:
+        """The first `count` questions of a split, in a derived order."""
+        questions = self._answerable(split)
+        found: list[Task] = []
+        for number in range(count):
+            question = next(questions, None)
+            if question is None:
+                raise ValueError(
+                    f"count must be at most {number} for the {split} split of {self._questions} with passages "
+                    f"{self.passages}; found {count}: ask for fewer tasks"
+                )
+            name = f"{self._family}{question.id}"
+            found.append(Task(self.name, name, split, seeding.derive(0, name)))
+        return found
+
+    def make(self, task: Task, seed: int) -> CorpusEnvironment:
+        """An episode of a task; nothing in it is random. Raises ValueError when the task is of another file."""
+        question = self._file.by_id.get(task.id.removeprefix(self._family))
+        if question is None or not task.id.startswith(self._family):
+            raise ValueError(f"a task of {self._questions} must be named like '{self._family}ID'; found {task.id!r}")
+        return CorpusEnvironment(question, self._retriever, self.passages, self.passage_words, self._file.all)
+
+    @property
+    def _file(self) -> QuestionFile:
+        return question_file(self._questions)
+
+    @property
+    def _family(self) -> str:
+        """Names the content of the questions and of the corpus; what a server searches in is not known."""
+        searched = self._retriever.digest if isinstance(self._retriever, DocumentIndex) else "http"
+        return f"{self.name}/{self.version}/{self._file.digest}-{searched}/"
+
+    @functools.cached_property
+    def _retriever(self) -> DocumentIndex | HttpRetriever:
+        """The corpus' index, or the client of the server: made when it is first needed."""
+        if self._corpus is not None and self._cache is not None:
+            return document_index(self._corpus, self._cache)
+        return HttpRetriever(*self._remote)
+
+    def _answerable(self, split: Split) -> Iterator[OpenQuestion]:
+        """The questions that the oracle answers within the turns, where that can be known beforehand."""
+        for question in self._file.by_split[split]:
+            if self._corpus is None or self._is_answerable(question):
+                yield question
+
+    def _is_answerable(self, question: OpenQuestion) -> bool:
+        for query in oracle_queries(question)[: self._limits.turns - 1]:
+            found = self._retriever.search(query, self.passages)
+            if alias_in([shown_text(document, self.passage_words) for document in found], question.answers) is not None:
+                return True
+        return False
+
+
+def _file(name: str, path: object) -> Path:
+    if not isinstance(path, str) or not Path(path).is_file():
+        raise ValueError(f"{name} must be the path of a file; found {path!r}")
+    return Path(path).resolve()
+
+
+def _cache(cache: object, corpus: Path | None) -> Path | None:
+    """The folder of the corpus' index."""
+    if corpus is None:
+        if cache is not None:
+            raise ValueError(
+                f"cache is the folder of a corpus' index; it must not be given without one; found {cache!r}"
+            )
+        return None
+    if cache is None:
+        return corpus.with_name(f"{corpus.name}.index")
+    if not isinstance(cache, str) or not cache or Path(cache).is_file():
+        raise ValueError(f"cache must be the path of a folder; found {cache!r}")
+    return Path(cache).resolve()
+
+
+def _remote(retriever: object, seconds: object) -> tuple[str, float]:
+    """The address and the time limit of a server; nothing that is used where there is none."""
+    if retriever is None:
+        if seconds is not None:
+            raise ValueError(f"retriever_seconds must not be given without a retriever; found {seconds!r}")
+        return "", PATIENCE
+    if not isinstance(retriever, str) or not retriever.startswith(("http://", "https://")):
+        raise ValueError(f"retriever must be an address that begins with http:// or https://; found {retriever!r}")
+    if seconds is None:
+        return retriever, PATIENCE
+    if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not 0 < seconds <= 3600:
+        raise ValueError(f"retriever_seconds must be a number above 0 and at most 3600; found {seconds!r}")
+    return retriever, float(seconds)

@@ -1,0 +1,144 @@
+"""Questions from disk, in the forms in which they are published: SQuAD, TriviaQA and NQ-open.
+
+    SQuAD 1.1, 2.0    {"data": [{"title", "paragraphs": [{"qas": [{"id", "question", "answers": [{"text"}]}]}]}]}
+    TriviaQA          {"Data": [{"QuestionId", "Question", "Answer": {"Value", "Aliases", "NormalizedAliases"},
+                                 "EntityPages": [{"Title"}]}]}
+    NQ-open           a line for each: {"question", "answer": ["...", ...]}
+
+The form is seen from the content. A question without an answer (SQuAD 2.0 has such) is left out, and so is one that is
+worded as an earlier one, so that no wording is in two splits.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from envs.search.squad import squad_normal
+from turnwise import seeding
+from turnwise.world import SPLITS, Split
+
+
+@dataclass(frozen=True)
+class OpenQuestion:
+    """One question, and every text that counts as its answer; the first is how a player would put it."""
+
+    id: str
+    text: str
+    answers: tuple[str, ...]
+    title: str = ""
+    """Of the article that it was asked about, where that is known."""
+
+    @property
+    def split(self) -> Split:
+        """The one split that the question belongs to, by a digest of its id: 7 train, 1 validation, 2 test."""
+        draw = seeding.derive(0, "search_corpus split", self.id) % 10
+        return "train" if draw < 7 else "validation" if draw == 7 else "test"
+
+
+class QuestionFile:
+    """The questions of a file: by id, and by split in a derived order. `digest` names the file's content."""
+
+    def __init__(self, path: Path) -> None:
+        content = path.read_bytes()
+        self.digest = hashlib.sha256(content).hexdigest()[:12]
+        self.all = tuple(_asked(path, content))
+        self.by_id: Mapping[str, OpenQuestion] = {question.id: question for question in self.all}
+        if len(self.by_id) < len(self.all):
+            raise ValueError(
+                f"the ids of questions must be different; {path} has {len(self.all) - len(self.by_id)} twice"
+            )
+        ordered = sorted(self.all, key=lambda question: seeding.derive(0, "search_corpus order", question.id))
+        self.by_split: Mapping[Split, tuple[OpenQuestion, ...]] = {
+            split: tuple(question for question in ordered if question.split == split) for split in SPLITS
+        }
+
+
+@functools.cache
+def question_file(path: Path) -> QuestionFile:
+    """The questions of a file, read once in a process."""
+    return QuestionFile(path)
+
+
+def _asked(path: Path, content: bytes) -> Iterator[OpenQuestion]:
+    """Every question that has an answer, each wording once."""
+    seen: set[str] = set()
+    for question in _read(path, content):
+        wording = squad_normal(question.text)
+        if question.answers and wording and wording not in seen:
+            seen.add(wording)
+            yield question
+    if not seen:
+        raise ValueError(f"questions must hold at least one question with an answer; {path} holds none")
+
+
+def _read(path: Path, content: bytes) -> Iterator[OpenQuestion]:
+    """The questions of a file of any of the forms. Raises ValueError where it is of none."""
+    form, items = _form(path, content)
+    for number, item in enumerate(items):
+        try:
+            questions = list(form(item))
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            raise ValueError(
+                f"every item of a file of questions must have the fields of its form; item {number} of {path} has not: "
+                f"{type(error).__name__}: {error}"
+            ) from error
+        yield from questions
+
+
+def _form(path: Path, content: bytes) -> tuple[Callable[[Any], Iterator[OpenQuestion]], list[Any]]:
+    """How an item is read, and the items: articles, questions, or lines."""
+    try:
+        whole = json.loads(content)
+    except ValueError:
+        whole = None
+    if isinstance(whole, dict) and isinstance(whole.get("data"), list):
+        return _of_squad, whole["data"]
+    if isinstance(whole, dict) and isinstance(whole.get("Data"), list):
+        return _of_trivia_qa, whole["Data"]
+    lines = [line for line in content.splitlines() if line.strip()]
+    if lines and b'"question"' in lines[0]:
+        return _of_nq_open, lines
+    raise ValueError(
+        f"questions must be in SQuAD's form (an object with data), TriviaQA's (an object with Data) or NQ-open's "
+        f"(lines with question and answer); {path} is in none of them"
+    )
+
+
+def _of_squad(article: Mapping[str, Any]) -> Iterator[OpenQuestion]:
+    title = article["title"].replace("_", " ")
+    for paragraph in article["paragraphs"]:
+        for asked in paragraph["qas"]:
+            answers = tuple(answer["text"] for answer in asked["answers"])
+            yield _question(str(asked["id"]), asked["question"], answers, title)
+
+
+def _of_trivia_qa(asked: Mapping[str, Any]) -> Iterator[OpenQuestion]:
+    answer = asked.get("Answer") or {"Value": ""}  # the published test sets have none
+    answers = (answer["Value"], *answer.get("Aliases", ()), *answer.get("NormalizedAliases", ()))
+    pages = asked.get("EntityPages") or [{"Title": ""}]
+    yield _question(str(asked["QuestionId"]), asked["Question"], answers, pages[0]["Title"])
+
+
+def _of_nq_open(line: bytes) -> Iterator[OpenQuestion]:
+    asked = json.loads(line)
+    answers = asked["answer"]
+    if not isinstance(answers, list):
+        raise ValueError(f"answer must be a list of texts; found {answers!r}")
+    # There are no ids: a question is named by its wording.
+    name = hashlib.sha256(asked["question"].encode()).hexdigest()[:16]
+    yield _question(name, asked["question"], tuple(answers), "")
+
+
+def _question(name: str, text: str, answers: tuple[str, ...], title: str) -> OpenQuestion:
+    """With single spaces, and without answers that have no word in them or are there already."""
+    different: dict[str, str] = {}
+    for answer in answers:
+        different.setdefault(squad_normal(answer), " ".join(answer.split()))
+    kept = tuple(answer for normal, answer in different.items() if normal)
+    return OpenQuestion(name, " ".join(text.split()), kept, " ".join(title.split()))

@@ -1,0 +1,68 @@
+"""The grammar: `get N ITEM`, `craft N ITEM using N ITEM, N ITEM` and `inventory`, in capitals or not."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+LEGAL = "get N ITEM; craft N ITEM using N ITEM, N ITEM; inventory"
+
+_AMOUNT = re.compile(r"([1-9][0-9]{0,3}) (.+)")
+
+
+@dataclass(frozen=True)
+class Get:
+    """Take an item that no recipe makes."""
+
+    item: str
+    amount: int
+
+
+@dataclass(frozen=True)
+class Craft:
+    """Use a recipe, once or several times at once."""
+
+    product: str
+    amount: int
+    ingredients: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Inventory:
+    """Look at what is held."""
+
+
+def read(action: str) -> Get | Craft | Inventory | None:
+    """The command that a text is, or None when it has not the form of one. Numbers are from 1 to 9999.
+
+    Whether there is such an item or recipe is not looked at. An ingredient that is named twice counts twice.
+    """
+    text = " ".join(action.lower().split())
+    verb, _, rest = text.partition(" ")
+    if text == "inventory":
+        return Inventory()
+    if verb == "get":
+        taken = _amount(rest)
+        return taken and Get(*taken)
+    return _craft(rest) if verb == "craft" else None
+
+
+def _craft(text: str) -> Craft | None:
+    made, _, used = text.partition(" using ")
+    amounts = [_amount(part.strip()) for part in (made, *used.split(","))]
+    known = [each for each in amounts if each is not None]
+    if len(known) < len(amounts):
+        return None
+    (product, amount), *parts = known
+    ingredients: Counter[str] = Counter()
+    for item, number in parts:
+        ingredients[item] += number
+    return Craft(product, amount, ingredients)
+
+
+def _amount(text: str) -> tuple[str, int] | None:
+    """`2 oak planks` as an item and a number."""
+    found = _AMOUNT.fullmatch(text)
+    return (found[2], int(found[1])) if found else None

@@ -1,0 +1,126 @@
+"""One episode: a list of recipes, an inventory, and a goal; and the scripted players."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+
+from envs.textcraft.commands import LEGAL, Craft, Get, read
+from envs.textcraft.problems import Problem
+from envs.textcraft.recipes import Recipe, amount_of, depth, tree
+from envs.textcraft.shortage import crafts, missing
+from turnwise.world import Decision, Environment, Observation, Remaining, Step
+
+
+class CraftingEnvironment(Environment):
+    """One episode. What is not listed does not exist: an item that no listed recipe makes is raw and can be taken."""
+
+    def __init__(self, problem: Problem, listed: tuple[Recipe, ...]) -> None:
+        self._problem = problem
+        self._recipes = {recipe.product: recipe for recipe in listed}
+        named = (item for recipe in listed for item, _ in recipe.ingredients if item not in self._recipes)
+        self._raw = tuple(dict.fromkeys(named))
+        self._held: Counter[str] = Counter()
+        self._depth_reached = 0
+
+    def reset(self) -> Observation:
+        """The recipes and the goal."""
+        lines = [recipe.command() for recipe in self._recipes.values()]
+        goal = amount_of(self._problem.goal, self._problem.wanted)
+        return self._observe("\n".join(["Recipes:", *lines, f"Goal: {goal}"]))
+
+    def step(self, action: str) -> Step:
+        """Play one command. What is impossible is told why, and changes nothing."""
+        if self._solved:
+            return self._refuse("The episode is over.")
+        command = read(action)
+        if command is None:
+            return self._refuse(f"Not an action. Legal: {LEGAL}. N is a number from 1 to 9999.")
+        if isinstance(command, Get):
+            return self._get(command)
+        if isinstance(command, Craft):
+            return self._craft(command)
+        return Step(self._observe(f"You have {_listed(self._held) or 'nothing'}."), effective=False)
+
+    def oracle(self, remaining: Remaining) -> Decision:
+        """Take what is missing at the bottom of the goal's recipe tree, then craft upwards: as few commands as it can.
+
+        The thought lists what is missing from the goal down, and the action is about the last of the list.
+        """
+        short = missing(self._problem.goal, self._problem.wanted, self._held, self._recipes)
+        if not short:
+            return Decision("nothing is missing", ("inventory",))
+        item, amount = short[-1]
+        recipe = self._recipes.get(item)
+        action = recipe.command(crafts(recipe, amount)) if recipe else f"get {amount_of(item, amount)}"
+        return Decision("missing " + ", ".join(amount_of(*each) for each in short), (action,))
+
+    def random(self, generator: np.random.Generator, remaining: Remaining) -> Decision:
+        """Uniform over the listed amounts of raw items, and the listed recipes whose ingredients are held.
+
+        An amount that several recipes ask for counts once; a recipe is used once. `inventory` is left out, since it
+        changes nothing.
+        """
+        amounts = [each for recipe in self._recipes.values() for each in recipe.ingredients if each[0] in self._raw]
+        choices = [f"get {amount_of(*each)}" for each in dict.fromkeys(amounts)]
+        choices += [recipe.command() for recipe in self._recipes.values() if not self._lacks(dict(recipe.ingredients))]
+        return Decision("a random command", (choices[int(generator.integers(len(choices)))],))
+
+    def _get(self, command: Get) -> Step:
+        if command.item in self._recipes:
+            return self._refuse(f"That must be crafted: {self._recipes[command.item].command()}.")
+        if command.item not in self._raw:
+            return self._refuse(f"There is no such item here. You can get {', '.join(self._raw)}.")
+        self._held[command.item] += command.amount
+        return Step(self._observe(f"Got {amount_of(command.item, command.amount)}."))
+
+    def _craft(self, command: Craft) -> Step:
+        recipe = self._recipes.get(command.product)
+        if recipe is None:
+            return self._refuse(f"No recipe makes that. The recipes make {', '.join(self._recipes)}.")
+        times = crafts(recipe, command.amount)
+        used = {item: amount * times for item, amount in recipe.ingredients}
+        if command.amount != recipe.count * times or command.ingredients != used:
+            return self._refuse(f"The recipe is: {recipe.command()}. All numbers may be multiplied by the same one.")
+        if lacking := self._lacks(used):
+            return self._refuse(f"You are missing {lacking}.")
+        # Unary plus drops what is used up.
+        self._held = +(self._held - Counter(used))
+        self._held[recipe.product] += command.amount
+        made = f"Crafted {amount_of(recipe.product, command.amount)}."
+        rewards = {"goal": 1.0} if self._solved else {}
+        text = f"{made} The goal is reached." if self._solved else made
+        return Step(
+            self._observe(text),
+            rewards,
+            terminated=self._solved,
+            success=self._solved,
+            metrics=self._progress(recipe),
+        )
+
+    def _progress(self, recipe: Recipe) -> dict[str, float]:
+        """By how much the deepest product of the goal's tree that was ever crafted is deeper now."""
+        reached = depth(recipe.product) if recipe in tree(self._problem.goal) else 0
+        gained = max(0, reached - self._depth_reached)
+        self._depth_reached += gained
+        return {"depth_reached": float(gained)} if gained else {}
+
+    def _lacks(self, needed: dict[str, int]) -> str:
+        """What is not held of what is needed, in words; empty when all of it is."""
+        return _listed(Counter(needed) - self._held)
+
+    def _refuse(self, text: str) -> Step:
+        return Step(self._observe(text), terminated=self._solved, valid=False, effective=False, success=self._solved)
+
+    def _observe(self, text: str) -> Observation:
+        return Observation(text, state=f"{self._problem.id} held: {_listed(self._held)}")
+
+    @property
+    def _solved(self) -> bool:
+        return self._held[self._problem.goal] >= self._problem.wanted
+
+
+def _listed(amounts: Counter[str]) -> str:
+    """`2 oak log, 1 stick`, in alphabetical order: the same things held are the same text."""
+    return ", ".join(amount_of(item, amounts[item]) for item in sorted(amounts))

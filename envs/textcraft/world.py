@@ -1,0 +1,113 @@
+"""The world: goals as tasks, its parameters and its reward.
+
+What differs from AgentGym's TextCraft (arXiv 2406.04151): one recipe per item instead of alternatives and tags, so that
+all that can be done is on the list; a recipe can be used several times at once; a goal may be wanted more than once;
+task ids and distractors depend on neither the order of a directory nor a hash seed; goals of validation and test are
+never training goals; and the recipes are those of the package `minecraft-data`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from typing import Any, ClassVar
+
+from envs.textcraft.commands import LEGAL
+from envs.textcraft.episode import CraftingEnvironment
+from envs.textcraft.problems import DEPTHS, VERSION, Problem, find, problems
+from envs.textcraft.recipes import GAME_VERSION, depth
+from turnwise.world import Column, Limits, Reward, Split, Task, World, whole_number
+
+
+class TextCraft(World):
+    """Craft a Minecraft item: take raw items, and use the listed recipes in the right order and the right amounts.
+
+    Parameters: `depths`, the lengths of the longest chain of crafts, 1 to 4, from which goals are drawn; `distractors`,
+    the recipes on the list that the goal does not need (0 to 50); `wanted`, how many of the goal are asked for at most
+    (1 to 16; a task's number is drawn from 1 up to it); `turns`, the limit of an episode, one command each.
+
+    There are 652 goals: 170, 251, 193 and 38 of the depths 1 to 4. A split has every one of its goals once before any
+    comes again with other distractors. Nothing in an episode is random.
+    """
+
+    name: ClassVar[str] = "textcraft"
+    version: ClassVar[str] = VERSION
+    oracle_success: ClassVar[float] = 1.0
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "agentgym": {"depths": [1, 2, 3, 4], "distractors": 10, "turns": 20},
+        "compact": {"depths": [1, 2], "distractors": 2, "turns": 8},
+    }
+    rewards: ClassVar[Mapping[str, Reward]] = {
+        "goal": Reward("1 when the goal is in the inventory as often as wanted", "outcome", 1.0)
+    }
+    columns: ClassVar[tuple[Column, ...]] = (
+        Column("success", "success", description="episodes whose goal was made"),
+        Column(
+            "depth reached",
+            "depth_reached",
+            percent=False,
+            description="crafts on end, of the longest chain towards the goal, that were done",
+        ),
+        Column("format", "format", description="replies that could be read"),
+        Column("turns", "turns", percent=False, better=None, description="replies per episode"),
+    )
+
+    def __init__(
+        self, *, depths: Sequence[int] = DEPTHS, distractors: int = 10, wanted: int = 1, turns: int = 20
+    ) -> None:
+        self.depths = _depths(depths)
+        self.distractors = whole_number("distractors", distractors, 0, 50)
+        self.wanted = whole_number("wanted", wanted, 1, 16)
+        self._limits = Limits(turns=whole_number("turns", turns, 1, 1000))
+
+    @property
+    def instruction(self) -> str:
+        """The aim, and what a recipe means."""
+        return (
+            "Make the goal. Each recipe says what it makes and, after the word using, what it uses up. An item that no "
+            "recipe makes can be taken with get, as many as you like; all others must be crafted. To use a recipe "
+            "several times at once, multiply all its numbers. Some recipes are of no use."
+        )
+
+    @property
+    def grammar(self) -> str:
+        """The three commands."""
+        return f"{LEGAL} (N is a number)."
+
+    @property
+    def limits(self) -> Limits:
+        """The limit on turns that was given as a parameter."""
+        return self._limits
+
+    def tasks(self, split: Split, count: int) -> list[Task]:
+        """The first `count` tasks of a split, which has no end.
+
+        The tag `depth` is the longest chain of crafts from raw items to the goal.
+        """
+        return [self._task(problem, split) for problem in islice(problems(split, self.depths, self.wanted), count)]
+
+    def make(self, task: Task, seed: int) -> CraftingEnvironment:
+        """An episode of a task; `seed` drives nothing. Raises ValueError when the task is not of this world."""
+        problem = find(task.id)
+        return CraftingEnvironment(problem, problem.listed(self.distractors))
+
+    def attribution(self) -> str:
+        """The package and its licence."""
+        return (
+            f"Recipes of Minecraft {GAME_VERSION} from the package minecraft-data 3.20.0 (PrismarineJS, N. Vito "
+            "Gamberini and contributors), MIT licence."
+        )
+
+    def _task(self, problem: Problem, split: Split) -> Task:
+        return Task(self.name, problem.id, split, problem.seed, {"depth": depth(problem.goal)})
+
+
+def _depths(value: Sequence[int]) -> tuple[int, ...]:
+    if (
+        not isinstance(value, list | tuple)
+        or not value
+        or len(set(map(str, value))) != len(value)
+        or not all(isinstance(each, int) and not isinstance(each, bool) and each in DEPTHS for each in value)
+    ):
+        raise ValueError(f"depths must be a list of different whole numbers from 1 to 4; found {value!r}")
+    return tuple(value)

@@ -1,0 +1,167 @@
+"""One episode: a customer with a wish walks through the shop until something is bought; and the scripted players."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from envs.webshop.pages import Page, Style, on_page, show
+from envs.webshop.places import BACK_TO_SEARCH, BUY_NOW, NEXT, PREVIOUS, Place, follow
+from envs.webshop.products import Goal, Product
+from envs.webshop.reward import evaluate, is_promising, needed_options
+from envs.webshop.shop import Shop
+from envs.webshop.words import words
+from turnwise.world import Decision, Environment, Observation, Remaining, Step
+
+RANDOM_WORDS = 2
+"""Of a random query."""
+
+
+class ShopEnvironment(Environment):
+    """One episode. Nothing in it is random."""
+
+    def __init__(self, shop: Shop, goal: Goal, style: Style) -> None:
+        self._shop = shop
+        self._goal = goal
+        self._style = style
+        self._target = shop.products[goal.product]
+        self._place = Place()
+        self._opened: set[str] = set()  # products whose page was shown
+        self._solved = False
+
+    def reset(self) -> Observation:
+        """The search page, with what is wanted."""
+        return self._observe(self._page.text)
+
+    def step(self, action: str) -> Step:
+        """Play `search[QUERY]` or `click[BUTTON]`; any other text is told what is legal and changes nothing.
+
+        A search is possible on the search page, as in WebShop's paper; the released environment takes one anywhere.
+        """
+        if self._place.page == "bought":
+            return self._refuse("The episode is over.")
+        page = self._page
+        verb, bracket, rest = action.strip().partition("[")
+        verb = verb.strip().lower()
+        if bracket != "[" or not rest.endswith("]") or verb not in ("search", "click"):
+            return self._refuse(f"Not an action. Legal: {page.legal}.")
+        if verb == "search":
+            if not page.searchable or not words(rest):
+                return self._refuse(f"Not possible here. Legal: {page.legal}.")
+            return self._go(Place("results", self._shop.search(rest)), {"searches": 1.0})
+        button = page.button(rest[:-1])
+        if button is None:
+            return self._refuse(f"Not shown here. Legal: {page.legal}.")
+        place = follow(self._place, button, self._product)
+        return self._buy(place) if place.page == "bought" else self._go(place, {})
+
+    def oracle(self, remaining: Remaining) -> Decision:
+        """Search the words of the wish, open the first promising result, choose what is wanted, and buy.
+
+        A promising result is of the kind, has the attributes and is cheap enough: in our own shop its line says so; of
+        another catalogue the player knows the texts without opening them. One that turns out not to have the options
+        is left again. In its last turn the player buys what it is looking at.
+        """
+        if self._place.page == "search":
+            return Decision("search what is wanted", (f"search[{self._goal.query}]",))
+        if self._place.page == "results":
+            return self._browse()
+        if self._place.page != "product":
+            return Decision("back to the product", (f"click[{PREVIOUS}]",))
+        if remaining.turns <= 1:
+            return Decision("buy, it is the last turn", (f"click[{BUY_NOW}]",))
+        return self._choose(self._shop.products[self._place.product])
+
+    def random(self, generator: np.random.Generator, remaining: Remaining) -> Decision:
+        """A uniformly random button; on the search page two words, each uniform over all that titles have."""
+        page = self._page
+        if page.searchable:
+            known = self._shop.title_words
+            query = " ".join(known[place] for place in generator.integers(len(known), size=RANDOM_WORDS))
+            return Decision("a random query", (f"search[{query}]",))
+        button = page.buttons[int(generator.integers(len(page.buttons)))]
+        return Decision("a random button", (f"click[{button}]",))
+
+    def _browse(self) -> Decision:
+        """On a page of results: open a promising one, turn to where one is, or search again."""
+        for number, name in enumerate(on_page(self._place, self._style), start=1):
+            if self._is_worth_opening(name):
+                return Decision(f"result {number} fits", (f"click[{name}]",))
+        places = [place for place, name in enumerate(self._place.results) if self._is_worth_opening(name)]
+        if not places:
+            return Decision("search again", (f"click[{BACK_TO_SEARCH}]",))
+        is_ahead = places[0] >= self._place.number * self._style.results_per_page
+        return Decision("look further", (f"click[{NEXT if is_ahead else PREVIOUS}]",))
+
+    def _choose(self, product: Product) -> Decision:
+        """On a product's page: choose the next option that is wanted, and buy when all are chosen."""
+        choice = needed_options(product, self._goal) if self._is_promising(product) else None
+        if choice is None:
+            return Decision("not what is wanted", (f"click[{PREVIOUS}]",))
+        chosen = dict(self._place.chosen)
+        for name, value in choice.items():
+            if chosen.get(name) != value:
+                return Decision(f"choose {name} {value}", (f"click[{value}]",))
+        return Decision("all is chosen" if choice else "nothing to choose", (f"click[{BUY_NOW}]",))
+
+    def _is_worth_opening(self, name: str) -> bool:
+        """Whether a result is promising and was not already seen to lack what is wanted."""
+        product = self._shop.products[name]
+        return self._is_promising(product) and (
+            name not in self._opened or needed_options(product, self._goal) is not None
+        )
+
+    def _is_promising(self, product: Product) -> bool:
+        return is_promising(product, self._goal, self._target)
+
+    @property
+    def _page(self) -> Page:
+        return show(self._place, self._goal, self._shop, self._style)
+
+    @property
+    def _product(self) -> Product | None:
+        return self._shop.products.get(self._place.product)
+
+    def _go(self, place: Place, metrics: dict[str, float]) -> Step:
+        effective = place != self._place
+        self._place = place
+        if place.page == "product":
+            self._opened.add(place.product)
+        return Step(self._observe(self._page.text), effective=effective, metrics=metrics)
+
+    def _buy(self, place: Place) -> Step:
+        product, chosen = self._shop.products[place.product], dict(place.chosen)
+        evaluation = evaluate(product, chosen, self._goal, self._target)
+        self._place = place
+        self._solved = evaluation.score == 1
+        metrics = {
+            "bought": 1.0,
+            "type_score": evaluation.type_score,
+            "attributes_matched": float(evaluation.attributes),
+            "options_matched": float(evaluation.options),
+            "price_matched": float(evaluation.price),
+        }
+        text = f"Bought {product.id} for {product.price_tag}. Score: {evaluation.score:.2f}."
+        return Step(self._observe(text), {"score": evaluation.score}, True, success=self._solved, metrics=metrics)
+
+    def _refuse(self, text: str) -> Step:
+        over = self._place.page == "bought"
+        return Step(self._observe(text), terminated=over, valid=False, effective=False, success=self._solved)
+
+    def _observe(self, text: str) -> Observation:
+        return Observation(text, state=f"{self._goal.id}: {self._place.state}")
+
+
+def turns_needed(shop: Shop, goal: Goal, results_per_page: int) -> int | None:
+    """The turns in which the oracle meets a goal; None where the search for the wish finds no product that can."""
+    target = shop.products[goal.product]
+    opened_in_vain = 0
+    for place, name in enumerate(shop.search(goal.query)):
+        product = shop.products[name]
+        if not is_promising(product, goal, target):
+            continue
+        choice = needed_options(product, goal)
+        if choice is not None:
+            search, pages_turned, opened, bought = 1, place // results_per_page, 1, 1
+            return search + pages_turned + 2 * opened_in_vain + opened + len(choice) + bought
+        opened_in_vain += 1
+    return None

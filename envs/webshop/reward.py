@@ -1,0 +1,114 @@
+"""How well a purchase meets a goal: WebShop's reward (Yao et al. 2022, section 3).
+
+    r = r_type * ( |attributes matched| + |options matched| + [price <= limit] ) / ( |attributes| + |options| + 1 )
+
+counts what the goal asks for. With t the share of the naming words of the goal's product that the bought one has,
+
+    r_type = 0    if t = 0
+             0.1  if t < 0.1
+             0.5  if t <= 0.2, the two are filed under different words and share fewer than two categories
+             1    otherwise.
+
+An attribute is matched when it is like one of the product's (see `similarity`) or stands in its title, features or
+description; an option when a chosen value is like it, or equal to it where the option is a size.
+
+What differs from the released code: naming words are all words of a title that say something instead of the nouns that
+a spaCy model finds (our own shop knows the one or two words that name the thing); an attribute must stand in a text as
+whole words, where theirs may be inside another word; options of the goal are counted, each once, where theirs counts
+chosen options, so that two chosen ones could match the same wish and the reward exceed 1; a chosen value that stands
+in the title is not taken for a wish that was met; colours are not first mapped to basic ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from envs.webshop.products import Goal, Product
+from envs.webshop.similarity import alike
+from envs.webshop.words import holds
+
+EXACT = "size"
+"""The option whose value must be equal: `large` is not `x-large`."""
+SHARED_CATEGORIES = 2
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What of a goal a purchase meets."""
+
+    attributes: int
+    options: int
+    price: bool
+    type_score: float
+    asked: int
+    """Attributes, options and the price, all counted."""
+
+    @property
+    def score(self) -> float:
+        """The reward, from 0 to 1; exactly 1 when all is met."""
+        return self.type_score * ((self.attributes + self.options + int(self.price)) / self.asked)
+
+
+def evaluate(product: Product, chosen: Mapping[str, str], goal: Goal, target: Product) -> Evaluation:
+    """A purchase of a product with the chosen options by name, for a goal that `target` would meet."""
+    return Evaluation(
+        attributes=sum(has_attribute(product, attribute) for attribute in goal.attributes),
+        options=sum(_is_chosen(wanted, chosen) for wanted in goal.options),
+        price=is_affordable(product, goal),
+        type_score=type_score(product, target),
+        asked=len(goal.attributes) + len(goal.options) + 1,
+    )
+
+
+def is_promising(product: Product, goal: Goal, target: Product) -> bool:
+    """Whether a product meets all of a goal but perhaps the options: its kind, the attributes and the price."""
+    if not is_affordable(product, goal) or type_score(product, target) < 1:
+        return False
+    return all(has_attribute(product, attribute) for attribute in goal.attributes)
+
+
+def needed_options(product: Product, goal: Goal) -> dict[str, str] | None:
+    """The options of a product, by name, that a goal asks for; None where the product does not offer them all."""
+    choice: dict[str, str] = {}
+    for wanted in goal.options:
+        offers = [(name, value) for name, values in product.options.items() if name not in choice for value in values]
+        fitting = [offer for offer in offers if _is_met(wanted, *offer)]
+        if not fitting:
+            return None
+        name, value = next((offer for offer in fitting if offer[1] == wanted), fitting[0])
+        choice[name] = value
+    return choice
+
+
+def type_score(product: Product, target: Product) -> float:
+    """How far a product is the kind of thing that was wanted: 0, 0.1, 0.5 or 1."""
+    named = set(target.naming_words)
+    shared = len(named & set(product.naming_words)) / len(named) if named else 0.2  # as WebShop does without a noun
+    if shared == 0:
+        return 0.0
+    if shared < 0.1:
+        return 0.1
+    categories = len(set(product.category) & set(target.category))
+    is_near = product.query == target.query or categories >= SHARED_CATEGORIES or shared > 0.2
+    return 1.0 if is_near else 0.5
+
+
+def has_attribute(product: Product, attribute: str) -> bool:
+    """Whether a product has an attribute, by its list of them or by its texts."""
+    if any(alike(own, attribute) for own in product.attributes):
+        return True
+    return any(holds(text, attribute) for text in (product.title, *product.features, product.description))
+
+
+def is_affordable(product: Product, goal: Goal) -> bool:
+    """Whether the price is within the goal's limit."""
+    return goal.price_limit is None or product.price <= goal.price_limit
+
+
+def _is_chosen(wanted: str, chosen: Mapping[str, str]) -> bool:
+    return any(_is_met(wanted, name, value) for name, value in chosen.items())
+
+
+def _is_met(wanted: str, name: str, value: str) -> bool:
+    return value == wanted or (name != EXACT and alike(value, wanted))

@@ -1,0 +1,112 @@
+"""A shop: products and goals together, the search engine over them, and the split that a goal belongs to.
+
+The search engine is BM25 (Lucene's variant, by bm25s) over title, description, first feature and options, as in
+WebShop. Products of equal score are in the order of the catalogue, and one that has no word of the query is no result.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import logging
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from envs.webshop.original_files import read_goals, read_products
+from envs.webshop.own_shop import own_goals, own_products
+from envs.webshop.products import Goal, Product
+from envs.webshop.words import words
+from turnwise import seeding
+from turnwise.world import SPLITS, Split
+
+MAXIMUM_RESULTS = 50
+"""Of one search, over all its pages, as in WebShop."""
+LONGEST_QUERY = 64
+"""Words of a query that are read; what follows is ignored, so that no query is slow."""
+
+
+class Shop:
+    """Products, goals and the index. `name` names the data for ever: it is part of every task's id."""
+
+    def __init__(self, name: str, products: Sequence[Product], goals: Sequence[Goal]) -> None:
+        import bm25s  # takes seconds where numba is installed: only those who shop wait for it
+
+        logging.getLogger("bm25s").setLevel(logging.WARNING)  # it asks for DEBUG
+
+        self.name = name
+        self.products: Mapping[str, Product] = {product.id: product for product in products}
+        self.goals: Mapping[str, Goal] = {goal.id: goal for goal in goals}
+        self._ids = tuple(self.products)
+        self._index = bm25s.BM25(backend="numpy")
+        self._index.index([words(_indexed(product)) for product in products], show_progress=False)
+        self.title_words = tuple(sorted({word for product in products for word in words(product.title)}))
+        """Every word that a title has, in order."""
+        self.goals_of: Mapping[Split, tuple[Goal, ...]] = {split: _in_split(split, goals) for split in SPLITS}
+        """The goals of each split, in a derived order."""
+
+    def search(self, query: str) -> tuple[str, ...]:
+        """The ids of the products that fit a query best, best first: at most 50."""
+        asked = words(query)[:LONGEST_QUERY]
+        if not asked:
+            return ()
+        scores = self._index.get_scores(asked)
+        results: list[str] = []
+        while len(results) < MAXIMUM_RESULTS and scores[best := int(scores.argmax())] > 0:  # argmax takes the first
+            results.append(self._ids[best])
+            scores[best] = 0
+        return tuple(results)
+
+
+def split_of(product: str) -> Split:
+    """The one split that the goals of a product belong to, by a digest of its id: 7 train, 1 validation, 2 test."""
+    draw = seeding.derive(0, "webshop split", product) % 10
+    return "train" if draw < 7 else "validation" if draw == 7 else "test"
+
+
+def _in_split(split: Split, goals: Sequence[Goal]) -> tuple[Goal, ...]:
+    found = [goal for goal in goals if split_of(goal.product) == split]
+    return tuple(sorted(found, key=lambda goal: seeding.derive(0, "webshop order", goal.id)))
+
+
+_building = threading.Lock()
+
+
+def own_shop(count: int) -> Shop:
+    """Our own shop with this many products: built once in a process, also when many threads ask at once."""
+    with _building:
+        return _own_shop(count)
+
+
+@functools.cache
+def _own_shop(count: int) -> Shop:
+    products = own_products(count)
+    return Shop(f"own-{count}", products, own_goals(products))
+
+
+def shop_from_files(catalogue: Path, goals: Path, attributes: Path | None, count: int | None) -> Shop:
+    """The shop of WebShop's own files, or of others in their layout: read once in a process. See `original_files`."""
+    with _building:
+        return _shop_from_files(catalogue, goals, attributes, count)
+
+
+@functools.cache
+def _shop_from_files(catalogue: Path, goals: Path, attributes: Path | None, count: int | None) -> Shop:
+    products = read_products(catalogue, attributes, count)
+    wanted = read_goals(goals, products)
+    name = f"files-{_digest([path for path in (catalogue, goals, attributes) if path is not None])}"
+    return Shop(name if count is None else f"{name}-{count}", products, wanted)
+
+
+def _digest(paths: Sequence[Path]) -> str:
+    """A name for the content of the files, in this order."""
+    found = []
+    for path in paths:
+        with path.open("rb") as file:
+            found.append(hashlib.file_digest(file, "sha256").hexdigest())
+    return hashlib.sha256(" ".join(found).encode()).hexdigest()[:12]
+
+
+def _indexed(product: Product) -> str:
+    options = (f"{name} {' '.join(values)}" for name, values in product.options.items())
+    return " ".join((product.title, product.description, *product.features[:1], *options))

@@ -1,0 +1,34 @@
+"""The one normal form in which texts are searched and compared: lower-case words without punctuation."""
+
+from __future__ import annotations
+
+import re
+
+_WORD = re.compile(r"[^\W_]+")
+
+
+def words(text: str) -> list[str]:
+    """The words of a text, in order."""
+    return _WORD.findall(text.casefold())
+
+
+INSIGNIFICANT = frozenset(
+    words(
+        "a about also am an and any are at be buy by can color could find for from get has have help i if im in is it "
+        "like look looking me most must my need of on one or please price prefer should show size so some something "
+        "that the them there these they this to want wanted was will with would you your"
+    )
+)
+"""Words that say nothing of what is wanted."""
+
+
+def significant(text: str) -> list[str]:
+    """The different words of a text that say what a thing is: with a letter, and more than one character."""
+    kept = (word for word in words(text) if len(word) > 1 and not word.isdigit() and word not in INSIGNIFICANT)
+    return list(dict.fromkeys(kept))
+
+
+def holds(text: str, phrase: str) -> bool:
+    """Whether a phrase stands in a text as whole words. An empty phrase stands nowhere."""
+    wanted = " ".join(words(phrase))
+    return wanted != "" and f" {wanted} " in f" {' '.join(words(text))} "

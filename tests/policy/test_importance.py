@@ -1,0 +1,89 @@
+"""Importance weights for the engine's mismatch: by hand, per token and per sequence, truncated and masked."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from turnwise.errors import ConfigurationError, MismatchError
+from turnwise.policy.importance import ImportanceCorrection, importance_weights
+from turnwise.trajectory import TokenSequence
+
+# The learner is 3, 0.6 and 0.25 times as sure as the engine of the reply tokens of the first sequence, and exactly as
+# sure of the one of the second; products: 0.45 and 1.
+SEQUENCES = [
+    TokenSequence((9, 3, 4, 9, 5), (-1, 0, 0, -1, 1), (0.0, -2.0, -1.0, 0.0, -1.0)),
+    TokenSequence((9, 3), (-1, 0), (0.0, -0.5)),
+]
+LEARNER = [(0.0, -2.0 + math.log(3.0), -1.0 + math.log(0.6), 0.0, -1.0 + math.log(0.25)), (0.0, -0.5)]
+
+
+@pytest.mark.parametrize(
+    ("correction", "of_first", "of_second", "cut"),
+    [
+        (ImportanceCorrection("truncate"), [0.0, 2.0, 0.6, 0.0, 0.25], [0.0, 1.0], 1 / 4),
+        (ImportanceCorrection("truncate", high=2.5), [0.0, 2.5, 0.6, 0.0, 0.25], [0.0, 1.0], 1 / 4),
+        (ImportanceCorrection("mask"), [0.0, 3.0, 0.6, 0.0, 0.0], [0.0, 1.0], 1 / 4),
+        (ImportanceCorrection("mask", low=0.2, high=2.0), [0.0, 0.0, 0.6, 0.0, 0.25], [0.0, 1.0], 1 / 4),
+        (ImportanceCorrection("truncate", "sequence"), [0.0, 0.45, 0.45, 0.0, 0.45], [0.0, 1.0], 0.0),
+        (ImportanceCorrection("mask", "sequence"), [0.0] * 5, [0.0, 1.0], 3 / 4),
+    ],
+)
+def test_weights_by_hand(
+    correction: ImportanceCorrection, of_first: list[float], of_second: list[float], cut: float
+) -> None:
+    weights = importance_weights(SEQUENCES, LEARNER, correction)
+    assert weights.of_token == (pytest.approx(of_first), pytest.approx(of_second))
+    assert weights.cut_share == cut
+    assert weights.maximum == pytest.approx(1.0 if correction.level == "sequence" else 3.0)
+    assert weights.mean == pytest.approx((sum(of_first) + sum(of_second)) / 4)
+
+
+@given(st.lists(st.floats(-3.0, 3.0), min_size=5, max_size=5))
+def test_what_stands_at_observation_tokens_changes_no_weight(others: list[float]) -> None:
+    changed = [tuple(others[place] if place in (0, 3) else value for place, value in enumerate(LEARNER[0])), LEARNER[1]]
+    for level in ("token", "sequence"):
+        correction = ImportanceCorrection("truncate", level)  # type: ignore[arg-type]
+        assert importance_weights(SEQUENCES, changed, correction) == importance_weights(SEQUENCES, LEARNER, correction)
+
+
+def test_a_long_sequence_that_engine_and_learner_disagree_about_has_a_weight_that_is_a_number() -> None:
+    sequence = TokenSequence((9,) * 500, (-1,) + (0,) * 499, (0.0,) + (-8.0,) * 499)
+    weights = importance_weights([sequence], [(0.0,) + (-1.0,) * 499], ImportanceCorrection("truncate", "sequence"))
+    assert weights.maximum == pytest.approx(math.exp(20.0))
+    assert weights.mean == 2.0
+
+
+def test_truncated_weights_are_unbiased_until_they_are_cut() -> None:
+    """Drawn from the engine's distribution, the weighted mean of anything is that under the learner's."""
+    engine, learner, value = np.array([0.5, 0.3, 0.2]), np.array([0.4, 0.4, 0.2]), np.array([1.0, -2.0, 5.0])
+    sequences = [TokenSequence((9, token), (-1, 0), (0.0, math.log(engine[token]))) for token in range(3)]
+    own = [(0.0, math.log(learner[token])) for token in range(3)]
+    weights = importance_weights(sequences, own, ImportanceCorrection("truncate"))
+    of_reply = np.array([row[1] for row in weights.of_token])
+    assert (engine * of_reply * value).sum() == pytest.approx((learner * value).sum())
+
+
+def test_a_mask_that_leaves_nothing_is_an_error_and_not_a_silent_update() -> None:
+    far = [tuple(value - 5.0 for value in row) for row in LEARNER]
+    with pytest.raises(MismatchError, match=r"leaves none of 4 with weights within 0\.5 and 5"):
+        importance_weights(SEQUENCES, far, ImportanceCorrection("mask"))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "reason"),
+    [
+        ({"kind": "clip"}, "one of truncate, mask; found 'clip'"),
+        ({"level": "turn"}, "one of token, sequence; found 'turn'"),
+        ({"high": 0.5}, "of at least 1; found 0.5"),
+        ({"kind": "mask", "low": 1.5}, "of at least 0 and of at most 1; found 1.5"),
+        ({"low": 0.5}, "left out with kind truncate"),
+    ],
+)
+def test_a_correction_that_makes_no_sense_is_refused(wrong: dict[str, object], reason: str) -> None:
+    with pytest.raises(ConfigurationError, match=reason):
+        ImportanceCorrection(**{"kind": "truncate", **wrong})  # type: ignore[arg-type]

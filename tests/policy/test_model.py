@@ -1,0 +1,356 @@
+"""Loading a policy: what the settings do to it, what of it is trained, and what is handed on."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from policy_samples import two_turn_sequences
+from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM, PreTrainedModel
+
+from turnwise.errors import ArtifactError, ConfigurationError
+from turnwise.policy.learner import Learner
+from turnwise.policy.model import (
+    ADAPTER_FILE,
+    FROZEN_FILE,
+    AdapterSettings,
+    ModelSettings,
+    load_policy,
+    load_trunk,
+    merged_weights,
+    require_device,
+    restore_policy,
+    save_policy,
+    trained_parameters,
+)
+
+MakePolicy = Callable[..., Path]
+PLAIN = ModelSettings()
+ADAPTED = ModelSettings(adapter=AdapterSettings(rank=2, alpha=6, target_modules=("q_proj", "down_proj"), seed=3))
+TOKENS = torch.tensor([[5, 9, 30, 7, 11, 200], [8, 8, 100, 4, 90, 6]])
+
+
+def states_and_gradients(model: PreTrainedModel) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+    """The trunk's last hidden state, and the trained parameters' gradients of a sum that weighs all of it."""
+    trained = trained_parameters(model)
+    states = model.base_model(input_ids=TOKENS, use_cache=False).last_hidden_state
+    weights = torch.linspace(-1.0, 1.0, states.numel()).reshape(states.shape)
+    gradients = torch.autograd.grad((states * weights).sum(), list(trained.values()), allow_unused=True)
+    return states.detach(), {name: found for name, found in zip(trained, gradients, strict=True) if found is not None}
+
+
+def disturbed(model: PreTrainedModel) -> PreTrainedModel:
+    """An adapter that does something: its B begins at zero."""
+    made = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for name, parameter in trained_parameters(model).items():
+            if ".lora_B." in name:
+                parameter.copy_(torch.randn(parameter.shape, generator=made) * 0.1)
+    return model
+
+
+def test_the_plain_settings_give_the_plain_model(make_policy: MakePolicy) -> None:
+    policy = make_policy(0)
+    model = load_policy(policy, PLAIN)
+    expected = AutoModelForCausalLM.from_pretrained(policy, dtype=torch.float32, attn_implementation="sdpa").eval()
+    assert torch.equal(model(input_ids=TOKENS).logits, expected(input_ids=TOKENS).logits)
+    assert list(trained_parameters(model)) == [name for name, _ in expected.named_parameters()]
+    assert not model.training
+
+
+def test_recomputed_layers_give_the_same_gradient_to_the_bit_and_keep_less(make_policy: MakePolicy) -> None:
+    policy = make_policy(0)
+
+    def kept_and_gradients(settings: ModelSettings) -> tuple[int, torch.Tensor, dict[str, torch.Tensor]]:
+        kept: list[int] = []
+
+        def keep(tensor: torch.Tensor) -> torch.Tensor:
+            kept.append(tensor.numel())
+            return tensor
+
+        model = load_policy(policy, settings)
+        with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+            model.base_model(input_ids=TOKENS, use_cache=False)
+        return (sum(kept), *states_and_gradients(model))
+
+    kept, states, gradients = kept_and_gradients(PLAIN)
+    recomputed_kept, recomputed_states, recomputed = kept_and_gradients(ModelSettings(gradient_checkpointing=True))
+    assert recomputed_kept < 0.3 * kept
+    assert torch.equal(states, recomputed_states)
+    assert gradients.keys() == recomputed.keys() and len(gradients) > 10
+    assert all(torch.equal(gradients[name], recomputed[name]) for name in gradients)
+
+
+def test_recomputation_does_not_turn_dropout_on(tmp_path: Path, make_policy: MakePolicy) -> None:
+    """transformers recomputes in training mode only, in which a model with dropout would be another one every time."""
+    for name in ("config.json", "model.safetensors"):
+        (tmp_path / name).write_bytes((make_policy(0) / name).read_bytes())
+    configuration = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**configuration, "attention_dropout": 0.5}))
+    states, _ = states_and_gradients(load_policy(tmp_path, ModelSettings(gradient_checkpointing=True)))
+    expected, _ = states_and_gradients(load_policy(tmp_path, PLAIN))
+    assert torch.equal(states, expected)
+
+
+def test_an_adapter_begins_as_the_policy_and_is_all_that_is_trained(make_policy: MakePolicy) -> None:
+    policy = make_policy(0)
+    model, plain = load_policy(policy, ADAPTED), load_policy(policy, PLAIN)
+    assert torch.equal(model(input_ids=TOKENS).logits, plain(input_ids=TOKENS).logits)
+    expected = [
+        f"model.layers.{layer}.{block}.{target}.lora_{part}.default.weight"
+        for layer in range(2)
+        for block, target in (("self_attn", "q_proj"), ("mlp", "down_proj"))
+        for part in "AB"
+    ]
+    assert list(trained_parameters(model)) == expected
+    shapes = [tuple(parameter.shape) for parameter in trained_parameters(model).values()]
+    # q_proj: 64 to 2 heads of 32; down_proj: 128 to 64.
+    assert shapes == [(2, 64), (64, 2), (2, 128), (64, 2)] * 2
+
+
+def test_the_seed_decides_an_adapter_and_nothing_else_does(make_policy: MakePolicy) -> None:
+    policy, adapter = make_policy(0), ADAPTED.adapter
+    assert adapter is not None
+    torch.manual_seed(9)
+    state = torch.get_rng_state()
+    first = trained_parameters(load_policy(policy, ADAPTED))
+    assert torch.equal(torch.get_rng_state(), state), "the engine samples from this generator"
+    torch.rand(5)
+    again = trained_parameters(load_policy(policy, ADAPTED))
+    other = trained_parameters(load_policy(policy, ModelSettings(adapter=dataclasses.replace(adapter, seed=4))))
+    name = "model.layers.1.mlp.down_proj.lora_A.default.weight"
+    assert torch.equal(first[name], again[name])
+    assert not torch.equal(first[name], other[name])
+
+
+def test_a_merged_weight_is_that_of_the_equation(make_policy: MakePolicy) -> None:
+    policy = make_policy(0)
+    model = disturbed(load_policy(policy, ADAPTED))
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    merged, plain = dict(merged_weights(model)), load_policy(policy, PLAIN).state_dict()
+    assert merged.keys() == plain.keys()
+    assert "lm_head.weight" in merged, "an engine's copy of a tied output layer would go stale"
+    for name, tensor in merged.items():
+        owner = name.removesuffix(".weight")
+        if owner.rpartition(".")[2] in ("q_proj", "down_proj"):
+            low = before[f"{owner}.lora_A.default.weight"].double()
+            high = before[f"{owner}.lora_B.default.weight"].double()
+            expected = plain[name].double() + 6.0 / 2 * high @ low
+            assert (tensor - expected).abs().max() <= 1e-7 * expected.abs().max()
+            assert not torch.equal(tensor, plain[name])
+        else:
+            assert torch.equal(tensor, plain[name]), name
+    assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items()), "left as it was"
+
+
+def test_a_merged_policy_says_what_the_adapted_one_says(make_policy: MakePolicy, tmp_path: Path) -> None:
+    model = disturbed(load_policy(make_policy(0), ADAPTED))
+    save_policy(model, tmp_path, ADAPTED)
+    merged = load_policy(tmp_path, PLAIN)
+    assert torch.allclose(merged(input_ids=TOKENS).logits, model(input_ids=TOKENS).logits, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_an_adapted_policy_is_a_policy_like_any_other(make_policy: MakePolicy, tmp_path: Path, tied: bool) -> None:
+    model = disturbed(load_policy(make_policy(0, tied=tied), ADAPTED))
+    save_policy(model, tmp_path, ADAPTED)
+    assert [path.name for path in tmp_path.glob("*.safetensors")] == ["model.safetensors"], "what an engine reads"
+    assert {path.suffix for path in tmp_path.rglob("*") if path.is_file()} == {".json", ".safetensors"}
+    plain = load_file(make_policy(0, tied=tied) / "model.safetensors")
+    saved = load_file(tmp_path / "model.safetensors")
+    assert {name: tensor.shape for name, tensor in saved.items()} == {name: x.shape for name, x in plain.items()}
+    learner = Learner(tmp_path, threads=1)
+    assert learner.log_probabilities(two_turn_sequences(), 1.0, 500)
+
+
+def test_saving_writes_the_same_bytes_every_time(make_policy: MakePolicy, tmp_path: Path) -> None:
+    for name in ("once", "again"):
+        save_policy(disturbed(load_policy(make_policy(0), ADAPTED)), tmp_path / name, ADAPTED)
+    files = [path.relative_to(tmp_path / "once") for path in (tmp_path / "once").rglob("*") if path.is_file()]
+    assert len(files) >= 4
+    for file in files:
+        assert (tmp_path / "once" / file).read_bytes() == (tmp_path / "again" / file).read_bytes()
+
+
+def stepped(model: PreTrainedModel, optimizer: torch.optim.Optimizer, steps: int) -> PreTrainedModel:
+    for _ in range(steps):
+        optimizer.zero_grad()
+        (model(input_ids=TOKENS).logits.log_softmax(-1)[..., 3]).sum().neg().backward()
+        optimizer.step()
+    return model
+
+
+def test_a_restored_adapter_goes_on_to_the_bit(make_policy: MakePolicy, tmp_path: Path) -> None:
+    """Plain gradient descent, so that nothing but the weights could differ; the merged weights alone do not do it."""
+
+    def descend(model: PreTrainedModel) -> torch.optim.Optimizer:
+        return torch.optim.SGD(trained_parameters(model).values(), lr=0.01)
+
+    model = disturbed(load_policy(make_policy(0), ADAPTED))
+    stepped(model, descend(model), 3)
+    save_policy(model, tmp_path, ADAPTED)
+    restored = restore_policy(tmp_path, ADAPTED)
+    stepped(model, descend(model), 3)
+    stepped(restored, descend(restored), 3)
+    for name, tensor in model.state_dict().items():
+        assert torch.equal(tensor, restored.state_dict()[name]), name
+    begun = load_policy(tmp_path, ADAPTED)
+    assert not torch.equal(
+        begun.state_dict()["model.layers.0.self_attn.q_proj.base_layer.weight"],
+        restored.state_dict()["model.layers.0.self_attn.q_proj.base_layer.weight"],
+    )
+
+
+def test_a_policy_without_an_adapter_is_restored_as_it_is_loaded(make_policy: MakePolicy, tmp_path: Path) -> None:
+    model = load_policy(make_policy(0), PLAIN)
+    save_policy(model, tmp_path, PLAIN)
+    assert not (tmp_path / ADAPTER_FILE).exists()
+    restored = restore_policy(tmp_path, PLAIN).state_dict()
+    assert all(torch.equal(tensor, restored[name]) for name, tensor in model.state_dict().items())
+    assert (tmp_path / "config.json").read_bytes() == (make_policy(0) / "config.json").read_bytes()
+
+
+@pytest.mark.parametrize("file", [ADAPTER_FILE, FROZEN_FILE])
+def test_restoring_without_the_adapters_files_says_what_to_do(
+    make_policy: MakePolicy, tmp_path: Path, file: str
+) -> None:
+    save_policy(load_policy(make_policy(0), ADAPTED), tmp_path, ADAPTED)
+    (tmp_path / file).unlink()
+    with pytest.raises(ArtifactError, match=f"must hold {file}"):
+        restore_policy(tmp_path, ADAPTED)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        AdapterSettings(rank=3, alpha=6, target_modules=("q_proj", "down_proj")),
+        AdapterSettings(rank=2, alpha=5, target_modules=("q_proj", "down_proj")),
+        AdapterSettings(rank=2, alpha=6),
+    ],
+)
+def test_an_adapter_does_not_go_on_as_another(
+    make_policy: MakePolicy, tmp_path: Path, changed: AdapterSettings
+) -> None:
+    save_policy(load_policy(make_policy(0), ADAPTED), tmp_path, ADAPTED)
+    with pytest.raises(ConfigurationError, match="an adapter goes on with the"):
+        restore_policy(tmp_path, ModelSettings(adapter=changed))
+
+
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        (lambda: AdapterSettings(rank=0, alpha=1), "rank must be at least 1; found 0"),
+        (lambda: AdapterSettings(rank=1, alpha=0), "alpha must be at least 1; found 0"),
+        (lambda: AdapterSettings(rank=1, alpha=1, target_modules=()), "must name a linear layer"),
+        (lambda: ModelSettings(precision="float16"), "one of float32, bfloat16; found 'float16'"),  # type: ignore[arg-type]
+    ],
+)
+def test_impossible_settings_are_refused(make: Callable[[], object], reason: str) -> None:
+    with pytest.raises(ConfigurationError, match=reason):
+        make()
+
+
+@pytest.mark.parametrize("target", ["query", "lm_head", "embed_tokens", "input_layernorm"])
+def test_an_adapter_on_what_is_no_linear_layer_of_the_trunk_is_refused(make_policy: MakePolicy, target: str) -> None:
+    settings = ModelSettings(adapter=AdapterSettings(rank=1, alpha=1, target_modules=(target,)))
+    with pytest.raises(ConfigurationError, match=rf"down_proj, gate_proj, .* found '{target}'"):
+        load_policy(make_policy(0), settings)
+
+
+needs_bfloat16 = pytest.mark.skipif(
+    not (torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()),
+    reason="this processor has no instructions for bfloat16",
+)
+
+
+@needs_bfloat16
+def test_in_bfloat16_the_arithmetic_is_rounded_and_what_is_trained_is_not(
+    make_policy: MakePolicy, tmp_path: Path
+) -> None:
+    settings, policy = ModelSettings(precision="bfloat16"), make_policy(0)
+    model = load_policy(policy, settings)
+    states, gradients = states_and_gradients(model)
+    expected, _ = states_and_gradients(load_policy(policy, PLAIN))
+    assert 1e-4 < (states - expected).abs().max() < 0.2
+    assert all(parameter.dtype == torch.float32 for parameter in model.parameters())
+    assert all(gradient.dtype == torch.float32 for gradient in gradients.values())
+    # A step that bfloat16 would round away.
+    weight = model.base_model.layers[0].mlp.up_proj.weight
+    before = weight.detach().clone()
+    with torch.no_grad():
+        weight += 1e-6
+    assert (weight - before).mean().item() == pytest.approx(1e-6, rel=0.1)
+    save_policy(model, tmp_path, settings)
+    assert load_file(tmp_path / "model.safetensors")["model.norm.weight"].dtype == torch.float32
+    assert json.loads((tmp_path / "config.json").read_text())["dtype"] == "bfloat16", "what an engine computes in"
+
+
+@needs_bfloat16
+@pytest.mark.parametrize("tied", [True, False])
+def test_in_bfloat16_only_frozen_weights_are_held_in_it(make_policy: MakePolicy, tmp_path: Path, tied: bool) -> None:
+    settings = dataclasses.replace(ADAPTED, precision="bfloat16", gradient_checkpointing=True)
+    model = disturbed(load_policy(make_policy(0, tied=tied), settings))
+    for name, parameter in model.named_parameters():
+        assert parameter.dtype == (torch.float32 if ".lora_" in name else torch.bfloat16), name
+    _, gradients = states_and_gradients(model)
+    assert len(gradients) == 8 and all(gradient.norm() > 0 for gradient in gradients.values())
+    save_policy(model, tmp_path, settings)
+    assert all(tensor.dtype == torch.float32 for tensor in load_file(tmp_path / "model.safetensors").values())
+    restored = restore_policy(tmp_path, settings)
+    for name, tensor in model.state_dict().items():
+        assert torch.equal(tensor, restored.state_dict()[name]), name
+    assert (tmp_path / "model.safetensors").stat().st_size == pytest.approx(
+        (make_policy(0, tied=tied) / "model.safetensors").stat().st_size, rel=0.01
+    ), "a tied output layer is written once"
+
+
+def test_a_processor_without_bfloat16_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("_is_avx512_bf16_supported", "_is_amx_tile_supported"):
+        monkeypatch.setattr(torch.cpu, name, lambda: False)
+    with pytest.raises(ConfigurationError, match="this machine's cpu has none"):
+        require_device(ModelSettings(precision="bfloat16"), "cpu")
+    require_device(PLAIN, "cpu")
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has the device")
+def test_a_device_that_is_not_there_is_refused(make_policy: MakePolicy) -> None:
+    with pytest.raises(ConfigurationError, match="cuda must be there"):
+        load_policy(make_policy(0), PLAIN, "cuda")
+
+
+def test_a_critics_trunk_has_no_adapter(make_policy: MakePolicy) -> None:
+    with pytest.raises(ConfigurationError, match="must have no adapter"):
+        load_trunk(make_policy(0), ADAPTED, "cpu")
+
+
+def test_compiled_layers_compute_the_same_though_an_engine_turned_the_compiler_off(
+    make_policy: MakePolicy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from torch._dynamo.utils import counters
+
+    policy, settings = make_policy(0), ModelSettings(compiled=True, gradient_checkpointing=True)
+    monkeypatch.setattr(torch._dynamo.config, "disable", True)  # as vLLM's engine leaves it
+    counters.clear()
+    states, gradients = states_and_gradients(load_policy(policy, settings))
+    assert counters["stats"]["unique_graphs"] == 1, "one graph for both layers"
+    expected_states, expected = states_and_gradients(load_policy(policy, PLAIN))
+    assert torch.allclose(states, expected_states, atol=1e-5)
+    for name, gradient in expected.items():
+        assert (gradients[name] - gradient).norm() <= 1e-4 * gradient.norm(), name
+    assert torch._dynamo.config.disable, "left as it was"
+
+
+def test_the_learners_modules_do_not_need_vllm() -> None:
+    script = (
+        "import sys; sys.modules['vllm'] = None; "
+        "from turnwise.policy import critic, learner, model, scoring; assert sys.modules['vllm'] is None"
+    )
+    finished = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=300)
+    assert finished.returncode == 0, finished.stderr

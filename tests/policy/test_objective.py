@@ -1,0 +1,422 @@
+"""What a step descends: against a loop that knows no micro-batch, for every loss, aggregation and further term."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from policy_samples import two_turn_sequences
+
+from turnwise.errors import MismatchError
+from turnwise.policy.aggregation import Aggregation
+from turnwise.policy.divergence import ReferencePenalty
+from turnwise.policy.importance import ImportanceCorrection
+from turnwise.policy.learner import Learner, _chosen_and_entropy
+from turnwise.policy.losses import LOSSES
+from turnwise.policy.packing import at_reply_tokens, lay_out
+from turnwise.policy.update import PerToken, UpdateBatch, UpdateSettings
+
+MakePolicy = Callable[..., Path]
+Gradients = dict[str, torch.Tensor]
+
+SETTINGS = UpdateSettings(
+    learning_rate=1e-3, temperature=0.75, micro_batch_tokens=40, maximum_mismatch=10.0, maximum_gradient_norm=1e9
+)
+CONSTANT = 16.0
+GROUPS = (4, 4, 2, 2, 2, 9)
+TERMS: dict[str, dict[str, Any]] = {
+    "alone": {},
+    "with a reference and entropy": {"reference": ReferencePenalty(0.25, "k3"), "entropy_coefficient": 0.125},
+}
+COMBINATIONS = list(itertools.product(LOSSES, get_args(Aggregation)))
+
+
+def a_batch() -> UpdateBatch:
+    """Six sequences of three prompts, one without any advantage; every number is exact in float32."""
+    sequences = []
+    for index, sequence in enumerate(two_turn_sequences()):
+        row = tuple(mask * (-5.5 + ((7 * place + index) % 9 - 4) / 8) for place, mask in enumerate(sequence.mask))
+        sequences.append(dataclasses.replace(sequence, log_probabilities=row))
+    advantages = [(1.0, -0.5), (0.0, 0.0), (-2.0, 0.25), (0.5, 0.5), (-0.125, -1.0), (1.5, 2.0)]
+    reference = tuple(tuple(value + 0.5 * (value != 0.0) for value in row.log_probabilities) for row in sequences)
+    return UpdateBatch.from_turns(sequences, advantages, groups=GROUPS, reference_log_probabilities=reference)
+
+
+def sampled_by_an_engine_that_is_off(policy: Path) -> UpdateBatch:
+    """The batch, with an engine that is up to a quarter of a nat away from the learner."""
+    batch = a_batch()
+    own = Learner(policy, threads=1).log_probabilities(batch.sequences, SETTINGS.temperature, 1000)
+    sequences = tuple(
+        dataclasses.replace(
+            sequence,
+            log_probabilities=tuple(
+                mask * (round(log_pi * 1024) / 1024 + ((5 * place + index) % 7 - 3) / 12)
+                for place, (mask, log_pi) in enumerate(zip(sequence.mask, row, strict=True))
+            ),
+        )
+        for index, (sequence, row) in enumerate(zip(batch.sequences, own, strict=True))
+    )
+    return dataclasses.replace(batch, sequences=sequences)
+
+
+def with_options(loss: str, aggregation: str, **further: Any) -> UpdateSettings:
+    constant = CONSTANT if aggregation == "constant" else None
+    return dataclasses.replace(SETTINGS, loss=loss, aggregation=aggregation, aggregation_constant=constant, **further)
+
+
+def gradients(policy: Path, batch: UpdateBatch, chosen: UpdateSettings, dtype: str = "float64") -> Gradients:
+    """Of the first step: AdamW's first moment is then 0.1 x the gradient."""
+    learner = Learner(policy, threads=1, dtype=dtype)
+    learner.update(batch, chosen)
+    moments = learner._optimizer.state
+    return {name: moments[parameter]["exp_avg"] / 0.1 for name, parameter in learner._parameters.items()}
+
+
+def relative_difference(found: Gradients, expected: Gradients) -> float:
+    assert found.keys() == expected.keys()
+    difference = torch.cat([(found[name] - expected[name]).flatten() for name in expected])
+    return float(difference.norm() / torch.cat([expected[name].flatten() for name in expected]).norm())
+
+
+def token_loss(loss: str, log_pi: torch.Tensor, log_mu: torch.Tensor, mean_log_ratio: float, advantage: float) -> Any:
+    """The loss of one token as its equation has it, with the default clips."""
+    if loss == "reinforce":
+        return -advantage * log_pi
+    ratio = (log_pi - log_mu).exp()
+    if loss == "cispo":
+        return -min(ratio.item(), 5.0) * advantage * log_pi
+    low, high = 0.8, 1.2
+    if loss == "gspo":
+        low, high = 1 - 3e-4, 1 + 4e-4
+        ratio = math.exp(mean_log_ratio) * (log_pi - log_pi.detach()).exp()
+    return -torch.minimum(ratio * advantage, ratio.clamp(low, high) * advantage)
+
+
+def expected_gradients(
+    policy: Path, batch: UpdateBatch, chosen: UpdateSettings, weights: PerToken | None = None
+) -> Gradients:
+    """Sequence by sequence and token by token, on the model's own logits, without padding; `weights` of importance."""
+    model = Learner(policy, threads=1, dtype="float64").model
+    tokens_of = [sum(sequence.mask) for sequence in batch.sequences]
+    total = torch.zeros((), dtype=torch.float64)
+    for index, sequence in enumerate(batch.sequences):
+        logits = model(input_ids=torch.tensor([sequence.tokens])).logits[0] / chosen.temperature
+        distribution = logits.log_softmax(-1)
+        places = [place for place, mask in enumerate(sequence.mask) if mask]
+        log_pi = {place: distribution[place - 1, sequence.tokens[place]] for place in places}
+        behaviour = sequence.log_probabilities
+        if weights is not None:
+            behaviour = tuple(log_pi[place].item() if place in log_pi else 0.0 for place in range(len(sequence.tokens)))
+        mean_log_ratio = sum(log_pi[place].item() - behaviour[place] for place in places) / len(places)
+        prompt = [count for count, group in zip(tokens_of, GROUPS, strict=True) if group == GROUPS[index]]
+        divisor = {
+            "token-mean": sum(tokens_of),
+            "sequence-mean": len(tokens_of) * tokens_of[index],
+            "constant": len(tokens_of) * CONSTANT,
+            "prompt-mean": len(set(GROUPS)) * sum(prompt),
+        }[chosen.aggregation]
+        for place in places:
+            log_mu = torch.tensor(behaviour[place], dtype=torch.float64)
+            advantage = batch.advantages[index][place]
+            term = token_loss(chosen.loss, log_pi[place], log_mu, mean_log_ratio, advantage)
+            if weights is not None:
+                term = weights[index][place] * term
+            if chosen.reference is not None:
+                assert batch.reference_log_probabilities is not None
+                away = log_pi[place] - batch.reference_log_probabilities[index][place]
+                term = term + chosen.reference.coefficient * ((-away).exp() + away - 1)
+            row = distribution[place - 1]
+            term = term + chosen.entropy_coefficient * (row.exp() * row).sum()
+            total = total + term / divisor
+    total.backward()
+    return {name: parameter.grad.clone() for name, parameter in model.named_parameters()}
+
+
+@pytest.mark.parametrize("terms", TERMS)
+@pytest.mark.parametrize(("loss", "aggregation"), COMBINATIONS)
+def test_the_gradient_is_that_of_an_independent_loop(
+    make_policy: MakePolicy, loss: str, aggregation: str, terms: str
+) -> None:
+    policy, chosen = make_policy(0), with_options(loss, aggregation, **TERMS[terms])
+    expected = expected_gradients(policy, a_batch(), chosen)
+    assert relative_difference(gradients(policy, a_batch(), chosen), expected) < 1e-11
+
+
+@pytest.mark.parametrize(("dtype", "bound"), [("float32", 1e-5), ("float64", 1e-12)])
+@pytest.mark.parametrize("terms", TERMS)
+@pytest.mark.parametrize(("loss", "aggregation"), COMBINATIONS)
+def test_how_the_batch_is_cut_into_micro_batches_does_not_change_the_gradient(
+    make_policy: MakePolicy, loss: str, aggregation: str, terms: str, dtype: str, bound: float
+) -> None:
+    policy, chosen = make_policy(0), with_options(loss, aggregation, **TERMS[terms])
+    whole, pairs, single = (
+        gradients(policy, a_batch(), dataclasses.replace(chosen, micro_batch_tokens=tokens), dtype)
+        for tokens in (10_000, 40, 1)
+    )
+    assert relative_difference(pairs, whole) < bound
+    assert relative_difference(single, whole) < bound
+
+
+@pytest.mark.parametrize("level", ["token", "sequence"])
+@pytest.mark.parametrize("loss", LOSSES)
+def test_nor_does_the_cut_matter_to_a_correction(make_policy: MakePolicy, loss: str, level: Any) -> None:
+    policy = make_policy(0)
+    batch = sampled_by_an_engine_that_is_off(policy)
+    chosen = with_options(loss, "token-mean", correction=ImportanceCorrection("truncate", level))
+    whole, single = (
+        gradients(policy, batch, dataclasses.replace(chosen, micro_batch_tokens=tokens), "float32")
+        for tokens in (10_000, 1)
+    )
+    assert relative_difference(single, whole) < 1e-5
+
+
+def test_the_defaults_are_the_plain_token_mean_to_the_bit(make_policy: MakePolicy) -> None:
+    """Stored policies and their digests rest on it: sum the clipped losses, divide by the reply tokens, no more."""
+    policy, batch = make_policy(0), a_batch()
+    learner = Learner(policy, threads=1)
+    chosen = dataclasses.replace(SETTINGS, clip_low=0.2, clip_high=0.28)
+    part = batch.select([0, 2, 3, 4, 5])  # Sequence 1 has no advantage, and is not propagated backward.
+    for micro_batch in lay_out(part.sequences, chosen.micro_batch_tokens, learner._pad_token, torch.device("cpu")):
+        log_distribution = (learner._reply_logits(micro_batch) / chosen.temperature).log_softmax(-1)
+        log_pi = log_distribution.gather(-1, micro_batch.targets.unsqueeze(-1)).squeeze(-1)
+        advantages = at_reply_tokens(part.advantages, micro_batch)
+        log_mu = at_reply_tokens([sequence.log_probabilities for sequence in part.sequences], micro_batch)
+        ratio = (log_pi - log_mu).exp()
+        loss = -torch.minimum(ratio * advantages, ratio.clamp(1.0 - 0.2, 1.0 + 0.28) * advantages)
+        (loss.sum() / sum(batch.reply_tokens)).backward()
+    expected = {name: parameter.grad for name, parameter in learner.model.named_parameters()}
+    fresh = Learner(policy, threads=1)
+    fresh._policy_gradient(batch, chosen)
+    for name, parameter in fresh.model.named_parameters():
+        assert torch.equal(parameter.grad, expected[name]), name
+
+
+def test_only_what_is_used_is_reported(make_policy: MakePolicy) -> None:
+    plain = {
+        "loss",
+        "ratio",
+        "clip_fraction_low",
+        "clip_fraction_high",
+        "entropy",
+        "approximate_kl",
+        "gradient_norm",
+        "mismatch",
+        "mismatch_maximum",
+        "tokens",
+        "padding_share",
+        "optimizer_steps",
+    }
+    policy = make_policy(0)
+    further: list[tuple[dict[str, Any], set[str]]] = [
+        ({}, set()),
+        ({"dual_clip": 3.0}, {"dual_clip_fraction"}),
+        ({"aggregation": "sequence-mean"}, {"objective"}),
+        ({"entropy_coefficient": 0.1}, {"objective"}),
+        ({"reference": ReferencePenalty(0.1)}, {"objective", "kl_reference"}),
+        ({"reference": ReferencePenalty(0.1, "k1", "reward")}, set()),
+        (
+            {"correction": ImportanceCorrection("truncate")},
+            {"importance_weight_mean", "importance_weight_maximum", "importance_cut_share"},
+        ),
+    ]
+    for options, names in further:
+        metrics = Learner(policy, threads=1).update(a_batch(), dataclasses.replace(SETTINGS, **options))
+        assert set(metrics) == plain | names, options
+
+
+def test_the_objective_and_the_divergence_are_reported_as_they_are(make_policy: MakePolicy) -> None:
+    """By hand from the learner's own log-probabilities: the loss of REINFORCE, k2, and the entropy."""
+    learner, batch = Learner(make_policy(0), threads=1), a_batch()
+    own = learner.log_probabilities(batch.sequences, SETTINGS.temperature, 1000)
+    entropies = learner.entropies(batch.sequences, SETTINGS.temperature, 1000)
+    assert batch.reference_log_probabilities is not None
+    rows = [
+        (log_pi, reference, advantage, entropy)
+        for sequence, *of_sequence in zip(
+            batch.sequences, own, batch.reference_log_probabilities, batch.advantages, entropies, strict=True
+        )
+        for mask, log_pi, reference, advantage, entropy in zip(sequence.mask, *of_sequence, strict=True)
+        if mask
+    ]
+    loss = sum(-advantage * log_pi for log_pi, _, advantage, _ in rows) / len(rows)
+    k2 = sum((log_pi - reference) ** 2 / 2 for log_pi, reference, _, _ in rows) / len(rows)
+    entropy = sum(row[-1] for row in rows) / len(rows)
+    chosen = dataclasses.replace(
+        SETTINGS, loss="reinforce", reference=ReferencePenalty(0.25, "k2"), entropy_coefficient=0.125
+    )
+    metrics = learner.update(batch, chosen)
+    assert metrics["loss"] == pytest.approx(loss, rel=1e-5)
+    assert metrics["kl_reference"] == pytest.approx(k2, rel=1e-5)
+    assert metrics["entropy"] == pytest.approx(entropy, rel=1e-5)
+    assert metrics["objective"] == pytest.approx(loss + 0.25 * k2 - 0.125 * entropy, rel=1e-5)
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    st.floats(0.125, 3.0, width=32), st.integers(0, 299), st.sampled_from(list(LOSSES)), st.sampled_from(list(TERMS))
+)
+def test_observation_tokens_and_padding_change_nothing(
+    make_policy: MakePolicy, value: float, pad_token: int, loss: str, terms: str
+) -> None:
+    """Their advantages, log-probabilities and reference are not read, and padding is not seen."""
+    policy, batch = make_policy(0), a_batch()
+    assert batch.reference_log_probabilities is not None
+    masks = [sequence.mask for sequence in batch.sequences]
+
+    def changed(rows: Any) -> PerToken:
+        return tuple(
+            tuple(number if mask else value for number, mask in zip(row, of_row, strict=True))
+            for row, of_row in zip(rows, masks, strict=True)
+        )
+
+    of_engine = changed(sequence.log_probabilities for sequence in batch.sequences)
+    other = dataclasses.replace(
+        batch,
+        sequences=tuple(
+            dataclasses.replace(sequence, log_probabilities=row)
+            for sequence, row in zip(batch.sequences, of_engine, strict=True)
+        ),
+        advantages=changed(batch.advantages),
+        reference_log_probabilities=changed(batch.reference_log_probabilities),
+    )
+    chosen = with_options(loss, "prompt-mean", **TERMS[terms])
+    plain, padded = Learner(policy, threads=1), Learner(policy, threads=1)
+    padded._pad_token = pad_token
+    assert plain.update(batch, chosen) == padded.update(other, chosen)
+    for name, parameter in plain.model.named_parameters():
+        assert torch.equal(parameter, padded.model.get_parameter(name)), name
+
+
+@pytest.mark.parametrize("terms", [{"reference": ReferencePenalty(0.5, "k2")}, {"entropy_coefficient": 0.5}])
+def test_a_batch_without_advantages_still_follows_the_other_terms(
+    make_policy: MakePolicy, terms: dict[str, Any]
+) -> None:
+    policy = make_policy(0)
+    silent = UpdateBatch.from_turns(
+        a_batch().sequences, [(0.0, 0.0)] * 6, reference_log_probabilities=a_batch().reference_log_probabilities
+    )
+    assert Learner(policy, threads=1).update(silent, SETTINGS)["gradient_norm"] == 0.0
+    learner = Learner(policy, threads=1)
+    chosen = dataclasses.replace(SETTINGS, **terms)
+    values = [learner.update(silent, chosen)["objective"] for _ in range(8)]
+    assert values[-1] < values[1] < values[0]
+
+
+def test_an_entropy_bonus_makes_the_policy_less_certain(make_policy: MakePolicy) -> None:
+    """The policy is first made certain, since a fresh one is nearly as uncertain as can be."""
+    policy = make_policy(0)
+    entropies = {}
+    for coefficient in (0.0, 2.0):
+        learner = Learner(policy, threads=1)
+        for _ in range(20):
+            learner.supervised_step(a_batch().sequences, learning_rate=3e-3, micro_batch_tokens=100)
+        for _ in range(5):
+            learner.update(a_batch(), dataclasses.replace(SETTINGS, entropy_coefficient=coefficient))
+        rows = learner.entropies(a_batch().sequences, SETTINGS.temperature, 1000)
+        entropies[coefficient] = sum(map(sum, rows))
+    assert entropies[2.0] > 1.05 * entropies[0.0]
+
+
+def test_an_entropy_without_a_coefficient_has_no_graph() -> None:
+    logits = torch.randn(3, 5, generator=torch.Generator().manual_seed(0), requires_grad=True)
+    assert not _chosen_and_entropy(logits, torch.tensor([0, 1, 2]))[1].requires_grad
+    assert _chosen_and_entropy(logits, torch.tensor([0, 1, 2]), entropy_gradient=True)[1].requires_grad
+
+
+@pytest.mark.parametrize("level", ["token", "sequence"])
+@pytest.mark.parametrize("kind", ["truncate", "mask"])
+@pytest.mark.parametrize("loss", LOSSES)
+def test_a_correction_weighs_the_policy_loss_and_takes_the_ratio_to_the_learner(
+    make_policy: MakePolicy, loss: str, kind: Any, level: Any
+) -> None:
+    policy = make_policy(0)
+    batch = sampled_by_an_engine_that_is_off(policy)
+    correction = ImportanceCorrection(kind, level, high=1.25)
+    chosen = with_options(
+        loss, "sequence-mean", correction=correction, reference=ReferencePenalty(0.25, "k3"), entropy_coefficient=0.125
+    )
+    learner = Learner(policy, threads=1, dtype="float64")
+    own = learner.log_probabilities(batch.sequences, SETTINGS.temperature, 1000)
+    weights = []
+    for sequence, row in zip(batch.sequences, own, strict=True):
+        of_token = [
+            math.exp(log_pi - log_mu) * mask
+            for log_pi, log_mu, mask in zip(row, sequence.log_probabilities, sequence.mask, strict=True)
+        ]
+        if level == "sequence":
+            product = math.prod(weight for weight, mask in zip(of_token, sequence.mask, strict=True) if mask)
+            of_token = [product * mask for mask in sequence.mask]
+        weights.append(
+            tuple(min(weight, 1.25) if kind == "truncate" else weight * (0.5 <= weight <= 1.25) for weight in of_token)
+        )
+    metrics = learner.update(batch, chosen)
+    assert metrics["ratio"] == pytest.approx(1.0, abs=1e-6)
+    assert 0.0 < metrics["importance_cut_share"] < 1.0
+    assert 0.05 < metrics["mismatch"] < 0.25
+    expected = expected_gradients(policy, batch, chosen, tuple(weights))
+    assert relative_difference(gradients(policy, batch, chosen), expected) < 1e-6
+
+
+def test_later_steps_take_the_ratio_to_the_learner_before_the_first(make_policy: MakePolicy) -> None:
+    """With an engine that agrees, a correction changes nothing, over any number of steps."""
+    policy = make_policy(0)
+    own = Learner(policy, threads=1).log_probabilities(a_batch().sequences, SETTINGS.temperature, 1000)
+    sequences = [
+        dataclasses.replace(sequence, log_probabilities=tuple(row))
+        for sequence, row in zip(a_batch().sequences, own, strict=True)
+    ]
+    batch = UpdateBatch.from_turns(sequences, [(1.0, -1.0), (0.5, 0.5)] * 3)
+    chosen = dataclasses.replace(SETTINGS, epochs=3, mini_batches=2, learning_rate=3e-3)
+    metrics = [
+        Learner(policy, threads=1).update(batch, dataclasses.replace(chosen, correction=correction))
+        for correction in (None, ImportanceCorrection("truncate"))
+    ]
+    assert metrics[0]["approximate_kl"] > 1e-3
+    assert metrics[1]["importance_weight_mean"] == pytest.approx(1.0, abs=1e-6)
+    for name, value in metrics[0].items():
+        assert metrics[1][name] == pytest.approx(value, rel=1e-3, abs=1e-5), name
+
+
+def test_a_mask_that_leaves_nothing_stops_before_anything_is_trained(make_policy: MakePolicy) -> None:
+    learner = Learner(make_policy(0), threads=1)
+    far = [
+        dataclasses.replace(sequence, log_probabilities=tuple(-20.0 * mask for mask in sequence.mask))
+        for sequence in two_turn_sequences()
+    ]
+    batch = UpdateBatch.from_turns(far, [(1.0, 1.0)] * 6)
+    with pytest.raises(MismatchError, match="must leave a reply token"):
+        learner.update(batch, dataclasses.replace(SETTINGS, correction=ImportanceCorrection("mask")))
+    assert learner.steps == 0
+
+
+def test_a_batch_that_lacks_what_the_settings_read_is_refused(make_policy: MakePolicy) -> None:
+    learner = Learner(make_policy(0), threads=1)
+    bare = UpdateBatch.from_turns(two_turn_sequences(), [(1.0, 1.0)] * 6)
+    with pytest.raises(ValueError, match="give groups"):
+        learner.update(bare, dataclasses.replace(SETTINGS, aggregation="prompt-mean"))
+    with pytest.raises(ValueError, match="give reference_log_probabilities"):
+        learner.update(bare, dataclasses.replace(SETTINGS, reference=ReferencePenalty(0.1)))
+    assert learner.steps == 0
+    with pytest.raises(ValueError, match="one group per sequence; found 1 for 6"):
+        UpdateBatch.from_turns(two_turn_sequences(), [(1.0, 1.0)] * 6, groups=(1,))
+    with pytest.raises(ValueError, match="reference_log_probabilities must have one number per token"):
+        UpdateBatch.from_turns(two_turn_sequences(), [(1.0, 1.0)] * 6, reference_log_probabilities=((0.0,),) * 6)
+
+
+def test_a_part_of_a_batch_keeps_what_belongs_to_its_sequences() -> None:
+    batch = a_batch()
+    part = batch.select([4, 1])
+    assert part.sequences == (batch.sequences[4], batch.sequences[1])
+    assert part.groups == (2, 4)
+    assert part.advantages == (batch.advantages[4], batch.advantages[1])
+    assert batch.reference_log_probabilities is not None
+    assert part.reference_log_probabilities == tuple(batch.reference_log_probabilities[index] for index in (4, 1))
+    assert part.importance_weights is None

@@ -1,0 +1,60 @@
+"""How the losses of reply tokens become one number: what each token weighs.
+
+Over the S sequences of a mini-batch, n_i reply tokens in sequence i, P prompts (groups), m_p reply tokens in prompt p:
+
+    token-mean       1 / (sum of n)      every token weighs alike; long replies weigh more            DAPO
+    sequence-mean    1 / (S n_i)         every sequence weighs alike; a long reply's tokens less      GRPO
+    constant         1 / (S c)           sums over tokens, divided by a constant: no length in it     Dr.GRPO
+    prompt-mean      1 / (P m_p)         every prompt weighs alike, its tokens alike                  ScaleRL
+
+Papers: DAPO (arXiv 2503.14476), whose formula is a prompt-mean and whose code a token-mean; GRPO (DeepSeekMath, arXiv
+2402.03300); Dr.GRPO (arXiv 2503.20783), whose c is the longest reply allowed; ScaleRL (arXiv 2510.13786).
+
+What differs from most systems: the weights come from the whole mini-batch before it is cut into micro-batches, so that
+the cut cannot change what is optimised. A prompt whose trajectories are dealt into several mini-batches is averaged
+within each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+Aggregation = Literal["token-mean", "sequence-mean", "constant", "prompt-mean"]
+
+
+def token_weights(
+    aggregation: Aggregation,
+    reply_tokens: Sequence[int],
+    *,
+    groups: Sequence[int] | None = None,
+    constant: float | None = None,
+) -> list[float]:
+    """What a reply token weighs in the loss: one number per sequence, since those of a sequence weigh alike.
+
+    `reply_tokens`: how many each sequence has, at least 1. `groups`: the prompt of each sequence, for `prompt-mean`.
+    `constant`: the divisor c, in tokens, for `constant`. Raises ValueError where one is lacking.
+    """
+    if not all(reply_tokens):
+        raise ValueError("every sequence of a mini-batch must have a reply token; leave out those that have none")
+    sequences = len(reply_tokens)
+    match aggregation:
+        case "token-mean":
+            return [1.0 / sum(reply_tokens)] * sequences
+        case "sequence-mean":
+            return [1.0 / (sequences * tokens) for tokens in reply_tokens]
+        case "constant":
+            if constant is None:
+                raise ValueError("the aggregation 'constant' must be given its constant, in tokens; found none")
+            return [1.0 / (sequences * constant)] * sequences
+        case "prompt-mean":
+            if groups is None:
+                raise ValueError("the aggregation 'prompt-mean' must know the group of every sequence; found none")
+            return _prompt_mean(reply_tokens, groups)
+
+
+def _prompt_mean(reply_tokens: Sequence[int], groups: Sequence[int]) -> list[float]:
+    of_prompt: dict[int, int] = {}
+    for group, tokens in zip(groups, reply_tokens, strict=True):
+        of_prompt[group] = of_prompt.get(group, 0) + tokens
+    return [1.0 / (len(of_prompt) * of_prompt[group]) for group in groups]

@@ -1,0 +1,302 @@
+"""The model that a learner trains: how it is loaded, what of it is trained, and what is handed on.
+
+A drop-in for `AutoModelForCausalLM.from_pretrained`: the result is the same transformers model, with what the settings
+ask for done to it in place.
+
+* **Precision.** In `bfloat16` the trunk computes under autocast. What is trained stays in float32, with its optimizer:
+  bfloat16 has 8 significant bits, so a step of 1e-6 on a weight of 0.02 would vanish. Frozen weights are held in it.
+* **Gradient checkpointing.** A layer keeps its input and is computed again in the backward pass: same gradient to the
+  bit, a third more arithmetic. transformers does so only in training mode, which would also turn dropout on: the mode
+  is set on the layers themselves, not on their parts.
+* **A low-rank adapter** (LoRA, Hu et al. 2021, arXiv 2106.09685, equation 3), by peft, on linear layers chosen by name:
+
+      W' = W + (alpha / rank) B A        A: [rank, in], random; B: [out, rank], zero, so that training starts at W
+
+  W is frozen. Differs from the paper: no dropout on the adapter's input, since an update is a function of its batch.
+  Merging computes W' beside W and never in its place, so that no rounding piles up in W.
+* **torch.compile**, one graph for all layers, for shapes that vary.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import torch
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, PreTrainedModel
+from transformers.modeling_layers import GradientCheckpointingLayer
+
+from turnwise.errors import ArtifactError, ConfigurationError
+
+Precision = Literal["float32", "bfloat16"]
+
+ADAPTER_FILE = "adapter/adapter.safetensors"
+"""In a folder of its own: engines take every safetensors file beside the model's for weights."""
+FROZEN_FILE = "adapter/frozen.safetensors"
+"""The weights under the adapter, W. What lies beside it in model.safetensors is W', from which W cannot be had back."""
+
+_ADAPTER = "default"
+_ALPHA = "alpha"
+_RECOMPILATIONS = 64
+"""Graphs per layer: with and without gradient, one sequence or several, one token or several."""
+
+
+@dataclass(frozen=True)
+class AdapterSettings:
+    """A low-rank adapter: see the head of this file."""
+
+    rank: int
+    alpha: int
+    """The adapter's product is multiplied by alpha / rank."""
+    target_modules: tuple[str, ...] = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+    """The linear layers that have one, by the last part of their name."""
+    seed: int = 0
+    """Of the initial A."""
+
+    def __post_init__(self) -> None:
+        for name in ("rank", "alpha"):
+            if getattr(self, name) < 1:
+                raise ConfigurationError(f"an adapter's {name} must be at least 1; found {getattr(self, name)}")
+        if not self.target_modules:
+            raise ConfigurationError("an adapter's target_modules must name a linear layer; found none")
+
+
+@dataclass(frozen=True)
+class ModelSettings:
+    """How a model is held and computed. The default is the plain model in float32, all of it trained."""
+
+    precision: Precision = "float32"
+    """What the trunk computes in. `bfloat16` is refused on a device without instructions for it."""
+    gradient_checkpointing: bool = False
+    adapter: AdapterSettings | None = None
+    """None trains every parameter; an adapter trains nothing but itself."""
+    compiled: bool = False
+    """Compile the layers: a minute at the first batch, faster after it; results differ in their rounding."""
+
+    def __post_init__(self) -> None:
+        if self.precision not in get_args(Precision):
+            raise ConfigurationError(
+                f"precision must be one of {', '.join(get_args(Precision))}; found {self.precision!r}"
+            )
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The precision as torch names it."""
+        dtype: torch.dtype = getattr(torch, self.precision)
+        return dtype
+
+
+def load_policy(policy: Path | str, settings: ModelSettings, device: str = "cpu") -> PreTrainedModel:
+    """The policy in `policy` (a folder in Hugging Face's layout, or a hub id), in evaluation mode, with a fresh adapter
+    where the settings have one.
+
+    An adapter that was trained before is part of the weights: use `restore_policy` to go on training it. Raises
+    ConfigurationError where the device lacks the precision, or the model the layers that the settings name.
+    """
+    require_device(settings, device)
+    frozen_dtype = torch.float32 if settings.adapter is None else settings.dtype
+    model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
+        str(policy), dtype=frozen_dtype, attn_implementation="sdpa"
+    )
+    if settings.adapter is not None:
+        _add_adapter(model, settings.adapter)
+    return _prepared(model, settings, device)
+
+
+def restore_policy(folder: Path, settings: ModelSettings, device: str = "cpu") -> PreTrainedModel:
+    """The policy that `save_policy` wrote, to the bit, its adapter included. Raises ArtifactError for a missing one."""
+    model = load_policy(folder, settings, device)
+    if settings.adapter is None:
+        return model
+    for file in (ADAPTER_FILE, FROZEN_FILE):
+        if not (folder / file).is_file():
+            raise ArtifactError(
+                f"to go on training an adapter its folder must hold {file}; {folder} does not: begin a new adapter "
+                "with load_policy, or compute the policy again"
+            )
+    with safe_open(folder / ADAPTER_FILE, framework="pt") as file:
+        alpha = int(file.metadata()[_ALPHA])
+    if alpha != settings.adapter.alpha:
+        raise ConfigurationError(
+            f"an adapter goes on with the alpha that it began with, {alpha}; found {settings.adapter.alpha}: set it "
+            "as it was, or begin a new adapter with load_policy"
+        )
+    _take(_adapter_tensors(model), load_file(folder / ADAPTER_FILE), folder / ADAPTER_FILE)
+    _take(_frozen_tensors(model), load_file(folder / FROZEN_FILE), folder / FROZEN_FILE)
+    return model
+
+
+def load_trunk(policy: Path | str, settings: ModelSettings, device: str, *, seed: int | None = None) -> PreTrainedModel:
+    """The model of `policy` without its output layer, for a critic: its weights, or random ones from `seed`."""
+    if settings.adapter is not None:
+        raise ConfigurationError("a critic's trunk must have no adapter, all of it is trained: set adapter to None")
+    require_device(settings, device)
+    configuration = AutoConfig.from_pretrained(str(policy))
+    if seed is None:
+        # A policy is loaded as what it is: its output layer would be reported as unexpected by a model without one.
+        whole = any(name.endswith("ForCausalLM") for name in configuration.architectures or ())
+        loader = AutoModelForCausalLM if whole else AutoModel
+        trunk: PreTrainedModel = loader.from_pretrained(
+            str(policy), dtype=torch.float32, attn_implementation="sdpa"
+        ).base_model
+    else:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            trunk = AutoModel.from_config(configuration, dtype=torch.float32, attn_implementation="sdpa")
+    return _prepared(trunk, settings, device)
+
+
+def trained_parameters(model: torch.nn.Module) -> dict[str, torch.nn.Parameter]:
+    """The parameters that receive a gradient, by name: all, or the adapter's."""
+    return {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
+
+
+def merged_weights(model: PreTrainedModel) -> Iterator[tuple[str, torch.Tensor]]:
+    """The full model's tensors by name, in float32, an adapter merged: what an engine is given and what is saved.
+
+    The model is left as it is. The output layer is always among the tensors, also where it is tied to the embedding.
+    """
+    modules = dict(model.named_modules())
+    shared: dict[int, torch.Tensor] = {}  # tied tensors stay one tensor, so that a file holds them once
+    for name, tensor in model.state_dict().items():
+        if ".lora_" in name:
+            continue
+        precise = shared.setdefault(tensor.data_ptr(), tensor.float() if tensor.is_floating_point() else tensor)
+        owner, base, parameter = name.rpartition(".base_layer.")
+        if base and parameter == "weight":
+            precise = precise + modules[owner].get_delta_weight(_ADAPTER).detach()
+        yield (f"{owner}.{parameter}" if base else name), precise
+
+
+def save_policy(model: PreTrainedModel, folder: Path, settings: ModelSettings) -> None:
+    """Write the merged weights in Hugging Face's layout, and beside them what `restore_policy` needs of an adapter.
+
+    `config.json` names the precision that the model computes in, which an engine on an accelerator follows.
+    """
+    model.save_pretrained(folder, state_dict=dict(merged_weights(model)), max_shard_size="1000GB")
+    configuration = folder / "config.json"
+    values = {**json.loads(configuration.read_text()), "dtype": settings.precision}
+    configuration.write_text(json.dumps(values, indent=2, sort_keys=True) + "\n")
+    if settings.adapter is not None:
+        (folder / ADAPTER_FILE).parent.mkdir(exist_ok=True)
+        alpha = {_ALPHA: str(settings.adapter.alpha)}
+        save_file(_on_cpu(_adapter_tensors(model)), folder / ADAPTER_FILE, metadata=alpha)
+        save_file(_on_cpu(_frozen_tensors(model)), folder / FROZEN_FILE)
+
+
+def require_device(settings: ModelSettings, device: str) -> None:
+    """Raise ConfigurationError unless this machine has the device, and the device instructions for the precision."""
+    kind = torch.device(device).type
+    if kind == "cuda" and not torch.cuda.is_available():
+        raise ConfigurationError("the device cuda must be there; torch finds none: set compute.device to cpu")
+    if settings.precision == "float32":
+        return
+    if kind == "cuda":
+        has_it = torch.cuda.is_bf16_supported(including_emulation=False)
+    else:
+        has_it = kind == "cpu" and (torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
+    if not has_it:
+        raise ConfigurationError(
+            f"precision bfloat16 needs a device with instructions for it; this machine's {kind} has none, and would be "
+            "slower than in float32: set precision to float32"
+        )
+
+
+def _add_adapter(model: PreTrainedModel, settings: AdapterSettings) -> None:
+    """Put the adapter beside the layers that it names and freeze everything else."""
+    from peft import LoraConfig, inject_adapter_in_model
+
+    trunk = model.base_model.named_modules()
+    linear = sorted({name.rpartition(".")[2] for name, module in trunk if isinstance(module, torch.nn.Linear)})
+    for target in settings.target_modules:
+        if target not in linear:
+            raise ConfigurationError(
+                f"an adapter's target_modules must be linear layers of {type(model).__name__}, which are "
+                f"{', '.join(linear)}; found {target!r}"
+            )
+    configuration = LoraConfig(
+        r=settings.rank,
+        lora_alpha=settings.alpha,
+        target_modules=list(settings.target_modules),
+        lora_dropout=0.0,
+        bias="none",
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(settings.seed)
+        inject_adapter_in_model(configuration, model, adapter_name=_ADAPTER)
+    for parameter in trained_parameters(model).values():
+        parameter.data = parameter.data.float()
+
+
+def _prepared(model: PreTrainedModel, settings: ModelSettings, device: str) -> PreTrainedModel:
+    """The model on its device, in evaluation mode, its layers and its forward pass as the settings ask."""
+    model = model.to(torch.device(device)).eval()
+    layers = [module for module in model.modules() if isinstance(module, GradientCheckpointingLayer)]
+    if not layers and (settings.gradient_checkpointing or settings.compiled):
+        raise ConfigurationError(
+            "gradient_checkpointing and compiled need a model whose layers transformers marks as such; "
+            f"{type(model).__name__} has none: set both to false"
+        )
+    if settings.gradient_checkpointing:
+        # Nothing is random in a layer: keeping the generators' states would only cost time.
+        model.gradient_checkpointing_enable({"use_reentrant": False, "preserve_rng_state": False})
+        for layer in layers:
+            layer.training = True
+    if settings.compiled:
+        for layer in layers:
+            layer.compile(dynamic=True)
+    trunk = model.base_model
+    trunk.forward = _in_context(trunk.forward, settings, torch.device(device).type)
+    return model
+
+
+def _in_context(forward: Any, settings: ModelSettings, device_type: str) -> Any:
+    """The trunk's forward pass under autocast and with the compiler on, where the settings ask for them."""
+
+    @functools.wraps(forward)
+    def within(*arguments: Any, **named: Any) -> Any:
+        with torch.autocast(device_type, torch.bfloat16, enabled=settings.precision == "bfloat16"):
+            if not settings.compiled:
+                return forward(*arguments, **named)
+            # An engine in the same process turns the compiler off for itself: a compiled layer would run uncompiled
+            # without a word, as it would after too many recompilations.
+            with torch._dynamo.config.patch(
+                disable=False, recompile_limit=_RECOMPILATIONS, fail_on_recompile_limit_hit=True
+            ):
+                return forward(*arguments, **named)
+
+    return within
+
+
+def _adapter_tensors(model: PreTrainedModel) -> dict[str, torch.Tensor]:
+    return {name: tensor for name, tensor in model.state_dict().items() if ".lora_" in name}
+
+
+def _frozen_tensors(model: PreTrainedModel) -> dict[str, torch.Tensor]:
+    """The weights that the adapter covers. All others are the same with and without it."""
+    return {name: tensor for name, tensor in model.state_dict().items() if ".base_layer." in name}
+
+
+def _take(tensors: dict[str, torch.Tensor], stored: dict[str, torch.Tensor], path: Path) -> None:
+    """Copy the stored tensors into the model's. Raises ConfigurationError where they are not of one adapter."""
+    found, expected = ({name: tuple(tensor.shape) for name, tensor in either.items()} for either in (stored, tensors))
+    if found != expected:
+        differing = min(name for name in found | expected if found.get(name) != expected.get(name))
+        raise ConfigurationError(
+            f"an adapter goes on with the rank and target_modules that it began with; {path} holds "
+            f"{found.get(differing, 'nothing')} for {differing}, the settings ask for "
+            f"{expected.get(differing, 'nothing')}: set them as they were, or begin a new adapter with load_policy"
+        )
+    with torch.no_grad():
+        for name, tensor in tensors.items():
+            tensor.copy_(stored[name])
+
+
+def _on_cpu(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    return {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
