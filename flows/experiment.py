@@ -20,8 +20,7 @@ from tasks.scores import ReferenceParameters, ValuesParameters, reference, value
 from tasks.select import SelectParameters, read_missing, select
 from tasks.update import UpdateParameters, update
 from turnwise.artifacts import Reference
-from turnwise.config import Experiment
-from turnwise.credit import ESTIMATORS
+from turnwise.config import Experiment, has_critic
 from turnwise.selection import MAXIMUM_ROUNDS
 from turnwise.world import Split
 
@@ -175,7 +174,7 @@ def _roll_out(run: Run, number: int, prepared: Prepared, policy: Reference, roun
 
 def _initial_critic(run: Run, prepared: Prepared) -> Reference | None:
     """A critic, where the estimator has one."""
-    if "values" not in ESTIMATORS[run.experiment.credit.estimator].needs:
+    if not has_critic(run.experiment):
         return None
     return initial_critic.named(f"{run.name} before iteration 1")(
         _critic_parameters(run, 0), policy=prepared.warm_start

@@ -110,6 +110,25 @@ def test_a_variant_that_makes_no_sense_is_refused_under_its_name() -> None:
     assert "variant 'grpo-mr'" in message and "options of 'grpo'" in message
 
 
+def test_a_critic_without_an_estimator_that_has_one_is_refused() -> None:
+    message = refused("variants.grpo-mr={critic: {clip: 0.1}}")
+    assert "variant 'grpo-mr' sets critic, which its estimator 'grpo' has not" in message
+
+
+@pytest.mark.parametrize(
+    ("setting", "expected"),
+    [
+        ("optimization.loss=gsppo", "loss must be one of"),
+        ("optimization.reference={coefficient: 0.1, estimator: k1, place: loss}", "zero in expectation"),
+        ("optimization.aggregation=constant", "aggregation_constant must be"),
+        ("selection.rule=uncertain", "the selection must be one of"),
+        ("credit={estimator: rloo, options: {epsilon: 0.1}}", "options of 'rloo'"),
+    ],
+)
+def test_an_update_that_makes_no_sense_is_refused_with_the_reason(setting: str, expected: str) -> None:
+    assert expected in refused(setting)
+
+
 def test_the_paper_rule_with_more_than_two_turns_is_refused() -> None:
     message = refused("world.parameters.turns=4")
     assert "mt-grpo with rule 'paper' is defined on at most two turns; the world allows 4" in message

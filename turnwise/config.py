@@ -83,11 +83,23 @@ class Experiment(Section):
     def _require_sense(self) -> Experiment:
         world = self.make_world()
         make_format(self.agent.format).require_expressible(world)
+        self._require_demonstrations(world)
         self._require_known_rewards(world)
         self._require_credit(world)
         require_selection(self.selection.rule, self.selection.options)
         self._require_update()
         return self
+
+    def _require_demonstrations(self, world: World) -> None:
+        """Demonstrations are an oracle's: where there is none, nothing may need them."""
+        if "oracle" in world.players or not (self.warm_start.enabled or self.policy.model == "scratch"):
+            return
+        raise ConfigurationError(
+            f"a warm start, and a policy from scratch, learn from demonstrations by the world's oracle; the world "
+            f"{world.name!r} has none, its players are {', '.join(world.players) or 'none'}; found warm_start.enabled: "
+            f"{str(self.warm_start.enabled).lower()} and policy.model: {self.policy.model}: set warm_start.enabled to "
+            "false and policy.model to a directory or a hub id"
+        )
 
     def _require_known_rewards(self, world: World) -> None:
         known = {**world.rewards, **AGENT_REWARDS}
@@ -170,6 +182,11 @@ def require_distinct_variants(experiment: Experiment) -> None:
             values = experiment.variant(name).model_dump(mode="json")
         except ConfigurationError as error:
             raise ConfigurationError(f"variant {name!r}: {error}") from None
+        if "critic" in experiment.variants[name] and not has_critic(experiment.variant(name)):
+            raise ConfigurationError(
+                f"variant {name!r} sets critic, which its estimator {experiment.variant(name).credit.estimator!r} has "
+                "not: only those of the GAE family have one"
+            )
         for section in (section for section in SHARED if section in experiment.variants[name]):
             raise ConfigurationError(
                 f"variant {name!r} must not change {section}: what is prepared is shared by all variants; "
@@ -183,6 +200,11 @@ def require_distinct_variants(experiment: Experiment) -> None:
         if key in seen:
             raise ConfigurationError(f"variants must differ; {name!r} is the same as {seen[key]!r}")
         seen[key] = name
+
+
+def has_critic(experiment: Experiment) -> bool:
+    """Whether the estimator values states by a critic."""
+    return "values" in credit.ESTIMATORS[experiment.credit.estimator].needs
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
