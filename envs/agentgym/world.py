@@ -1,0 +1,296 @@
+"""The world: a server's items as tasks, a remote environment for each episode, and the players that there can be.
+
+What differs from AgentGym's own clients: an error is raised and not a KeyError or a reward; the environment is closed;
+connections are pooled and many episodes run at once; faults of single servers are put right (see `servers`).
+
+These servers tell no solution, so there is no oracle; and a random player only where the possible actions are told.
+`players` says which there are. They take no seed either: whether an episode repeats is the server's affair, and the
+host that plays one again compares what it says.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from functools import cached_property
+from itertools import combinations
+from typing import Any, ClassVar
+from urllib.parse import urlsplit
+
+import numpy as np
+
+from envs.agentgym.client import Client, ServerFault, flag, handle, number, text, texts
+from envs.agentgym.servers import SERVERS, Server, adapted
+from turnwise import seeding
+from turnwise.world import (
+    SPLITS,
+    Column,
+    Decision,
+    Environment,
+    Limits,
+    Observation,
+    Remaining,
+    Reward,
+    Split,
+    Step,
+    Task,
+    World,
+    whole_number,
+)
+
+LISTED = "Available actions: "
+"""What stands before the list in BabyAI's observations."""
+
+
+class AgentGym(World):
+    """Play an environment server of AgentGym.
+
+    Parameters: `server`, a name in `servers.SERVERS`; `address`, such as `http://127.0.0.1:36001`; `train`,
+    `validation` and `test`, the numbers of the items of each split, such as `0-373, 400`; `turns`, the limit of an
+    episode, by default AgentGym-RL's; `seconds`, how long a request may take; `fields`, values that differ from the
+    named row, for a server of one's own.
+
+    Nothing is asked of the server before an episode begins. A task's id holds the server's name and the item's number:
+    that the server means the same by it tomorrow is the server's promise, and TextCraft's breaks it.
+    """
+
+    name: ClassVar[str] = "agentgym"
+    version: ClassVar[str] = "1"
+    players: tuple[str, ...] = ()
+    rewards: ClassVar[Mapping[str, Reward]] = {
+        "score": Reward("the change of the server's score, whose sum is the score at the end", "outcome", 1.0)
+    }
+    columns: ClassVar[tuple[Column, ...]] = (
+        Column("success", "success", description="episodes that reach the score of a solved task"),
+        Column("score", "score", description="the server's score at the end"),
+        Column("format", "format", description="replies that could be read"),
+        Column("turns", "turns", percent=False, better=None, description="replies per episode"),
+    )
+
+    def __init__(
+        self,
+        *,
+        server: str,
+        address: str,
+        train: str,
+        validation: str,
+        test: str,
+        turns: int | None = None,
+        seconds: float = 25.0,
+        fields: Mapping[str, Any] | None = None,
+    ) -> None:
+        if server not in SERVERS:
+            raise ValueError(f"server must be one of {', '.join(sorted(SERVERS))}; found {server!r}")
+        self.server = server
+        self.row = adapted(SERVERS[server], fields or {})
+        self.address = _http_address(address)
+        self.items = _disjoint({"train": train, "validation": validation, "test": test})
+        self._limits = Limits(turns=whole_number("turns", self.row.turns if turns is None else turns, 1, 1000))
+        if not isinstance(seconds, int | float) or isinstance(seconds, bool) or seconds <= 0:
+            raise ValueError(f"seconds must be a number above 0; found {seconds!r}")
+        self.seconds = float(seconds)
+        self.players = ("random",) if self.row.offers else ()
+        # One class serves all servers, so the verbs, too, are the object's.
+        self.verbs = frozenset(self.row.verbs) or None  # type: ignore[misc]
+
+    @property
+    def instruction(self) -> str:
+        """The aim."""
+        return self.row.instruction
+
+    @property
+    def grammar(self) -> str:
+        """The actions."""
+        return self.row.grammar
+
+    @property
+    def limits(self) -> Limits:
+        """The limit on turns."""
+        return self._limits
+
+    @cached_property
+    def client(self) -> Client:
+        """Connections that all episodes share."""
+        return Client(self.address, self.seconds)
+
+    def tasks(self, split: Split, count: int) -> list[Task]:
+        """The first `count` items of a split, in the order in which the parameters name them."""
+        if count > len(self.items[split]):
+            raise ValueError(
+                f"count must be at most {len(self.items[split])}, the items that the parameter {split} names; "
+                f"found {count}"
+            )
+        return [self._task(item, split) for item in self.items[split][:count]]
+
+    def size(self, split: Split) -> int:
+        """How many items the parameter names."""
+        return len(self.items[split])
+
+    def make(self, task: Task, seed: int) -> RemoteEnvironment:
+        """An episode of a task. The seed is not used: the servers take none. Raises ValueError for another's task."""
+        family, _, item = task.id.rpartition("/")
+        if f"{family}/" != self._family or not item.isdigit():
+            raise ValueError(f"a task of {self._family!r} must have an id that begins so; found {task.id!r}")
+        return RemoteEnvironment(self.client, self.row, int(item))
+
+    @property
+    def _family(self) -> str:
+        return f"{self.name}/{self.version}/{self.server}/"
+
+    def _task(self, item: int, split: Split) -> Task:
+        name = f"{self._family}{item}"
+        return Task(self.name, name, split, seeding.derive(0, name), {"server": self.server})
+
+
+class RemoteEnvironment(Environment):
+    """One episode on a server: created with `reset`, freed with `close`."""
+
+    def __init__(self, client: Client, row: Server, item: int) -> None:
+        self._client = client
+        self._row = row
+        self._item = item
+        self._handle: int | None = None
+        self._score = 0.0
+        self._ended = False
+        self._seen = ""
+        self._offered: tuple[str, ...] = ()
+
+    def reset(self) -> Observation:
+        """Create the remote environment and start its task. Raises ServerFault, here and in every call."""
+        row = self._row
+        self._handle = handle(self._client.post("create", dict(row.create_body)), row.created)
+        reply = self._client.post("reset", {row.handle: self._handle, row.item: self._item, **row.reset_body})
+        if row.first:
+            seen = "\n".join(text(reply, name) for name in row.first)
+        else:
+            self._require_no_fault(reply.get(row.observation) if isinstance(reply, dict) else reply)
+            told = self._client.get("observation", {row.handle: self._handle})
+            seen = told if isinstance(told, str) else text(told, row.observation)
+        self._take_in(seen, reply)
+        return Observation(seen)
+
+    def step(self, action: str) -> Step:
+        """Send one action. What cannot be one, and what comes after the end, is answered here."""
+        meant = action.strip()
+        verb, bracket, rest = meant.partition("[")
+        named = bracket == "[" and rest.endswith("]") and verb in self._row.verbs
+        if self._ended:
+            return self._refuse("The episode is over.")
+        if not meant or (self._row.verbs and not named):
+            return self._refuse(f"Not an action. {self._row.grammar}")
+        sent = f"<{verb}>{rest[:-1]}</{verb}>" if self._row.tagged else self._row.action.replace("{action}", meant)
+        reply = self._client.post("step", {self._row.handle: self._handle, "action": sent})
+        return self._read(reply, final=named and verb == self._row.final_action)
+
+    def oracle(self, remaining: Remaining) -> Decision:
+        """There is none: the servers tell no solution. Not among `players`."""
+        raise NotImplementedError("AgentGym's servers tell no solution, so this world has no oracle")
+
+    def random(self, generator: np.random.Generator, remaining: Remaining) -> Decision:
+        """Uniform over the actions that the server says are possible now.
+
+        In WebShop these are the things to click and, on a page with a search bar, one search for two words drawn from
+        the page. Servers that tell no actions have no random player.
+        """
+        if self._row.offers == "webshop":
+            offered = self._on_the_page(generator)
+        elif self._row.offers:
+            offered = self._offered
+        else:
+            raise NotImplementedError("this server does not tell the possible actions, so there is no random player")
+        if not offered:
+            raise ServerFault(f"the server must offer actions; found none in {self._seen[-200:]!r}")
+        return Decision("a random action", (offered[int(generator.integers(len(offered)))],))
+
+    def close(self) -> None:
+        """Free the remote environment, where there is one."""
+        if self._handle is not None:
+            self._client.post("close", {self._row.handle: self._handle})
+
+    def _read(self, reply: Any, *, final: bool) -> Step:
+        row = self._row
+        seen = text(reply, row.observation)
+        self._require_no_fault(seen)
+        if seen.startswith(row.refusals):
+            return self._refuse(seen)
+        ended = flag(reply, row.ended) or final
+        cut_off = bool(row.truncated) and flag(reply, row.truncated)
+        before = self._score
+        self._score = self._new_score(number(reply, row.reward) * row.scale, ended)
+        self._ended = ended or self._solved
+        self._take_in(seen, reply)
+        return Step(
+            Observation(seen),
+            {"score": self._score - before},
+            terminated=self._ended,
+            truncated=cut_off and not self._ended,
+            success=self._solved,
+        )
+
+    def _new_score(self, told: float, ended: bool) -> float:
+        if self._row.value == "total":
+            return told
+        if self._row.value == "final":
+            return told if ended else 0.0
+        return max(self._score, told)
+
+    @property
+    def _solved(self) -> bool:
+        return self._score >= self._row.solved
+
+    def _refuse(self, said: str) -> Step:
+        return Step(Observation(said), terminated=self._ended, valid=False, effective=False, success=self._solved)
+
+    def _require_no_fault(self, seen: Any) -> None:
+        if isinstance(seen, str) and self._row.faults and seen.startswith(self._row.faults):
+            raise ServerFault(f"the server failed and says so in its observation: {seen[:200]}")
+
+    def _take_in(self, seen: str, reply: Any) -> None:
+        """Remember what was seen, and the actions that the server offers for what comes next."""
+        self._seen = seen
+        if self._row.offers == "reply":
+            self._offered = texts(reply, "available_actions")
+        elif self._row.offers == "observation":
+            _, found, listed = seen.rpartition(LISTED)
+            try:
+                self._offered = tuple(json.loads(listed)) if found else ()
+            except ValueError as error:
+                raise ServerFault(f"the available actions must be a list; found {listed[:200]!r}") from error
+
+    def _on_the_page(self, generator: np.random.Generator) -> tuple[str, ...]:
+        page = self._client.get("available_actions", {self._row.handle: self._handle})
+        clicks = tuple(f"click[{name}]" for name in texts(page, "clickables") if name != "search")
+        if not flag(page, "has_search_bar"):
+            return clicks
+        words = re.findall(r"[a-z]+", self._seen.lower())
+        return (*clicks, f"search[{' '.join(generator.choice(words, size=2))}]")
+
+
+def _http_address(value: str) -> str:
+    parts = urlsplit(value) if isinstance(value, str) else urlsplit("")
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0:
+        raise ValueError(f"address must be such as http://127.0.0.1:36001; found {value!r}")
+    return value.rstrip("/")
+
+
+def _disjoint(named: Mapping[Split, str]) -> dict[Split, tuple[int, ...]]:
+    """The items of each split. Raises ValueError for one that is in two."""
+    items: dict[Split, tuple[int, ...]] = {split: _numbers(split, named[split]) for split in SPLITS}
+    for first, second in combinations(SPLITS, 2):
+        if shared := sorted(set(items[first]) & set(items[second])):
+            raise ValueError(f"{first} and {second} must share no item; both name {shared[0]}")
+    return items
+
+
+def _numbers(split: Split, value: str) -> tuple[int, ...]:
+    """The whole numbers that a text such as `0-373, 400` names, in its order."""
+    parts = [part.strip() for part in value.split(",")] if isinstance(value, str) else []
+    matches = [re.fullmatch(r"(\d{1,9})(?:-(\d{1,9}))?", part) for part in parts]
+    found: list[int] = []
+    for match in matches:
+        if match is not None:
+            found += range(int(match[1]), int(match[2] or match[1]) + 1)
+    if not found or None in matches or len(set(found)) != len(found):
+        raise ValueError(f"{split} must name items once each, such as '0-373, 400'; found {value!r}")
+    return tuple(found)

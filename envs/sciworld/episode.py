@@ -1,0 +1,177 @@
+"""One episode: the simulator's answers to the policy's actions, and the scripted players.
+
+Three things that the simulator does are put right here. An action that fits several objects opens a question, to be
+answered with a number; there, any other reply lets time pass and is lost. Here the question is dropped and the reply
+is played. A reply that is no action changes nothing, not even an open question. And `reset task`, which is listed among
+the actions and does nothing, is not one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from envs.sciworld.pool import Pool
+from envs.sciworld.simulator import Answer, Simulation
+from envs.sciworld.variations import Variation
+from turnwise.world import Decision, Environment, Observation, Remaining, Step, Task
+
+LONGEST_ACTION = 200
+"""In characters. The simulator's own are below 120, and its parser's work grows with the length."""
+UNKNOWN = ("No known action matches that input.", "Unknown action.")
+QUESTION = "Ambiguous request:"
+NOT_ACTIONS = ("reset task",)
+FULL, FAILED = 100, -100
+"""The simulator's score in points when the task is solved, and when it can no longer be."""
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What all episodes of a world share."""
+
+    pool: Pool
+    simplification: str
+    grammar: str
+
+
+class SciWorldEnvironment(Environment):
+    """One episode in one of the pool's processes, from `reset` to `close`."""
+
+    def __init__(self, rules: Rules, task: Task, variation: Variation) -> None:
+        self._rules = rules
+        self._task = task
+        self._variation = variation
+        self._simulation: Simulation | None = None
+        self._played: list[str] = []  # what was an action
+        self._effective: list[str] = []  # what changed something, a question asked included
+        self._question: tuple[str, int] | None = None  # the action that asked it, and the number of choices
+        self._points = 0
+        self._moves = 0
+        self._ended = False
+
+    def reset(self) -> Observation:
+        """The task, and what is to be seen. Raises SimulatorLost, here and in every call."""
+        self._simulation = self._rules.pool.open(self._variation, self._rules.simplification)
+        return self._observe(f"{self._simulation.description}\n{self._simulation.look()}")
+
+    def step(self, action: str) -> Step:
+        """Play one action; what is none is told what is legal and leaves everything as it was."""
+        meant = " ".join(action.lower().split())
+        if self._ended:
+            return self._refuse("The episode is over.")
+        if not meant or len(meant) > LONGEST_ACTION or not (meant.isascii() and meant.isprintable()):
+            return self._refuse(f"Not an action. {self._rules.grammar}")
+        if meant in NOT_ACTIONS:
+            return self._refuse(f"{UNKNOWN[0]} {self._rules.grammar}")
+        if self._question is not None:
+            return self._answer_question(meant)
+        return self._play(meant)
+
+    def oracle(self, remaining: Remaining) -> Decision:
+        """The next action of the path by which the package's own agent solves the task.
+
+        The path is found in a world of its own, so that asking changes nothing. After detours it is taken up behind the
+        longest part of it that was played in order, and from its beginning once all of it was played in vain: a good
+        guess, and no more, since the path knows nothing of what the detours changed.
+        """
+        path = self._rules.pool.gold_path(self._variation, self._rules.simplification)
+        place = reached(path, self._played)
+        if path[place].isdigit() and self._question is None:
+            place -= 1  # its question was dropped: ask again
+        return Decision("the plan goes on", (path[place],))
+
+    def random(self, generator: np.random.Generator, remaining: Remaining) -> Decision:
+        """Uniform over the valid actions that the simulator lists and understands, or over the answers to a question.
+
+        Each is listed with the objects that it takes, so that kinds of actions are as frequent as the objects around
+        make them: in a full room nearly all move one thing into another.
+        """
+        if self._question is not None:
+            action = str(generator.integers(self._question[1]))
+        else:
+            valid = [action for action in self._running.valid_actions() if action not in NOT_ACTIONS]
+            shuffled = (valid[place] for place in generator.permutation(len(valid)))
+            action = next((action for action in shuffled if self._running.understands(action)), "look around")
+        return Decision("a random action", (action,))
+
+    def close(self) -> None:
+        """Give the simulator's side back."""
+        if self._simulation is not None:
+            self._rules.pool.close(self._simulation)
+
+    @property
+    def _running(self) -> Simulation:
+        assert self._simulation is not None, "reset must be called first"
+        return self._simulation
+
+    def _answer_question(self, meant: str) -> Step:
+        """With one of its numbers; or drop it and play another action."""
+        assert self._question is not None
+        asked, choices = self._question
+        if meant.isdigit():
+            if int(meant) >= choices:
+                return self._refuse(f"Answer with a number from 0 to {choices - 1}, or with another action.")
+            self._question = None
+            return self._play(meant)
+        self._running.drop_question()
+        self._question = None
+        step = self._play(meant)
+        if not step.valid:
+            # Asking again takes no time and asks the same.
+            self._running.step(asked)
+            self._question = asked, choices
+        return step
+
+    def _play(self, meant: str) -> Step:
+        answer = self._running.step(meant)
+        if answer.text.startswith(UNKNOWN):
+            return self._refuse(f"{UNKNOWN[0]} {self._rules.grammar}")
+        return self._record(meant, answer)
+
+    def _record(self, meant: str, answer: Answer) -> Step:
+        if answer.text.startswith(QUESTION):
+            self._question = meant, len(re.findall(r"^\d+:\t", answer.text, re.MULTILINE))
+        self._played.append(meant)
+        changed = answer.moves != self._moves or answer.points != self._points or self._question is not None
+        if changed:
+            self._effective.append(meant)
+        gained = (answer.points - self._points) / FULL
+        credit = (max(answer.points, 0) - max(self._points, 0)) / FULL
+        self._points, self._moves = answer.points, answer.moves
+        self._ended = answer.completed or answer.points < 0
+        metrics = {"partial_credit": credit}
+        if answer.points < 0:
+            metrics["failed"] = 1.0
+        return Step(
+            self._observe(answer.text),
+            {"score": gained},
+            terminated=self._ended,
+            effective=changed,
+            success=self._points >= FULL,
+            metrics=metrics,
+        )
+
+    def _refuse(self, text: str) -> Step:
+        solved = self._points >= FULL
+        return Step(self._observe(text), terminated=self._ended, valid=False, effective=False, success=solved)
+
+    def _observe(self, text: str) -> Observation:
+        """The state is named by what was played: the simulator has no name for it, and equal plays are equal states."""
+        played = hashlib.blake2b("\n".join(self._effective).encode(), digest_size=8).hexdigest()
+        return Observation(text.replace("\t", " ").strip(), state=f"{self._task.id} after {played}")
+
+
+def reached(path: Sequence[str], played: Sequence[str]) -> int:
+    """The place on a path behind the longest beginning of it that was played in order, others between or not.
+
+    When its end was reached, the beginning again.
+    """
+    place = 0
+    for action in played:
+        if action == path[place]:
+            place = (place + 1) % len(path)
+    return place

@@ -1,0 +1,83 @@
+"""A few Java processes for all episodes of this Python process, however many worlds and threads there are.
+
+An episode goes to the process with the fewest open episodes; a process is started when all others have one. A process
+that is lost takes its own episodes with it, and no others: they raise, and whoever plays them again gets another.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from functools import lru_cache
+
+from envs.sciworld.simulator import Simulation, Simulator
+from envs.sciworld.variations import Variation
+
+GOLD_PATHS_KEPT = 4096
+
+
+class Pool:
+    """At most `processes` simulators, started when they are needed and ended with this Python process."""
+
+    def __init__(self, processes: int) -> None:
+        self._processes = processes
+        self._lock = threading.Lock()
+        self._simulators: list[Simulator] = []
+        self.gold_path = lru_cache(GOLD_PATHS_KEPT)(self._gold_path)
+        """By variation and simplification: a second or two to find, the same for ever."""
+
+    @property
+    def simulators(self) -> tuple[Simulator, ...]:
+        """Those that live."""
+        return tuple(simulator for simulator in self._simulators if not simulator.ended)
+
+    def open(self, variation: Variation, simplification: str) -> Simulation:
+        """An episode at its start. Give it back with `close`."""
+        simulator = self._take()
+        try:
+            return Simulation(simulator, variation, simplification)
+        except BaseException:
+            self._give_back(simulator)
+            raise
+
+    def close(self, simulation: Simulation) -> None:
+        """Free an episode."""
+        self._give_back(simulation.simulator)
+        simulation.close()
+
+    def end(self) -> None:
+        """End every process. The pool can be used again; what is open is lost."""
+        with self._lock:
+            for simulator in self.simulators:
+                simulator.end()
+
+    def _gold_path(self, variation: Variation, simplification: str) -> tuple[str, ...]:
+        simulator = self._take()
+        try:
+            return simulator.gold_path(variation, simplification)
+        finally:
+            self._give_back(simulator)
+
+    def _take(self) -> Simulator:
+        with self._lock:
+            self._simulators = list(self.simulators)
+            idlest = min(self._simulators, key=lambda simulator: simulator.episodes, default=None)
+            if idlest is None or (idlest.episodes > 0 and len(self._simulators) < self._processes):
+                idlest = Simulator()
+                self._simulators.append(idlest)
+            idlest.episodes += 1
+            return idlest
+
+    def _give_back(self, simulator: Simulator) -> None:
+        with self._lock:
+            simulator.episodes -= 1
+
+
+_pools: dict[tuple[int, int], Pool] = {}
+_pools_lock = threading.Lock()
+
+
+def pool(processes: int) -> Pool:
+    """The pool of this size in this Python process: a forked one must not talk through its parent's connections."""
+    with _pools_lock:
+        return _pools.setdefault((os.getpid(), processes), Pool(processes))

@@ -1,0 +1,219 @@
+"""The world: variations as tasks, its parameters, and the simulator's score as the reward.
+
+What differs from AgentGym-RL (arXiv 2509.08755), which plays the same simulator: success is the full score, where
+theirs is any score above zero; the splits are the package's, so that no variation is trained and tested on; a
+simplification can be chosen; and processes are few and shared, where theirs are one per episode and never freed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any, ClassVar
+
+from envs.sciworld.episode import Rules, SciWorldEnvironment
+from envs.sciworld.pool import Pool, pool
+from envs.sciworld.simulator import java
+from envs.sciworld.variations import COUNTS, PACKAGE_VERSION, Variation, numbers
+from turnwise import seeding
+from turnwise.world import Column, Limits, Reward, Split, Task, World, whole_number
+
+SHORT = (
+    "find-non-living-thing",
+    "find-living-thing",
+    "find-plant",
+    "find-animal",
+    "lifespan-longest-lived",
+    "lifespan-shortest-lived",
+    "chemistry-mix-paint-secondary-color",
+    "power-component",
+)
+"""Types of task that the package's own agent solves in at most 20 actions."""
+SIMPLIFICATIONS = {
+    "teleportAction": "`teleport to ROOM` takes you to any room.",
+    "openDoors": "All doors are open.",
+    "openContainers": "All containers are open.",
+    "selfWateringFlowerPots": "Flower pots water themselves.",
+    "noElectricalAction": "",
+}
+EASY = "easy"
+NOT_IN_AGENTGYM = (
+    "grow-plant",
+    "grow-fruit",
+    "inclined-plane-determine-angle",
+    "inclined-plane-friction-named-surfaces",
+    "inclined-plane-friction-unnamed-surfaces",
+    "mendelian-genetics-known-plant",
+    "mendelian-genetics-unknown-plant",
+)
+ACTIONS = (
+    "look around, look at OBJ, look in OBJ, inventory, task, open OBJ, close OBJ, activate OBJ, deactivate OBJ, "
+    "pick up OBJ, put down OBJ, move OBJ to OBJ, focus on OBJ, go to LOC, use OBJ on OBJ, pour OBJ in OBJ, "
+    "dunk OBJ in OBJ, mix OBJ, read OBJ, eat OBJ, flush OBJ, wait, wait1"
+)
+
+
+class SciWorld(World):
+    """Do a science task in a house of ten rooms, by text.
+
+    Parameters: `types`, names of types of task, in turn the tasks of a split; `simplification`, `easy`, a list such as
+    `teleportAction,openDoors`, or nothing; `turns`, the limit of an episode, one action each; `processes`, how many
+    Java processes the episodes of this Python process share at most, each of 350 MB.
+
+    Java must be on the path; without it a ValueError is raised here, before anything is computed.
+    """
+
+    name: ClassVar[str] = "sciworld"
+    version: ClassVar[str] = f"{PACKAGE_VERSION}-1"
+    oracle_success: ClassVar[float] = 0.95
+    rewards: ClassVar[Mapping[str, Reward]] = {
+        "score": Reward("the change of the score, whose sum is from 0 to 1, or -1 after a failure", "turn", 1.0)
+    }
+    columns: ClassVar[tuple[Column, ...]] = (
+        Column("success", "success", description="episodes that reach the full score"),
+        Column("partial credit", "partial_credit", description="the score at the end, a failure counted as 0"),
+        Column("failed", "failed", better="lower", description="episodes ended by an action that rules success out"),
+        Column("format", "format", description="replies that could be read"),
+        Column("turns", "turns", percent=False, better=None, description="replies per episode"),
+    )
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "agentgym-rl": {
+            "types": [type for type in COUNTS if type not in NOT_IN_AGENTGYM],
+            "simplification": "",
+            "turns": 20,
+        },
+    }
+
+    def __init__(
+        self, *, types: Sequence[str] = SHORT, simplification: str = EASY, turns: int = 20, processes: int = 2
+    ) -> None:
+        if java() is None:
+            raise ValueError("sciworld must find Java on the path; found no `java`: install a Java runtime, 8 or later")
+        self.types = _known_types(types)
+        self.simplification = _known_simplification(simplification, self.types)
+        self._limits = Limits(turns=whole_number("turns", turns, 1, 1000))
+        self.processes = whole_number("processes", processes, 1, 64)
+
+    @property
+    def instruction(self) -> str:
+        """The aim, what focusing means, and what the simplification makes easier."""
+        helps = [SIMPLIFICATIONS[name] for name in self._simplifications if SIMPLIFICATIONS[name]]
+        return " ".join(
+            [
+                "Do the science task that is given, in a house with rooms, things, plants and animals.",
+                "Where the task says to focus on something, focus on the right thing: a wrong focus ends the episode.",
+                "Only what is in your room or your inventory can be used. Time passes with every action but looking.",
+                *helps,
+            ]
+        )
+
+    @property
+    def grammar(self) -> str:
+        """The actions."""
+        more = ", teleport to LOC" if "teleportAction" in self._simplifications else ""
+        if "noElectricalAction" not in self._simplifications:
+            more += ", connect OBJ to OBJ, disconnect OBJ"
+        return f"Actions: {ACTIONS}{more}. A question is answered with a number."
+
+    @property
+    def limits(self) -> Limits:
+        """The limit on turns that was given as a parameter."""
+        return self._limits
+
+    @cached_property
+    def pool(self) -> Pool:
+        """The Java processes. None is started before an episode is."""
+        return pool(self.processes)
+
+    def tasks(self, split: Split, count: int) -> list[Task]:
+        """The first `count` variations of a split, of each type in turn while it has any. The tag is the `type`."""
+        found = list(self._ordered(split))
+        if count > len(found):
+            raise ValueError(
+                f"count must be at most {len(found)} for the {split} split of this world with types "
+                f"{list(self.types)}; found {count}: ask for fewer tasks, or name more types"
+            )
+        return [self._task(variation, split) for variation in found[:count]]
+
+    def size(self, split: Split) -> int:
+        """The variations of all types together."""
+        return sum(len(numbers(type, split)) for type in self.types)
+
+    def make(self, task: Task, seed: int) -> SciWorldEnvironment:
+        """An episode of a task; what is random in it is the variation's own. Raises ValueError for another's task."""
+        family, _, name = task.id.rpartition(f"/{self._simplified}/")
+        type, _, number = name.rpartition("/")
+        if family != self._family or type not in COUNTS or not number.isdigit() or int(number) >= COUNTS[type]:
+            raise ValueError(
+                f"a task of this world must have an id such as {self._id(Variation('boil', 7))!r}; found {task.id!r}"
+            )
+        rules = Rules(self.pool, self.simplification, self.grammar)
+        return SciWorldEnvironment(rules, task, Variation(type, int(number)))
+
+    def attribution(self) -> str:
+        """The simulator and its licence."""
+        return "ScienceWorld by the Allen Institute for AI, Apache-2.0."
+
+    @property
+    def _family(self) -> str:
+        return f"{self.name}/{self.version}"
+
+    @property
+    def _simplified(self) -> str:
+        return self.simplification or "unsimplified"
+
+    @property
+    def _simplifications(self) -> tuple[str, ...]:
+        """Those that hold; what `easy` means depends on the type, in whether there are electrical actions."""
+        if self.simplification == EASY:
+            electrical = any(_is_electrical(type) for type in self.types)
+            names = ("teleportAction", "openDoors", "selfWateringFlowerPots")
+            return names if electrical else (*names, "noElectricalAction")
+        return tuple(self.simplification.split(",")) if self.simplification else ()
+
+    def _ordered(self, split: Split) -> Iterator[Variation]:
+        """One of each type after the other, a type's own in a shuffled order: neighbours differ in a detail only."""
+        shuffled = []
+        for type in self.types:
+            own = list(numbers(type, split))
+            order = seeding.generator(0, "sciworld order", type, split).permutation(len(own))
+            shuffled.append([Variation(type, own[place]) for place in order])
+        for place in range(max(map(len, shuffled))):
+            yield from (own[place] for own in shuffled if place < len(own))
+
+    def _task(self, variation: Variation, split: Split) -> Task:
+        name = self._id(variation)
+        return Task(self.name, name, split, seeding.derive(0, name), {"type": variation.type})
+
+    def _id(self, variation: Variation) -> str:
+        return f"{self._family}/{self._simplified}/{variation.type}/{variation.number}"
+
+
+def _is_electrical(type: str) -> bool:
+    return "power-component" in type or "conductivity" in type
+
+
+def _known_types(value: Sequence[str]) -> tuple[str, ...]:
+    if not isinstance(value, list | tuple) or not value or len(set(map(str, value))) != len(value):
+        raise ValueError(f"types must be a list of different types of task; found {value!r}")
+    for type in value:
+        if type not in COUNTS:
+            raise ValueError(f"types must be of {', '.join(COUNTS)}; found {type!r}")
+    return tuple(value)
+
+
+def _known_simplification(value: str, types: Sequence[str]) -> str:
+    """`easy`, nothing, or names; the simulator takes an electrical task without electrical actions and none can win."""
+    named = value.split(",") if isinstance(value, str) and value not in ("", EASY) else []
+    if (
+        not isinstance(value, str)
+        or len(set(named)) != len(named)
+        or any(name not in SIMPLIFICATIONS for name in named)
+    ):
+        raise ValueError(
+            f"simplification must be {EASY!r}, '' or different ones of {', '.join(SIMPLIFICATIONS)}, with commas "
+            f"between; found {value!r}"
+        )
+    if "noElectricalAction" in named and (electrical := [type for type in types if _is_electrical(type)]):
+        raise ValueError(f"simplification must not have noElectricalAction with the types {', '.join(electrical)}")
+    return value

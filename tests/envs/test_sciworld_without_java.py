@@ -1,0 +1,36 @@
+"""What holds of `sciworld` on a machine without Java, too."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from envs.sciworld import SciWorld
+from envs.sciworld.episode import reached
+from envs.sciworld.variations import COUNTS, numbers
+from envs.sciworld.world import SHORT
+
+
+def test_every_variation_is_in_one_split() -> None:
+    for type, count in COUNTS.items():
+        assert [*numbers(type, "train"), *numbers(type, "validation"), *numbers(type, "test")] == list(range(count))
+
+
+def test_without_java_the_world_is_refused_with_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(ValueError, match="sciworld must find Java on the path"):
+        SciWorld()
+
+
+@given(st.lists(st.sampled_from("abc"), min_size=1, max_size=5), st.lists(st.sampled_from("abc"), max_size=12))
+def test_a_path_is_taken_up_behind_what_was_played_of_it(path: list[str], detours: list[str]) -> None:
+    place = reached(path, [])
+    assert place == 0
+    for length in range(len(path)):
+        assert reached(path, path[:length]) == length
+    assert reached(path, path) == 0
+    after = reached(path, detours)
+    assert reached(path, [*detours, path[after]]) == (after + 1) % len(path)
+
+
+def test_the_default_types_are_known() -> None:
+    assert set(SHORT) <= set(COUNTS)
