@@ -1,0 +1,90 @@
+"""WebArena's actions (arXiv 2307.13854), read from text.
+
+What differs from WebArena: an action is the whole text and nothing around it; names of keys are checked before they are
+pressed; a typed text has at most `LONGEST_TEXT` characters.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+LONGEST_TEXT = 1_000
+LONGEST_ADDRESS = 2_000
+
+GRAMMAR = (
+    "click [ID], hover [ID], type [ID] [TEXT] [1] (fills a field and presses Enter; [0]: without), press [KEYS] "
+    "such as press [Control+a], scroll [down] or scroll [up], new_tab, tab_focus [NUMBER], close_tab, goto [URL], "
+    "go_back, go_forward, stop [ANSWER]."
+)
+
+LEGAL = f"Legal: {GRAMMAR}"
+
+_FORMS = {
+    "click": r" ?\[(?P<number>[0-9]{1,6})\]",
+    "hover": r" ?\[(?P<number>[0-9]{1,6})\]",
+    # The text is taken as short as it can be, so that a [0] or [1] at the end is no part of it.
+    "type": r" ?\[(?P<number>[0-9]{1,6})\] ?\[(?P<text>.*?)\](?: ?\[(?:press_enter_after=)?(?P<enter>[01])\])?",
+    "press": r" ?\[(?P<text>[^\[\]]+|[\[\]])\]",
+    "scroll": r" ?\[(?:direction=)?(?P<text>up|down)\]",
+    "new_tab": "",
+    "tab_focus": r" ?\[(?P<number>[0-9]{1,6})\]",
+    "close_tab": "",
+    "goto": r" ?\[(?P<text>.+)\]",
+    "go_back": "",
+    "go_forward": "",
+    "stop": r"(?: ?\[(?P<text>.*)\])?",
+}
+VERBS = tuple(_FORMS)
+_PATTERNS = {verb: re.compile(verb + form, re.DOTALL) for verb, form in _FORMS.items()}
+
+_MODIFIERS = {"ctrl": "Control", "control": "Control", "shift": "Shift", "alt": "Alt"}
+_KEYS = {
+    name.lower(): name
+    for name in (
+        *("Enter", "Tab", "Escape", "Backspace", "Delete", "Insert", "Home", "End", "PageUp", "PageDown", "Space"),
+        *("ArrowUp", "ArrowDown", "ArrowLeft", "ArrowRight"),
+    )
+}
+
+
+class Refused(Exception):
+    """The action is none, or is not allowed here; the message says why, for the policy to read."""
+
+
+@dataclass(frozen=True)
+class Action:
+    """One action. `number` is an element's or a tab's; `text` is typed, pressed, gone to or answered."""
+
+    verb: str
+    number: int = 0
+    text: str = ""
+    enter: bool = True
+
+
+def read_action(text: str) -> Action:
+    """The action that a text is. Raises Refused with what is legal when it is none."""
+    stripped = text.strip()
+    verb = re.match("[a-z_]*", stripped).group()  # type: ignore[union-attr]  # an empty match is a match
+    found = _PATTERNS[verb].fullmatch(stripped) if verb in _PATTERNS else None
+    if found is None:
+        raise Refused(f"Not an action. {LEGAL}")
+    groups = {name: value for name, value in found.groupdict().items() if value is not None}
+    argument = groups.get("text", "")
+    longest = LONGEST_ADDRESS if verb == "goto" else LONGEST_TEXT
+    if len(argument) > longest:
+        raise Refused(f"The text in brackets must have at most {longest:,} characters; it has {len(argument):,}.")
+    if verb == "press":
+        argument = _key_combination(argument)
+    return Action(verb, int(groups.get("number", 0)), argument, groups.get("enter", "1") == "1")
+
+
+def _key_combination(text: str) -> str:
+    """The names that the browser knows, e.g. `Control+a` for `ctrl+a`. Raises Refused for an unknown key."""
+    # A plus sign at the end is the key of that name.
+    *modifiers, key = re.findall(r"[^+]+|\+$", text) or [text]
+    known = _KEYS.get(key.lower(), key if len(key) == 1 and key.isprintable() else None)
+    if known is None or any(modifier.lower() not in _MODIFIERS for modifier in modifiers):
+        names = ", ".join([*dict.fromkeys(_MODIFIERS.values()), *_KEYS.values()])
+        raise Refused(f"press needs one character or a key, after Control+, Shift+ or Alt+; the keys are {names}.")
+    return "+".join([*(_MODIFIERS[modifier.lower()] for modifier in modifiers), known])

@@ -1,0 +1,171 @@
+"""One headless Chromium for the whole process, and the thread that owns it.
+
+Every environment lives on a thread of its own, and an object of Playwright belongs to the event loop that made it. So
+one thread holds the loop, Playwright's driver and the browser; environments hand it coroutines and wait for what they
+return. Many episodes are under way at once, each in a browser context of its own, which shares neither cookies nor
+storage with another.
+
+A browser that dies takes its own episodes with it and nothing else: their calls raise `BrowserLost`, and the next
+`running` starts another. Nothing outlives the process: an orderly exit closes the browser, and when the process is
+killed the driver sees its pipe close and ends the browser.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import os
+import shutil
+import threading
+from collections.abc import Coroutine, Mapping
+from typing import Any, TypeVar
+
+from playwright.async_api import Browser, Error, Playwright, async_playwright
+
+Result = TypeVar("Result")
+
+CALL_SECONDS = 60.0
+"""After this a call is given up: a page whose script never ends answers nothing."""
+START_SECONDS = 60.0
+NEWS_SECONDS = 1.0
+"""How long after a failed call the news of a crash is waited for."""
+
+ARGUMENTS = ("--disable-gpu", "--font-render-hinting=none", "--hide-scrollbars", "--mute-audio")
+"""No graphics card, and fonts and widths that do not depend on the machine's settings."""
+
+
+class BrowserLost(RuntimeError):
+    """The browser, or the page of one episode, has died or does not answer: the episode is missing data."""
+
+
+def find_chromium(executable: str) -> str:
+    """The path of the browser. Raises ValueError when there is none."""
+    found = shutil.which(executable)
+    if found is None:
+        raise ValueError(
+            f"executable must be the path of a Chromium; found nothing that runs at {executable!r}: install one "
+            "(Debian: apt-get install --no-install-recommends chromium) or name another"
+        )
+    return found
+
+
+class Chromium:
+    """A running browser. `hosts` maps host names to ports of the loopback address, where the browser finds them."""
+
+    def __init__(self, executable: str, hosts: Mapping[str, int]) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True, name="chromium")
+        self._thread.start()
+        self._playwright: Playwright | None = None
+        self._browser: Browser | None = None
+        self._died = asyncio.Event()
+        self._process = os.getpid()
+        rules = ",".join(f"MAP {host}:80 127.0.0.1:{port}" for host, port in hosts.items())
+        starting = asyncio.run_coroutine_threadsafe(self._start(executable, rules), self._loop)
+        try:
+            starting.result(START_SECONDS)
+        except (Error, TimeoutError) as error:
+            self.close()
+            raise BrowserLost(f"{executable} did not start: {error}") from error
+
+    @property
+    def browser(self) -> Browser:
+        """Playwright's browser, for coroutines that `run` runs."""
+        assert self._browser is not None, "the browser has not been started"
+        return self._browser
+
+    @property
+    def alive(self) -> bool:
+        """Whether the browser still runs, in this very process and not in the one that it was forked from."""
+        return self._process == os.getpid() and self._loop.is_running() and not self._died.is_set()
+
+    def run(self, coroutine: Coroutine[Any, Any, Result], crashed: asyncio.Event | None = None) -> Result:
+        """What the coroutine returns or raises.
+
+        Raises BrowserLost when the browser dies, when `crashed` says that a page of the episode has crashed, and when
+        nothing comes within `CALL_SECONDS`.
+        """
+        if not self.alive:
+            coroutine.close()
+            raise BrowserLost("the browser of this episode has died")
+        guarded = self._unless_lost(coroutine, crashed or asyncio.Event())
+        return asyncio.run_coroutine_threadsafe(guarded, self._loop).result()
+
+    def close(self) -> None:
+        """End the browser, the driver and the thread. Harmless on one that has died."""
+        if self._process != os.getpid() or not self._loop.is_running():
+            return
+        asyncio.run_coroutine_threadsafe(self._stop(), self._loop).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    async def _start(self, executable: str, rules: str) -> None:
+        self._playwright = await async_playwright().start()
+        arguments = [*ARGUMENTS, f"--host-resolver-rules={rules}"]
+        self._browser = await self._playwright.chromium.launch(
+            executable_path=executable, args=arguments, headless=True, chromium_sandbox=False
+        )
+        self._browser.on("disconnected", lambda _: self._died.set())
+
+    async def _stop(self) -> None:
+        self._died.set()
+        try:
+            if self._browser is not None:
+                await asyncio.wait_for(self._browser.close(), START_SECONDS)
+            if self._playwright is not None:
+                await asyncio.wait_for(self._playwright.stop(), START_SECONDS)
+        except (Error, TimeoutError):
+            pass  # a driver that has died has taken its browser along; one that hangs does so when this process ends
+
+    async def _unless_lost(self, coroutine: Coroutine[Any, Any, Result], crashed: asyncio.Event) -> Result:
+        work = asyncio.ensure_future(coroutine)
+        death, crash = asyncio.ensure_future(self._died.wait()), asyncio.ensure_future(crashed.wait())
+        try:
+            await asyncio.wait({work, death, crash}, timeout=CALL_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+            if work.done() and not isinstance(work.exception(), Error):
+                return work.result()
+            if death.done() or (work.done() and not await self._answers()):
+                self._died.set()
+                raise BrowserLost("the browser died during a call")
+            # The news of a crash may come after the failure of the call that was under way.
+            await asyncio.wait({crash}, timeout=NEWS_SECONDS)
+            if crash.done():
+                raise BrowserLost("a page of this episode has crashed")
+            if not work.done():
+                raise BrowserLost(f"the page gave no answer within {CALL_SECONDS:g} s")
+            return work.result()
+        finally:
+            for task in (work, death, crash):
+                task.cancel()
+
+    async def _answers(self) -> bool:
+        """Whether browser and driver are there: nobody says so when the driver has died."""
+        try:
+            session = await self.browser.new_browser_cdp_session()
+            await session.detach()
+        except Error:
+            return False
+        return True
+
+
+_lock = threading.Lock()
+_running: dict[tuple[str, tuple[tuple[str, int], ...]], Chromium] = {}
+
+
+def running(executable: str, hosts: Mapping[str, int]) -> Chromium:
+    """The browser of this process for these hosts: the living one, or a new one when there is none or it has died."""
+    key = (executable, tuple(sorted(hosts.items())))
+    with _lock:
+        found = _running.get(key)
+        if found is None or not found.alive:
+            if found is not None:
+                found.close()
+            _running[key] = found = Chromium(executable, hosts)
+        return found
+
+
+@atexit.register
+def _close_all() -> None:
+    for chromium in _running.values():
+        chromium.close()

@@ -1,0 +1,160 @@
+"""A small web server on the loopback address: several sites on one free port, told apart by their host names.
+
+The browser is told to find these host names here (see `chromium`), so that pages have addresses without a port, the
+same in every process.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from http.cookies import CookieError, SimpleCookie
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from urllib.parse import parse_qs, unquote, urlsplit
+
+LONGEST_FORM = 1_000_000
+"""Bytes that a request may carry; nothing of ours sends as much."""
+
+CONTENT_TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".png": "image/png",
+    ".gif": "image/gif",
+    ".svg": "image/svg+xml",
+}
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a browser asks: a path that starts with a slash, and the fields of its address and its form."""
+
+    method: str
+    path: str
+    query: Mapping[str, str] = field(default_factory=dict)
+    form: Mapping[str, str] = field(default_factory=dict)
+    cookies: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Response:
+    """What a site answers; `location` sends the browser elsewhere."""
+
+    body: bytes = b""
+    status: int = 200
+    content_type: str = CONTENT_TYPES[".html"]
+    location: str | None = None
+
+
+Site = Callable[[Request], Response]
+
+
+def page(text: str, status: int = 200) -> Response:
+    """A page of HTML."""
+    return Response(text.encode(), status)
+
+
+def redirect(location: str) -> Response:
+    """Go there, with a GET: what follows a form, so that going back never sends it again."""
+    return Response(status=303, location=location)
+
+
+NOT_FOUND = page("<!DOCTYPE html><title>Not found</title><h1>Not found</h1>", 404)
+
+
+class Folder:
+    """A site that is a folder of files."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root.resolve()
+
+    def __call__(self, request: Request) -> Response:
+        """The file at the path, of a kind that a page needs; anything else is not found."""
+        file = (self._root / request.path.lstrip("/")).resolve()
+        content_type = CONTENT_TYPES.get(file.suffix)
+        if content_type is None or not file.is_relative_to(self._root) or not file.is_file():
+            return NOT_FOUND
+        return Response(file.read_bytes(), content_type=content_type)
+
+
+class Loopback:
+    """A running server. `sites` maps host names to sites; a request for any other host gets `default`."""
+
+    def __init__(self, sites: Mapping[str, Site], default: Site | None = None) -> None:
+        self.sites = dict(sites)
+        self.default = default
+        self._server = _Server(self)
+        self.port: int = self._server.server_address[1]
+        threading.Thread(target=self._server.serve_forever, daemon=True, name="loopback").start()
+
+    @property
+    def hosts(self) -> dict[str, int]:
+        """The host names and where they are found, as a browser needs to be told."""
+        return dict.fromkeys(self.sites, self.port)
+
+    def answer(self, host: str, request: Request) -> Response:
+        """What the site of that host answers."""
+        site = self.sites.get(host, self.default)
+        return NOT_FOUND if site is None else site(request)
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._server.shutdown()
+        self._server.server_close()
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    # Every page opens several connections at once; one that finds the queue full is tried again seconds later.
+    request_queue_size = 1024
+
+    def __init__(self, owner: Loopback) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.owner = owner
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: _Server
+
+    def do_GET(self) -> None:
+        self._respond({})
+
+    def do_POST(self) -> None:
+        length = self.headers.get("Content-Length", "0")
+        if not length.isdecimal() or int(length) > LONGEST_FORM:
+            self.close_connection = True
+            self._send(page("<!DOCTYPE html><title>Too long</title><h1>The form is too long</h1>", 413))
+            return
+        self._respond(_fields(self.rfile.read(int(length)).decode("utf-8", "replace")))
+
+    def log_message(self, *arguments: object) -> None:
+        """Say nothing: a request is not news."""
+
+    def _respond(self, form: dict[str, str]) -> None:
+        address = urlsplit(self.path)
+        request = Request(self.command, unquote(address.path), _fields(address.query), form, self._cookies())
+        host = self.headers.get("Host", "").partition(":")[0]
+        self._send(self.server.owner.answer(host, request))
+
+    def _send(self, response: Response) -> None:
+        self.send_response(response.status)
+        self.send_header("Content-Type", response.content_type)
+        self.send_header("Content-Length", str(len(response.body)))
+        if response.location is not None:
+            self.send_header("Location", response.location)
+        self.end_headers()
+        self.wfile.write(response.body)
+
+    def _cookies(self) -> dict[str, str]:
+        try:
+            return {name: morsel.value for name, morsel in SimpleCookie(self.headers.get("Cookie", "")).items()}
+        except CookieError:
+            return {}
+
+
+def _fields(encoded: str) -> dict[str, str]:
+    """The fields of a query or a form; of a field that is given more than once, the last."""
+    return {name: values[-1] for name, values in parse_qs(encoded, keep_blank_values=True).items()}

@@ -1,0 +1,107 @@
+"""Pages of MiniWoB++ (Liu et al. 2018, arXiv 1802.08802), from the package `miniwob`, as problems.
+
+A page makes its problem from a seeded random generator of its own, and says itself whether it was solved: +1, or less
+for a wrong or partial answer.
+
+What differs from the package: no wall clock (a page would end after 10 to 30 s, and its reward would fall with time),
+so the reward is the raw one; a problem counts as solved at a raw reward of 1 and not below; animations are off; the
+scoreboard and the instruction are not shown on the page, since the goal is told at the beginning.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.resources
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+from playwright.async_api import Page
+
+from envs.browser.loopback import Folder
+from envs.browser.miniwob_players import PLAYERS
+from envs.browser.problem import Problem, Verdict
+from envs.browser.reading import Reading
+from turnwise.world import Decision
+
+VERSION = "1.1.0"
+"""The version of the package whose pages these are: part of every task's id."""
+HOST = "miniwob.test"
+
+KINDS = tuple(PLAYERS)
+"""The pages for which there is an oracle."""
+
+# Runs after every action; the problem is made anew, and is the same one, when the page has been loaded again.
+LOOK = """seed => {
+    if (typeof core === 'undefined') return null;
+    if (!window.problemWasStarted) {
+        window.problemWasStarted = true;
+        const style = document.createElement('style');
+        style.textContent = `#reward-display, #click-canvas, #sync-task-cover { display: none !important; }
+            #query { visibility: hidden; } * { animation: none !important; transition: none !important; }`;
+        document.head.append(style);
+        if (window.jQuery) jQuery.fx.off = true;
+        core.EPISODE_MAX_TIME = 1e7;
+        Math.seedrandom(seed);
+        core.startEpisodeReal();
+    }
+    return {goal: core.getUtterance(), done: WOB_DONE_GLOBAL, reward: WOB_RAW_REWARD_GLOBAL};
+}"""
+
+
+def require_package() -> None:
+    """Raise ValueError when the installed package has other pages than the tasks' ids name."""
+    found = importlib.metadata.version("miniwob")
+    if found != VERSION:
+        raise ValueError(f"pages 'miniwob' must come from miniwob {VERSION}; found {found}: install that version")
+
+
+def site() -> Folder:
+    """The package's pages as a site."""
+    return Folder(Path(str(importlib.resources.files("miniwob"))) / "html")
+
+
+class MiniWobProblem(Problem):
+    """One page with one seed. It ends by itself; `stop` gives up."""
+
+    ends_with_stop: ClassVar[bool] = False
+
+    def __init__(self, kind: str, seed: int) -> None:
+        self._kind = kind
+        self._seed = str(seed)
+        self._goal = ""
+
+    @property
+    def starts(self) -> Sequence[str]:
+        """The page."""
+        return (f"http://{HOST}/miniwob/{self._kind}.html",)
+
+    @property
+    def sites(self) -> Sequence[str]:
+        """The page alone: another one would be another problem."""
+        return self.starts
+
+    @property
+    def goal(self) -> str:
+        """The page's own instruction."""
+        return self._goal
+
+    async def look(self, page: Page) -> Verdict | None:
+        """Start the problem where the page is new, and ask whether it is over."""
+        found: Mapping[str, Any] | None = await page.evaluate(LOOK, self._seed)
+        if found is None:
+            return None
+        self._goal = self._goal or found["goal"]
+        return _verdict(float(found["reward"])) if found["done"] else None
+
+    async def judge(self, page: Page, answer: str) -> Verdict:
+        """Giving up: not solved, and no reward of the page's own."""
+        return _verdict(0.0)
+
+    def oracle(self, reading: Reading, address: str) -> Decision:
+        """What the player of this kind of page does: it reads the goal and the page."""
+        return PLAYERS[self._kind](self._goal, reading.elements)
+
+
+def _verdict(reward: float) -> Verdict:
+    return Verdict(reward == 1.0, {"raw_reward": reward})

@@ -1,0 +1,162 @@
+"""Competent players of the MiniWoB++ pages: each reads the goal and the elements, and nothing that is hidden.
+
+A player is a function of the goal and of what the page shows now, so it can be asked at any time, and goes on wherever
+another player has left the page.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+from envs.browser.reading import Element
+from turnwise.world import Decision
+
+Elements = Sequence[Element]
+Player = Callable[[str, Elements], Decision]
+
+
+def _click(element: Element, thought: str) -> Decision:
+    return Decision(thought, (f"click [{element.number}]",))
+
+
+def _fill(element: Element, text: str, thought: str) -> Decision:
+    return Decision(thought, (f"type [{element.number}] [{text}] [0]",))
+
+
+def _of_role(elements: Elements, *roles: str) -> list[Element]:
+    return [element for element in elements if element.role in roles]
+
+
+def _named(elements: Elements, name: str) -> list[Element]:
+    return [element for element in elements if element.name == name]
+
+
+def _quoted(goal: str) -> list[str]:
+    return re.findall('"(.*?)"', goal)
+
+
+def _give_up(why: str) -> Decision:
+    """Where another player has left a page on which nothing can be won any more, or the goal cannot be read."""
+    return Decision(why, ("stop [N/A]",))
+
+
+def _press_the_named_button(goal: str, elements: Elements) -> Decision:
+    """`Click on the "ok" button.`"""
+    (name,) = _quoted(goal)
+    found = _named(_of_role(elements, "button"), name)
+    return _click(found[0], f"the button {name}") if found else _give_up(f"there is no button {name}")
+
+
+def _press_the_only_button(goal: str, elements: Elements) -> Decision:
+    """`Click the button.` and `Close the dialog box by clicking the "x".`"""
+    found = _of_role(elements, "button")
+    return _click(found[0], "the only button") if found else _give_up("there is no button")
+
+
+def _press_one(goal: str, elements: Elements) -> Decision:
+    """`Click button ONE.`, and `Click button ONE, then click button TWO.`
+
+    Which of the two was clicked last can be seen: it has the focus.
+    """
+    first_is_done = any(element.name == "ONE" and "focused" in element.states for element in elements)
+    name = "TWO" if first_is_done and "TWO" in goal else "ONE"
+    found = _named(_of_role(elements, "button"), name)
+    return _click(found[0], f"the button {name}") if found else _give_up(f"there is no button {name}")
+
+
+def _follow_the_named_link(goal: str, elements: Elements) -> Decision:
+    """`Click on the link "dolor".`: the page's links are words that listen for clicks."""
+    (name,) = _quoted(goal)
+    found = _named(_of_role(elements, "clickable", "link"), name)
+    return _click(found[0], f"the link {name}") if found else _give_up(f"there is no link {name}")
+
+
+def _open_the_named_tab(goal: str, elements: Elements) -> Decision:
+    """`Click on Tab #2.`"""
+    name = goal.removeprefix("Click on ").removesuffix(".")
+    found = _named(_of_role(elements, "tab"), name)
+    return _click(found[0], name) if found else _give_up(f"there is no {name}")
+
+
+def _look_through_the_tabs(goal: str, elements: Elements) -> Decision:
+    """`... find and click on the link "dolor".`: the tab or section after the open one, until the link is shown."""
+    (name,) = _quoted(goal)
+    if found := _named(_of_role(elements, "clickable", "link"), name):
+        return _click(found[0], f"the link {name}")
+    tabs = _of_role(elements, "tab")
+    if not tabs:
+        return _give_up("there is nothing to look through")
+    opened = [place for place, tab in enumerate(tabs) if "expanded" in tab.states]
+    following = tabs[(opened[0] + 1) % len(tabs) if opened else 0]
+    return _click(following, f"the link {name} is not here, look in {following.name}")
+
+
+def _expand_and_submit(goal: str, elements: Elements) -> Decision:
+    """`Expand the section below and click submit.`"""
+    closed = [tab for tab in _of_role(elements, "tab") if "expanded" not in tab.states]
+    return _click(closed[0], f"expand {closed[0].name}") if closed else _submit(elements)
+
+
+def _tick_and_submit(goal: str, elements: Elements) -> Decision:
+    """`Select a, b and click Submit.`: boxes, of which none may be ticked, or one of a set of round ones."""
+    wanted = goal.removeprefix("Select ").removesuffix(" and click Submit.").split(", ")
+    for box in _of_role(elements, "checkbox", "radio"):
+        if (box.name in wanted) != ("checked" in box.states) and (box.role == "checkbox" or box.name in wanted):
+            return _click(box, f"{box.name} is {'' if box.name in wanted else 'not '}wanted")
+    return _submit(elements)
+
+
+def _choose_and_submit(goal: str, elements: Elements) -> Decision:
+    """`Select Aruba from the list and click Submit.`"""
+    wanted = goal.removeprefix("Select ").removesuffix(" from the list and click Submit.")
+    found = _named(_of_role(elements, "option"), wanted)
+    if found and "selected" not in found[0].states:
+        return _click(found[0], f"choose {wanted}")
+    return _submit(elements)
+
+
+def _fill_and_submit(goal: str, elements: Elements) -> Decision:
+    """`Enter "..." into the text field and press Submit.`, or one text for each of two fields, in order."""
+    fields, texts = [element for element in elements if element.is_field], _quoted(goal)
+    for field, text in zip(fields, texts if len(texts) == len(fields) else texts * len(fields), strict=False):
+        # A password is shown as dots, one for each character.
+        if field.value != text and field.value != "•" * len(text):
+            return _fill(field, text, f"enter {text}")
+    return _submit(elements)
+
+
+def _focus_the_field(goal: str, elements: Elements) -> Decision:
+    """`Focus into the textbox.` and `Focus into the 2nd input textbox.`"""
+    place = int((re.findall("[0-9]", goal) or ["1"])[0])
+    fields = [element for element in elements if element.is_field]
+    return _click(fields[place - 1], f"field {place}") if len(fields) >= place else _give_up(f"no field {place}")
+
+
+def _submit(elements: Elements) -> Decision:
+    found = _of_role(elements, "button")
+    return _click(found[-1], "all is done, submit") if found else _give_up("there is no button")
+
+
+PLAYERS: dict[str, Player] = {
+    "click-button": _press_the_named_button,
+    "enter-text": _fill_and_submit,
+    "click-checkboxes": _tick_and_submit,
+    "click-link": _follow_the_named_link,
+    "choose-list": _choose_and_submit,
+    "click-tab-2": _look_through_the_tabs,
+    "login-user": _fill_and_submit,
+    "click-option": _tick_and_submit,
+    "focus-text-2": _focus_the_field,
+    "click-collapsible-2-nodelay": _look_through_the_tabs,
+    "enter-password": _fill_and_submit,
+    "click-test-2": _press_one,
+    "click-button-sequence": _press_one,
+    "enter-text-dynamic": _fill_and_submit,
+    "click-tab": _open_the_named_tab,
+    "click-dialog": _press_the_only_button,
+    "click-collapsible-nodelay": _expand_and_submit,
+    "focus-text": _focus_the_field,
+    "click-test": _press_the_only_button,
+}
+"""The player of each page, in the order in which tasks are drawn from the pages."""

@@ -1,0 +1,173 @@
+"""Problems in the shop: find a price, compare prices, fill a cart, post a comment. All end with `stop`.
+
+Whether one is solved is read off the shop's own state, and off the answer given to `stop`, never off what a page says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from playwright.async_api import BrowserContext, Page
+
+from envs.browser.catalogue import Product, catalogue
+from envs.browser.problem import Problem, Verdict
+from envs.browser.reading import Element, Reading
+from envs.browser.shop import COOKIE, HOST, Comment, Shop, ShopSite
+from turnwise import seeding
+from turnwise.world import Decision, Split
+
+KINDS = ("price", "cart", "comment", "cheapest")
+ADDRESS = f"http://{HOST}/"
+
+OPENINGS = ("Works", "Looks good", "Arrived", "Packed", "Made", "Bought", "Used", "Cleaned")
+MANNERS = ("as described", "without a scratch", "with care", "in a week", "for a friend", "at once", "as a gift")
+
+
+@dataclass(frozen=True)
+class Order:
+    """What a problem asks for: a product, and how many of it or which comment."""
+
+    kind: str
+    product: Product
+    quantity: int = 1
+    comment: str = ""
+
+    @property
+    def goal(self) -> str:
+        """The task as the agent is told it."""
+        name = self.product.name
+        return {
+            "price": f"What does the {name} cost? Stop with the price.",
+            "cart": f"Put {self.quantity} x {name} into the cart and nothing else, then stop.",
+            "comment": f'Post the comment "{self.comment}" on the page of the {name}, then stop.',
+            "cheapest": f"Which {self.product.thing} costs least? Stop with its name.",
+        }[self.kind]
+
+
+def draw_order(kind: str, products: Sequence[Product], seed: int) -> Order:
+    """What the task with that seed asks for."""
+    generator = seeding.generator(seed, "browser shop order")
+    product = products[int(generator.integers(len(products)))]
+    if kind == "cheapest":
+        alike = [other for other in products if other.thing == product.thing]
+        product = min(alike, key=lambda other: other.price)
+    opening = OPENINGS[int(generator.integers(len(OPENINGS)))]
+    manner = MANNERS[int(generator.integers(len(MANNERS)))]
+    return Order(kind, product, int(generator.integers(1, 4)), f"{opening} {manner}")
+
+
+class ShopProblem(Problem):
+    """One order in a shop of its own."""
+
+    def __init__(self, site: ShopSite, kind: str, seed: int, split: Split) -> None:
+        self.shop = Shop(catalogue(seed, split))
+        self.order = draw_order(kind, self.shop.products, seed)
+        self._site = site
+        self._key: str | None = None
+
+    @property
+    def starts(self) -> Sequence[str]:
+        """The shop's home page."""
+        return (ADDRESS,)
+
+    @property
+    def sites(self) -> Sequence[str]:
+        """The whole shop."""
+        return (ADDRESS.rstrip("/"),)
+
+    @property
+    def goal(self) -> str:
+        """What the order asks for."""
+        return self.order.goal
+
+    async def prepare(self, context: BrowserContext) -> None:
+        """Open the shop, and give the browser context the cookie that leads there."""
+        self._key = self._site.open(self.shop)
+        await context.add_cookies([{"name": COOKIE, "value": self._key, "url": ADDRESS}])
+
+    async def judge(self, page: Page, answer: str) -> Verdict:
+        """Solved when the answer, or the state of the shop, is exactly what was asked for."""
+        return Verdict(self.is_solved(answer))
+
+    def is_solved(self, answer: str) -> bool:
+        """Whether a `stop` with this answer would be right now."""
+        order, said = self.order, " ".join(answer.split()).lower()
+        if order.kind == "price":
+            return said.removeprefix("$") == order.product.shown_price.removeprefix("$")
+        if order.kind == "cheapest":
+            return said == order.product.name
+        if order.kind == "cart":
+            return self.shop.cart == {order.product.number: order.quantity}
+        return self.shop.comments == [Comment(order.product.number, order.comment)]
+
+    def hidden(self) -> str:
+        """What lies in the cart and what was posted."""
+        return repr((sorted(self.shop.cart.items()), self.shop.comments))
+
+    def oracle(self, reading: Reading, address: str) -> Decision:
+        """Search for the product, or open its category, and do there what the order asks for."""
+        path = address.removeprefix(ADDRESS)
+        if self.order.kind == "cheapest":
+            return self._compare(reading, path)
+        if self.order.kind in ("cart", "comment") and self.is_solved(""):
+            return Decision("all is done", ("stop [done]",))
+        if self.order.kind == "cart" and self.shop.cart:
+            return self._empty_the_cart(reading, path)
+        if path != f"product?number={self.order.product.number}":
+            return self._go_to_the_product(reading)
+        if self.order.kind == "price":
+            price = self.order.product.shown_price
+            return Decision(f"the price is {price}", (f"stop [{price}]",))
+        return self._order(reading) if self.order.kind == "cart" else self._post(reading)
+
+    def close(self) -> None:
+        """Close the shop."""
+        if self._key is not None:
+            self._site.close(self._key)
+
+    def _compare(self, reading: Reading, path: str) -> Decision:
+        thing, name = self.order.product.thing, self.order.product.name
+        if path == f"category?thing={thing}":
+            return Decision(f"the {name} costs least", (f"stop [{name}]",))
+        if (link := _named(reading, "link", f"{thing}s")) is not None:
+            return Decision(f"look at the {thing}s", (f"click [{link.number}]",))
+        return _go_home(reading)
+
+    def _go_to_the_product(self, reading: Reading) -> Decision:
+        name = self.order.product.name
+        if (link := _named(reading, "link", name)) is not None:
+            return Decision(f"open the {name}", (f"click [{link.number}]",))
+        if (search := _named(reading, "textbox", "Search")) is not None:
+            return Decision(f"search for the {name}", (f"type [{search.number}] [{name}] [1]",))
+        return _go_home(reading)
+
+    def _empty_the_cart(self, reading: Reading, path: str) -> Decision:
+        if path == "cart" and (button := _named(reading, "button", "Remove")) is not None:
+            return Decision("the cart holds something else, remove it", (f"click [{button.number}]",))
+        return Decision("the cart holds something else, look at it", (f"goto [{ADDRESS}cart]",))
+
+    def _order(self, reading: Reading) -> Decision:
+        quantity, button = _named(reading, "textbox", "Quantity"), _named(reading, "button", "Add to cart")
+        wanted = str(self.order.quantity)
+        if quantity is not None and quantity.value != wanted:
+            return Decision(f"the quantity is {wanted}", (f"type [{quantity.number}] [{wanted}] [0]",))
+        return _go_home(reading) if button is None else Decision("put it into the cart", (f"click [{button.number}]",))
+
+    def _post(self, reading: Reading) -> Decision:
+        if self.shop.comments:
+            return Decision("another comment was posted, which cannot be undone", ("stop [N/A]",))
+        field, button = _named(reading, "textbox", "Your comment"), _named(reading, "button", "Post comment")
+        wanted = self.order.comment
+        if field is not None and field.value != wanted:
+            return Decision("write the comment", (f"type [{field.number}] [{wanted}] [0]",))
+        return _go_home(reading) if button is None else Decision("post it", (f"click [{button.number}]",))
+
+
+def _named(reading: Reading, role: str, name: str) -> Element | None:
+    found = (element for element in reading.elements if element.role == role and element.name == name)
+    return next(found, None)
+
+
+def _go_home(reading: Reading) -> Decision:
+    return Decision("go back to the home page", (f"goto [{ADDRESS}]",))

@@ -1,0 +1,185 @@
+"""WebArena's tasks (arXiv 2307.13854) on sites whose addresses the user gives.
+
+The sites themselves are WebArena's docker images, or any others that the task files speak of. Their state is theirs:
+what one episode posts the next one sees, until somebody resets them, so episodes are not repeatable and name no states.
+
+What differs from WebArena: an episode is judged when the agent stops; one that runs into the turn limit is not solved
+(there, an empty answer is judged).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from playwright.async_api import Page
+
+from envs.browser.actions import GRAMMAR
+from envs.browser.chromium import find_chromium
+from envs.browser.episode import BrowserEnvironment
+from envs.browser.problem import Problem, Verdict
+from envs.browser.reading import Reading, View
+from envs.browser.webarena_checks import LOAD_SECONDS
+from envs.browser.webarena_tasks import PLACEHOLDER, WebArenaTask, read_tasks
+from envs.browser.world import DEBIAN_CHROMIUM, INSTRUCTION, REWARDS, checked_view
+from turnwise import seeding
+from turnwise.world import SPLITS, Decision, Limits, Reward, Split, Task, World, whole_number
+
+
+class WebArena(World):
+    """Tasks that WebArena's files describe, played and judged in a real Chromium.
+
+    Parameters: `task_files`, a file or a folder of them; `sites`, the address for each placeholder, e.g.
+    `{"__SHOPPING__": "http://localhost:7770"}`; `logins`, the folder of the browser states that tasks name as
+    `storage_state`; `unsupported`, `refuse` to raise ValueError where a task cannot be judged here, or `leave out` to
+    go on without it (`refused` says which and why); `splits`, `test` to make every task a test task, as they are meant,
+    or `templates` to deal them out, eight templates in ten to training, so that no intent's template is in two splits;
+    `view`, `turns`, `most_lines` and `executable` as for `browser`.
+    """
+
+    name: ClassVar[str] = "webarena"
+    version: ClassVar[str] = "1"
+    players: tuple[str, ...] = ("random",)
+    rewards: ClassVar[Mapping[str, Reward]] = REWARDS
+
+    def __init__(
+        self,
+        *,
+        task_files: str,
+        sites: Mapping[str, str],
+        logins: str | None = None,
+        unsupported: Literal["refuse", "leave out"] = "refuse",
+        splits: Literal["test", "templates"] = "test",
+        view: View = "tree",
+        turns: int = 30,
+        most_lines: int = 200,
+        executable: str = DEBIAN_CHROMIUM,
+    ) -> None:
+        self.sites = _sites(sites)
+        self.view = checked_view(view)
+        self._limits = Limits(turns=whole_number("turns", turns, 1, 1000))
+        self.most_lines = whole_number("most_lines", most_lines, 10, 10_000)
+        self.executable = find_chromium(executable)
+        _one_of("unsupported", unsupported, ("refuse", "leave out"))
+        self.splits = _one_of("splits", splits, ("test", "templates"))
+        tasks, self.refused = read_tasks(Path(task_files), self.sites, None if logins is None else Path(logins))
+        if self.refused and unsupported == "refuse":
+            told = "; ".join(f"task {number}: {reason}" for number, reason in self.refused.items())
+            raise ValueError(
+                f"every task must be one that can be judged here; found {told}: set unsupported: leave out"
+            )
+        self._tasks = {f"{self.name}/{self.version}/{task.name}": task for task in tasks}
+
+    @property
+    def instruction(self) -> str:
+        """The aim, and what is shown."""
+        return f"{INSTRUCTION} Stop with the answer, if the goal asks for one."
+
+    @property
+    def grammar(self) -> str:
+        """WebArena's actions."""
+        return GRAMMAR
+
+    @property
+    def limits(self) -> Limits:
+        """The limit on turns that was given as a parameter."""
+        return self._limits
+
+    def tasks(self, split: Split, count: int) -> list[Task]:
+        """The first `count` tasks of a split, in the order of their numbers. Tags: `sites` and `template`."""
+        found = self._of(split)
+        if len(found) < count:
+            raise ValueError(
+                f"count must be at most {len(found)} for the {split} split of these files with splits "
+                f"{self.splits!r}; found {count}: ask for fewer tasks"
+            )
+        return [
+            Task(self.name, name, split, task.number, {"sites": "+".join(task.sites), "template": task.template})
+            for name, task in found[:count]
+        ]
+
+    def size(self, split: Split) -> int:
+        """How many tasks of the files fall to a split."""
+        return len(self._of(split))
+
+    def make(self, task: Task, seed: int) -> BrowserEnvironment:
+        """An episode of a task. Raises ValueError when these files do not hold it."""
+        if task.id not in self._tasks:
+            raise ValueError(f"a task must be one of these files; found {task.id!r}")
+        problem = WebArenaProblem(self._tasks[task.id], tuple(self.sites.values()))
+        return BrowserEnvironment(problem, self.executable, {}, self.view, self.most_lines)
+
+    def _of(self, split: Split) -> list[tuple[str, WebArenaTask]]:
+        return [(name, task) for name, task in self._tasks.items() if self._split(task) == split]
+
+    def _split(self, task: WebArenaTask) -> Split:
+        if self.splits == "test":
+            return "test"
+        tenth = seeding.derive(0, "webarena split", task.template) % 10
+        return SPLITS[0] if tenth < 8 else SPLITS[tenth - 7]
+
+
+class WebArenaProblem(Problem):
+    """One task, judged by its checks."""
+
+    repeatable: ClassVar[bool] = False
+    load_seconds: ClassVar[float | None] = LOAD_SECONDS
+
+    def __init__(self, task: WebArenaTask, sites: Sequence[str]) -> None:
+        self._task = task
+        self._sites = sites
+
+    @property
+    def starts(self) -> Sequence[str]:
+        """The task's pages."""
+        return self._task.starts
+
+    @property
+    def sites(self) -> Sequence[str]:
+        """Every site that has an address."""
+        return self._sites
+
+    @property
+    def context(self) -> Mapping[str, Any]:
+        """Logged in, and somewhere, where the task says so."""
+        options: dict[str, Any] = {}
+        if self._task.login is not None:
+            options["storage_state"] = self._task.login
+        if self._task.geolocation is not None:
+            options |= {"geolocation": self._task.geolocation, "permissions": ["geolocation"]}
+        return options
+
+    @property
+    def goal(self) -> str:
+        """The task's intent."""
+        return self._task.intent
+
+    async def judge(self, page: Page, answer: str) -> Verdict:
+        """Solved when every check holds."""
+        for check in self._task.checks:
+            if not await check.holds(page, answer):
+                return Verdict(False)
+        return Verdict(True)
+
+    def oracle(self, reading: Reading, address: str) -> Decision:
+        """There is none: `players` does not name it."""
+        raise ValueError("WebArena's files hold no demonstrations, so this world has no oracle; ask for 'random'")
+
+
+def _sites(value: Mapping[str, str]) -> dict[str, str]:
+    if not isinstance(value, Mapping) or not value:
+        raise ValueError(f"sites must map placeholders such as __SHOPPING__ to addresses; found {value!r}")
+    for placeholder, address in value.items():
+        if not PLACEHOLDER.fullmatch(str(placeholder)) or not str(address).startswith(("http://", "https://")):
+            raise ValueError(
+                "sites must map placeholders such as __SHOPPING__ to addresses that begin with http:// or https://; "
+                f"found {placeholder!r}: {address!r}"
+            )
+    return {placeholder: address.rstrip("/") for placeholder, address in value.items()}
+
+
+def _one_of(name: str, value: str, known: Sequence[str]) -> str:
+    if value not in known:
+        raise ValueError(f"{name} must be one of {', '.join(known)}; found {value!r}")
+    return value

@@ -1,0 +1,209 @@
+"""WebArena's checks (arXiv 2307.13854): is the answer right, is the page the right one, does it say what it should?
+
+An episode is solved when every check of its task holds. With c(x) = x without the quotes around it, in small letters:
+
+    exact_match:   c(answer) = c(reference)
+    must_include:  c(reference) is part of c(answer), for every reference; where a single reference is one character
+                   long, it must be a word of the answer
+    url_match:     the address without its query holds a reference's; for every field of the references' queries the
+                   address has one of their values
+    program_html:  the text that a locator, or none, finds on a page is, or includes, what is required
+
+What differs from WebArena's own: `fuzzy_match` asks a language model, and `func:` calls Python functions that use the
+sites' own interfaces: both are refused when the file is read, not answered with a guess. Words are cut by a regular
+expression instead of NLTK. A page other than the last is opened in a tab of its own, and read when it is at rest
+instead of after three seconds. A locator that finds nothing finds the empty text (there: "None").
+"""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import unescape
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from playwright.async_api import Error, Page
+
+from envs.browser.tab import Tab
+
+OR = " |OR| "
+LOAD_SECONDS = 15.0
+"""How long a page that is looked at to judge an episode may take to load; what it shows then is judged."""
+
+
+class Unsupported(Exception):
+    """A task asks for a check that cannot be made here; the message says which and why."""
+
+
+class Check(ABC):
+    """Something that must hold when the agent stops."""
+
+    @abstractmethod
+    async def holds(self, page: Page, answer: str) -> bool:
+        """Whether it does, on the page that is shown at the end, with that answer."""
+
+
+@dataclass(frozen=True)
+class AnswerIs(Check):
+    """The answer is the reference."""
+
+    reference: str
+
+    async def holds(self, page: Page, answer: str) -> bool:
+        """Equal but for capitals and quotes."""
+        return cleaned(answer) == cleaned(self.reference)
+
+
+@dataclass(frozen=True)
+class AnswerIncludes(Check):
+    """The answer includes every reference."""
+
+    references: tuple[str, ...]
+
+    async def holds(self, page: Page, answer: str) -> bool:
+        """As parts of the text; a single reference of one character as a word."""
+        said = cleaned(answer)
+        wanted = [cleaned(reference) for reference in self.references]
+        if len(wanted) == 1 and len(wanted[0]) == 1:
+            return wanted[0] in words(said)
+        return all(reference in said for reference in wanted)
+
+
+@dataclass(frozen=True)
+class AddressIs(Check):
+    """The page that is shown has one of these addresses."""
+
+    references: tuple[str, ...]
+
+    async def holds(self, page: Page, answer: str) -> bool:
+        """See `address_matches`."""
+        return address_matches(page.url, self.references)
+
+
+@dataclass(frozen=True)
+class PageSays(Check):
+    """A page says something. `address` is None for the page that is shown at the end; `locator` may be empty."""
+
+    address: str | None
+    locator: str
+    exact: str | None
+    includes: tuple[str, ...]
+
+    async def holds(self, page: Page, answer: str) -> bool:
+        """Whether the located text is `exact`, or else includes one alternative of each of `includes`."""
+        found = cleaned(unescape(await self._found(page)))
+        if self.exact is not None:
+            return found == cleaned(self.exact)
+        return all(any(cleaned(one) in found for one in alternatives.split(OR)) for alternatives in self.includes)
+
+    async def _found(self, page: Page) -> str:
+        if self.address is None:
+            return await _located(page, self.locator)
+        other = await page.context.new_page()
+        try:
+            tab = await Tab.of(other, LOAD_SECONDS)
+            if await tab.goto(self.address) is not None:
+                return ""
+            await tab.rest()
+            return await _located(other, self.locator)
+        finally:
+            await other.close()
+
+
+async def _located(page: Page, locator: str) -> str:
+    """The text that the task file's JavaScript finds on the page; nothing where it fails, as on a wrong page."""
+    if not locator:
+        return await page.content()
+    try:
+        found = await page.evaluate(f"() => {locator}")
+    except Error:
+        if page.is_closed():
+            raise
+        return ""
+    return "" if found is None else str(found)
+
+
+def cleaned(text: str) -> str:
+    """Small letters, without white space and then one pair of quotes around the text."""
+    stripped = text.strip()
+    if len(stripped) > 1 and stripped[0] == stripped[-1] and stripped[0] in "'\"":
+        stripped = stripped[1:-1]
+    return stripped.lower()
+
+
+def words(text: str) -> list[str]:
+    """Numbers with their decimals, words, and signs."""
+    return re.findall(r"\d+(?:[.,]\d+)*|\w+|[^\w\s]", text)
+
+
+def address_matches(address: str, references: Sequence[str]) -> bool:
+    """WebArena's rule `GOLD in PRED`: host and path hold a reference's, and every field of their queries is matched."""
+    place, fields = _parts(address)
+    wanted = [_parts(reference) for reference in references]
+    values: dict[str, set[str]] = {}
+    for _, query in wanted:
+        for name, given in query.items():
+            values.setdefault(name, set()).update(given)
+    return any(reference in place for reference, _ in wanted) and all(
+        not given.isdisjoint(fields.get(name, ())) for name, given in values.items()
+    )
+
+
+def _parts(address: str) -> tuple[str, dict[str, list[str]]]:
+    parts = urlsplit(address.rstrip("/"))
+    return (parts.netloc + parts.path).rstrip("/"), parse_qs(parts.query)
+
+
+def read_checks(evaluation: Mapping[str, Any]) -> tuple[Check, ...]:
+    """The checks of a task's `eval`. Raises Unsupported for one that cannot be made here."""
+    readers = {"string_match": _answers, "url_match": _addresses, "program_html": _pages}
+    checks: list[Check] = []
+    for name in evaluation["eval_types"]:
+        if name not in readers:
+            raise Unsupported(f"eval type {name!r} is not one of {', '.join(readers)}")
+        checks += readers[name](evaluation)
+    if not checks:
+        raise Unsupported("it has no check, so every answer would be right")
+    return tuple(checks)
+
+
+def _answers(evaluation: Mapping[str, Any]) -> list[Check]:
+    checks: list[Check] = []
+    for name, reference in (evaluation.get("reference_answers") or {}).items():
+        if name == "exact_match" and isinstance(reference, str):
+            checks.append(AnswerIs(reference))
+        elif name == "must_include" and isinstance(reference, list):
+            checks.append(AnswerIncludes(tuple(reference)))
+        elif name == "fuzzy_match":
+            raise Unsupported("fuzzy_match needs a language model as its judge")
+        else:
+            raise Unsupported(f"reference answer {name!r} is not exact_match with a text or must_include with a list")
+    return checks
+
+
+def _addresses(evaluation: Mapping[str, Any]) -> list[Check]:
+    if evaluation.get("url_note", "GOLD in PRED") != "GOLD in PRED":
+        raise Unsupported(f"url_note {evaluation['url_note']!r} is not 'GOLD in PRED'")
+    return [AddressIs(tuple(evaluation["reference_url"].split(OR)))]
+
+
+def _pages(evaluation: Mapping[str, Any]) -> list[Check]:
+    return [_page(target) for target in evaluation["program_html"]]
+
+
+def _page(target: Mapping[str, Any]) -> Check:
+    address, locator, required = target["url"], target["locator"].strip(), target["required_contents"]
+    if address.startswith("func") or locator.startswith("func"):
+        raise Unsupported("func: calls WebArena's own Python functions")
+    if "prep_actions" in target:
+        raise Unsupported("prep_actions are not played")
+    if locator and not locator.startswith(("document.", "[...document.")):
+        raise Unsupported(f"locator {locator!r} does not begin with 'document.' or '[...document.'")
+    exact = required.get("exact_match") if isinstance(required, Mapping) else None
+    includes = required.get("must_include", []) if isinstance(required, Mapping) else []
+    if (exact is None) == (not includes):
+        raise Unsupported("required_contents must have exact_match or must_include")
+    return PageSays(None if address == "last" else address, locator, exact, tuple(includes))

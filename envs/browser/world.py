@@ -1,0 +1,146 @@
+"""The world: tasks on pages of MiniWoB++ and of a small shop, in a real browser."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import ClassVar, get_args
+
+from envs.browser import miniwob, shop, shop_problems
+from envs.browser.actions import GRAMMAR
+from envs.browser.chromium import find_chromium
+from envs.browser.episode import BrowserEnvironment
+from envs.browser.loopback import Loopback
+from envs.browser.miniwob import MiniWobProblem
+from envs.browser.problem import Problem
+from envs.browser.reading import View
+from envs.browser.shop_problems import ShopProblem
+from turnwise import seeding
+from turnwise.world import Limits, Reward, Split, Task, World, whole_number
+
+DEBIAN_CHROMIUM = "/usr/bin/chromium"
+
+PAGES: Mapping[str, tuple[str, ...]] = {
+    f"shop-{shop.VERSION}": shop_problems.KINDS,
+    f"miniwob-{miniwob.VERSION}": miniwob.KINDS,
+}
+"""The page sets, as task ids name them, and the kinds of problems in each."""
+
+REWARDS: Mapping[str, Reward] = {"solved": Reward("1 when the task is solved at the end, else 0", "outcome", 1.0)}
+
+INSTRUCTION = (
+    "Do what the goal says in a web browser. You are shown the page's address and what is on it, one thing a line. "
+    "What can be acted on has a number in brackets, which may change after every action."
+)
+
+
+class Browser(World):
+    """Do what a goal says on web pages that a real Chromium shows.
+
+    Parameters: `pages`, from which tasks are drawn in turn: `shop`, `miniwob`, or one kind of either such as
+    `miniwob/click-button`; `view`, `tree` for the accessibility tree or `html` for pruned HTML; `turns`, the limit of
+    an episode; `most_lines`, how much of a page an observation shows at most; `executable`, the browser.
+
+    A task's problem is a function of its id. Ids, and so seeds, of the splits are disjoint; the shop's splits also have
+    no product in common. What a MiniWoB page can ask is not ours to divide: kinds with few goals ask the same in
+    training and in test. Raises ValueError where there is no browser.
+    """
+
+    name: ClassVar[str] = "browser"
+    version: ClassVar[str] = "1"
+    rewards: ClassVar[Mapping[str, Reward]] = REWARDS
+    oracle_success: ClassVar[float] = 0.98
+
+    def __init__(
+        self,
+        *,
+        pages: Sequence[str] = ("shop", "miniwob"),
+        view: View = "tree",
+        turns: int = 15,
+        most_lines: int = 120,
+        executable: str = DEBIAN_CHROMIUM,
+    ) -> None:
+        self.kinds = _kinds(pages)
+        self.view = checked_view(view)
+        self._limits = Limits(turns=whole_number("turns", turns, 1, 1000))
+        self.most_lines = whole_number("most_lines", most_lines, 10, 10_000)
+        self.executable = find_chromium(executable)
+        if any(page_set.startswith("miniwob") for page_set, _ in self.kinds):
+            miniwob.require_package()
+
+    @property
+    def instruction(self) -> str:
+        """The aim, and what is shown."""
+        return INSTRUCTION
+
+    @property
+    def grammar(self) -> str:
+        """WebArena's actions."""
+        return GRAMMAR
+
+    @property
+    def limits(self) -> Limits:
+        """The limit on turns that was given as a parameter."""
+        return self._limits
+
+    def tasks(self, split: Split, count: int) -> list[Task]:
+        """The first `count` tasks of a split, of each kind in turn; there is no end. Tags: `pages` and `kind`."""
+        return [self._task(split, number) for number in range(count)]
+
+    def make(self, task: Task, seed: int) -> BrowserEnvironment:
+        """An episode of a task; nothing in it is random. Raises ValueError when the task is another world's."""
+        return BrowserEnvironment(self._problem(task), self.executable, _server().hosts, self.view, self.most_lines)
+
+    def attribution(self) -> str | None:
+        """MiniWoB++ and its licence, where its pages are played."""
+        if any(page_set.startswith("miniwob") for page_set, _ in self.kinds):
+            return "Pages of MiniWoB++ (Farama Foundation, MIT licence), from the package miniwob."
+        return None
+
+    def _task(self, split: Split, number: int) -> Task:
+        page_set, kind = self.kinds[number % len(self.kinds)]
+        name = f"{self.name}/{self.version}/{page_set}/{kind}/{split}/{number // len(self.kinds)}"
+        tags = {"pages": page_set.partition("-")[0], "kind": kind}
+        return Task(self.name, name, split, seeding.derive(0, name), tags)
+
+    def _problem(self, task: Task) -> Problem:
+        found = task.id.split("/")
+        if len(found) != 6 or found[:2] != [self.name, self.version] or found[3] not in PAGES.get(found[2], ()):
+            raise ValueError(
+                f"a task must begin with {self.name}/{self.version}/ and name one of {', '.join(PAGES)} and a kind; "
+                f"found {task.id!r}"
+            )
+        if found[2].startswith("shop"):
+            return ShopProblem(_shops(), found[3], task.seed, task.split)
+        return MiniWobProblem(found[3], task.seed)
+
+
+def checked_view(value: View) -> View:
+    """The view, or ValueError."""
+    if value not in get_args(View):
+        raise ValueError(f"view must be one of {', '.join(get_args(View))}; found {value!r}")
+    return value
+
+
+def _kinds(value: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """Pairs of a page set and a kind, in the order in which tasks are drawn."""
+    every = {page_set.partition("-")[0]: (page_set, kinds) for page_set, kinds in PAGES.items()}
+    known = {name: [(page_set, kind) for kind in kinds] for name, (page_set, kinds) in every.items()}
+    known |= {f"{name}/{kind}": [(page_set, kind)] for name, (page_set, kinds) in every.items() for kind in kinds}
+    if not isinstance(value, list | tuple) or not value or not all(name in known for name in value):
+        raise ValueError(f"pages must be a list of some of {', '.join(known)}; found {value!r}")
+    found = [pair for name in value for pair in known[name]]
+    if len(set(found)) != len(found):
+        raise ValueError(f"pages must name every kind once; found {value!r}")
+    return tuple(found)
+
+
+@cache
+def _shops() -> shop.ShopSite:
+    return shop.ShopSite()
+
+
+@cache
+def _server() -> Loopback:
+    """The server of this process for both page sets: the browser is told of it once, when it starts."""
+    return Loopback({shop.HOST: _shops(), miniwob.HOST: miniwob.site()})
