@@ -6,10 +6,11 @@ import os
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
-from benchmarks import credit_bias, engines, learner
+from benchmarks import credit_bias, engines, learner, service
 
 if __name__ == "__main__":
     credit_bias.main()
     learner.main()
+    service.main()
     engines.main()
     os._exit(0)  # tearing vLLM down takes seconds

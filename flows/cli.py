@@ -3,7 +3,12 @@
 turnwise ablation                              the default experiment: variants x seeds, compared
 turnwise ablation experiments/frozen_lake.yaml an overlay on params.yaml
 turnwise experiment -s credit.estimator=mt-grpo --seed 3
+turnwise worlds                                what can be played, and what scripted players reach
+turnwise play sokoban --preset ragen           play an episode yourself, as the policy sees it
+turnwise baselines                             play the scripted players and record what they reach
+turnwise credit                                every credit rule beside the truth, by replay
 turnwise check frozen_lake                     does a world keep its contract?
+turnwise serve textcraft babyai                worlds over HTTP
 turnwise ui                                    MLflow's pages on what was run
 """
 
@@ -34,6 +39,9 @@ THREADS = {"OMP_WAIT_POLICY": "PASSIVE", "TOKENIZERS_PARALLELISM": "false"}
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one command; a mistake of ours or the user's is told in one message, without a traceback."""
     parsed = _parser().parse_args(arguments)
+    # A world of somebody's own, `module:Class`, lies in the folder where the command is given.
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())
     for name, value in {**OFFLINE, **THREADS}.items():
         os.environ.setdefault(name, value)
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
@@ -63,6 +71,7 @@ def _parser() -> argparse.ArgumentParser:
         ("experiment", _experiment, "train one variant with one seed"),
         ("evaluate", _evaluate, "play the scripted players and the warm start on the test panel"),
         ("prepare", _prepare, "make panels, demonstrations, tokenizer and warm start"),
+        ("credit", _credit, "put every credit rule beside the truth, by playing each state of a policy's episodes on"),
     ):
         command = commands.add_parser(name, help=text)
         command.add_argument("overlays", nargs="*", metavar="OVERLAY", help="files laid over the parameters, in order")
@@ -72,20 +81,65 @@ def _parser() -> argparse.ArgumentParser:
         if name == "experiment":
             command.add_argument("--variant", help="a name of `variants` (default: the parameters as they are)")
             command.add_argument("--seed", type=int, help="default: the first of ablation.seeds")
+        if name == "credit":
+            command.add_argument("--policy", metavar="DIGEST_OR_PATH", help="default: the experiment's warm start")
+            command.add_argument("--tasks", type=int, default=16, help="of the validation panel (default: %(default)s)")
+            command.add_argument("--replays", type=int, default=8, help="of each state (default: %(default)s)")
     stage = commands.add_parser("stage", help="run one stage of dvc.yaml and write what DVC versions of it")
     stage.add_argument("stage", choices=("prepare", "warm_start", "train", "report"))
     stage.add_argument("--parameters", default="params.yaml", help="the parameters file (default: %(default)s)")
     stage.add_argument("--variant", help="of train: a name of ablation.variants")
     stage.add_argument("--seed", type=int, help="of train: one of ablation.seeds")
     stage.set_defaults(run=_stage)
+    worlds = commands.add_parser("worlds", help="list the installed worlds")
+    worlds.set_defaults(run=_worlds)
     check = commands.add_parser("check", help="check that a world keeps its contract")
-    check.add_argument("world", help="a world's name, or module:Class")
-    check.add_argument("-s", "--set", action="append", default=[], metavar="KEY=VALUE", help="set a world's parameter")
+    _add_world(check)
     check.set_defaults(run=_check)
+    play = commands.add_parser("play", help="play an episode in the terminal")
+    _add_world(play)
+    play.add_argument("--split", default="train", help="train, validation or test (default: %(default)s)")
+    play.add_argument("--task", type=int, default=0, metavar="N", help="its place in the split, from 0")
+    play.add_argument("--seed", type=int, default=0, help="of the episode's noise (default: %(default)s)")
+    play.add_argument(
+        "--format", default="plain", help="plain: a line is the answer; think-answer: it is the whole reply"
+    )
+    play.set_defaults(run=_play)
+    baselines = commands.add_parser("baselines", help="record what the scripted players reach")
+    baselines.add_argument("worlds", nargs="*", metavar="WORLD", help="default: all that are installed")
+    baselines.add_argument("--episodes", type=int, help="of every player (default: thousands, or hundreds)")
+    baselines.add_argument("--folder", type=Path, help="of the record (default: docs, beside the code)")
+    baselines.set_defaults(run=_baselines)
+    serving = commands.add_parser("serve", help="serve worlds over HTTP")
+    serving.add_argument(
+        "worlds", nargs="+", metavar="WORLD", help="a name, module:Class, WORLD={parameters} or WORLD=file.yaml"
+    )
+    serving.add_argument("--host", default="127.0.0.1", help="another than the loopback address needs a token")
+    serving.add_argument("--port", type=int, default=8600)
+    serving.add_argument(
+        "--token-variable", default="TURNWISE_SERVICE_TOKEN", metavar="NAME", help="the environment variable with it"
+    )
+    serving.add_argument(
+        "--processes", action="append", default=[], metavar="WORLD=N", help="workers (sciworld, browser: 1)"
+    )
+    serving.add_argument("--episodes", type=int, default=1024, help="open at once (default: %(default)s)")
+    serving.add_argument("--lease-seconds", type=float, default=600.0)
+    serving.add_argument("--call-seconds", type=float, default=300.0)
+    serving.add_argument("--body-bytes", type=int, default=1_048_576)
+    serving.set_defaults(run=_serve)
     pages = commands.add_parser("ui", help="open MLflow's pages on what was run")
     pages.add_argument("--port", type=int, default=5000)
     pages.set_defaults(run=_ui)
     return parser
+
+
+def _add_world(command: argparse.ArgumentParser) -> None:
+    """The arguments that say which world, with which parameters."""
+    command.add_argument("world", help="a world's name, or module:Class")
+    command.add_argument("--preset", default="", metavar="NAME", help="published settings; -p changes them")
+    command.add_argument(
+        "-p", "-s", "--set", action="append", default=[], metavar="KEY=VALUE", help="set a world's parameter"
+    )
 
 
 def _ready_for_prefect() -> None:
@@ -140,6 +194,14 @@ def _prepare(parsed: argparse.Namespace) -> None:
     show_preparation(experiment)
 
 
+def _credit(parsed: argparse.Namespace) -> None:
+    experiment = _load(parsed)
+    _ready_for_prefect()
+    from flows.commands import show_credit
+
+    show_credit(experiment, parsed.policy, parsed.tasks, parsed.replays)
+
+
 def _stage(parsed: argparse.Namespace) -> None:
     from turnwise.artifacts import home
     from turnwise.config import load
@@ -156,20 +218,59 @@ def _stage(parsed: argparse.Namespace) -> None:
 
 
 def _check(parsed: argparse.Namespace) -> None:
+    from flows.worlds import named_world
     from turnwise.checking import check_world
-    from turnwise.config import parse_setting
-    from turnwise.errors import ConfigurationError
-    from turnwise.world import make_world
 
-    parameters = dict(map(parse_setting, parsed.set))
-    try:
-        world = make_world(parsed.world, parameters)
-    except (TypeError, ValueError) as error:
-        raise ConfigurationError(str(error)) from error
+    world, parameters = named_world(parsed.world, parsed.preset, parsed.set)
     found = check_world(world, parameters=parameters)
     sys.stdout.write("\n".join(found.lines()) + "\n")
     if not found.passed:
         raise TurnwiseError(f"the world {parsed.world!r} does not keep its contract")
+
+
+def _worlds(parsed: argparse.Namespace) -> None:
+    from flows.worlds import DOCS, show_worlds
+
+    show_worlds(DOCS)
+
+
+def _play(parsed: argparse.Namespace) -> None:
+    from flows.play import play
+    from flows.worlds import named_world
+
+    world, _ = named_world(parsed.world, parsed.preset, parsed.set)
+    play(world, parsed.split, parsed.task, parsed.format, parsed.seed, sys.stdin, sys.stdout)
+
+
+def _baselines(parsed: argparse.Namespace) -> None:
+    from flows.baselines import record_baselines
+    from flows.worlds import DOCS
+
+    record_baselines(parsed.worlds, parsed.folder or DOCS, parsed.episodes)
+
+
+def _serve(parsed: argparse.Namespace) -> None:
+    from envs.service.episodes import ServiceLimits
+    from envs.service.server import serve
+    from turnwise.config import parse_setting
+    from turnwise.errors import ConfigurationError
+
+    try:
+        serve(
+            parsed.worlds,
+            host=parsed.host,
+            port=parsed.port,
+            token=os.environ.get(parsed.token_variable),
+            processes=dict(map(parse_setting, parsed.processes)),
+            limits=ServiceLimits(
+                episodes=parsed.episodes,
+                lease_seconds=parsed.lease_seconds,
+                call_seconds=parsed.call_seconds,
+                body_bytes=parsed.body_bytes,
+            ),
+        )
+    except ValueError as error:
+        raise ConfigurationError(str(error)) from error
 
 
 def _ui(parsed: argparse.Namespace) -> None:

@@ -8,10 +8,12 @@ from prefect import flow
 from rich.console import Console
 
 from flows.ablation import Comparison, compare
+from flows.credit_study import StudyRun, study_credit
 from flows.display import Display, expected_work
 from flows.prepare import evaluate_players, evaluate_warm_start, prepare_materials, prepare_policy
 from turnwise.artifacts import default_store, home
 from turnwise.config import Experiment
+from turnwise.reporting.credit_page import print_study
 from turnwise.reporting.terminal import print_story
 
 
@@ -72,3 +74,27 @@ def show_evaluation(experiment: Experiment) -> None:
         console.print(
             f"{name:<14}success {metrics['sampled/success']:.3f}  turns {metrics['sampled/turns']:.2f}", highlight=False
         )
+
+
+def show_credit(experiment: Experiment, policy: str | None, tasks: int, replays: int) -> None:
+    """Put every credit rule beside the truth by replay, and print what was found."""
+    console = Console()
+    began = time.monotonic()
+    made: list[StudyRun] = []
+
+    @flow(name="credit", flow_run_name=f"credit {experiment.world.name}")
+    def study() -> str:
+        made.append(study_credit(experiment, policy, tasks, replays, console))
+        return made[0].digest
+
+    study()
+    (run,) = made
+    print_study(run.study, console)
+    console.print()
+    for name, value in (
+        *run.about.items(),
+        ("stages", f"{run.computed} computed, {run.found} found in the store"),
+        ("page", run.folder / "README.md"),
+        ("took", f"{time.monotonic() - began:.0f} s"),
+    ):
+        console.print(f"{name:<25}{value}", highlight=False, soft_wrap=True)

@@ -15,6 +15,7 @@ from flows.prepare import Prepared, play_parameters
 from tasks.credit import CreditParameters, credit
 from tasks.critic import CriticParameters, initial_critic, learn_values
 from tasks.evaluate import EvaluationParameters, evaluate
+from tasks.learning import LearnerParameters
 from tasks.rollout import GatherParameters, RolloutParameters, gather, rollout
 from tasks.scores import ReferenceParameters, ValuesParameters, reference, values
 from tasks.select import SelectParameters, read_missing, select
@@ -39,7 +40,7 @@ class Iteration:
     selection: Reference | None = None
     """Which groups were kept, where not all are."""
     critic: Reference | None = None
-    """After it has learned from this batch, where the estimator has one."""
+    """After it has learned from this batch, where the estimator has one; on the policy's trunk it is the policy."""
 
 
 @dataclass
@@ -110,20 +111,30 @@ def _iterate(
         values=valued,
         reference=scored if in_reward else None,
     )
-    if critic is not None and valued is not None:
+    shared = critic is not None and experiment.critic.trunk == "policy"
+    warming_up = critic is not None and number <= experiment.critic.warm_up
+    if critic is not None and valued is not None and (warming_up or not shared):
         critic = learn_values.named(label)(
             _critic_parameters(run, number), critic=critic, rollout=sampled, credit=credited, values=valued
         )
-    if critic is None or number > experiment.critic.warm_up:
+    if not warming_up:
         policy = update.named(label)(
             UpdateParameters.of(
-                experiment.optimization, experiment.compute, experiment.rollout.temperature, run.seed, number
+                experiment.optimization,
+                experiment.compute,
+                experiment.rollout.temperature,
+                run.seed,
+                number,
+                critic=experiment.critic if shared else None,
             ),
             policy=policy,
             rollout=sampled,
             credit=credited,
             reference=None if in_reward else scored,
+            values=valued if shared else None,
         )
+    if critic is not None and shared:  # one artifact is both
+        policy = critic = critic if warming_up else policy
     due = number % experiment.evaluation.every == 0 or number == experiment.optimization.iterations
     evaluated = _evaluate(label, validation, prepared, policy) if due else None
     return Iteration(number, sampled, credited, policy, evaluated, selection, critic)
@@ -159,6 +170,7 @@ def _roll_out(run: Run, number: int, prepared: Prepared, policy: Reference, roun
         RolloutParameters(
             **dict(play_parameters(experiment)),
             compute=experiment.compute,
+            scheme=experiment.rollout.scheme,
             prompts=experiment.rollout.prompts,
             group_size=experiment.rollout.group_size,
             temperature=experiment.rollout.temperature,
@@ -176,6 +188,8 @@ def _initial_critic(run: Run, prepared: Prepared) -> Reference | None:
     """A critic, where the estimator has one."""
     if not has_critic(run.experiment):
         return None
+    if run.experiment.critic.trunk == "policy":
+        return prepared.warm_start
     return initial_critic.named(f"{run.name} before iteration 1")(
         _critic_parameters(run, 0), policy=prepared.warm_start
     )
@@ -183,15 +197,24 @@ def _initial_critic(run: Run, prepared: Prepared) -> Reference | None:
 
 def _critic_parameters(run: Run, number: int) -> CriticParameters:
     return CriticParameters(
-        compute=run.experiment.compute, critic=run.experiment.critic, seed=run.seed, iteration=number
+        learner=_learner_of_critic(run.experiment), critic=run.experiment.critic, seed=run.seed, iteration=number
     )
+
+
+def _learner_of_critic(experiment: Experiment) -> LearnerParameters:
+    """How the critic's trunk is held: its own, or the policy's as it is trained."""
+    if experiment.critic.trunk == "own":
+        return LearnerParameters(compute=experiment.compute)
+    return LearnerParameters(compute=experiment.compute, adapter=experiment.optimization.adapter, with_critic=True)
 
 
 def _value(label: str, experiment: Experiment, critic: Reference | None, sampled: Reference) -> Reference | None:
     """What the critic thinks of the rollout, where there is one."""
     if critic is None:
         return None
-    parameters = ValuesParameters(compute=experiment.compute, micro_batch_tokens=experiment.critic.micro_batch_tokens)
+    parameters = ValuesParameters(
+        learner=_learner_of_critic(experiment), micro_batch_tokens=experiment.critic.micro_batch_tokens
+    )
     return values.named(label)(parameters, critic=critic, rollout=sampled)
 
 

@@ -1,26 +1,29 @@
-"""The critic's stages: it is made beside the policy that reinforcement starts from, and learns from every batch."""
+"""The critic's stages: it is made beside the policy that reinforcement starts from, and learns from every batch.
+
+A critic on the policy's trunk is part of the policy's artifact. It needs no making, and learns here in its warm-up
+alone; after that `tasks.update` trains it along with the policy.
+"""
 
 from __future__ import annotations
 
-import shutil
 import time
 
 from tasks.credit import read_credit
-from tasks.learning import keep_critic, take_critic
+from tasks.learning import LearnerParameters, begin_with, keep_critic, keep_learner, take_critic, take_learner
 from tasks.scores import read_scores
 from tasks.stage import stage
 from turnwise import seeding
-from turnwise.artifacts import MANIFEST, Reference, default_store
+from turnwise.artifacts import Reference, default_store
 from turnwise.policy.critic import Critic, CriticSettings, ValueBatch
-from turnwise.sections import Compute, Section
 from turnwise.sections import Critic as CriticSection
+from turnwise.sections import Section
 from turnwise.trajectory import read_trajectories
 
 
 class CriticParameters(Section):
     """What a critic depends on."""
 
-    compute: Compute
+    learner: LearnerParameters
     critic: CriticSection
     seed: int
     iteration: int
@@ -29,14 +32,18 @@ class CriticParameters(Section):
 
 @stage("initial_critic")
 def initial_critic(parameters: CriticParameters, *, policy: Reference) -> Reference:
-    """A critic that has learned nothing: every state is worth 0."""
-    compute = parameters.compute
+    """A critic with a trunk of its own that has learned nothing: every state is worth 0."""
+    compute = parameters.learner.compute
     judge = Critic.with_own_trunk(
-        default_store().folder(policy), _settings(parameters), threads=compute.learner_threads, device=compute.device
+        default_store().folder(policy),
+        _settings(parameters),
+        threads=compute.learner_threads,
+        device=compute.device,
+        model=parameters.learner.model,
     )
     with default_store().write("critic") as draft:
         judge.save(draft.folder)
-    keep_critic(draft.reference, compute, judge)
+    keep_critic(draft.reference, parameters.learner, judge)
     return draft.reference
 
 
@@ -44,32 +51,53 @@ def initial_critic(parameters: CriticParameters, *, policy: Reference) -> Refere
 def learn_values(
     parameters: CriticParameters, *, critic: Reference, rollout: Reference, credit: Reference, values: Reference
 ) -> Reference:
-    """The critic after it has learned from one batch. A batch without a trajectory teaches nothing: it stays."""
+    """The critic after it has learned from one batch. A batch without a trajectory teaches nothing: it stays.
+
+    On the policy's trunk `critic` and the result are policies, which differ in the critic's head and nothing else.
+    """
+    batch = _batch(rollout, credit, values)
+    if batch is None:
+        with default_store().write(critic.kind) as draft:
+            begin_with(draft, critic)
+        return draft.reference
+    began = time.perf_counter()
+    learn = _learn_on_the_policys_trunk if parameters.learner.with_critic else _learn_on_its_own_trunk
+    learned = learn(parameters, critic, batch)
+    default_store().record_clock(learned, {"update_seconds": time.perf_counter() - began})
+    return learned
+
+
+def _learn_on_its_own_trunk(parameters: CriticParameters, critic: Reference, batch: ValueBatch) -> Reference:
+    judge = take_critic(critic, parameters.learner)
+    with default_store().write("critic") as draft:
+        draft.metrics.update(judge.update(batch, _settings(parameters)))
+        judge.save(draft.folder)
+    keep_critic(draft.reference, parameters.learner, judge)
+    return draft.reference
+
+
+def _learn_on_the_policys_trunk(parameters: CriticParameters, policy: Reference, batch: ValueBatch) -> Reference:
+    learner = take_learner(policy, parameters.learner)
+    assert learner.critic is not None
+    with default_store().write("policy") as draft:
+        begin_with(draft, policy)
+        draft.metrics.update(learner.critic.update(batch, _settings(parameters)))
+        learner.critic.save(draft.folder)
+    keep_learner(draft.reference, parameters.learner, learner)
+    return draft.reference
+
+
+def _batch(rollout: Reference, credit: Reference, values: Reference) -> ValueBatch | None:
+    """What there is to learn: every reply of the trajectories that were credited, those not trained on included."""
     credited, scores = read_credit(credit), read_scores(values)
     if not credited:
-        return _same(critic)
-    began = time.perf_counter()
+        return None
     trajectories = read_trajectories(default_store().folder(rollout))
-    batch = ValueBatch(
+    return ValueBatch(
         sequences=tuple(trajectories[index].flatten(every_reply=True) for index in credited),
         values=tuple(tuple(scores.per_token[index]) for index in credited),
         returns=tuple(tuple(found.value_targets or ()) for found in credited.values()),
     )
-    judge = take_critic(critic, parameters.compute)
-    with default_store().write("critic") as draft:
-        draft.metrics.update(judge.update(batch, _settings(parameters)))
-        judge.save(draft.folder)
-    keep_critic(draft.reference, parameters.compute, judge)
-    default_store().record_clock(draft.reference, {"update_seconds": time.perf_counter() - began})
-    return draft.reference
-
-
-def _same(critic: Reference) -> Reference:
-    with default_store().write("critic") as draft:
-        shutil.copytree(
-            default_store().folder(critic), draft.folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns(MANIFEST)
-        )
-    return draft.reference
 
 
 def _settings(parameters: CriticParameters) -> CriticSettings:

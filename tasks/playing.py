@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from turnwise import progress, seeding
-from turnwise.agent.episode import Rules
+from turnwise.agent.episode import Episode, Rules
 from turnwise.agent.formats import make_format
 from turnwise.agent.host import Patience
 from turnwise.agent.loop import Played, make_episodes, play_scripted, require_few_losses, roll_out
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from turnwise.policy.tokenizer import ChatFrame
 
 MOST_EPISODES_AT_ONCE = 256
+
+MakeEpisodes = Callable[[Rules], Sequence[Episode]]
+"""Makes the episodes of a rollout under its rules."""
 
 
 class PlayParameters(Section):
@@ -77,6 +80,38 @@ def play_with_policy(
 
     `digest` names the weights in the folder `policy`: an engine that holds them already does not load them again.
     """
+    return play_episodes(
+        parameters,
+        compute,
+        lambda rules: make_episodes(rules, tasks, replicas, worlds_seed(seed)),
+        policy=policy,
+        digest=digest,
+        tokenizer=tokenizer,
+        temperature=temperature,
+        seed=seed,
+        what=what,
+    )
+
+
+def worlds_seed(seed: int) -> int:
+    """What the seeds of the worlds' noise are derived from, by `turnwise.agent.loop.episode_seed`."""
+    return seeding.derive(seed, "worlds")
+
+
+def play_episodes(
+    parameters: PlayParameters,
+    compute: Compute,
+    make: MakeEpisodes,
+    *,
+    policy: Path,
+    digest: str,
+    tokenizer: Reference,
+    temperature: float,
+    seed: int,
+    what: str,
+    most_at_once: int | None = None,
+) -> Played:
+    """Play the episodes that `make` makes under the rules of these parameters; otherwise as `play_with_policy`."""
     agent = parameters.agent
     frame = _frame(default_store().folder(tokenizer))
     engine = resident_engine(
@@ -91,7 +126,7 @@ def play_with_policy(
         seeding.derive(seed, "sampling"),
         Sampling(temperature=temperature, max_reply_tokens=agent.maximum_reply_tokens, end_tokens=frame.end_tokens),
     )
-    episodes = make_episodes(_rules(parameters, frame), tasks, replicas, seeding.derive(seed, "worlds"))
+    episodes = make(_rules(parameters, frame))
     before = engine.tokens_generated
     try:
         played = roll_out(
@@ -99,6 +134,7 @@ def play_with_policy(
             engine,
             frame.decode,
             world_delay=parameters.patience.world_delay,
+            most_at_once=most_at_once,
             on_progress=partial(progress.report, what),
         )
     except BaseException:
@@ -114,7 +150,7 @@ def play_with_script(
 ) -> Played:
     """Play `replicas` episodes of each task with scripted players: `choose(episode, turn)` names the player."""
     rules = _rules(parameters, None)
-    episodes = make_episodes(rules, tasks, replicas, seeding.derive(seed, "worlds"))
+    episodes = make_episodes(rules, tasks, replicas, worlds_seed(seed))
     played = play_scripted(episodes, rules.format.write, choose, seeding.derive(seed, "players"))
     require_few_losses(played, parameters.world.name, parameters.patience.maximum_lost_share)
     return played

@@ -71,10 +71,12 @@ class DemonstrationParameters(PlayParameters):
 def demonstrations(parameters: DemonstrationParameters, *, panels: Reference) -> Reference:
     """Episodes of train tasks by a noisy oracle: each turn is the random player's with probability `noise`.
 
-    The noise is learned too: it is what leaves reinforcement learning room to improve.
+    The noise is learned too: it is what leaves reinforcement learning room to improve. A world without an oracle has no
+    demonstrations, and the configuration refuses what would need them.
     """
     tasks = tasks_of(panels, "train")
-    chosen = [tasks[index % len(tasks)] for index in range(parameters.count)]
+    count = parameters.count if "oracle" in the_world(parameters.world).players else 0
+    chosen = [tasks[index % len(tasks)] for index in range(count)]
 
     def player(episode: int, turn: int) -> str:
         draw = seeding.generator(parameters.seed, "noise", episode, turn).random()

@@ -1,13 +1,21 @@
-"""Rollout: the policy plays a group of episodes of each task that this iteration draws."""
+"""Rollout: the policy plays a group of episodes of each task that this iteration draws.
+
+With the scheme `branching` further groups begin at the states of one of them: see `turnwise.agent.branching`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
+from typing import Literal
 
-from tasks.playing import PlayParameters, play_with_policy, save_played, tasks_of, world_code
+from tasks.branching import play_branching
+from tasks.playing import PlayParameters, play_episodes, save_played, tasks_of, world_code, worlds_seed
 from tasks.stage import stage
 from turnwise import seeding
+from turnwise.agent.branching import cost, turn_of
+from turnwise.agent.loop import make_episodes
 from turnwise.artifacts import Reference, default_store
 from turnwise.measures import episode_means
 from turnwise.sections import Compute, Section
@@ -19,6 +27,7 @@ class RolloutParameters(PlayParameters):
     """What a rollout reads. Rewards' weights are not among it: they change the credit, not the episodes."""
 
     compute: Compute
+    scheme: Literal["independent", "branching"]
     prompts: int
     group_size: int
     temperature: float
@@ -40,26 +49,43 @@ def drawn_tasks(tasks: Sequence[Task], count: int, seed: int, iteration: int, ro
 @stage("rollout", retries=1, code=world_code)
 def rollout(parameters: RolloutParameters, *, policy: Reference, tokenizer: Reference, panels: Reference) -> Reference:
     """The trajectories of one iteration, with the behaviour policy's log-probabilities."""
-    tasks = tasks_of(panels, "train")
-    played = play_with_policy(
+    tasks = drawn_tasks(
+        tasks_of(panels, "train"), parameters.prompts, parameters.seed, parameters.iteration, parameters.round
+    )
+    seed = seeding.derive(
+        parameters.seed, "rollout", parameters.iteration, *([parameters.round] * (parameters.round > 0))
+    )
+    play = partial(
+        play_episodes,
         parameters,
         parameters.compute,
-        drawn_tasks(tasks, parameters.prompts, parameters.seed, parameters.iteration, parameters.round),
-        parameters.group_size,
         policy=default_store().folder(policy),
         digest=policy.digest,
         tokenizer=tokenizer,
         temperature=parameters.temperature,
-        seed=seeding.derive(
-            parameters.seed, "rollout", parameters.iteration, *([parameters.round] * (parameters.round > 0))
-        ),
-        what="sampling",
     )
+    if parameters.scheme == "branching":
+        played = play_branching(play, tasks, parameters.group_size, seed)
+    else:
+        played = play(
+            lambda rules: make_episodes(rules, tasks, parameters.group_size, worlds_seed(seed)),
+            seed=seed,
+            what="sampling",
+        )
     with default_store().write("rollout") as draft:
-        draft.metrics.update(episode_means(save_played(draft, played)))
+        save_played(draft, played)
+        draft.metrics.update(_metrics(parameters, played.trajectories))
         draft.metrics["lost_episodes"] = len(played.lost)
     default_store().record_clock(draft.reference, played.seconds)
     return draft.reference
+
+
+def _metrics(parameters: RolloutParameters, trajectories: Sequence[Trajectory]) -> dict[str, float]:
+    """Means over the episodes that were played from their beginning, and what branching cost where it was done."""
+    if parameters.scheme == "independent":
+        return episode_means(trajectories)
+    whole = [each for each in trajectories if turn_of(each.group, parameters.prompts) == 0]
+    return {**episode_means(whole), **cost(trajectories, parameters.prompts)}
 
 
 class GatherParameters(Section):

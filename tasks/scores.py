@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.parquet as parquet
 
-from tasks.learning import keep_critic, reference_policy, take_critic
+from tasks.learning import LearnerParameters, consulted_critic, reference_policy
 from tasks.stage import stage
 from turnwise.artifacts import Draft, Reference, default_store
 from turnwise.sections import Compute, Section
@@ -53,18 +53,19 @@ def reference(parameters: ReferenceParameters, *, policy: Reference, rollout: Re
 class ValuesParameters(Section):
     """What a critic's scores depend on."""
 
-    compute: Compute
+    learner: LearnerParameters
     micro_batch_tokens: int
 
 
 @stage("values")
 def values(parameters: ValuesParameters, *, critic: Reference, rollout: Reference) -> Reference:
-    """The critic's value of the state before each reply token, and after the last."""
+    """The critic's value of the state before each reply token, and after the last. `critic` is the policy's artifact
+    where it stands on the policy's trunk.
+    """
     indices, sequences, count = _sequences(rollout)
-    judge = take_critic(critic, parameters.compute)
-    found = judge.values(sequences, parameters.micro_batch_tokens)
-    ends = judge.bootstrap(sequences, parameters.micro_batch_tokens)
-    keep_critic(critic, parameters.compute, judge)
+    with consulted_critic(critic, parameters.learner) as judge:
+        found = judge.values(sequences, parameters.micro_batch_tokens)
+        ends = judge.bootstrap(sequences, parameters.micro_batch_tokens)
     scores = Scores([[] for _ in range(count)], [0.0] * count)
     for index, row, end in zip(indices, found, ends, strict=True):
         scores.per_token[index], scores.at_end[index] = row, end

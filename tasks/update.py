@@ -3,31 +3,31 @@
 from __future__ import annotations
 
 import logging
-import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from tasks.credit import Credited, read_credit
-from tasks.learning import keep_learner, take_learner
+from tasks.learning import LearnerParameters, begin_with, keep_learner, take_learner
 from tasks.scores import read_scores
 from tasks.stage import stage
 from turnwise import seeding
-from turnwise.artifacts import MANIFEST, Reference, default_store
-from turnwise.policy.learner import UpdateBatch, UpdateSettings
-from turnwise.sections import Compute, Optimization, Section
+from turnwise.artifacts import Reference, default_store
+from turnwise.policy.memory import forget_peak_memory, peak_memory_bytes
+from turnwise.policy.update import UpdateBatch, UpdateSettings
+from turnwise.sections import Compute, Critic, Optimization, Section
 from turnwise.trajectory import TokenSequence, Trajectory, read_trajectories
 
 logger = logging.getLogger(__name__)
 
-NOT_AN_OPTION = ("iterations", "sample")
+NOT_AN_OPTION = ("iterations", "sample", "adapter")
 """Keys of the optimization section that are no option of `UpdateSettings`."""
 
 
 class UpdateParameters(Section):
     """What an update reads."""
 
-    compute: Compute
+    learner: LearnerParameters
     options: dict[str, Any]
     """Those of `UpdateSettings`, the seed apart."""
     sample: str
@@ -36,11 +36,22 @@ class UpdateParameters(Section):
 
     @classmethod
     def of(
-        cls, optimization: Optimization, compute: Compute, temperature: float, seed: int, iteration: int
+        cls,
+        optimization: Optimization,
+        compute: Compute,
+        temperature: float,
+        seed: int,
+        iteration: int,
+        critic: Critic | None = None,
     ) -> UpdateParameters:
-        """The keys of the optimization section that an update reads: all but the number of iterations."""
+        """The keys of the optimization section that an update reads: all but the number of iterations. `critic` is that
+        of one on the policy's trunk.
+        """
         options = optimization.model_dump(exclude=set(NOT_AN_OPTION)) | {"temperature": temperature}
-        return cls(compute=compute, options=options, sample=optimization.sample, seed=seed, iteration=iteration)
+        if critic is not None:
+            options["critic"] = critic.model_dump()
+        learner = LearnerParameters(compute=compute, adapter=optimization.adapter, with_critic=critic is not None)
+        return cls(learner=learner, options=options, sample=optimization.sample, seed=seed, iteration=iteration)
 
 
 @stage("update")
@@ -51,66 +62,87 @@ def update(
     rollout: Reference,
     credit: Reference,
     reference: Reference | None = None,
+    values: Reference | None = None,
 ) -> Reference:
-    """The next policy, with its optimizer's state. `reference` holds the reference policy's log-probabilities.
+    """The next policy, with its optimizer's state. `reference` holds the reference policy's log-probabilities, `values`
+    those of a critic on the policy's trunk, which learns along.
 
-    A batch in which no advantage differs from 0 has nothing to say, unless a bonus or a penalty speaks: it is reported
-    and skipped, and the policy stays.
+    A batch in which no advantage differs from 0 has nothing to say, unless a bonus, a penalty or a critic speaks: it is
+    reported and skipped, and the policy stays.
     """
     settings = _settings(parameters)
     credited = read_credit(credit)
     if not credited or (settings.advantages_alone and not any(any(found.turns) for found in credited.values())):
         logger.warning("iteration %d: no group has any spread of reward; the batch is skipped", parameters.iteration)
         return same_policy(policy)
-    began = time.perf_counter()
     trajectories = read_trajectories(default_store().folder(rollout))
     batch = _batch(
         [trajectories[index] for index in credited],
         list(credited.values()),
-        [read_scores(reference).per_token[index] for index in credited] if reference else None,
+        _rows(reference, credited),
+        _rows(values, credited),
     )
     if parameters.sample == "turn":
         batch = batch.turn_by_turn()
-    learner = take_learner(policy, parameters.compute)
+    learner = take_learner(policy, parameters.learner)
+    device = parameters.learner.compute.device
     with default_store().write("policy") as draft:
+        forget_peak_memory(device)
+        began = time.perf_counter()
         metrics = learner.update(batch, settings)
+        seconds, peak = time.perf_counter() - began, peak_memory_bytes(device)
         learner.save(draft.folder)
         draft.metrics.update(metrics, skipped=0.0)
-    keep_learner(draft.reference, parameters.compute, learner)
-    seconds = time.perf_counter() - began
-    default_store().record_clock(draft.reference, {"trained_tokens_per_second": metrics["tokens"] / seconds})
+    keep_learner(draft.reference, parameters.learner, learner)
+    default_store().record_clock(
+        draft.reference, {"trained_tokens_per_second": metrics["tokens"] / seconds, "peak_memory_bytes": float(peak)}
+    )
     return draft.reference
 
 
 def same_policy(policy: Reference) -> Reference:
     """The policy as it is, as the outcome of an iteration that was skipped."""
     with default_store().write("policy") as draft:
-        shutil.copytree(
-            default_store().folder(policy), draft.folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns(MANIFEST)
-        )
+        begin_with(draft, policy)
         draft.metrics["skipped"] = 1.0
     return draft.reference
 
 
+def _rows(scores: Reference | None, credited: Iterable[int]) -> list[list[float]] | None:
+    """The scores of the trajectories that are trained on, where there are any."""
+    if scores is None:
+        return None
+    per_token = read_scores(scores).per_token
+    return [per_token[index] for index in credited]
+
+
 def _batch(
-    trajectories: Sequence[Trajectory], credited: Sequence[Credited], reference: Sequence[Sequence[float]] | None
+    trajectories: Sequence[Trajectory],
+    credited: Sequence[Credited],
+    reference: Sequence[Sequence[float]] | None,
+    values: Sequence[Sequence[float]] | None,
 ) -> UpdateBatch:
     sequences = [trajectory.flatten() for trajectory in trajectories]
     groups = [trajectory.group for trajectory in trajectories]
+
+    def of_trained(rows: Iterable[Sequence[float]]) -> list[list[float]]:
+        return [_of_trained(*row) for row in zip(rows, trajectories, sequences, strict=True)]
+
     if all(found.tokens is None for found in credited):
         turns = [found.turns for found in credited]
-        return UpdateBatch.from_turns(sequences, turns, groups=groups, reference_log_probabilities=reference)
-    tokens = [
-        _of_trained(found.tokens or [], trajectory, sequence)
-        for found, trajectory, sequence in zip(credited, trajectories, sequences, strict=True)
-    ]
-    return UpdateBatch.from_reply_tokens(sequences, tokens, groups=groups, reference_log_probabilities=reference)
+        batch = UpdateBatch.from_turns(sequences, turns, groups=groups, reference_log_probabilities=reference)
+    else:
+        tokens = of_trained(found.tokens or [] for found in credited)
+        batch = UpdateBatch.from_reply_tokens(sequences, tokens, groups=groups, reference_log_probabilities=reference)
+    if values is None:
+        return batch
+    return batch.with_values(of_trained(values), of_trained(found.value_targets or [] for found in credited))
 
 
-def _of_trained(advantages: Sequence[float], trajectory: Trajectory, trained: TokenSequence) -> list[float]:
+def _of_trained(numbers: Sequence[float], trajectory: Trajectory, trained: TokenSequence) -> list[float]:
     """Of one number per reply token, those of the replies that are trained on."""
     every = trajectory.flatten(every_reply=True)
-    following = iter(advantages)
+    following = iter(numbers)
     spread = [next(following) if mask else 0.0 for mask in every.mask]
     return [value for value, mask in zip(spread, trained.mask, strict=True) if mask]
 

@@ -10,7 +10,7 @@ import json
 import shutil
 from pathlib import Path
 
-from tasks.learning import take_learner
+from tasks.learning import LearnerParameters, take_learner
 from tasks.playing import PlayParameters, play_with_policy, tasks_of, the_world, world_code
 from tasks.stage import stage
 from turnwise import progress, seeding
@@ -41,10 +41,12 @@ def warm_start(
     demonstrations: Reference,
     panels: Reference,
 ) -> Reference:
-    """The policy after the warm start, without its optimizer (reinforcement begins with a fresh one), and the curve."""
+    """The policy after the warm start, which trains all of it, and the curve. Its optimizer is left out: reinforcement
+    begins with a fresh one.
+    """
     section = parameters.warm_start
     sequences = _sequences(parameters, tokenizer, demonstrations)
-    learner = take_learner(policy, parameters.compute)
+    learner = take_learner(policy, LearnerParameters(compute=parameters.compute))
     curve: list[dict[str, float]] = []
     losses: list[float] = []
     with default_store().write("policy") as draft:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from turnwise.checking import CheckReport, check_world, examination
-from turnwise.checking.episodes import digests
+from turnwise.checking.episodes import digests, play
 from turnwise.world import (
     Decision,
     Environment,
@@ -88,6 +88,27 @@ class Speechless(Corridor):
     @property
     def grammar(self) -> str:
         return " "
+
+
+class Unplayed(Corridor):
+    players = ("oracle",)
+
+
+class Shorter(Corridor):
+    """Says that it has fewer tasks than it gives."""
+
+    def split_size(self, split: Split) -> int | None:
+        return 7
+
+
+class Longer(Corridor):
+    """Says that it has more tasks than it gives."""
+
+    def split_size(self, split: Split) -> int | None:
+        return 7
+
+    def tasks(self, split: Split, count: int) -> list[Task]:
+        return super().tasks(split, count)[:5]
 
 
 class Reordered(Corridor):
@@ -279,6 +300,9 @@ def other_processes_agree(monkeypatch: pytest.MonkeyPatch) -> None:
     ("world", "name", "found"),
     [
         (Speechless, "the world introduces itself", "grammar must be a text"),
+        (Unplayed, "the world introduces itself", "players must include random; found oracle"),
+        (Shorter, "splits have the size that they say", "one more was given"),
+        (Longer, "splits have the size that they say", "there are fewer"),
         (Reordered, "tasks are a prefix of one order", "must begin tasks('train', 8)"),
         (Repeated, "tasks are a prefix of one order", "'corridor/train/0' more than once"),
         (Shared, "splits share no task", "'corridor/0' in train and validation"),
@@ -313,7 +337,7 @@ def test_a_broken_world_is_caught_by_the_check_of_what_it_breaks(world: type[Wor
 def test_a_world_that_keeps_the_contract_passes_every_check() -> None:
     report = check_world(Corridor(turns=9), count=8, parameters={"turns": 9})
     assert report.passed, report.lines()
-    assert report.lines()[-1] == "The world 'corridor' keeps its contract: 15 of 15 checks passed."
+    assert report.lines()[-1] == "The world 'corridor' keeps its contract: 16 of 16 checks passed."
 
 
 def test_the_hash_seed_of_the_process_is_caught_when_it_shows() -> None:
@@ -345,6 +369,74 @@ def test_the_oracle_must_reach_the_score_that_is_asked_for() -> None:
     found = failures(check_world(Corridor(turns=3), count=8, parameters=parameters, oracle_success=0.8))
     assert set(found) == {"the oracle reaches its score"}
     assert "oracle 75% of 8 test tasks" in found["the oracle reaches its score"]
+
+
+class Unknown(Corridor):
+    """Nobody knows what to do."""
+
+    class walk(Walk):
+        def oracle(self, remaining: Remaining) -> Decision:
+            raise ValueError("nobody knows")
+
+    players = ("random",)
+
+
+@pytest.mark.usefixtures("other_processes_agree")
+def test_a_world_without_an_oracle_is_checked_in_all_but_what_an_oracle_does() -> None:
+    report = check_world(Unknown(), count=8)
+    assert report.passed, report.lines()
+    assert {check.name: check.found for check in report.checks if not check.applies} == {
+        "asking the oracle changes nothing": "does not apply: the world has no oracle",
+        "the oracle reaches its score": "does not apply: the world has no oracle",
+    }
+    assert report.lines()[-1].endswith("13 of 13 checks passed, 2 do not apply.")
+    assert any(line.startswith("-       asking the oracle changes nothing") for line in report.lines())
+
+
+@pytest.mark.usefixtures("other_processes_agree")
+def test_a_world_without_an_oracle_is_caught_like_any_other() -> None:
+    class Fragile(Unknown):
+        class walk(Unknown.walk):
+            def step(self, action: str) -> Step:
+                if len(action) > 10_000:
+                    raise MemoryError("too long for me")
+                return super().step(action)
+
+    assert "raised MemoryError" in failures(check_world(Fragile(), count=8))["any reply is answered"]
+
+
+@pytest.mark.usefixtures("other_processes_agree")
+def test_a_world_is_given_a_thousand_strange_replies_however_short_its_episodes_are() -> None:
+    found = {check.name: check.found for check in check_world(Corridor(), count=8).checks}
+    assert int(found["any reply is answered"].split()[0]) >= 1000
+
+
+@pytest.mark.usefixtures("other_processes_agree")
+def test_a_task_is_played_under_limits_of_its_own() -> None:
+    class Hurried(Corridor):
+        def limits_of(self, task: Task) -> Limits:
+            return Limits(turns=1 + task.seed % 2)
+
+    world = Hurried()
+    turns = [len(play(world, task, 0, "oracle").turns) for task in world.tasks("test", 4)]
+    # Goals are 1, 2, 3 and 4 cells away, and 1, 2, 1 and 2 turns are allowed.
+    assert turns == [1, 2, 1, 2]
+
+
+@pytest.mark.usefixtures("other_processes_agree")
+def test_a_split_that_says_how_many_tasks_it_has_is_held_to_it() -> None:
+    class Small(Corridor):
+        def split_size(self, split: Split) -> int | None:
+            return {"train": 6, "validation": None, "test": 3}[split]
+
+        def tasks(self, split: Split, count: int) -> list[Task]:
+            if count > (self.split_size(split) or count):
+                raise ValueError(f"count must be at most {self.split_size(split)}; found {count}")
+            return super().tasks(split, count)
+
+    found = {check.name: check for check in check_world(Small(), count=8).checks}
+    assert found["splits have the size that they say"].passed
+    assert found["splits have the size that they say"].found == "6 train, 3 test"
 
 
 @pytest.mark.usefixtures("other_processes_agree")

@@ -18,7 +18,9 @@ from turnwise import credit
 from turnwise.agent.episode import AGENT_REWARDS
 from turnwise.agent.formats import make_format
 from turnwise.errors import ConfigurationError, CreditError
+from turnwise.policy.model_settings import LINEAR_LAYERS
 from turnwise.policy.settings import require_update_options
+from turnwise.policy.value_learning import CriticSettings
 from turnwise.sections import (
     Ablation,
     Agent,
@@ -88,6 +90,8 @@ class Experiment(Section):
         self._require_credit(world)
         require_selection(self.selection.rule, self.selection.options)
         self._require_update()
+        CriticSettings(**self.critic.model_dump())
+        self._require_adapter()
         return self
 
     def _require_demonstrations(self, world: World) -> None:
@@ -128,7 +132,7 @@ class Experiment(Section):
             )
 
     def _require_update(self) -> None:
-        options = self.optimization.model_dump(exclude={"iterations", "sample"})
+        options = self.optimization.model_dump(exclude={"iterations", "sample", "adapter"})
         require_update_options({**options, "temperature": self.rollout.temperature})
         batch = self.rollout.prompts * self.rollout.group_size
         if batch % self.optimization.mini_batches:
@@ -136,6 +140,21 @@ class Experiment(Section):
                 f"optimization.mini_batches must divide rollout.prompts x rollout.group_size = {batch}; "
                 f"found {self.optimization.mini_batches}"
             )
+
+    def _require_adapter(self) -> None:
+        adapter = self.optimization.adapter
+        if adapter is None:
+            return
+        if not adapter.target_modules:
+            raise ConfigurationError(
+                "optimization.adapter.target_modules must name a linear layer; found none: leave it out for all layers"
+            )
+        if self.policy.model == "scratch":
+            for name in adapter.target_modules:
+                if name not in LINEAR_LAYERS:
+                    raise ConfigurationError(
+                        f"optimization.adapter.target_modules of a policy from scratch: {_unknown(name, LINEAR_LAYERS)}"
+                    )
 
 
 def load(

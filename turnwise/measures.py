@@ -25,7 +25,9 @@ def episode_value(trajectory: Trajectory, name: str) -> float:
 
 
 def column_value(trajectory: Trajectory, column: Column) -> float | None:
-    """A column's value for one episode; None where its denominator is 0."""
+    """A column's value for one episode; None where its denominator is 0, or its tag is not the task's."""
+    if column.tag is not None and trajectory.task.tags.get(column.tag[0]) != column.tag[1]:
+        return None
     value = episode_value(trajectory, column.value)
     if column.per is None:
         return value
@@ -44,7 +46,10 @@ def by_task(trajectories: Sequence[Trajectory], column: Column) -> list[float]:
 
 
 def episode_means(trajectories: Sequence[Trajectory]) -> dict[str, float]:
-    """The mean over episodes of everything that was recorded: rewards, metrics, endings, lengths."""
+    """The mean over episodes of everything that was recorded: rewards, metrics, endings, lengths.
+
+    Where tasks are of several worlds, each by its name as the tag `world`, also the success in each: `success/NAME`.
+    """
     count = len(trajectories)
     if not count:
         return {}
@@ -60,6 +65,9 @@ def episode_means(trajectories: Sequence[Trajectory]) -> dict[str, float]:
     means = {
         key: sum(episode_value(trajectory, name) for trajectory in trajectories) / count for key, name in names.items()
     }
+    for world in sorted({str(each.task.tags["world"]) for each in trajectories if "world" in each.task.tags}):
+        of_world = [each.success for each in trajectories if each.task.tags.get("world") == world]
+        means[f"success/{world}"] = sum(of_world) / len(of_world)
     for ending in Ending:
         means[f"ending/{ending}"] = sum(trajectory.ending is ending for trajectory in trajectories) / count
     return means

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+
+from turnwise.policy.model_settings import LINEAR_LAYERS
+from turnwise.world import with_preset
 
 Count = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
@@ -33,6 +36,17 @@ class Compute(Section):
     depend on it."""
     learner_threads: Count
     """CPU threads that train. Results to the bit depend on it."""
+    precision: Literal["float32", "bfloat16"]
+    """What the learner computes in; what is trained stays in float32. bfloat16 is for devices that have instructions
+    for it. An engine on an accelerator follows; one on the CPU computes in float32."""
+    gradient_checkpointing: bool
+    """Compute every layer again in the backward pass instead of keeping what is inside it: a fraction of the memory for
+    a third more arithmetic, and the same result."""
+    compiled: bool
+    """Compile the learner's layers (torch.compile): a minute at the first batch, faster after it."""
+    logit_chunk_tokens: Count
+    """Reply tokens whose logits are in memory at once. Where a micro-batch has more, its output layer is computed
+    twice. Changes memory and speed, not what is computed."""
 
 
 class WorldSection(Section):
@@ -40,7 +54,24 @@ class WorldSection(Section):
 
     name: str
     """A world's name, or `module:Class`."""
+    preset: str = ""
+    """A name of the world's `presets`, published settings which `parameters` are laid over. Empty: none."""
     parameters: dict[str, Any]
+    """What the world is made with, once this is read: those of the preset included."""
+
+    @field_validator("preset")
+    @classmethod
+    def _require_known_preset(cls, preset: str, read: ValidationInfo) -> str:
+        if "name" in read.data:
+            with_preset(read.data["name"], preset, {})
+        return preset
+
+    @field_validator("parameters")
+    @classmethod
+    def _lay_over_preset(cls, parameters: dict[str, Any], read: ValidationInfo) -> dict[str, Any]:
+        if {"name", "preset"} <= read.data.keys():
+            return with_preset(read.data["name"], read.data["preset"], parameters)
+        return parameters
 
 
 class Agent(Section):
@@ -119,10 +150,13 @@ class WarmStart(Section):
 class Rollout(Section):
     """How trajectories are sampled."""
 
+    scheme: Literal["independent", "branching"]
+    """Independent groups, or for each turn's state of one trajectory a group that begins there: costlier in tokens, see
+    `turnwise.agent.branching`."""
     prompts: Count
     """Tasks per iteration."""
     group_size: Count
-    """Trajectories per task."""
+    """Trajectories per group."""
     temperature: Positive
     world_seconds: Positive
     """Seconds that a world may take for one call before its episode is tried again."""
@@ -149,10 +183,15 @@ class Credit(Section):
 
 
 class Critic(Section):
-    """The critic that estimators of the GAE family need, on a trunk of its own; the others have none."""
+    """The critic that estimators of the GAE family need; the others have none."""
 
+    trunk: Literal["own", "policy"]
+    """`own`: a second model, trained by itself. `policy`: a head on the policy's, whose update descends both losses; it
+    learns from the replies that the policy does, and `epochs` and `mini_batches` are those of its warm-up alone."""
+    coefficient: Positive | None
+    """What its loss is multiplied by where it is added to the policy's: for trunk `policy`, and null for `own`."""
     initial: Literal["policy", "random"]
-    """Weights that it begins with: the warm start's, or random ones."""
+    """Weights that a trunk of its own begins with: the warm start's, or random ones."""
     learning_rate: Positive
     warm_up: int = Field(ge=0)
     """Iterations at the start in which the critic is trained and the policy is not."""
@@ -165,11 +204,25 @@ class Critic(Section):
     micro_batch_tokens: Count
 
 
+class Adapter(Section):
+    """A low-rank adapter (LoRA): see `turnwise.policy.model`."""
+
+    rank: Count
+    alpha: Count
+    """The adapter's product is multiplied by alpha / rank."""
+    target_modules: Annotated[tuple[str, ...], Field(strict=False)] = LINEAR_LAYERS
+    """The linear layers that have one, by the last part of their name."""
+    seed: int = 0
+    """Of the initial weights."""
+
+
 class Optimization(Section):
     """The update: see `turnwise.policy.settings`, which knows what makes sense together."""
 
     iterations: Count
     learning_rate: Positive
+    adapter: Adapter | None
+    """Train a low-rank adapter and nothing else; the warm start trains everything. null: train everything."""
     sample: Literal["trajectory", "turn"]
     """What a sequence of the update is: a whole trajectory, or each of its turns with what came before it (RAGEN)."""
     loss: str

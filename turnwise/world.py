@@ -11,6 +11,7 @@ legal, and never raises; rewards are named raw values (weights and levels are co
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import importlib.metadata
 from abc import ABC, abstractmethod
@@ -103,7 +104,10 @@ class Environment(ABC):
 
     @abstractmethod
     def oracle(self, remaining: Remaining) -> Decision:
-        """What a competent player does now. May read the task's hidden state, not the episode's future noise."""
+        """What a competent player does now. May read the task's hidden state, not the episode's future noise.
+
+        Where nobody knows, it raises, and "oracle" is not among the world's `players`.
+        """
 
     @abstractmethod
     def random(self, generator: np.random.Generator, remaining: Remaining) -> Decision:
@@ -143,6 +147,8 @@ class Column:
     better: Literal["higher", "lower"] | None = "higher"
     description: str = ""
     """What is counted, in one sentence."""
+    tag: tuple[str, str | int] | None = None
+    """Count only episodes whose task has this tag with this value, e.g. `("world", "textcraft")`."""
 
 
 class World(ABC):
@@ -153,13 +159,15 @@ class World(ABC):
     """Part of every task id's meaning and of the cache key: raise it when the rules or the data change."""
     verbs: ClassVar[frozenset[str] | None] = None
     """The verbs where actions have the form `verb[argument]`, else None: lets a format refuse a pairing."""
-    players: ClassVar[tuple[str, ...]] = ("random", "oracle")
+    players: tuple[str, ...] = ("random", "oracle")
+    """The scripted players: "random" always, "oracle" where somebody knows what to do, and others that `decide` knows.
+    An instance may have fewer than its class: only it knows, say, whether its server tells the possible actions."""
     primary_metric: ClassVar[str] = "success"
     """The number by which variants are compared: `success`, or the name of a reward or metric of this world."""
     oracle_success: ClassVar[float] = 0.0
     """The share of test tasks that the oracle solves at least, with the default parameters: a promise, checked."""
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
-    """Parameters by the name of a published setting, e.g. `{"ragen-v1": {"success_rate": 1 / 3}}`."""
+    """Parameters by the name of a published setting, e.g. `{"ragen-v1": {"success_rate": 0.3}}`. See `with_preset`."""
     rewards: ClassVar[Mapping[str, Reward]]
     columns: ClassVar[tuple[Column, ...]] = (
         Column("success", "success"),
@@ -183,9 +191,17 @@ class World(ABC):
     def limits(self) -> Limits:
         """The limits that this world's tasks are meant to be played under, from its parameters."""
 
+    def limits_of(self, task: Task) -> Limits:
+        """The limits of one task, where tasks differ in them; `limits` then allows for every task."""
+        return self.limits
+
     @abstractmethod
     def tasks(self, split: Split, count: int) -> list[Task]:
         """The first `count` tasks of a split: a prefix of one fixed order. Raises ValueError when there are fewer."""
+
+    def split_size(self, split: Split) -> int | None:
+        """How many tasks a split has. None where it has no end: a world with an end overrides this."""
+        return None
 
     @abstractmethod
     def make(self, task: Task, seed: int) -> Environment:
@@ -194,6 +210,11 @@ class World(ABC):
     def attribution(self) -> str | None:
         """Whose data this is and under which licence, where something must be said."""
         return None
+
+    @classmethod
+    def modules(cls, parameters: Mapping[str, Any]) -> tuple[str, ...]:
+        """The modules whose code, with all that they import, computes what this world does under these parameters."""
+        return (cls.__module__,)
 
 
 def whole_number(name: str, value: object, lowest: int, highest: int) -> int:
@@ -246,5 +267,21 @@ def installed_worlds() -> tuple[str, ...]:
 
 
 def make_world(name: str, parameters: Mapping[str, Any]) -> World:
-    """A world by name, with its parameters. Raises ValueError for an unknown name or parameter."""
+    """A world by name, with its parameters. Raises ValueError for an unknown name, TypeError for a parameter."""
     return world_class(name)(**parameters)
+
+
+def with_preset(name: str, preset: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters of a world's preset, with `parameters` laid over them; an empty name is no preset.
+
+    Raises ValueError for a preset that the world does not have, with the nearest one.
+    """
+    if not preset:
+        return dict(parameters)
+    presets = world_class(name).presets
+    if preset not in presets:
+        nearest = difflib.get_close_matches(preset, presets, n=1, cutoff=0.5)
+        known = f"it has {', '.join(presets)}" if presets else "it has none"
+        hint = f"did you mean {nearest[0]!r}?" if nearest else known
+        raise ValueError(f"the world {name!r} has no preset {preset!r}: {hint}")
+    return {**presets[preset], **parameters}

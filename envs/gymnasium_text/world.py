@@ -93,7 +93,7 @@ class GymnasiumText(World):
         self._game = Game(id, self._arguments, self.settings)
         if self._game.plan is None:
             # Only an instance knows whether its environment publishes a model.
-            self.players = ("random",)  # type: ignore[misc]
+            self.players = ("random",)
 
     @property
     def instruction(self) -> str:

@@ -36,7 +36,7 @@ class Search(World):
     name: ClassVar[str] = "search"
     version: ClassVar[str] = VERSION
     verbs: ClassVar[frozenset[str] | None] = frozenset({"search", "answer"})
-    players: ClassVar[tuple[str, ...]] = ("random", "oracle", "closed-book")
+    players: tuple[str, ...] = ("random", "oracle", "closed-book")
     primary_metric: ClassVar[str] = "exact_match"
     rewards: ClassVar[Mapping[str, Reward]] = {
         "tool_execution": Reward("1 for a search that returned passages, its query not asked before", "turn", 0.2),

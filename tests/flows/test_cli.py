@@ -27,7 +27,7 @@ def turnwise(*arguments: str, home: Path) -> subprocess.CompletedProcess[str]:
         (("ablation", "no-such-file.yaml"), "a parameters file must exist"),
         (("experiment", "-s", "credit.estimator=mt-grp"), "credit.estimator must be one of"),
         (("experiment", "--variant", "mt-grop"), "did you mean 'mt-grpo'?"),
-        (("check", "no-such-world"), "world must be one of frozen_lake, search"),
+        (("check", "no-such-world"), "world must be one of agentgym, "),
     ],
 )
 def test_a_mistake_is_told_in_one_message_and_nothing_is_computed(

@@ -13,7 +13,15 @@ from typing import Any
 
 import pytest
 import torch
-from policy_samples import END, PAD, VOCABULARY, two_turn_sequences
+from policy_samples import (
+    END,
+    PAD,
+    VOCABULARY,
+    gradients_of_first_step,
+    precise_learner,
+    relative_difference,
+    two_turn_sequences,
+)
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast, TrainerCallback
@@ -120,22 +128,14 @@ def our_gradients(policy: Path, sequences: list[TokenSequence], settings: Update
     """That of the learner's first step, from AdamW's first moment, which is then 0.1 x the gradient."""
     credit = CreditBatch(group=GROUPS, turn_rewards=[[0.0, 0.0]] * len(GROUPS), outcome=REWARDS)
     advantages = estimate("grpo", credit, rewards="outcome", deviation="none")
-    learner = Learner(policy, threads=1, dtype=dtype)
+    learner = precise_learner(policy) if dtype == "float64" else Learner(policy, threads=1)
     learner.update(UpdateBatch.from_turns(sequences, advantages), settings)
-    moments = learner._optimizer.state
-    return {name: moments[parameter]["exp_avg"] / 0.1 for name, parameter in learner._parameters.items()}
-
-
-def relative_difference(found: Gradients, expected: Gradients) -> float:
-    """The L2 norm of the difference of all gradients together, over that of the expected ones."""
-    assert found.keys() == expected.keys()
-    difference = torch.cat([(found[name] - expected[name]).flatten().double() for name in expected])
-    return float(difference.norm() / torch.cat([expected[name].flatten().double() for name in expected]).norm())
+    return gradients_of_first_step(learner._optimizer)
 
 
 def on_policy(policy: Path) -> list[TokenSequence]:
     """The sequences with the log-probabilities that the policy itself gives them, so that every ratio is 1."""
-    rows = Learner(policy, threads=1, dtype="float64").log_probabilities(two_turn_sequences(), SETTINGS.temperature, 60)
+    rows = precise_learner(policy).log_probabilities(two_turn_sequences(), SETTINGS.temperature, 60)
     return [
         replace(sequence, log_probabilities=tuple(row))
         for sequence, row in zip(two_turn_sequences(), rows, strict=True)

@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 import torch
-from policy_samples import VOCABULARY, two_turn_sequences
+from policy_samples import VOCABULARY, gradients_of_first_step, two_turn_sequences
 
 from turnwise.errors import ArtifactError, ConfigurationError
 from turnwise.policy.critic import OPTIMIZER_FILE, VALUE_HEAD_FILE, Critic, CriticSettings, ValueBatch
-from turnwise.policy.model import ModelSettings, load_policy
+from turnwise.policy.model import load_policy
+from turnwise.policy.model_settings import ModelSettings
 from turnwise.policy.packing import lay_out
 from turnwise.policy.scoring import reply_states, score_replies
 from turnwise.policy.value_loss import clipped_value_loss
@@ -103,9 +104,7 @@ def test_the_gradient_is_that_of_the_mean_over_targets_however_it_is_cut(make_po
         critic = taught(own(policy))
         settings = dataclasses.replace(SETTINGS, micro_batch_tokens=micro_batch_tokens, maximum_gradient_norm=1e9)
         loss = critic.update(batch, settings)["value_loss"]
-        optimizer = critic._optimizer._optimizer  # after AdamW's first step its first moment is 0.1 x the gradient
-        named = critic._optimizer._parameters.items()
-        return {name: optimizer.state[parameter]["exp_avg"] / 0.1 for name, parameter in named}, loss
+        return gradients_of_first_step(critic._optimizer), loss
 
     model, head = load_policy(policy, ModelSettings()), taught(own(policy)).head
     errors = []

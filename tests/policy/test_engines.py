@@ -15,6 +15,7 @@ from policy_samples import CONTEXT, END, as_sequences, contexts, sample
 from turnwise.errors import ConfigurationError
 from turnwise.policy.engine import Engine, Sampling, make_engine
 from turnwise.policy.learner import Learner
+from turnwise.policy.model_settings import PLAIN, AdapterSettings, ModelSettings
 from turnwise.policy.update import UpdateBatch, UpdateSettings
 from turnwise.trajectory import TokenSequence
 
@@ -42,14 +43,16 @@ def differences(learner: Learner, engine: Engine, temperature: float, seed: int)
 
 
 @pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize("model", [PLAIN, ModelSettings(adapter=AdapterSettings(rank=4, alpha=8))], ids=["all", "lora"])
 def test_engine_and_learner_agree_after_every_update(
-    engine: Engine, make_policy: MakePolicy, tmp_path: Path, tied: bool
+    engine: Engine, make_policy: MakePolicy, tmp_path: Path, model: ModelSettings, tied: bool
 ) -> None:
-    learner = Learner(make_policy(11, tied=tied), threads=1)
+    """Also where an adapter is trained: the engine is given the merged weights."""
+    learner = Learner(make_policy(11, tied=tied), threads=1, model=model)
     for iteration, temperature in enumerate([1.0, 0.9, 1.0, 0.9]):
         folder = tmp_path / str(iteration)
         learner.save(folder)
-        engine.load(folder, f"agree-{tied}-{iteration}")
+        engine.load(folder, f"agree-{tied}-{model.adapter}-{iteration}")
         found = differences(learner, engine, temperature, seed=iteration)
         assert sum(found) / len(found) < 1e-5
         assert max(found) < 1e-4

@@ -20,19 +20,17 @@ from turnwise.policy.learner import Learner
 from turnwise.policy.model import (
     ADAPTER_FILE,
     FROZEN_FILE,
-    AdapterSettings,
-    ModelSettings,
     load_policy,
     load_trunk,
     merged_weights,
     require_device,
-    restore_policy,
+    restore_adapter,
     save_policy,
     trained_parameters,
 )
+from turnwise.policy.model_settings import PLAIN, AdapterSettings, ModelSettings
 
 MakePolicy = Callable[..., Path]
-PLAIN = ModelSettings()
 ADAPTED = ModelSettings(adapter=AdapterSettings(rank=2, alpha=6, target_modules=("q_proj", "down_proj"), seed=3))
 TOKENS = torch.tensor([[5, 9, 30, 7, 11, 200], [8, 8, 100, 4, 90, 6]])
 
@@ -179,6 +177,12 @@ def test_saving_writes_the_same_bytes_every_time(make_policy: MakePolicy, tmp_pa
         assert (tmp_path / "once" / file).read_bytes() == (tmp_path / "again" / file).read_bytes()
 
 
+def restored_policy(folder: Path, settings: ModelSettings) -> PreTrainedModel:
+    model = load_policy(folder, settings)
+    restore_adapter(model, folder, settings)
+    return model
+
+
 def stepped(model: PreTrainedModel, optimizer: torch.optim.Optimizer, steps: int) -> PreTrainedModel:
     for _ in range(steps):
         optimizer.zero_grad()
@@ -196,7 +200,7 @@ def test_a_restored_adapter_goes_on_to_the_bit(make_policy: MakePolicy, tmp_path
     model = disturbed(load_policy(make_policy(0), ADAPTED))
     stepped(model, descend(model), 3)
     save_policy(model, tmp_path, ADAPTED)
-    restored = restore_policy(tmp_path, ADAPTED)
+    restored = restored_policy(tmp_path, ADAPTED)
     stepped(model, descend(model), 3)
     stepped(restored, descend(restored), 3)
     for name, tensor in model.state_dict().items():
@@ -212,7 +216,7 @@ def test_a_policy_without_an_adapter_is_restored_as_it_is_loaded(make_policy: Ma
     model = load_policy(make_policy(0), PLAIN)
     save_policy(model, tmp_path, PLAIN)
     assert not (tmp_path / ADAPTER_FILE).exists()
-    restored = restore_policy(tmp_path, PLAIN).state_dict()
+    restored = restored_policy(tmp_path, PLAIN).state_dict()
     assert all(torch.equal(tensor, restored[name]) for name, tensor in model.state_dict().items())
     assert (tmp_path / "config.json").read_bytes() == (make_policy(0) / "config.json").read_bytes()
 
@@ -224,7 +228,7 @@ def test_restoring_without_the_adapters_files_says_what_to_do(
     save_policy(load_policy(make_policy(0), ADAPTED), tmp_path, ADAPTED)
     (tmp_path / file).unlink()
     with pytest.raises(ArtifactError, match=f"must hold {file}"):
-        restore_policy(tmp_path, ADAPTED)
+        restored_policy(tmp_path, ADAPTED)
 
 
 @pytest.mark.parametrize(
@@ -240,14 +244,14 @@ def test_an_adapter_does_not_go_on_as_another(
 ) -> None:
     save_policy(load_policy(make_policy(0), ADAPTED), tmp_path, ADAPTED)
     with pytest.raises(ConfigurationError, match="an adapter goes on with the"):
-        restore_policy(tmp_path, ModelSettings(adapter=changed))
+        restored_policy(tmp_path, ModelSettings(adapter=changed))
 
 
 @pytest.mark.parametrize(
     ("make", "reason"),
     [
-        (lambda: AdapterSettings(rank=0, alpha=1), "rank must be at least 1; found 0"),
-        (lambda: AdapterSettings(rank=1, alpha=0), "alpha must be at least 1; found 0"),
+        (lambda: AdapterSettings(rank=0, alpha=1), "rank must be a whole number of at least 1; found 0"),
+        (lambda: AdapterSettings(rank=1, alpha=0), "alpha must be a whole number of at least 1; found 0"),
         (lambda: AdapterSettings(rank=1, alpha=1, target_modules=()), "must name a linear layer"),
         (lambda: ModelSettings(precision="float16"), "one of float32, bfloat16; found 'float16'"),  # type: ignore[arg-type]
     ],
@@ -303,7 +307,7 @@ def test_in_bfloat16_only_frozen_weights_are_held_in_it(make_policy: MakePolicy,
     assert len(gradients) == 8 and all(gradient.norm() > 0 for gradient in gradients.values())
     save_policy(model, tmp_path, settings)
     assert all(tensor.dtype == torch.float32 for tensor in load_file(tmp_path / "model.safetensors").values())
-    restored = restore_policy(tmp_path, settings)
+    restored = restored_policy(tmp_path, settings)
     for name, tensor in model.state_dict().items():
         assert torch.equal(tensor, restored.state_dict()[name]), name
     assert (tmp_path / "model.safetensors").stat().st_size == pytest.approx(

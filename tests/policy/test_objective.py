@@ -13,13 +13,13 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from policy_samples import two_turn_sequences
+from policy_samples import gradients_of_first_step, precise_learner, relative_difference, two_turn_sequences
 
 from turnwise.errors import MismatchError
 from turnwise.policy.aggregation import Aggregation
 from turnwise.policy.divergence import ReferencePenalty
 from turnwise.policy.importance import ImportanceCorrection
-from turnwise.policy.learner import Learner, _chosen_and_entropy
+from turnwise.policy.learner import Learner
 from turnwise.policy.losses import LOSSES
 from turnwise.policy.packing import at_reply_tokens, lay_out
 from turnwise.policy.update import PerToken, UpdateBatch, UpdateSettings
@@ -74,16 +74,9 @@ def with_options(loss: str, aggregation: str, **further: Any) -> UpdateSettings:
 
 def gradients(policy: Path, batch: UpdateBatch, chosen: UpdateSettings, dtype: str = "float64") -> Gradients:
     """Of the first step: AdamW's first moment is then 0.1 x the gradient."""
-    learner = Learner(policy, threads=1, dtype=dtype)
+    learner = precise_learner(policy) if dtype == "float64" else Learner(policy, threads=1)
     learner.update(batch, chosen)
-    moments = learner._optimizer.state
-    return {name: moments[parameter]["exp_avg"] / 0.1 for name, parameter in learner._parameters.items()}
-
-
-def relative_difference(found: Gradients, expected: Gradients) -> float:
-    assert found.keys() == expected.keys()
-    difference = torch.cat([(found[name] - expected[name]).flatten() for name in expected])
-    return float(difference.norm() / torch.cat([expected[name].flatten() for name in expected]).norm())
+    return gradients_of_first_step(learner._optimizer)
 
 
 def token_loss(loss: str, log_pi: torch.Tensor, log_mu: torch.Tensor, mean_log_ratio: float, advantage: float) -> Any:
@@ -104,7 +97,7 @@ def expected_gradients(
     policy: Path, batch: UpdateBatch, chosen: UpdateSettings, weights: PerToken | None = None
 ) -> Gradients:
     """Sequence by sequence and token by token, on the model's own logits, without padding; `weights` of importance."""
-    model = Learner(policy, threads=1, dtype="float64").model
+    model = precise_learner(policy).model
     tokens_of = [sum(sequence.mask) for sequence in batch.sequences]
     total = torch.zeros((), dtype=torch.float64)
     for index, sequence in enumerate(batch.sequences):
@@ -185,7 +178,9 @@ def test_the_defaults_are_the_plain_token_mean_to_the_bit(make_policy: MakePolic
     chosen = dataclasses.replace(SETTINGS, clip_low=0.2, clip_high=0.28)
     part = batch.select([0, 2, 3, 4, 5])  # Sequence 1 has no advantage, and is not propagated backward.
     for micro_batch in lay_out(part.sequences, chosen.micro_batch_tokens, learner._pad_token, torch.device("cpu")):
-        log_distribution = (learner._reply_logits(micro_batch) / chosen.temperature).log_softmax(-1)
+        hidden = learner.model.model(input_ids=micro_batch.inputs).last_hidden_state
+        logits = learner.model.lm_head(hidden[micro_batch.rows, micro_batch.columns])
+        log_distribution = (logits / chosen.temperature).log_softmax(-1)
         log_pi = log_distribution.gather(-1, micro_batch.targets.unsqueeze(-1)).squeeze(-1)
         advantages = at_reply_tokens(part.advantages, micro_batch)
         log_mu = at_reply_tokens([sequence.log_probabilities for sequence in part.sequences], micro_batch)
@@ -194,7 +189,7 @@ def test_the_defaults_are_the_plain_token_mean_to_the_bit(make_policy: MakePolic
         (loss.sum() / sum(batch.reply_tokens)).backward()
     expected = {name: parameter.grad for name, parameter in learner.model.named_parameters()}
     fresh = Learner(policy, threads=1)
-    fresh._policy_gradient(batch, chosen)
+    fresh._gradient(batch, chosen)
     for name, parameter in fresh.model.named_parameters():
         assert torch.equal(parameter.grad, expected[name]), name
 
@@ -325,12 +320,6 @@ def test_an_entropy_bonus_makes_the_policy_less_certain(make_policy: MakePolicy)
     assert entropies[2.0] > 1.05 * entropies[0.0]
 
 
-def test_an_entropy_without_a_coefficient_has_no_graph() -> None:
-    logits = torch.randn(3, 5, generator=torch.Generator().manual_seed(0), requires_grad=True)
-    assert not _chosen_and_entropy(logits, torch.tensor([0, 1, 2]))[1].requires_grad
-    assert _chosen_and_entropy(logits, torch.tensor([0, 1, 2]), entropy_gradient=True)[1].requires_grad
-
-
 @pytest.mark.parametrize("level", ["token", "sequence"])
 @pytest.mark.parametrize("kind", ["truncate", "mask"])
 @pytest.mark.parametrize("loss", LOSSES)
@@ -343,7 +332,7 @@ def test_a_correction_weighs_the_policy_loss_and_takes_the_ratio_to_the_learner(
     chosen = with_options(
         loss, "sequence-mean", correction=correction, reference=ReferencePenalty(0.25, "k3"), entropy_coefficient=0.125
     )
-    learner = Learner(policy, threads=1, dtype="float64")
+    learner = precise_learner(policy)
     own = learner.log_probabilities(batch.sequences, SETTINGS.temperature, 1000)
     weights = []
     for sequence, row in zip(batch.sequences, own, strict=True):

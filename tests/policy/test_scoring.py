@@ -15,7 +15,8 @@ from policy_samples import two_turn_sequences
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from turnwise.policy.learner import Learner
-from turnwise.policy.model import ModelSettings, load_policy
+from turnwise.policy.model import load_policy
+from turnwise.policy.model_settings import ModelSettings
 from turnwise.policy.packing import lay_out
 from turnwise.policy.scoring import reply_states, score, score_replies
 
@@ -69,7 +70,9 @@ def test_gradients_are_those_of_the_plain_path_for_any_chunk(
         of_chosen = (chosen.exp() * weights).sum() if objective != "entropies" else 0.0
         return of_chosen + ((entropy * weights.flip(0)).sum() if objective != "log-probabilities" else 0.0)
 
-    chunked = score(states, weight, bias, targets, temperature=temperature, chunk_tokens=chunk_tokens)
+    chunked = score(
+        states, weight, bias, targets, temperature=temperature, chunk_tokens=chunk_tokens, entropy_gradient=True
+    )
     at_once = plain(states, weight, bias, targets, temperature)
     for found, expected in zip(chunked, at_once, strict=True):
         assert torch.allclose(found, expected, rtol=1e-12, atol=1e-12)
@@ -81,7 +84,29 @@ def test_gradients_are_those_of_the_plain_path_for_any_chunk(
 def test_gradients_agree_with_finite_differences() -> None:
     tensors = inputs(4, 3, 6, biased=True)
     targets = torch.tensor([0, 5, 2, 2])
-    assert torch.autograd.gradcheck(lambda *three: score(*three, targets, temperature=0.8, chunk_tokens=3), tensors)
+
+    def scored(*three: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return score(*three, targets, temperature=0.8, chunk_tokens=3, entropy_gradient=True)
+
+    assert torch.autograd.gradcheck(scored, tensors)
+
+
+@pytest.mark.parametrize("chunk_tokens", [2, 4])
+def test_entropies_have_a_gradient_only_where_it_is_asked_for(chunk_tokens: int) -> None:
+    states, weight = inputs(4, 3, 6, biased=False)
+    targets = torch.tensor([0, 1, 2, 3])
+    assert not score(states, weight, None, targets, chunk_tokens=chunk_tokens)[1].requires_grad
+    assert score(states, weight, None, targets, chunk_tokens=chunk_tokens, entropy_gradient=True)[1].requires_grad
+
+
+def test_what_fits_into_one_chunk_is_the_plain_path_to_the_bit() -> None:
+    """Stored policies and their digests rest on it."""
+    tensors = [tensor.detach().float().requires_grad_() for tensor in inputs(9, 6, 40, biased=False)]
+    targets = torch.arange(9) * 3
+    gradients = []
+    for chosen, entropy in (score(*tensors, None, targets, chunk_tokens=9), plain(*tensors, None, targets, 1.0)):
+        gradients.append((chosen.detach(), entropy.detach(), *torch.autograd.grad(chosen.square().sum(), tensors)))
+    assert all(torch.equal(found, expected) for found, expected in zip(*gradients, strict=True))
 
 
 def test_a_frozen_output_layer_gets_no_gradient() -> None:
@@ -125,7 +150,9 @@ def test_the_logits_of_the_whole_batch_never_exist() -> None:
     replies, hidden, vocabulary, chunk = 96, 4, 500, 3
     states, weight = inputs(replies, hidden, vocabulary, biased=False)
     targets = torch.arange(replies)
-    made, kept = largest_forward_and_backward(lambda: score(states, weight, None, targets, chunk_tokens=chunk))
+    made, kept = largest_forward_and_backward(
+        lambda: score(states, weight, None, targets, chunk_tokens=chunk, entropy_gradient=True)
+    )
     assert made == max(chunk * vocabulary, hidden * vocabulary) == 2000
     assert kept == hidden * vocabulary, "the output layer itself; no logits"
     made, kept = largest_forward_and_backward(lambda: plain(states, weight, None, targets, 1.0))

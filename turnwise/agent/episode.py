@@ -29,6 +29,10 @@ AGENT_REWARDS: Mapping[str, Reward] = {
 class Frame(Protocol):
     """How texts become tokens of a conversation: `turnwise.policy.tokenizer.ChatFrame` keeps this."""
 
+    @property
+    def end_tokens(self) -> tuple[int, ...]:
+        """The tokens that end a reply: one that was not cut off ends with one of them."""
+
     def opening(self, system: str | None, observation: str) -> tuple[int, ...]:
         """Tokens from the start up to where the first reply begins."""
 

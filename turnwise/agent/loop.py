@@ -68,10 +68,15 @@ class Played:
 def make_episodes(rules: Rules, tasks: Sequence[Task], replicas: int, seed: int) -> list[Episode]:
     """`replicas` episodes of each task, in order; each has noise of its own, derived from seed, group and replica."""
     return [
-        Episode(rules, task, group, replica, seeding.derive(seed, "episode", group, replica))
+        Episode(rules, task, group, replica, episode_seed(seed, group, replica))
         for group, task in enumerate(tasks)
         for replica in range(replicas)
     ]
+
+
+def episode_seed(seed: int, group: int, replica: int) -> int:
+    """The seed of the noise of one episode of `make_episodes`: with it the episode can be played again."""
+    return seeding.derive(seed, "episode", group, replica)
 
 
 def roll_out(
@@ -80,19 +85,27 @@ def roll_out(
     decode: Callable[[tuple[int, ...]], str],
     *,
     world_delay: int = 0,
+    most_at_once: int | None = None,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> Played:
-    """Play all episodes with the engine's replies. `decode` gives the text of a reply's tokens."""
+    """Play all episodes with the engine's replies. `decode` gives the text of a reply's tokens.
+
+    No more than `most_at_once` worlds are open: further episodes begin, in order, as others end. None: all at once.
+    """
     sampling, worlds = Stopwatch(), Stopwatch()
     with _closed_at_the_end(episodes):
-        for index, episode in enumerate(episodes):
-            with worlds:
-                episode.open()
-            if not episode.over:
-                engine.submit(index, episode.context)
+        waiting = deque(range(len(episodes)))
+        playing = 0
         with_the_world: deque[tuple[int, int]] = deque()  # (engine step at which it is waited for, episode)
         step = 0
-        while engine.in_flight or with_the_world:
+        while waiting or playing:
+            while waiting and (most_at_once is None or playing < most_at_once):
+                index = waiting.popleft()
+                with worlds:
+                    episodes[index].open()
+                if not episodes[index].over:
+                    playing += 1
+                    engine.submit(index, episodes[index].context)
             if engine.in_flight:
                 with sampling:
                     replies = engine.step()
@@ -101,13 +114,15 @@ def roll_out(
                     text = decode(reply.tokens)
                     episodes[reply.episode].receive(text, reply.tokens, reply.log_probabilities, reply.complete)
                     with_the_world.append((step + world_delay, reply.episode))
-            else:
+            elif with_the_world:
                 step = max(step, with_the_world[0][0])  # nothing else to compute: wait for those that are due first
             while with_the_world and with_the_world[0][0] <= step:
                 _, index = with_the_world.popleft()
                 with worlds:
                     episodes[index].settle()
-                if not episodes[index].over:
+                if episodes[index].over:
+                    playing -= 1
+                else:
                     engine.submit(index, episodes[index].context)
             if on_progress is not None:
                 on_progress(sum(episode.over for episode in episodes), len(episodes))

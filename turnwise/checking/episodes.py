@@ -98,7 +98,7 @@ def play_turns(
 ) -> Iterator[PlayedTurn]:
     """Play an environment that was reset, turn by turn, until it ends or a limit is reached."""
     generator = seeding.generator(seed, "checked player", player, task.id)
-    remaining = at_the_start(world.limits)
+    remaining = at_the_start(world.limits_of(task))
     while remaining.turns > 0 and remaining.actions > 0:
         if ask_the_oracle:
             environment.oracle(remaining)
@@ -115,7 +115,9 @@ def play_turns(
 
 
 def first_tasks(world: World, split: Split, count: int) -> list[Task]:
-    """The first `count` tasks of a split, or as many as a smaller split is found to have by halving."""
+    """The first `count` tasks of a split, or all of a smaller one; of one that hides its size, what halving finds."""
+    size = world.split_size(split)
+    count = count if size is None else min(count, size)
     while True:
         try:
             return world.tasks(split, count)

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Callable, Mapping, Sequence, Set
-from contextlib import ExitStack, closing
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from functools import partial
 from typing import Any
 
+from turnwise.checking.answers import (
+    any_reply_is_answered,
+    ineffective_steps_leave_the_state,
+    rewards_are_declared,
+)
 from turnwise.checking.elsewhere import digests_elsewhere
 from turnwise.checking.episodes import Episode, at_the_start, digests, open_episode, play_in_turns
-from turnwise.checking.fuzz import replies
-from turnwise.checking.report import Broken, CheckReport, examine, shortened
+from turnwise.checking.report import Broken, CheckReport, NotApplicable, examine, shortened
 from turnwise.checking.subject import SAMPLE, Subject
-from turnwise.world import Observation, Split, Step, Task, World, make_world
+from turnwise.world import SPLITS, Split, World, make_world
 
 HASH_SEEDS = ("1", "2")
 
@@ -39,6 +42,7 @@ def check_world(
     named: list[tuple[str, Callable[[Subject], str]]] = [
         ("the world introduces itself", introduces_itself),
         ("tasks are a prefix of one order", tasks_are_a_prefix),
+        ("splits have the size that they say", splits_have_their_size),
         ("splits share no task", splits_share_no_task),
         ("first observations tell and do not leak", observations_tell),
         ("episodes repeat in any order", episodes_repeat),
@@ -56,7 +60,7 @@ def check_world(
 
 
 def introduces_itself(subject: Subject) -> str:
-    """There is an instruction and a grammar to be read, limits to play under, and both baselines."""
+    """There is an instruction and a grammar to be read, limits to play under, and a random player."""
     world = subject.world
     for name, text in (("instruction", world.instruction), ("grammar", world.grammar)):
         if not isinstance(text, str) or not text.strip():
@@ -64,9 +68,10 @@ def introduces_itself(subject: Subject) -> str:
     start = at_the_start(world.limits)
     if min(start.turns, start.actions_per_turn, start.actions) < 1:
         raise Broken(f"limits must leave at least 1 turn and 1 action; found {world.limits}")
-    if missing := [player for player in ("random", "oracle") if player not in world.players]:
-        raise Broken(f"the world's players must include random and oracle; missing: {', '.join(missing)}")
-    return f"version {world.version}; at most {start.turns} turns, {start.actions} actions"
+    if "random" not in world.players:
+        raise Broken(f"the world's players must include random; found {', '.join(world.players) or 'none'}")
+    players = ", ".join(world.players)
+    return f"version {world.version}; at most {start.turns} turns, {start.actions} actions; players: {players}"
 
 
 def tasks_are_a_prefix(subject: Subject) -> str:
@@ -83,6 +88,20 @@ def tasks_are_a_prefix(subject: Subject) -> str:
         if repeated := sorted({name for name in names if names.count(name) > 1}):
             raise Broken(f"a task's id must name one task of {split}; found {repeated[0]!r} more than once")
     return ", ".join(f"{len(tasks)} {split}" for split, tasks in subject.panels.items())
+
+
+def splits_have_their_size(subject: Subject) -> str:
+    """A split that says how many tasks it has gives them all, and refuses one more."""
+    sizes = {split: size for split in SPLITS if (size := subject.world.split_size(split)) is not None}
+    for split, size in sizes.items():
+        if len(subject.world.tasks(split, size)) != size:
+            raise Broken(f"split_size({split!r}) = {size} must be the number of tasks that there are; there are fewer")
+        try:
+            subject.world.tasks(split, size + 1)
+        except ValueError:
+            continue
+        raise Broken(f"split_size({split!r}) = {size} must be the number of tasks that there are; one more was given")
+    return ", ".join(f"{size} {split}" for split, size in sizes.items()) or "no split says that it ends"
 
 
 def splits_share_no_task(subject: Subject) -> str:
@@ -129,6 +148,7 @@ def episodes_are_independent(subject: Subject) -> str:
 
 def asking_changes_nothing(subject: Subject) -> str:
     """The oracle looks and does not touch: an episode in which it is asked goes on as if it had not been."""
+    _require_oracle(subject)
     unasked = [subject.play(task, "random") for task in subject.sample]
     asked = [subject.play(task, "random", ask_the_oracle=True) for task in subject.sample]
     return _compare(unasked, asked, "played with the oracle asked before every turn")
@@ -164,61 +184,24 @@ def actions_are_accepted(player: str, subject: Subject) -> str:
     return f"{sum(len(episode.steps) for episode in episodes)} actions"
 
 
-def rewards_are_declared(subject: Subject) -> str:
-    """Every reward is one of `rewards`, every value a finite number, and no metric bears a reward's name."""
-    declared = subject.world.rewards
-    for name, reward in declared.items():
-        if reward.level not in ("turn", "outcome"):
-            raise Broken(f"the level of reward {name!r} must be 'turn' or 'outcome'; found {reward.level!r}")
-    emitted: set[str] = set()
-    for episode in subject.all_episodes:
-        for step in episode.steps:
-            _require_declared(step, declared.keys(), episode.task)
-            emitted.update(step.rewards)
-    silent = sorted(set(declared) - emitted)
-    return f"emitted: {', '.join(sorted(emitted)) or 'none'}" + (f"; never: {', '.join(silent)}" if silent else "")
-
-
-def ineffective_steps_leave_the_state(subject: Subject) -> str:
-    """Where the world names its states, a step that says it changed nothing has the state of the step before."""
-    ineffective = 0
-    for episode in subject.all_episodes:
-        before = episode.first.state
-        for action, step in zip(episode.actions, episode.steps, strict=True):
-            ineffective += not step.effective
-            if not step.effective and step.observation.state != before:
-                raise Broken(f"{action!r} says effective=False but changed the state, at {episode.task.id}")
-            before = step.observation.state
-    return f"{ineffective} ineffective steps"
-
-
-def any_reply_is_answered(subject: Subject) -> str:
-    """Nothing raises; an invalid reply is answered with a text and leaves the state and the oracle's mind alone."""
-    taken: list[bool] = []
-    for task in subject.sample:
-        actions = _by_the_oracle(subject, task).actions
-        for prefix in sorted({0, min(1, len(actions) - 1)}):
-            taken += _taken_as_actions(subject, task, actions[:prefix], actions[prefix])
-    return f"{len(taken)} replies, {sum(taken)} of them taken as actions"
-
-
 def close_works(subject: Subject) -> str:
     """An episode can be closed before its reset, at its end and anywhere between, and others do not notice."""
     for task in subject.sample[:SAMPLE]:
-        oracle = _by_the_oracle(subject, task)
+        guided = subject.guided(task)
         open_episode(subject.world, task, subject.seed).close()
-        for prefix in range(len(oracle.actions) + 1):
+        for prefix in range(len(guided.actions) + 1):
             with closing(open_episode(subject.world, task, subject.seed)) as bystander:
                 bystander.reset()
-                with subject.reached(task, oracle.actions[:prefix]):
+                with subject.reached(task, guided.actions[:prefix]):
                     pass
-                if bystander.step(oracle.actions[0]) != oracle.steps[0]:
+                if bystander.step(guided.actions[0]) != guided.steps[0]:
                     raise Broken(f"closing an episode after {prefix} actions must not change another; it did")
     return "before reset, after it and after every action"
 
 
 def oracle_reaches_its_score(needed: float | None, subject: Subject) -> str:
     """The oracle solves the share that was asked for, or at least what the random player solves, and something."""
+    _require_oracle(subject)
     shares = {player: subject.success(player) for player in subject.world.players}
     told = ", ".join(f"{player} {share:.0%}" for player, share in shares.items())
     found = f"{told} of {len(subject.panels['test'])} test tasks"
@@ -229,56 +212,9 @@ def oracle_reaches_its_score(needed: float | None, subject: Subject) -> str:
     return found
 
 
-def _by_the_oracle(subject: Subject, task: Task) -> Episode:
-    episode = subject.play(task, "oracle")
-    if not episode.actions:
-        raise Broken(f"the oracle must offer an action to begin with; found none at {task.id}")
-    return episode
-
-
-def _taken_as_actions(subject: Subject, task: Task, prefix: Sequence[str], offered: str) -> list[bool]:
-    """For each strange reply after the prefix, whether the world took it as an action of its own.
-
-    One episode hears the replies one after the other, and another takes its place when one was taken as an action.
-    """
-    remaining = at_the_start(subject.world.limits)
-    taken = []
-    with ExitStack() as episode:
-        environment, before = episode.enter_context(subject.reached(task, prefix))
-        decision = environment.oracle(remaining)
-        for reply in replies(subject.world, subject.seed, offered):
-            step = environment.step(reply)
-            taken.append(step.valid)
-            _require_an_answer(reply, step)
-            _require_declared(step, subject.world.rewards.keys(), task)
-            if step.valid:
-                episode.close()
-                environment, before = episode.enter_context(subject.reached(task, prefix))
-                continue
-            _require_no_change(reply, step, before)
-            if environment.oracle(remaining) != decision:
-                raise Broken(f"an invalid reply must not change what the oracle does; {shortened(reply)} did")
-    return taken
-
-
-def _require_an_answer(reply: str, step: Step) -> None:
-    if not isinstance(step.observation.text, str) or not step.observation.text.strip():
-        raise Broken(f"every reply must be answered with a text; {shortened(reply)} got {step.observation.text!r}")
-
-
-def _require_no_change(reply: str, step: Step, before: Observation) -> None:
-    if step.effective or step.terminated or step.truncated or step.observation.state != before.state:
-        raise Broken(f"an invalid reply must leave the state as it was; {shortened(reply)} was answered with {step}")
-
-
-def _require_declared(step: Step, declared: Set[str], task: Task) -> None:
-    for name, value in [*step.rewards.items(), *step.metrics.items()]:
-        if not math.isfinite(value):
-            raise Broken(f"a reward or metric must be a finite number; found {name} = {value} at {task.id}")
-    if strange := sorted(set(step.rewards) - declared):
-        raise Broken(f"a reward must be one of {sorted(declared)}; found {strange} at {task.id}")
-    if ambiguous := sorted(set(step.metrics) & declared):
-        raise Broken(f"a metric must not bear the name of a reward; found {ambiguous} at {task.id}")
+def _require_oracle(subject: Subject) -> None:
+    if not subject.has_oracle:
+        raise NotApplicable("the world has no oracle")
 
 
 def _compare(expected: Sequence[Episode], found: Sequence[Episode], how: str) -> str:

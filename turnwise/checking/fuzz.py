@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from turnwise import seeding
 from turnwise.world import World
 
 HUNDRED_KILOBYTES = 100_000
+LEAST_NOISE = 10
+"""Noisy replies at every point of an episode that is looked at."""
 
 FIXED = (
     "",
@@ -46,20 +50,31 @@ FIXED = (
 )
 
 
-def replies(world: World, seed: int, offered: str) -> list[str]:
-    """The fixed ones, random characters, spoiled copies of an action that a player offers, and the verbs misused."""
-    random = ["".join(_characters(seed, number)) for number in range(10)]
+def replies(world: World, seed: int, place: str, offered: str, count: int) -> list[str]:
+    """`count` replies or more: the fixed ones, an action that a player offers spoiled, the verbs misused, and noise.
+
+    `place` names the point of the episode, so that each has noise of its own: random characters, and copies of the
+    offered action with one character replaced.
+    """
     spoiled = [offered[:-1], offered + offered, offered + "\x00", "\ufeff" + offered, offered[::-1], f"<{offered}>"]
     verbs = [
         text
         for verb in sorted(world.verbs or ())
         for text in (verb, f"{verb}[", f"{verb}[]", f"{verb}[[]]", f"{verb}[\x00]", f"{verb}[{'z ' * 50_000}]")
     ]
-    return [*FIXED, *random, *spoiled, *verbs]
+    chosen = [*FIXED, *spoiled, *verbs]
+    missing = max(LEAST_NOISE, count - len(chosen))
+    return [*chosen, *(_noise(seeding.generator(seed, "fuzz", place, number), offered) for number in range(missing))]
 
 
-def _characters(seed: int, number: int) -> list[str]:
-    """Uniform over all of Unicode but the surrogates, which no decoded reply can hold."""
-    generator = seeding.generator(seed, "fuzz", number)
+def _noise(generator: np.random.Generator, offered: str) -> str:
+    if offered and generator.integers(4) == 0:
+        place = int(generator.integers(len(offered)))
+        return offered[:place] + chr(int(generator.integers(32, 127))) + offered[place + 1 :]
+    return _characters(generator)
+
+
+def _characters(generator: np.random.Generator) -> str:
+    """Up to 59, uniform over all of Unicode but the surrogates, which no decoded reply can hold."""
     points = generator.integers(0, 0x110000 - 0x800, size=int(generator.integers(1, 60)))
-    return [chr(point if point < 0xD800 else point + 0x800) for point in points.tolist()]
+    return "".join(chr(point if point < 0xD800 else point + 0x800) for point in points.tolist())

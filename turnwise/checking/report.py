@@ -11,6 +11,10 @@ class Broken(Exception):
     """The world does not keep its contract: what must hold and what was found."""
 
 
+class NotApplicable(Exception):
+    """The world has nothing that the check looks at: what it lacks."""
+
+
 @dataclass(frozen=True)
 class Check:
     """One property that a world must have: its name, whether it holds, and what was found."""
@@ -18,6 +22,8 @@ class Check:
     name: str
     passed: bool
     found: str
+    applies: bool = True
+    """Whether the world has what the check looks at; a check that does not apply counts as passed."""
 
 
 @dataclass(frozen=True)
@@ -40,17 +46,27 @@ class CheckReport:
     def lines(self) -> list[str]:
         """The report for the terminal: one line per check, and a verdict."""
         width = max(len(check.name) for check in self.checks)
-        signs = {True: "ok    ", False: "FAILED"}
-        rows = [f"{signs[check.passed]}  {check.name:<{width}}  {check.found}" for check in self.checks]
-        kept = len(self.checks) - len(self.failed)
+        rows = [f"{_sign(check)}  {check.name:<{width}}  {check.found}" for check in self.checks]
+        applied = [check for check in self.checks if check.applies]
+        kept = len(applied) - len(self.failed)
         verdict = "keeps its contract" if self.passed else "does not keep its contract"
-        return [*rows, f"The world {self.world!r} {verdict}: {kept} of {len(self.checks)} checks passed."]
+        left_out = len(self.checks) - len(applied)
+        note = f", {left_out} do not apply" if left_out else ""
+        return [*rows, f"The world {self.world!r} {verdict}: {kept} of {len(applied)} checks passed{note}."]
+
+
+def _sign(check: Check) -> str:
+    if not check.applies:
+        return "-     "
+    return "ok    " if check.passed else "FAILED"
 
 
 def examine(name: str, check: Callable[[], str]) -> Check:
     """Run one check. Whatever a world raises is a finding, said with the place where it was raised."""
     try:
         return Check(name, True, check())
+    except NotApplicable as reason:
+        return Check(name, True, f"does not apply: {reason}", applies=False)
     except Broken as broken:
         return Check(name, False, str(broken))
     except Exception as error:

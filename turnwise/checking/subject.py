@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from turnwise.checking.episodes import Episode, first_tasks, open_episode, play
+from turnwise.checking.report import Broken
 from turnwise.world import SPLITS, Environment, Observation, Split, Task, World
 
 SAMPLE = 3
@@ -43,9 +44,26 @@ class Subject:
         """The few tasks, of every split, that are played again and again."""
         return [task for tasks in self.panels.values() for task in tasks[:SAMPLE]]
 
+    @property
+    def has_oracle(self) -> bool:
+        """Whether somebody knows what to do in this world."""
+        return "oracle" in self.world.players
+
+    @property
+    def guide(self) -> str:
+        """The player whose actions lead into an episode: the oracle, or the random player where there is none."""
+        return "oracle" if self.has_oracle else "random"
+
     def play(self, task: Task, player: str, *, ask_the_oracle: bool = False) -> Episode:
         """A new episode: see `episodes.play`."""
         return play(self.world, task, self.seed, player, ask_the_oracle=ask_the_oracle)
+
+    def guided(self, task: Task) -> Episode:
+        """The guide's episode. Raises Broken where it offers no action."""
+        episode = self.play(task, self.guide)
+        if not episode.actions:
+            raise Broken(f"the {self.guide} player must offer an action to begin with; found none at {task.id}")
+        return episode
 
     def episodes(self, player: str) -> list[Episode]:
         """One episode of a player on each task of the test panel."""

@@ -9,16 +9,14 @@ Its trunk is one of two, and what a loss moves differs:
 
 * **A trunk of its own**, the policy's architecture with a copy of the policy's weights or random ones: `update` moves
   trunk and head, and the policy receives nothing.
-* **The policy's trunk**: the value loss is added to the policy's by the learner, which does
+* **The policy's trunk**: the learner (`turnwise.policy.learner`) descends both losses at once,
 
-      states = reply_states(model, micro_batch)
-      values = critic.values_at(states)
-      (policy_loss + coefficient * value_loss).backward()          value_loss: `clipped_value_loss`, aggregated
-      the learner's own step; critic.step(settings)
+      policy loss + coefficient x value loss          `loss`, on the reply tokens that the policy is trained on
 
   The trunk's gradient is the sum of both losses' and goes with the policy's step and its learning rate; the output
   layer's is the policy's alone (save through a tied embedding); the head's is the value loss's alone, and its step is
-  the critic's. `update` moves the head only: that is the warm-up, in which the policy must stay where it is.
+  the critic's. `update` moves the head only: that is the warm-up, in which the policy must stay where it is. The head
+  is saved in the policy's folder.
 
 Paper: PPO (arXiv 1707.06347); MT-GRPO's second version (arXiv 2505.11821) has it as MT-PPO. Differs from the usual
 code: a loss is the mean over all targets of a mini-batch, however that is cut into micro-batches.
@@ -27,7 +25,6 @@ code: a loss is the mean over all targets of a mini-batch, however that is cut i
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -36,10 +33,12 @@ from transformers import PreTrainedModel
 
 from turnwise.errors import ArtifactError, ConfigurationError
 from turnwise.policy.computing import reproducible_computing
-from turnwise.policy.model import ModelSettings, load_trunk
+from turnwise.policy.model import load_trunk
+from turnwise.policy.model_settings import PLAIN, ModelSettings
 from turnwise.policy.optimizer import NamedAdamW
 from turnwise.policy.packing import MicroBatch, at_reply_tokens, lay_out
 from turnwise.policy.scoring import reply_states
+from turnwise.policy.tally import ValueTally
 from turnwise.policy.value_learning import CriticSettings, ValueBatch
 from turnwise.policy.value_loss import clipped_value_loss, explained_variance
 from turnwise.seeding import derive
@@ -50,19 +49,6 @@ __all__ = ["Critic", "CriticSettings", "ValueBatch"]
 VALUE_HEAD_FILE = "critic/value_head.safetensors"
 OPTIMIZER_FILE = "critic/adamw.safetensors"
 """Both in a folder of their own: engines take every safetensors file beside the model's for weights."""
-
-PLAIN = ModelSettings()
-
-
-@dataclass(frozen=True)
-class _Tally:
-    """Sums over targets."""
-
-    loss: float = 0.0
-    clipped: int = 0
-
-    def __add__(self, other: _Tally) -> _Tally:
-        return _Tally(self.loss + other.loss, self.clipped + other.clipped)
 
 
 class Critic:
@@ -157,22 +143,25 @@ class Critic:
         over steps, before clipping), `value_mean` and `return_mean`, and `explained_variance`: of the returns by the
         batch's values, so by the critic before it learned from them; absent where all returns are equal.
         """
-        tally, targets, norms = _Tally(), 0, []
+        tally, norms = ValueTally(), []
         with reproducible_computing(self._threads):
             for part in batch.parts(settings):
                 tally += self._gradient(part, settings)
-                targets += part.targets
                 norms.append(self.step(settings))
-        values, returns = batch.pairs()
-        explained = explained_variance(values, returns)
-        return {
-            "value_loss": tally.loss / targets,
-            "value_clip_fraction": tally.clipped / targets,
-            "value_gradient_norm": sum(norms) / len(norms),
-            "value_mean": sum(values) / len(values),
-            "return_mean": sum(returns) / len(returns),
-            **({} if explained is None else {"explained_variance": explained}),
-        }
+        return value_metrics(tally, norms, batch)
+
+    def loss(
+        self, states: torch.Tensor, old_values: torch.Tensor, returns: torch.Tensor, clip: float | None
+    ) -> tuple[torch.Tensor, ValueTally]:
+        """The clipped value loss, summed over the targets among reply tokens, and the sums of what is reported of it.
+
+        `states` are the tokens' hidden states, [replies, hidden], `old_values` those that the returns were made with,
+        `returns` NaN where no target is: both [replies].
+        """
+        taught = ~returns.isnan()
+        result = clipped_value_loss(self.values_at(states[taught]), old_values[taught], returns[taught], clip)
+        total = result.loss.sum()
+        return total, ValueTally(int(taught.sum().item()), total.item(), int(result.clipped.sum().item()))
 
     def step(self, settings: CriticSettings) -> float:
         """One AdamW step with the gradient that has been added up; returns its norm before clipping."""
@@ -193,23 +182,17 @@ class Critic:
         self._optimizer.save(folder / OPTIMIZER_FILE)
         save_file({name: tensor.cpu() for name, tensor in self.head.state_dict().items()}, folder / VALUE_HEAD_FILE)
 
-    def _gradient(self, part: ValueBatch, settings: CriticSettings) -> _Tally:
+    def _gradient(self, part: ValueBatch, settings: CriticSettings) -> ValueTally:
         """Add the gradient of a mini-batch's mean loss over its targets; return the sums of what is reported."""
         old_values, returns = part.per_token()
-        tally = _Tally()
+        tally = ValueTally()
         for micro_batch in self._lay_out(part.sequences, settings.micro_batch_tokens):
             with torch.set_grad_enabled(self._owns_trunk):
                 states = reply_states(self._trunk, micro_batch)
-            wanted = at_reply_tokens(returns, micro_batch)
-            taught = ~wanted.isnan()
-            result = clipped_value_loss(
-                self.values_at(states[taught]),
-                at_reply_tokens(old_values, micro_batch)[taught],
-                wanted[taught],
-                settings.clip,
-            )
-            (result.loss.sum() / part.targets).backward()
-            tally += _Tally(result.loss.sum().item(), int(result.clipped.sum().item()))
+            old, wanted = (at_reply_tokens(rows, micro_batch) for rows in (old_values, returns))
+            total, reported = self.loss(states, old, wanted, settings.clip)
+            (total / part.targets).backward()
+            tally += reported
         return tally
 
     def _lay_out(self, sequences: Sequence[TokenSequence], micro_batch_tokens: int) -> list[MicroBatch]:
@@ -222,3 +205,17 @@ class Critic:
             raise ArtifactError(f"a critic's folder must hold {VALUE_HEAD_FILE}; {folder} does not: compute it again")
         self.head.load_state_dict(load_file(path))
         self._optimizer.restore(folder / OPTIMIZER_FILE)
+
+
+def value_metrics(tally: ValueTally, gradient_norms: Sequence[float], batch: ValueBatch) -> dict[str, float]:
+    """What is reported of a critic's optimizer steps on a batch: see `Critic.update`."""
+    values, returns = batch.pairs()
+    explained = explained_variance(values, returns)
+    return {
+        "value_loss": tally.loss / tally.targets,
+        "value_clip_fraction": tally.clipped / tally.targets,
+        "value_gradient_norm": sum(gradient_norms) / len(gradient_norms),
+        "value_mean": sum(values) / len(values),
+        "return_mean": sum(returns) / len(returns),
+        **({} if explained is None else {"explained_variance": explained}),
+    }

@@ -3,29 +3,33 @@
 Everything here is a function of the weights, the optimizer's state and the arguments: no dropout, a fixed number of
 threads, a fixed order of micro-batches. A learner that is saved and restored goes on to the bit.
 
-The output layer, whose rows are the whole vocabulary, is computed only where the next token belongs to a reply.
+How the model is held (precision, adapter, memory) is `turnwise.policy.model`'s. The output layer, whose rows are the
+whole vocabulary, is computed only where the next token belongs to a reply.
+
+With a critic on the policy's trunk an update descends both losses at once, as `turnwise.policy.critic` says; the policy
+and the critic's head each have an optimizer of their own.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
-from transformers import AutoModelForCausalLM, PreTrainedModel
 
-from turnwise.errors import ArtifactError, ConfigurationError, MismatchError
+from turnwise.errors import ConfigurationError, MismatchError
 from turnwise.policy.aggregation import token_weights
+from turnwise.policy.computing import reproducible_computing
+from turnwise.policy.critic import VALUE_HEAD_FILE, Critic, value_metrics
 from turnwise.policy.importance import ImportanceCorrection, importance_weights
+from turnwise.policy.model import dtype_of, load_policy, restore_adapter, save_policy, trained_parameters
+from turnwise.policy.model_settings import PLAIN, ModelSettings
 from turnwise.policy.objective import ReplyTokens, objective
-from turnwise.policy.packing import MicroBatch, lay_out
+from turnwise.policy.optimizer import NamedAdamW
+from turnwise.policy.packing import MicroBatch, at_reply_tokens, lay_out
+from turnwise.policy.scoring import reply_states, score_replies
 from turnwise.policy.tally import UpdateTally
-from turnwise.policy.threads import computing_threads
 from turnwise.policy.update import UpdateBatch, UpdateSettings, mini_batches
 from turnwise.trajectory import TokenSequence
 
@@ -36,24 +40,35 @@ OPTIMIZER_FILE = "optimizer/adamw.safetensors"
 class Learner:
     """One policy in training."""
 
-    def __init__(self, policy: Path | str, *, device: str = "cpu", threads: int, dtype: str = "float32") -> None:
-        """Load `policy`, a folder in Hugging Face's layout or a hub id. The optimizer starts empty."""
-        self._device = torch.device(device)
-        self._threads = threads
-        model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
-            str(policy), dtype=getattr(torch, dtype), attn_implementation="sdpa"
-        )
-        self.model = model.to(self._device).eval()
-        self._parameters: dict[str, torch.nn.Parameter] = dict(model.named_parameters())
-        self._optimizer = torch.optim.AdamW(self._parameters.values(), lr=0.0, weight_decay=0.0, fused=True)
-        self._pad_token = model.config.pad_token_id or 0
+    def __init__(self, policy: Path | str, *, device: str = "cpu", threads: int, model: ModelSettings = PLAIN) -> None:
+        """Load `policy`, a folder in Hugging Face's layout or a hub id. The optimizer starts empty, an adapter anew."""
+        self._model_settings, self._threads = model, threads
+        self.model = load_policy(policy, model, device)
+        self.critic: Critic | None = None
+        """On this policy's trunk, where `add_critic` put one."""
+        self._optimizer = NamedAdamW(trained_parameters(self.model))
+        self._pad_token = self.model.config.pad_token_id or 0
         self._check_output_layer()
+
+    @classmethod
+    def restore(cls, folder: Path, *, device: str = "cpu", threads: int, model: ModelSettings = PLAIN) -> Learner:
+        """The learner that was saved in `folder`: it goes on to the bit where that one stopped. A critic that it had is
+        added as at first.
+        """
+        learner = cls(folder, device=device, threads=threads, model=model)
+        learner._optimizer.restore(folder / OPTIMIZER_FILE)
+        restore_adapter(learner.model, folder, model)
+        return learner
+
+    def add_critic(self, policy: Path) -> None:
+        """Put a critic on the policy's trunk: the one that was saved with `policy`, or one that has learned nothing."""
+        folder = policy if (policy / VALUE_HEAD_FILE).is_file() else None
+        self.critic = Critic.on_trunk_of(self.model, threads=self._threads, folder=folder)
 
     @property
     def steps(self) -> int:
         """Optimizer steps taken since the optimizer was empty."""
-        state = next(iter(self._optimizer.state.values()), None)
-        return 0 if state is None else int(state["step"].item())
+        return self._optimizer.steps
 
     def log_probabilities(
         self, sequences: Sequence[TokenSequence], temperature: float, micro_batch_tokens: int
@@ -84,17 +99,23 @@ class Learner:
         if not tokens:
             raise ValueError("a supervised step must have a reply token to train on; found none")
         loss = 0.0
-        with self._computing():
-            for micro_batch in lay_out(sequences, micro_batch_tokens, self._pad_token, self._device):
-                logits = self._reply_logits(micro_batch)
-                part = torch.nn.functional.cross_entropy(logits, micro_batch.targets, reduction="sum") / tokens
+        with reproducible_computing(self._threads):
+            for micro_batch in self._lay_out(sequences, micro_batch_tokens):
+                chosen, _ = self._scored(micro_batch, reply_states(self.model, micro_batch))
+                part = _negative_sum(chosen) / tokens
                 part.backward()
                 loss += part.item()
-            norm = self._step(learning_rate, maximum_gradient_norm, (0.9, 0.999), weight_decay)
+            norm = self._optimizer.step(
+                learning_rate=learning_rate,
+                maximum_gradient_norm=maximum_gradient_norm,
+                betas=(0.9, 0.999),
+                weight_decay=weight_decay,
+            )
         return {"loss": loss, "gradient_norm": norm, "tokens": float(tokens)}
 
     def update(self, batch: UpdateBatch, settings: UpdateSettings) -> dict[str, float]:
-        """Optimizer steps on the policy-gradient objective; see `turnwise.policy.objective`.
+        """Optimizer steps on the policy-gradient objective; see `turnwise.policy.objective`. With `settings.critic` the
+        critic on the policy's trunk learns along, and all sequences are propagated backward.
 
         Returned metrics are means over reply tokens: `loss` (that of the policy alone), `ratio`, `clip_fraction_low`,
         `clip_fraction_high`, `entropy` (nats), `approximate_kl` (nats, from the policy that the ratio is taken to), and
@@ -102,27 +123,31 @@ class Learner:
         on the first mini-batch before its step), `tokens` (reply tokens of the batch), `padding_share`,
         `optimizer_steps`. Where they are used: `objective` (mean over steps of all that is descended),
         `dual_clip_fraction`, `kl_reference` (nats), `importance_weight_mean`, `importance_weight_maximum` (before it is
-        cut), `importance_cut_share`.
+        cut), `importance_cut_share`, and those of `Critic.update`.
 
         Raises ValueError for a batch that lacks what the settings read, and MismatchError, before any step, when the
         mismatch is above the settings' bound.
         """
         batch.require_inputs_of(settings)
+        if (settings.critic is None) != (self.critic is None):
+            raise ValueError(
+                "a critic on the policy's trunk must learn along, and no other: give its settings if, and only if, "
+                "add_critic has put one there"
+            )
         corrected: dict[str, float] = {}
         if settings.correction is not None:
             batch, corrected = self._corrected(batch, settings, settings.correction)
         tallies: list[UpdateTally] = []
         norms: list[float] = []
-        with self._computing():
+        value_norms: list[float] = []
+        with reproducible_computing(self._threads):
             for mini_batch in mini_batches(batch, settings):
-                tally = self._policy_gradient(mini_batch, settings)
+                tally = self._gradient(mini_batch, settings)
                 if not tallies:
                     self._check_mismatch(tally, settings.maximum_mismatch)
-                norms.append(
-                    self._step(
-                        settings.learning_rate, settings.maximum_gradient_norm, settings.betas, settings.weight_decay
-                    )
-                )
+                norms.append(self._step(settings))
+                if self.critic is not None and settings.critic is not None:
+                    value_norms.append(self.critic.step(settings.critic))
                 tallies.append(tally)
         total = sum(tallies[1:], tallies[0])
         own_objective = not settings.advantages_alone or settings.aggregation != "token-mean"
@@ -136,43 +161,19 @@ class Learner:
             "optimizer_steps": float(len(norms)),
             **({"objective": total.objective / len(norms)} if own_objective else {}),
             **corrected,
+            **(value_metrics(total.values, value_norms, batch.value_batch()) if value_norms else {}),
         }
 
     def save(self, folder: Path) -> None:
-        """Write the weights in Hugging Face's layout and the optimizer's state, all as safetensors, into `folder`.
+        """Write the weights in Hugging Face's layout, an adapter merged, and what is needed to go on, all as
+        safetensors, into `folder`.
 
         The files are written in place: whoever owns the folder makes its appearance atomic.
         """
-        (folder / OPTIMIZER_FILE).parent.mkdir(parents=True, exist_ok=True)
-        self.model.save_pretrained(folder, max_shard_size="1000GB")
-        states = {
-            f"{moment}.{name}": self._optimizer.state[parameter][moment].detach().cpu().contiguous()
-            for name, parameter in self._parameters.items()
-            if parameter in self._optimizer.state
-            for moment in ("exp_avg", "exp_avg_sq", "step")
-        }
-        save_file(states, folder / OPTIMIZER_FILE)
-
-    @classmethod
-    def restore(cls, folder: Path, *, device: str = "cpu", threads: int, dtype: str = "float32") -> Learner:
-        """The learner that was saved in `folder`: it goes on to the bit where that one stopped."""
-        path = folder / OPTIMIZER_FILE
-        if not path.exists():
-            raise ArtifactError(
-                f"a learner's folder must hold {OPTIMIZER_FILE}; {folder} does not: start from its weights alone with "
-                "Learner(folder), or compute it again"
-            )
-        learner = cls(folder, device=device, threads=threads, dtype=dtype)
-        states = load_file(path)
-        for name, parameter in learner._parameters.items() if states else ():
-            learner._optimizer.state[parameter] = {
-                moment: states[f"{moment}.{name}"].to(learner._device) for moment in ("exp_avg", "exp_avg_sq", "step")
-            }
-        return learner
-
-    def reset_optimizer(self) -> None:
-        """Forget the optimizer's moments, as when another objective begins."""
-        self._optimizer.state.clear()
+        save_policy(self.model, folder, self._model_settings)
+        self._optimizer.save(folder / OPTIMIZER_FILE)
+        if self.critic is not None:
+            self.critic.save(folder)
 
     def _corrected(
         self, batch: UpdateBatch, settings: UpdateSettings, correction: ImportanceCorrection
@@ -187,7 +188,7 @@ class Learner:
             "importance_cut_share": weights.cut_share,
         }
 
-    def _policy_gradient(self, batch: UpdateBatch, settings: UpdateSettings) -> UpdateTally:
+    def _gradient(self, batch: UpdateBatch, settings: UpdateSettings) -> UpdateTally:
         """Add the gradient of a mini-batch's objective; return the sums of what is reported.
 
         Where nothing but advantages has a gradient, sequences without any (those of groups that all did alike) have a
@@ -197,34 +198,50 @@ class Learner:
         weights = token_weights(
             settings.aggregation, batch.reply_tokens, groups=batch.groups, constant=settings.aggregation_constant
         )
+        value_weight = 0.0
+        if settings.critic is not None:
+            value_weight = (settings.critic.coefficient or 0.0) / batch.value_batch().targets
         everything = [(True, list(range(len(batch.sequences))))]
         tally = UpdateTally(unpadded=sum(len(sequence.tokens) for sequence in batch.sequences))
         for has_signal, chosen in batch.by_signal() if settings.advantages_alone else everything:
             part, of_part = batch.select(chosen), [weights[index] for index in chosen]
             with torch.set_grad_enabled(has_signal):
-                for micro_batch in lay_out(part.sequences, settings.micro_batch_tokens, self._pad_token, self._device):
-                    loss, reported = self._objective(micro_batch, part, of_part, settings)
+                for micro_batch in self._lay_out(part.sequences, settings.micro_batch_tokens):
+                    loss, reported = self._objective(micro_batch, part, of_part, value_weight, settings)
                     if has_signal:
                         loss.backward()
                     tally += reported
         return tally
 
     def _objective(
-        self, micro_batch: MicroBatch, batch: UpdateBatch, weights: Sequence[float], settings: UpdateSettings
+        self,
+        micro_batch: MicroBatch,
+        batch: UpdateBatch,
+        weights: Sequence[float],
+        value_weight: float,
+        settings: UpdateSettings,
     ) -> tuple[torch.Tensor, UpdateTally]:
-        """The part of the objective of a micro-batch's reply tokens, and what is reported of them."""
-        logits = self._reply_logits(micro_batch) / settings.temperature
-        chosen, entropy = _chosen_and_entropy(
-            logits, micro_batch.targets, entropy_gradient=settings.entropy_coefficient > 0
+        """The part of what is descended of a micro-batch's reply tokens, and what is reported of them."""
+        states = reply_states(self.model, micro_batch)
+        chosen, entropy = self._scored(
+            micro_batch, states, settings.temperature, entropy_gradient=settings.entropy_coefficient > 0
         )
-        tokens = ReplyTokens.of(batch, weights, micro_batch, logits.dtype)
+        tokens = ReplyTokens.of(batch, weights, micro_batch, chosen.dtype)
         loss, reported = objective(chosen, entropy, tokens, settings)
+        if settings.critic is not None:
+            assert self.critic is not None and batch.values is not None and batch.returns is not None
+            values, returns = (at_reply_tokens(rows, micro_batch) for rows in (batch.values, batch.returns))
+            of_values, values_reported = self.critic.loss(states, values, returns, settings.critic.clip)
+            loss = loss + value_weight * of_values
+            reported += UpdateTally(objective=value_weight * values_reported.loss, values=values_reported)
         return loss, reported + UpdateTally(padded=micro_batch.padded_tokens)
 
     def _check_mismatch(self, tally: UpdateTally, bound: float) -> None:
         mean = tally.mismatch / tally.tokens
         if not mean <= bound:
-            self._optimizer.zero_grad()
+            self.model.zero_grad()
+            if self.critic is not None:
+                self.critic.head.zero_grad()
             raise MismatchError(
                 "the learner must give the sampled tokens the log-probabilities that the engine sampled them with; the "
                 f"mean difference is {mean:.3g} nats per token, the bound {bound:g}: the engine held other weights "
@@ -232,45 +249,55 @@ class Learner:
                 "the rollout; for an engine of low precision raise maximum_mismatch"
             )
 
-    def _step(
-        self, learning_rate: float, maximum_gradient_norm: float, betas: tuple[float, float], weight_decay: float
-    ) -> float:
-        """One AdamW step with the gradient that has been added up, clipped; returns its norm before clipping."""
-        norm = float(torch.nn.utils.clip_grad_norm_(self._parameters.values(), maximum_gradient_norm))
-        if not math.isfinite(norm):
-            self._optimizer.zero_grad()
-            raise FloatingPointError(f"the gradient must be finite; its norm is {norm}: lower the learning rate")
-        for group in self._optimizer.param_groups:
-            group.update(lr=learning_rate, betas=betas, weight_decay=weight_decay)
-        self._optimizer.step()
-        self._optimizer.zero_grad()
-        return norm
+    def _step(self, settings: UpdateSettings) -> float:
+        """One step with the gradient that has been added up; returns its norm before clipping."""
+        return self._optimizer.step(
+            learning_rate=settings.learning_rate,
+            maximum_gradient_norm=settings.maximum_gradient_norm,
+            betas=settings.betas,
+            weight_decay=settings.weight_decay,
+        )
 
     def _score(
         self, sequences: Sequence[TokenSequence], temperature: float, micro_batch_tokens: int
     ) -> tuple[list[list[float]], list[list[float]]]:
         chosen_by_token = [[0.0] * len(sequence.tokens) for sequence in sequences]
         entropy_by_token = [[0.0] * len(sequence.tokens) for sequence in sequences]
-        with self._computing(), torch.no_grad():
-            for micro_batch in lay_out(sequences, micro_batch_tokens, self._pad_token, self._device):
-                logits = self._reply_logits(micro_batch) / temperature
-                chosen, entropy = _chosen_and_entropy(logits, micro_batch.targets)
+        with reproducible_computing(self._threads), torch.no_grad():
+            for micro_batch in self._lay_out(sequences, micro_batch_tokens):
+                chosen, entropy = self._scored(micro_batch, reply_states(self.model, micro_batch), temperature)
                 places = zip(micro_batch.rows.tolist(), micro_batch.columns.tolist(), strict=True)
                 for (row, column), value, spread in zip(places, chosen.tolist(), entropy.tolist(), strict=True):
                     chosen_by_token[micro_batch.members[row]][column + 1] = value
                     entropy_by_token[micro_batch.members[row]][column + 1] = spread
         return chosen_by_token, entropy_by_token
 
-    def _reply_logits(self, micro_batch: MicroBatch) -> torch.Tensor:
-        """Logits where a reply token is predicted, in float32 or better: [replies, vocabulary]."""
-        hidden = self.model.base_model(input_ids=micro_batch.inputs, use_cache=False).last_hidden_state
-        logits: torch.Tensor = self.model.get_output_embeddings()(hidden[micro_batch.rows, micro_batch.columns])
-        return logits.to(torch.promote_types(logits.dtype, torch.float32))
+    def _scored(
+        self,
+        micro_batch: MicroBatch,
+        states: torch.Tensor,
+        temperature: float = 1.0,
+        *,
+        entropy_gradient: bool = False,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Log-probabilities and entropies of a micro-batch's reply tokens: both [replies], in nats."""
+        return score_replies(
+            self.model,
+            states,
+            micro_batch.targets,
+            temperature=temperature,
+            chunk_tokens=self._model_settings.logit_chunk_tokens,
+            dtype=dtype_of(self._model_settings),
+            entropy_gradient=entropy_gradient,
+        )
+
+    def _lay_out(self, sequences: Sequence[TokenSequence], micro_batch_tokens: int) -> list[MicroBatch]:
+        return lay_out(sequences, micro_batch_tokens, self._pad_token, self.model.device)
 
     def _check_output_layer(self) -> None:
         """Refuse a model whose logits are not its output layer's (some cap or scale them): its loss would be wrong."""
-        with self._computing(), torch.no_grad():
-            tokens = torch.arange(1, 5, device=self._device).unsqueeze(0)
+        with reproducible_computing(self._threads), torch.no_grad():
+            tokens = torch.arange(1, 5, device=self.model.device).unsqueeze(0)
             hidden = self.model.base_model(input_ids=tokens, use_cache=False).last_hidden_state
             if not torch.allclose(
                 self.model.get_output_embeddings()(hidden), self.model(input_ids=tokens, use_cache=False).logits
@@ -280,27 +307,8 @@ class Learner:
                     f"{type(self.model).__name__} are not (it caps or scales them): choose another architecture"
                 )
 
-    @contextmanager
-    def _computing(self) -> Iterator[None]:
-        """Fixed threads and deterministic kernels inside; as it was outside, since the engine shares the process."""
-        deterministic = torch.are_deterministic_algorithms_enabled()
-        settings: Any = torch.utils.deterministic
-        filling = settings.fill_uninitialized_memory
-        torch.use_deterministic_algorithms(True)
-        settings.fill_uninitialized_memory = False
-        try:
-            with computing_threads(self._threads):
-                yield
-        finally:
-            torch.use_deterministic_algorithms(deterministic)
-            settings.fill_uninitialized_memory = filling
 
-
-def _chosen_and_entropy(
-    logits: torch.Tensor, targets: torch.Tensor, *, entropy_gradient: bool = False
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Log-probabilities of `targets`, with gradient, and the entropy of each row, without unless it is asked for."""
-    log_distribution = logits.log_softmax(dim=-1)
-    chosen = log_distribution.gather(-1, targets.unsqueeze(-1)).squeeze(-1)
-    of_entropy = log_distribution if entropy_gradient else log_distribution.detach()
-    return chosen, -(of_entropy.exp() * of_entropy).sum(dim=-1)
+def _negative_sum(log_probabilities: torch.Tensor) -> torch.Tensor:
+    """Minus their sum, added up in the order of torch's cross entropy: stored warm starts rest on its rounding."""
+    nowhere_else = torch.zeros(len(log_probabilities), dtype=torch.long, device=log_probabilities.device)
+    return torch.nn.functional.nll_loss(log_probabilities.unsqueeze(-1), nowhere_else, reduction="sum")

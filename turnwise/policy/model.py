@@ -22,9 +22,8 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
 import torch
 from safetensors import safe_open
@@ -33,8 +32,7 @@ from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, PreTrained
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from turnwise.errors import ArtifactError, ConfigurationError
-
-Precision = Literal["float32", "bfloat16"]
+from turnwise.policy.model_settings import AdapterSettings, ModelSettings
 
 ADAPTER_FILE = "adapter/adapter.safetensors"
 """In a folder of its own: engines take every safetensors file beside the model's for weights."""
@@ -47,60 +45,15 @@ _RECOMPILATIONS = 64
 """Graphs per layer: with and without gradient, one sequence or several, one token or several."""
 
 
-@dataclass(frozen=True)
-class AdapterSettings:
-    """A low-rank adapter: see the head of this file."""
-
-    rank: int
-    alpha: int
-    """The adapter's product is multiplied by alpha / rank."""
-    target_modules: tuple[str, ...] = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
-    """The linear layers that have one, by the last part of their name."""
-    seed: int = 0
-    """Of the initial A."""
-
-    def __post_init__(self) -> None:
-        for name in ("rank", "alpha"):
-            if getattr(self, name) < 1:
-                raise ConfigurationError(f"an adapter's {name} must be at least 1; found {getattr(self, name)}")
-        if not self.target_modules:
-            raise ConfigurationError("an adapter's target_modules must name a linear layer; found none")
-
-
-@dataclass(frozen=True)
-class ModelSettings:
-    """How a model is held and computed. The default is the plain model in float32, all of it trained."""
-
-    precision: Precision = "float32"
-    """What the trunk computes in. `bfloat16` is refused on a device without instructions for it."""
-    gradient_checkpointing: bool = False
-    adapter: AdapterSettings | None = None
-    """None trains every parameter; an adapter trains nothing but itself."""
-    compiled: bool = False
-    """Compile the layers: a minute at the first batch, faster after it; results differ in their rounding."""
-
-    def __post_init__(self) -> None:
-        if self.precision not in get_args(Precision):
-            raise ConfigurationError(
-                f"precision must be one of {', '.join(get_args(Precision))}; found {self.precision!r}"
-            )
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """The precision as torch names it."""
-        dtype: torch.dtype = getattr(torch, self.precision)
-        return dtype
-
-
 def load_policy(policy: Path | str, settings: ModelSettings, device: str = "cpu") -> PreTrainedModel:
     """The policy in `policy` (a folder in Hugging Face's layout, or a hub id), in evaluation mode, with a fresh adapter
     where the settings have one.
 
-    An adapter that was trained before is part of the weights: use `restore_policy` to go on training it. Raises
+    An adapter that was trained before is part of the weights: use `restore_adapter` to go on training it. Raises
     ConfigurationError where the device lacks the precision, or the model the layers that the settings name.
     """
     require_device(settings, device)
-    frozen_dtype = torch.float32 if settings.adapter is None else settings.dtype
+    frozen_dtype = torch.float32 if settings.adapter is None else dtype_of(settings)
     model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
         str(policy), dtype=frozen_dtype, attn_implementation="sdpa"
     )
@@ -109,11 +62,14 @@ def load_policy(policy: Path | str, settings: ModelSettings, device: str = "cpu"
     return _prepared(model, settings, device)
 
 
-def restore_policy(folder: Path, settings: ModelSettings, device: str = "cpu") -> PreTrainedModel:
-    """The policy that `save_policy` wrote, to the bit, its adapter included. Raises ArtifactError for a missing one."""
-    model = load_policy(folder, settings, device)
+def restore_adapter(model: PreTrainedModel, folder: Path, settings: ModelSettings) -> None:
+    """Make `model`, which `load_policy` gave for `folder`, the one that `save_policy` wrote there, to the bit.
+
+    Without an adapter it is that already. Raises ArtifactError where the adapter's files are missing, and
+    ConfigurationError where they are of another adapter than the settings'.
+    """
     if settings.adapter is None:
-        return model
+        return
     for file in (ADAPTER_FILE, FROZEN_FILE):
         if not (folder / file).is_file():
             raise ArtifactError(
@@ -129,7 +85,6 @@ def restore_policy(folder: Path, settings: ModelSettings, device: str = "cpu") -
         )
     _take(_adapter_tensors(model), load_file(folder / ADAPTER_FILE), folder / ADAPTER_FILE)
     _take(_frozen_tensors(model), load_file(folder / FROZEN_FILE), folder / FROZEN_FILE)
-    return model
 
 
 def load_trunk(policy: Path | str, settings: ModelSettings, device: str, *, seed: int | None = None) -> PreTrainedModel:
@@ -175,7 +130,7 @@ def merged_weights(model: PreTrainedModel) -> Iterator[tuple[str, torch.Tensor]]
 
 
 def save_policy(model: PreTrainedModel, folder: Path, settings: ModelSettings) -> None:
-    """Write the merged weights in Hugging Face's layout, and beside them what `restore_policy` needs of an adapter.
+    """Write the merged weights in Hugging Face's layout, and beside them what `restore_adapter` needs.
 
     `config.json` names the precision that the model computes in, which an engine on an accelerator follows.
     """
@@ -188,6 +143,11 @@ def save_policy(model: PreTrainedModel, folder: Path, settings: ModelSettings) -
         alpha = {_ALPHA: str(settings.adapter.alpha)}
         save_file(_on_cpu(_adapter_tensors(model)), folder / ADAPTER_FILE, metadata=alpha)
         save_file(_on_cpu(_frozen_tensors(model)), folder / FROZEN_FILE)
+
+
+def dtype_of(settings: ModelSettings) -> torch.dtype:
+    """The precision as torch names it."""
+    return {"float32": torch.float32, "bfloat16": torch.bfloat16}[settings.precision]
 
 
 def require_device(settings: ModelSettings, device: str) -> None:

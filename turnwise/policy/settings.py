@@ -14,6 +14,7 @@ from turnwise.policy.bounds import require_choice, require_count, require_number
 from turnwise.policy.divergence import ReferencePenalty
 from turnwise.policy.importance import ImportanceCorrection
 from turnwise.policy.losses import LOSSES
+from turnwise.policy.value_learning import CriticSettings
 
 CLIPS = ("clip_low", "clip_high", "dual_clip")
 """The options of losses, where they have them."""
@@ -46,6 +47,9 @@ class UpdateSettings:
     """Of the bonus for the entropy of the distribution that each reply token is drawn from, per nat."""
     correction: ImportanceCorrection | None = None
     """Of the mismatch between engine and learner. It costs one more forward pass over the batch."""
+    critic: CriticSettings | None = None
+    """Of a critic on the policy's trunk, which learns along: its head steps when the policy does. None: there is none,
+    or it has a trunk of its own."""
     epochs: int = 1
     mini_batches: int = 1
     """Optimizer steps per epoch. Above 1 the sequences are shuffled and dealt out as evenly as possible."""
@@ -77,6 +81,11 @@ class UpdateSettings:
         )
         self._require_loss()
         self._require_aggregation()
+        if self.critic is not None and self.critic.trunk != "policy":
+            raise ConfigurationError(
+                "a critic that learns along with the policy must stand on the policy's trunk; found trunk "
+                f"{self.critic.trunk!r}: let it learn by itself, or set its trunk to policy"
+            )
 
     def _require_loss(self) -> None:
         require_choice("loss", self.loss, LOSSES)
@@ -122,18 +131,20 @@ class UpdateSettings:
     @property
     def advantages_alone(self) -> bool:
         """Whether nothing but advantages has a gradient, so that a sequence whose advantages are all 0 has none."""
-        return self.penalty_in_loss is None and self.entropy_coefficient == 0
+        return self.penalty_in_loss is None and self.entropy_coefficient == 0 and self.critic is None
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any]) -> UpdateSettings:
-        """The settings from plain values, as configuration holds them: `reference` and `correction` are mappings, or
-        None. Raises ConfigurationError.
+        """The settings from plain values, as configuration holds them: `reference`, `correction` and `critic` are
+        mappings, or None. Raises ConfigurationError.
         """
         values = dict(options)
         if values.get("reference") is not None:
             values["reference"] = _make("reference", values["reference"], ReferencePenalty)
         if values.get("correction") is not None:
             values["correction"] = _make("correction", values["correction"], ImportanceCorrection)
+        if values.get("critic") is not None:
+            values["critic"] = _make("critic", values["critic"], CriticSettings)
         return _make("an update", values, cls)
 
 
@@ -159,7 +170,7 @@ def require_full_distribution(*, top_p: float = 1.0, top_k: int = 0) -> None:
         )
 
 
-Made = TypeVar("Made", UpdateSettings, ReferencePenalty, ImportanceCorrection)
+Made = TypeVar("Made", UpdateSettings, ReferencePenalty, ImportanceCorrection, CriticSettings)
 
 
 def _make(name: str, options: Any, made: type[Made]) -> Made:

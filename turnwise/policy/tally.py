@@ -7,6 +7,18 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
+class ValueTally:
+    """Sums over targets of what the update of a critic reports."""
+
+    targets: int = 0
+    loss: float = 0.0
+    clipped: int = 0
+
+    def __add__(self, other: ValueTally) -> ValueTally:
+        return ValueTally(self.targets + other.targets, self.loss + other.loss, self.clipped + other.clipped)
+
+
+@dataclass(frozen=True)
 class UpdateTally:
     """Sums over reply tokens of what an update reports."""
 
@@ -25,6 +37,8 @@ class UpdateTally:
     """What is descended, summed over optimizer steps: every term, aggregated."""
     further: Mapping[str, float] = field(default_factory=dict)
     """Sums of what only some settings have, by the name under which their mean is reported."""
+    values: ValueTally = ValueTally()
+    """Of a critic on the policy's trunk."""
 
     def __add__(self, other: UpdateTally) -> UpdateTally:
         return UpdateTally(
@@ -44,6 +58,7 @@ class UpdateTally:
                 name: self.further.get(name, 0.0) + other.further.get(name, 0.0)
                 for name in {**self.further, **other.further}
             },
+            values=self.values + other.values,
         )
 
     def means(self) -> dict[str, float]:

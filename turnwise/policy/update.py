@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from turnwise.policy.settings import UpdateSettings
+from turnwise.policy.value_learning import ValueBatch
 from turnwise.seeding import generator
 from turnwise.trajectory import TokenSequence
 
@@ -16,6 +18,14 @@ __all__ = ["UpdateBatch", "UpdateSettings", "mini_batches"]
 
 PerToken = tuple[tuple[float, ...], ...]
 """One number per sequence and token; what stands at observation tokens is never read."""
+OPTIONAL = (
+    "reference_log_probabilities",
+    "proximal_log_probabilities",
+    "importance_weights",
+    "values",
+    "returns",
+)
+"""The numbers per token of a batch that only some settings read."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +46,10 @@ class UpdateBatch:
     mismatch of the engine is corrected for."""
     importance_weights: PerToken | None = None
     """What the policy loss is multiplied by; filled in likewise."""
+    values: PerToken | None = None
+    """A critic's on the policy's trunk, which the returns were made with; needed where it learns along."""
+    returns: PerToken | None = None
+    """What that critic learns; NaN where a reply token is no target."""
 
     def __post_init__(self) -> None:
         lengths = [len(sequence.tokens) for sequence in self.sequences]
@@ -44,7 +58,7 @@ class UpdateBatch:
                 "an update batch must have one advantage per token of every sequence: spread those of turns or of "
                 "reply tokens with from_turns or from_reply_tokens"
             )
-        for name in ("reference_log_probabilities", "proximal_log_probabilities", "importance_weights"):
+        for name in OPTIONAL:
             rows = getattr(self, name)
             if rows is not None and [len(row) for row in rows] != lengths:
                 raise ValueError(f"{name} must have one number per token of every sequence of an update batch")
@@ -107,6 +121,27 @@ class UpdateBatch:
             reference_log_probabilities=None if reference is None else tuple(tuple(row) for row in reference),
         )
 
+    def with_values(self, values: Sequence[Sequence[float]], returns: Sequence[Sequence[float | None]]) -> UpdateBatch:
+        """The batch with what a critic on the policy's trunk learns: both have one number per reply token, as in
+        `ValueBatch`, which says what is refused.
+        """
+        taught = ValueBatch(self.sequences, tuple(map(tuple, values)), tuple(map(tuple, returns)))
+        of_values, of_returns = taught.per_token()
+        return replace(self, values=tuple(map(tuple, of_values)), returns=tuple(map(tuple, of_returns)))
+
+    def value_batch(self) -> ValueBatch:
+        """What a critic on the policy's trunk learns, reply token by reply token."""
+        assert self.values is not None and self.returns is not None, "require_inputs_of has seen to it"
+        values, returns = (
+            tuple(
+                tuple(value for value, mask in zip(row, sequence.mask, strict=True) if mask)
+                for row, sequence in zip(rows, self.sequences, strict=True)
+            )
+            for rows in (self.values, self.returns)
+        )
+        targets = tuple(tuple(None if math.isnan(value) else value for value in row) for row in returns)
+        return ValueBatch(self.sequences, values, targets)
+
     @property
     def reply_tokens(self) -> list[int]:
         """How many reply tokens each sequence has."""
@@ -120,6 +155,11 @@ class UpdateBatch:
             raise ValueError(
                 "a reference penalty in the loss must have the reference policy's log-probabilities: score the "
                 "sequences with it, and give reference_log_probabilities"
+            )
+        if settings.critic is not None and (self.values is None or self.returns is None):
+            raise ValueError(
+                "a critic that learns along must have the values of the reply tokens and their returns: give them with "
+                "with_values"
             )
 
     def select(self, indices: Sequence[int]) -> UpdateBatch:
@@ -145,7 +185,7 @@ class UpdateBatch:
                 ends.append(end)
         cut = self.select(chosen)
         per_token: dict[str, Any] = {}
-        for name in ("advantages", "reference_log_probabilities"):
+        for name in ("advantages", *OPTIONAL):
             rows = getattr(cut, name)
             if rows is not None:
                 per_token[name] = tuple(row[:end] for row, end in zip(rows, ends, strict=True))

@@ -1,0 +1,57 @@
+"""An episode of one part, under the mixture's names: rewards and metrics are called `PART/NAME`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from turnwise.world import Decision, Environment, Observation, Remaining, Step
+
+
+class PartEpisode(Environment):
+    """A part's own environment; only names change, and the first observation may begin with an introduction."""
+
+    def __init__(self, part: str, environment: Environment, introduction: str) -> None:
+        self._part = part
+        self._environment = environment
+        self._introduction = introduction
+
+    def reset(self) -> Observation:
+        """The part's first observation, after the introduction where there is one."""
+        first = self._named(self._environment.reset())
+        return replace(first, text=f"{self._introduction}\n{first.text}") if self._introduction else first
+
+    def step(self, action: str) -> Step:
+        """The part's answer."""
+        step = self._environment.step(action)
+        return replace(
+            step,
+            observation=self._named(step.observation),
+            rewards=self._prefixed(step.rewards),
+            metrics=self._prefixed(step.metrics),
+        )
+
+    def oracle(self, remaining: Remaining) -> Decision:
+        """The part's oracle."""
+        return self._environment.oracle(remaining)
+
+    def random(self, generator: np.random.Generator, remaining: Remaining) -> Decision:
+        """The part's random player."""
+        return self._environment.random(generator, remaining)
+
+    def decide(self, player: str, generator: np.random.Generator, remaining: Remaining) -> Decision:
+        """The part's player of this name."""
+        return self._environment.decide(player, generator, remaining)
+
+    def close(self) -> None:
+        """Free what the part holds."""
+        self._environment.close()
+
+    def _named(self, observation: Observation) -> Observation:
+        state = None if observation.state is None else f"{self._part}/{observation.state}"
+        return Observation(observation.text, state)
+
+    def _prefixed(self, values: Mapping[str, float]) -> dict[str, float]:
+        return {f"{self._part}/{name}": value for name, value in values.items()}

@@ -1,0 +1,182 @@
+"""The world: tasks of several worlds in one panel, each with its own world's name as the tag `world`.
+
+AgentGym-RL (arXiv 2509.08755) trains one policy per world, AgentGym (arXiv 2406.04151) one on all of them and tests it
+on some that it was not trained on. Here both are a configuration: which worlds, with which weights, in which split.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
+from typing import Any, ClassVar
+
+from envs.mixture.episode import PartEpisode
+from envs.mixture.parts import Part, described, in_turn
+from turnwise.world import SPLITS, Column, Limits, Reward, Split, Task, World, world_class
+
+TAG = "world"
+
+
+class Mixture(World):
+    """Play several worlds, one in each episode.
+
+    Parameters: `parts`, by a name for each, its `world` (by default the name), `preset`, `parameters` and `weight` (1);
+    `train`, `validation` and `test`, the names of the parts that a split's tasks are of: by default all, and for
+    validation those of train; `introduce`, whether an episode begins with its world's instruction and grammar.
+
+    A split takes its parts in turn by their weights. Every task keeps the limits of its own world, as `limits_of` says.
+    Rewards and metrics are called `PART/NAME`, so that parts may share names; a player is one that all parts have.
+    """
+
+    name: ClassVar[str] = "mixture"
+    version: ClassVar[str] = "1"
+
+    def __init__(
+        self,
+        *,
+        parts: Mapping[str, Mapping[str, Any]],
+        train: Sequence[str] | None = None,
+        validation: Sequence[str] | None = None,
+        test: Sequence[str] | None = None,
+        introduce: bool = True,
+    ) -> None:
+        if not isinstance(introduce, bool):
+            raise ValueError(f"introduce must be true or false; found {introduce!r}")
+        descriptions = described(parts)
+        validation = train if validation is None else validation
+        named: dict[Split, Sequence[str] | None] = {"train": train, "validation": validation, "test": test}
+        chosen = {split: _chosen(split, names, list(descriptions)) for split, names in named.items()}
+        if idle := [name for name in descriptions if not any(name in names for names in chosen.values())]:
+            raise ValueError(f"every part must be in train, validation or test; found {', '.join(idle)} in none")
+        self.parts = {name: description.make(name) for name, description in descriptions.items()}
+        if any(isinstance(part.world, Mixture) for part in self.parts.values()):
+            raise ValueError("a part must be a world of its own; found a mixture: name its parts here instead")
+        self.introduce = introduce
+        self._parts_of = {split: [self.parts[name] for name in chosen[split]] for split in SPLITS}
+        first, *others = [part.world for part in self.parts.values()]
+        self.players = tuple(player for player in first.players if all(player in other.players for other in others))
+        # A class serves all mixtures, so what one has differs by the object.
+        self.rewards = self._all_rewards()  # type: ignore[misc]
+        self.columns = self._all_columns()  # type: ignore[misc]
+
+    @property
+    def instruction(self) -> str:
+        """That there are several worlds; what each asks for, unless its episodes say it themselves."""
+        if self.introduce:
+            return "Each episode is in one of several worlds. It begins by saying what to do there."
+        told = [f"{part.name}: {part.world.instruction} {part.world.grammar}" for part in self.parts.values()]
+        return "\n".join(["Each episode is in one of these worlds.", *told])
+
+    @property
+    def grammar(self) -> str:
+        """Where the actions are told."""
+        return f"The actions are those that {'the beginning of the episode' if self.introduce else 'its world'} names."
+
+    @property
+    def limits(self) -> Limits:
+        """The largest of each kind: see `limits_of`."""
+        limits = [part.world.limits for part in self.parts.values()]
+        actions = [each.actions for each in limits if each.actions is not None]
+        return Limits(
+            turns=max(each.turns for each in limits),
+            actions_per_turn=max(each.actions_per_turn for each in limits),
+            actions=max(actions) if len(actions) == len(limits) else None,
+        )
+
+    def limits_of(self, task: Task) -> Limits:
+        """Those of the task's own world."""
+        part, own = self._own(task)
+        return part.world.limits_of(own)
+
+    def tasks(self, split: Split, count: int) -> list[Task]:
+        """The first `count` tasks: of the parts in turn. Tags: the world's own, and `world`, the part's name."""
+        order = list(islice(in_turn(self._parts_of[split]), count))
+        needed = Counter(part.name for part in order)
+        own = {name: iter(self._tasks_of(self.parts[name], split, number)) for name, number in needed.items()}
+        return [self._task(part, next(own[part.name])) for part in order]
+
+    def split_size(self, split: Split) -> int | None:
+        """How far the parts suffice: to where the first of them has no further task."""
+        left = {part.name: part.world.split_size(split) for part in self._parts_of[split]}
+        if all(size is None for size in left.values()):
+            return None
+        for number, part in enumerate(in_turn(self._parts_of[split])):
+            size = left[part.name]
+            if size == 0:
+                return number
+            left[part.name] = None if size is None else size - 1
+        raise AssertionError("a split that ends must end")
+
+    def make(self, task: Task, seed: int) -> PartEpisode:
+        """An episode of the task's own world. Raises ValueError when the task is of none of the parts."""
+        part, own = self._own(task)
+        introduction = f"{part.world.instruction}\n{part.world.grammar}\n" if self.introduce else ""
+        return PartEpisode(part.name, part.world.make(own, seed), introduction)
+
+    def attribution(self) -> str | None:
+        """Those of the parts."""
+        told = dict.fromkeys(part.world.attribution() for part in self.parts.values())
+        return " ".join(text for text in told if text) or None
+
+    @classmethod
+    def modules(cls, parameters: Mapping[str, Any]) -> tuple[str, ...]:
+        """Those of all parts too."""
+        parts = described(parameters["parts"]).values()
+        found = {module for part in parts for module in world_class(part.world).modules(part.parameters)}
+        return (cls.__module__, *sorted(found))
+
+    @property
+    def _family(self) -> str:
+        return f"{self.name}/{self.version}/"
+
+    def _tasks_of(self, part: Part, split: Split, number: int) -> list[Task]:
+        try:
+            return part.world.tasks(split, number)
+        except ValueError as error:
+            raise ValueError(f"this panel needs {number} {split} tasks of the part {part.name!r}: {error}") from error
+
+    def _task(self, part: Part, own: Task) -> Task:
+        return replace(
+            own, world=self.name, id=f"{self._family}{part.name}/{own.id}", tags={**own.tags, TAG: part.name}
+        )
+
+    def _own(self, task: Task) -> tuple[Part, Task]:
+        """The part that a task is of, and the task as that part's world knows it."""
+        name, _, own = task.id.removeprefix(self._family).partition("/")
+        if not task.id.startswith(self._family) or name not in self.parts:
+            raise ValueError(f"a task of this mixture must be named {self._family}PART/...; found {task.id!r}")
+        tags = {tag: value for tag, value in task.tags.items() if tag != TAG}
+        return self.parts[name], replace(task, world=self.parts[name].world.name, id=own, tags=tags)
+
+    def _all_rewards(self) -> dict[str, Reward]:
+        return {
+            f"{part.name}/{name}": each for part in self.parts.values() for name, each in part.world.rewards.items()
+        }
+
+    def _all_columns(self) -> tuple[Column, ...]:
+        """Success in all, and in every world of the test panel."""
+        success, *others = World.columns
+        trained = [part.name for part in self._parts_of["train"]]
+        of_parts = [
+            Column(
+                f"success {part.name}",
+                "success",
+                description=f"episodes of {part.name}{'' if part.name in trained else ', which is not trained on'}",
+                tag=(TAG, part.name),
+            )
+            for part in self._parts_of["test"]
+        ]
+        return (success, *of_parts, *others)
+
+
+def _chosen(split: Split, names: Sequence[str] | None, known: Sequence[str]) -> Sequence[str]:
+    """The names of a split's parts, all unless some are given."""
+    if names is None:
+        return known
+    if not isinstance(names, list | tuple) or not names or len(set(map(str, names))) != len(names):
+        raise ValueError(f"{split} must be a list of different names of parts; found {names!r}")
+    if unknown := [name for name in names if name not in known]:
+        raise ValueError(f"{split} must name parts, which are {', '.join(known)}; found {unknown[0]!r}")
+    return names

@@ -1,0 +1,107 @@
+"""The worlds behind FastAPI: what is put together, started, and stopped with the application.
+
+Every failure is answered with `{"error": {"code", "message"}}`, the code one of `reasons.Reason`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+
+from envs.service.episodes import Episodes, ServiceLimits
+from envs.service.guards import Authorisation, BodyLimit, refused
+from envs.service.metrics import Metrics, RequestCounter
+from envs.service.offers import Offer, served
+from envs.service.reasons import Reason, Refusal
+from envs.service.routes import Service, routes
+from envs.service.schema import PREFIX, SCHEMA_VERSION
+
+
+def create_application(
+    offers: Sequence[Offer],
+    *,
+    limits: ServiceLimits | None = None,
+    token: str | None = None,
+    clock: Callable[[], float] = time.monotonic,
+) -> FastAPI:
+    """An application that serves these worlds. Raises ValueError for a wrong offer.
+
+    `clock` tells the seconds that leases are measured in.
+    """
+    limits = limits or ServiceLimits()
+    metrics = Metrics()
+    worlds = {each.told.id: each for each in served(offers)}
+    app = FastAPI(
+        title="Turnwise worlds",
+        version=str(SCHEMA_VERSION),
+        description="Text worlds for agents: episodes are created, reset, stepped and closed.",
+        openapi_url=f"{PREFIX}/openapi.json",
+        docs_url=None,
+        redoc_url=None,
+        lifespan=_living(limits),
+        middleware=[
+            Middleware(RequestCounter, metrics=metrics),
+            Middleware(Authorisation, token=token),
+            Middleware(BodyLimit, most_bytes=limits.body_bytes),
+        ],
+    )
+    app.state.service = Service(worlds, Episodes(worlds, limits, metrics, clock), metrics)
+    app.include_router(routes)
+    _add_error_answers(app)
+    return app
+
+
+def _living(limits: ServiceLimits) -> Callable[[FastAPI], Any]:
+    """Start the homes and the reaper, and stop them at the end."""
+
+    @asynccontextmanager
+    async def life(app: FastAPI) -> AsyncIterator[None]:
+        service: Service = app.state.service
+        homes = [each.home for each in service.worlds.values()]
+        try:
+            async with asyncio.TaskGroup() as starting:
+                for home in homes:
+                    starting.create_task(home.start())
+            reaper = asyncio.create_task(_reap(service.episodes, min(15.0, limits.lease_seconds / 4)))
+            yield
+            reaper.cancel()
+            await service.episodes.close_all()
+        finally:
+            await asyncio.gather(*(home.stop() for home in homes))
+
+    return life
+
+
+async def _reap(episodes: Episodes, seconds: float) -> None:
+    while True:
+        await asyncio.sleep(seconds)
+        episodes.reap()
+
+
+def _add_error_answers(app: FastAPI) -> None:
+    @app.exception_handler(Refusal)
+    async def on_refusal(_: Request, refusal: Refusal) -> Response:
+        return refused(refusal)
+
+    @app.exception_handler(RequestValidationError)
+    async def on_invalid(_: Request, error: RequestValidationError) -> Response:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        return refused(Refusal(Reason.INVALID_REQUEST, f"{place}: {first['msg']}"))
+
+    @app.exception_handler(HTTPException)
+    async def on_http(_: Request, error: HTTPException) -> Response:
+        reason = Reason.UNKNOWN_ROUTE if error.status_code in (404, 405) else Reason.INVALID_REQUEST
+        return refused(Refusal(reason, str(error.detail)), error.status_code)
+
+    @app.exception_handler(Exception)
+    async def on_bug(_: Request, error: Exception) -> Response:
+        return refused(Refusal(Reason.INTERNAL, f"the service failed: {type(error).__name__}"))

@@ -1,0 +1,281 @@
+"""The episodes that the service holds: their leases, their steps' numbers, and what became of those that were lost.
+
+All of this runs on the server's event loop, so that it needs no locks but the one that lets the calls of an episode
+happen one after the other. Only the worlds themselves work elsewhere: see `homes`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from envs.service.homes import LiveEnvironment, WorkerDied, WorldFailure
+from envs.service.metrics import Metrics
+from envs.service.offers import Served
+from envs.service.reasons import Reason, Refusal
+from envs.service.schema import Closed, Create, Created, Decided, PlayStep, Question, Seen, Standing, Stepped
+from turnwise.world import Observation
+
+logger = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
+
+CLOSING_SECONDS = 5.0
+"""How long worlds that are slow to close are waited for when the server ends."""
+
+
+@dataclass(frozen=True)
+class ServiceLimits:
+    """What the service takes on. Raises ValueError for a limit that is not above 0."""
+
+    episodes: int = 1024
+    """Open at once."""
+    lease_seconds: float = 600.0
+    """An episode of which nothing is asked for so long is freed: longer than a policy takes for one reply."""
+    call_seconds: float = 300.0
+    """An episode whose world takes longer for one call is lost."""
+    body_bytes: int = 1_048_576
+    """Of one request."""
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if value <= 0:
+                raise ValueError(f"{name} must be above 0; found {value}")
+
+
+@dataclass(eq=False)
+class Episode:
+    """One episode, and what was said in it last."""
+
+    id: str
+    request: Create
+    served: Served
+    renewed: float
+    """When something was asked of it last, on the clock."""
+    live: LiveEnvironment | None = None
+    first: Observation | None = None
+    last: tuple[PlayStep, Stepped] | None = None
+    asked: tuple[Question, Decided] | None = None
+    lost: Refusal | None = None
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    @property
+    def world(self) -> str:
+        """The id of its world."""
+        return self.request.world
+
+    @property
+    def number(self) -> int:
+        """Of the last step; 0 before the first."""
+        return self.last[1].number if self.last else 0
+
+
+class Episodes:
+    """All episodes. Every method raises Refusal where it cannot do what it is for."""
+
+    def __init__(
+        self,
+        worlds: Mapping[str, Served],
+        limits: ServiceLimits,
+        metrics: Metrics,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._worlds, self._limits, self._metrics, self._clock = worlds, limits, metrics, clock
+        self._open: dict[str, Episode] = {}
+        self._by_key: dict[str, Episode] = {}
+        self._lost: dict[str, Episode] = {}
+        self._closing: set[asyncio.Task[None]] = set()
+
+    async def create(self, request: Create) -> Created:
+        """Make an environment, once per key."""
+        episode = self._by_key.get(request.key) or self._admit(request)
+        if episode.request != request:
+            raise Refusal(Reason.KEY_REUSED, f"the key {request.key!r} must name one episode; it names another")
+        async with self._turn_of(episode):
+            if episode.live is None:
+                episode.live = await self._ask(episode, episode.served.home.open(request.task, request.seed))
+        return Created(episode=episode.id, lease_seconds=self._limits.lease_seconds)
+
+    async def reset(self, id: str) -> Seen:
+        """The first observation; once more, as long as no step was played."""
+        async with self._turn_of(self._find(id)) as episode:
+            if episode.last is not None:
+                raise Refusal(
+                    Reason.RESET_OUT_OF_ORDER, "an episode can be reset before its first step; create another"
+                )
+            if episode.first is None:
+                episode.first = await self._ask(episode, _live(episode).reset())
+            return Seen(observation=episode.first)
+
+    async def step(self, id: str, request: PlayStep) -> Stepped:
+        """Play the next step, or tell again what came of the last."""
+        async with self._turn_of(self._find(id)) as episode:
+            _require_reset(episode)
+            if episode.last is not None and episode.last[0] == request:
+                self._metrics.repeated.labels(episode.world).inc()
+                return episode.last[1]
+            if request.number != episode.number + 1:
+                raise Refusal(
+                    Reason.STEP_OUT_OF_ORDER,
+                    f"the step must be number {episode.number + 1}, or the last one again with the same action; found "
+                    f"number {request.number}",
+                )
+            step = await self._ask(episode, _live(episode).step(request.action))
+            episode.last = request, Stepped(number=request.number, step=step)
+            episode.asked = None
+            self._metrics.steps.labels(episode.world).inc()
+            return episode.last[1]
+
+    async def decide(self, id: str, question: Question) -> Decided:
+        """What a player does now. The same question again is answered from the record."""
+        async with self._turn_of(self._find(id)) as episode:
+            _require_reset(episode)
+            known = episode.served.told.facts.players
+            if question.player not in known:
+                raise Refusal(
+                    Reason.INVALID_REQUEST, f"the player must be one of {', '.join(known)}; found {question.player!r}"
+                )
+            if episode.asked is None or episode.asked[0] != question:
+                episode.asked = question, await self._ask(episode, _live(episode).decide(question))
+            return episode.asked[1]
+
+    async def standing(self, id: str) -> Standing:
+        """What was seen last."""
+        async with self._turn_of(self._find(id)) as episode:
+            first = _require_reset(episode)
+            if episode.last is None:
+                return Standing(number=0, observation=first, terminated=False, truncated=False, success=False)
+            step = episode.last[1].step
+            return Standing(
+                number=episode.number,
+                observation=step.observation,
+                terminated=step.terminated,
+                truncated=step.truncated,
+                success=step.success,
+            )
+
+    async def close(self, id: str) -> Closed:
+        """Free an episode, at once: a call that is under way is not waited for."""
+        self._lost.pop(id, None)
+        episode = self._open.get(id)
+        if episode is None:
+            return Closed(closed=False)
+        self._free(episode, "closed")
+        return Closed(closed=True)
+
+    def reap(self) -> int:
+        """Free the episodes whose lease has run out; how many these were."""
+        now = self._clock()
+        for id in [id for id, episode in self._lost.items() if self._expired(episode, now)]:
+            del self._lost[id]
+        expired = [episode for episode in self._open.values() if self._expired(episode, now)]
+        for episode in expired:
+            self._free(episode, "expired")
+        return len(expired)
+
+    async def close_all(self) -> None:
+        """Free every episode, and wait a little until each is closed."""
+        for episode in list(self._open.values()):
+            self._free(episode, "closed")
+        if self._closing:
+            await asyncio.wait(self._closing, timeout=CLOSING_SECONDS)
+
+    def _admit(self, request: Create) -> Episode:
+        served = find_world(self._worlds, request.world)
+        if len(self._open) >= self._limits.episodes:
+            self.reap()
+        if len(self._open) >= self._limits.episodes:
+            raise Refusal(
+                Reason.TOO_MANY_EPISODES,
+                f"at most {self._limits.episodes} episodes may be open, and are; close some, wait for the lease of "
+                "those that were abandoned, or start the server with a higher limit",
+            )
+        episode = Episode(secrets.token_hex(16), request, served, self._clock())
+        self._open[episode.id] = self._by_key[request.key] = episode
+        self._metrics.created.labels(episode.world).inc()
+        self._metrics.open.labels(episode.world).inc()
+        return episode
+
+    def _find(self, id: str) -> Episode:
+        found = self._open.get(id) or self._lost.get(id)
+        if found is None:
+            raise Refusal(Reason.UNKNOWN_EPISODE, f"no episode {id!r} is open: it was closed, or its lease ran out")
+        return found
+
+    @asynccontextmanager
+    async def _turn_of(self, episode: Episode) -> AsyncIterator[Episode]:
+        """Calls of an episode one at a time, in the order in which they came; each renews the lease."""
+        async with episode.lock:
+            if episode.lost is not None:
+                raise Refusal(episode.lost.reason, episode.lost.message)
+            self._find(episode.id)  # it may have been closed meanwhile
+            try:
+                yield episode
+            finally:
+                episode.renewed = self._clock()
+
+    async def _ask(self, episode: Episode, work: Awaitable[Result]) -> Result:
+        """What the world answers in time; otherwise the episode is lost."""
+        began = time.perf_counter()
+        try:
+            async with asyncio.timeout(self._limits.call_seconds):
+                return await work
+        except TimeoutError:
+            seconds = self._limits.call_seconds
+            loss = Refusal(Reason.WORLD_HUNG, f"the world must answer within {seconds:g} s; it did not")
+        except WorkerDied as error:
+            loss = Refusal(Reason.WORKER_DIED, str(error))
+        except WorldFailure as error:
+            refused = episode.live is None and error.kind == "ValueError"
+            loss = Refusal(Reason.TASK_REFUSED if refused else Reason.WORLD_FAILED, str(error))
+        finally:
+            self._metrics.world_seconds.labels(episode.world).observe(time.perf_counter() - began)
+        episode.lost = loss
+        if self._open.get(episode.id) is episode:
+            self._lost[episode.id] = episode
+            self._free(episode, loss.reason)
+        raise loss
+
+    def _free(self, episode: Episode, how: str) -> None:
+        del self._open[episode.id]
+        del self._by_key[episode.request.key]
+        self._metrics.open.labels(episode.world).dec()
+        self._metrics.freed.labels(episode.world, how).inc()
+        if episode.live is not None:
+            closing = asyncio.create_task(self._close(episode.live))
+            self._closing.add(closing)
+            closing.add_done_callback(self._closing.discard)
+
+    async def _close(self, live: LiveEnvironment) -> None:
+        try:
+            async with asyncio.timeout(self._limits.call_seconds):
+                await live.close()
+        except (TimeoutError, WorldFailure) as error:  # it has given its data already
+            logger.warning("a world failed to close: %s: %s", type(error).__name__, error)
+
+    def _expired(self, episode: Episode, now: float) -> bool:
+        return not episode.lock.locked() and now - episode.renewed >= self._limits.lease_seconds
+
+
+def find_world(worlds: Mapping[str, Served], id: str) -> Served:
+    """A world that is served, by its id. Raises Refusal."""
+    if id not in worlds:
+        raise Refusal(Reason.UNKNOWN_WORLD, f"the world must be one of {', '.join(worlds)}; found {id!r}")
+    return worlds[id]
+
+
+def _live(episode: Episode) -> LiveEnvironment:
+    assert episode.live is not None, "an episode has its environment before anybody knows its id"
+    return episode.live
+
+
+def _require_reset(episode: Episode) -> Observation:
+    if episode.first is None:
+        raise Refusal(Reason.RESET_OUT_OF_ORDER, "an episode must be reset before anything else is asked of it")
+    return episode.first

@@ -1,0 +1,97 @@
+"""The worlds that a server is started with, and where the environments of each live."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from envs.service.homes import Home
+from envs.service.processes import ProcessHome
+from envs.service.schema import ServedWorld
+from envs.service.threads import ThreadHome
+from turnwise.world import World, make_world, whole_number
+
+HEAVY: Mapping[str, int] = {"sciworld": 1, "browser": 1}
+"""Worlds that live in processes of their own, and in how many, unless it is said otherwise."""
+
+
+@dataclass(frozen=True)
+class Offer:
+    """A world to be served. A client never makes a server construct another: it names one of these."""
+
+    world: str
+    """An installed world's name, or `module:Class`."""
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    processes: int = 0
+    """Worker processes that hold its environments; 0: the server itself does, on threads."""
+
+
+@dataclass(frozen=True)
+class Served:
+    """A world that is served: what is said of it, the world itself, and where its environments live."""
+
+    told: ServedWorld
+    world: World
+    home: Home
+
+
+def read_offers(texts: Sequence[str], processes: Mapping[str, int] | None = None) -> list[Offer]:
+    """Offers from texts such as `search`, `search={"hops": [1, 2]}` or `search=search.yaml`.
+
+    The parameters are YAML, of which JSON is a part. `processes` says of a world in how many worker processes it lives,
+    beside what `HEAVY` says. Raises ValueError for a text that is none of these, and for processes of another world.
+    """
+    pairs = [_read(text) for text in texts]
+    if not pairs:
+        raise ValueError("at least one world must be named; found none")
+    given = {world: whole_number(f"processes of {world!r}", count, 0, 64) for world, count in (processes or {}).items()}
+    if strangers := sorted(set(given) - {world for world, _ in pairs}):
+        raise ValueError(f"processes must be of worlds that are served; found {strangers[0]!r}")
+    where = {**HEAVY, **given}
+    return [Offer(world, parameters, where.get(world, 0)) for world, parameters in pairs]
+
+
+def served(offers: Sequence[Offer]) -> list[Served]:
+    """The worlds, made. Raises ValueError for an unknown world or parameter, and for a world that is offered twice."""
+    made = [_made(offer) for offer in offers]
+    ids = [each.told.id for each in made]
+    if twice := [each.told for place, each in enumerate(made) if each.told.id in ids[:place]]:
+        raise ValueError(f"every world must be offered once; {twice[0].world!r} with {twice[0].parameters} is not")
+    return made
+
+
+def _made(offer: Offer) -> Served:
+    try:
+        world = make_world(offer.world, offer.parameters)
+    except TypeError as error:  # an unknown parameter
+        raise ValueError(f"world {offer.world!r}: {error}") from error
+    home: Home = ThreadHome(world)
+    if offer.processes:
+        home = ProcessHome(offer.world, offer.parameters, offer.processes)
+    return Served(ServedWorld.of(offer.world, offer.parameters, world), world, home)
+
+
+def _read(text: str) -> tuple[str, dict[str, Any]]:
+    world, equals, given = text.partition("=")
+    if not equals:
+        return world, {}
+    written = given if given.lstrip().startswith("{") else _content(Path(given))
+    try:
+        parameters = yaml.safe_load(written)
+        json.dumps(parameters)
+    except (yaml.YAMLError, TypeError) as error:
+        raise ValueError(f"the parameters of {world!r} must be YAML or JSON; found {error}") from error
+    if not isinstance(parameters, dict) or not all(isinstance(name, str) for name in parameters):
+        raise ValueError(f"the parameters of {world!r} must be names with values; found {parameters!r}")
+    return world, parameters
+
+
+def _content(path: Path) -> str:
+    if not path.is_file():
+        raise ValueError(f"after the = must stand {{parameters}} or a file of them; found no file {str(path)!r}")
+    return path.read_text(encoding="utf-8")

@@ -1,0 +1,202 @@
+"""Environments in worker processes: for worlds that are heavy, or that may take their process down with them.
+
+An environment goes to the process with the fewest. A process that dies takes its own environments with it and no
+others: their calls raise WorkerDied, and the next environment that is opened finds a new process in its place.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from envs.service.homes import WorkerDied, WorldFailure
+from envs.service.orders import Answer, Ask, Begin, Close, Make, Order, Play, Reset
+from envs.service.schema import Decided, Question
+from envs.service.worker import CLOSING_SECONDS, LONGEST_LINE
+from turnwise.world import Observation, Step, Task
+
+KILL_AFTER_SECONDS = 2 * CLOSING_SECONDS
+
+What = Make | Reset | Play | Ask | Close
+
+
+class ProcessHome:
+    """Keeps the environments of one world in so many processes."""
+
+    def __init__(self, world: str, parameters: Mapping[str, Any], processes: int) -> None:
+        self._begin = Begin(world=world, parameters=dict(parameters))
+        self._processes = processes
+        self._workers: list[Worker] = []
+        self._changing = asyncio.Lock()
+
+    async def start(self) -> None:
+        """Start every process. Raises WorldFailure where the world cannot be made in one."""
+        self._workers = list(await asyncio.gather(*(Worker.start(self._begin) for _ in range(self._processes))))
+
+    async def open(self, task: Task, seed: int) -> WorkerEnvironment:
+        """A new environment in the process with the fewest. Raises WorldFailure or WorkerDied."""
+        async with self._changing:
+            for place, worker in enumerate(self._workers):
+                if not worker.alive:
+                    self._workers[place] = await Worker.start(self._begin)
+            idlest = min(self._workers, key=lambda worker: worker.environments)
+            idlest.environments += 1
+        environment = WorkerEnvironment(idlest)
+        try:
+            await environment.ask(Make(task=task, seed=seed))
+        except BaseException:
+            environment.give_up()
+            raise
+        return environment
+
+    async def stop(self) -> None:
+        """End every process."""
+        await asyncio.gather(*(worker.stop() for worker in self._workers))
+
+
+class WorkerEnvironment:
+    """An environment in a worker process."""
+
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+        self._number = next(worker.numbers)
+
+    async def ask(self, what: What) -> Answer:
+        """The worker's answer to one order."""
+        return await self._worker.ask(self._number, what)
+
+    async def reset(self) -> Observation:
+        """The first observation. Raises WorldFailure or WorkerDied, here and below."""
+        observation = (await self.ask(Reset())).observation
+        assert observation is not None, "a reset is answered with an observation"
+        return observation
+
+    async def step(self, action: str) -> Step:
+        """The world's answer."""
+        step = (await self.ask(Play(action=action))).step
+        assert step is not None, "a step is answered with a step"
+        return step
+
+    async def decide(self, question: Question) -> Decided:
+        """The player's decision."""
+        decided = (await self.ask(Ask(question=question))).decided
+        assert decided is not None, "a question is answered with a decision"
+        return decided
+
+    async def close(self) -> None:
+        """Close it; in a process that has died it is no more."""
+        self._worker.environments -= 1
+        with suppress(WorkerDied):
+            await self.ask(Close())
+
+    def give_up(self) -> None:
+        """Have it closed when it has been made, without waiting."""
+        self._worker.environments -= 1
+        self._worker.order(self._number, Close())
+
+
+class Worker:
+    """One worker process, as the server sees it."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+        self._waiting: dict[int, asyncio.Future[Answer]] = {}
+        self._orders = itertools.count(1)
+        self._listening: asyncio.Task[None] | None = None
+        self.numbers = itertools.count(1)
+        """Of its environments."""
+        self.environments = 0
+        """How many it holds."""
+        self.alive = True
+
+    @classmethod
+    async def start(cls, begin: Begin) -> Worker:
+        """A new process with its world made. Raises WorldFailure, or WorkerDied where it ends at once."""
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "envs.service.worker"),
+            stdin=PIPE,
+            stdout=PIPE,
+            limit=LONGEST_LINE,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},  # it finds whatever world the server finds
+            start_new_session=True,  # Ctrl-C in a terminal is for the server, which ends its workers in order
+        )
+        worker = cls(process)
+        ready = worker._wait_for(0)
+        worker._listening = asyncio.create_task(worker._listen())
+        worker._write(begin.written())
+        try:
+            await ready
+        except BaseException:
+            process.kill()
+            raise
+        return worker
+
+    async def ask(self, environment: int, what: What) -> Answer:
+        """The answer to one order. Raises WorldFailure or WorkerDied."""
+        return await self.order(environment, what)
+
+    def order(self, environment: int, what: What) -> asyncio.Future[Answer]:
+        """Send one order; the future is its answer."""
+        number = next(self._orders)
+        answer = self._wait_for(number)
+        self._write(Order(number=number, environment=environment, what=what).written())
+        return answer
+
+    async def stop(self) -> None:
+        """End the process: it closes what it holds, or is killed."""
+        assert self._process.stdin is not None and self._listening is not None
+        self._process.stdin.close()
+        try:
+            await asyncio.wait_for(self._process.wait(), KILL_AFTER_SECONDS)
+        except TimeoutError:
+            self._process.kill()
+            await self._process.wait()
+        await self._listening
+
+    def _wait_for(self, number: int) -> asyncio.Future[Answer]:
+        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        # Nobody may wait any longer: then there is nothing to be told of what was never looked at.
+        answer.add_done_callback(lambda done: done.cancelled() or done.exception())
+        if self.alive:
+            self._waiting[number] = answer
+        else:
+            answer.set_exception(self._death())
+        return answer
+
+    def _write(self, line: bytes) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(line)
+
+    async def _listen(self) -> None:
+        """Hand out answers until the process ends."""
+        assert self._process.stdout is not None
+        try:
+            while (line := await self._process.stdout.readline()).endswith(b"\n"):
+                self._hand_out(Answer.model_validate_json(line))
+        finally:
+            self.alive = False
+            with suppress(ProcessLookupError):
+                self._process.kill()  # it has ended, or answers what makes no sense
+            await self._process.wait()
+            for waiting in self._waiting.values():
+                if not waiting.done():
+                    waiting.set_exception(self._death())
+            self._waiting.clear()
+
+    def _hand_out(self, answer: Answer) -> None:
+        waiting = self._waiting.pop(answer.number)
+        if waiting.done():
+            return
+        if answer.failure is None:
+            waiting.set_result(answer)
+        else:
+            waiting.set_exception(WorldFailure(answer.failure.kind, answer.failure.message))
+
+    def _death(self) -> WorkerDied:
+        return WorkerDied(f"the worker process of this episode has ended, with status {self._process.returncode}")

@@ -1,0 +1,72 @@
+"""Why the service refuses a request or fails at one: a closed list that a client can act upon."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Reason(StrEnum):
+    """What stands in `error.code` of every answer that is not a success."""
+
+    UNAUTHORISED = "unauthorised"
+    """The request holds no token, or another than the server's."""
+    UNKNOWN_ROUTE = "unknown_route"
+    """There is no such address, or it does not take this method."""
+    UNKNOWN_WORLD = "unknown_world"
+    """No world of this id is served: it was started with other parameters, or is of another version."""
+    UNKNOWN_EPISODE = "unknown_episode"
+    """There is no such episode: it was closed, or its lease ran out."""
+    KEY_REUSED = "key_reused"
+    """Another episode was created under this key."""
+    RESET_OUT_OF_ORDER = "reset_out_of_order"
+    """The episode must be reset before its first step, and cannot be after it."""
+    STEP_OUT_OF_ORDER = "step_out_of_order"
+    """The step's number is neither that of the last step, with the same action, nor the next."""
+    BODY_TOO_LARGE = "body_too_large"
+    """The body has more bytes than the server takes."""
+    INVALID_REQUEST = "invalid_request"
+    """The request does not have the form that the schema describes."""
+    TASK_REFUSED = "task_refused"
+    """The world does not know the task, or has fewer tasks than were asked for."""
+    TOO_MANY_EPISODES = "too_many_episodes"
+    """As many episodes are open as the server holds."""
+    WORLD_FAILED = "world_failed"
+    """The world raised: the episode is lost."""
+    WORKER_DIED = "worker_died"
+    """The process that held the episode has died: the episode is lost."""
+    WORLD_HUNG = "world_hung"
+    """The world did not answer in time: the episode is lost."""
+    INTERNAL = "internal"
+    """The service itself failed: a bug."""
+
+
+STATUS: dict[Reason, int] = {
+    Reason.UNAUTHORISED: 401,
+    Reason.UNKNOWN_ROUTE: 404,
+    Reason.UNKNOWN_WORLD: 404,
+    Reason.UNKNOWN_EPISODE: 404,
+    Reason.KEY_REUSED: 409,
+    Reason.RESET_OUT_OF_ORDER: 409,
+    Reason.STEP_OUT_OF_ORDER: 409,
+    Reason.BODY_TOO_LARGE: 413,
+    Reason.INVALID_REQUEST: 422,
+    Reason.TASK_REFUSED: 422,
+    Reason.TOO_MANY_EPISODES: 429,
+    Reason.WORLD_FAILED: 500,
+    Reason.INTERNAL: 500,
+    Reason.WORKER_DIED: 503,
+    Reason.WORLD_HUNG: 504,
+}
+"""The HTTP status that goes with each reason."""
+
+LOST = frozenset({Reason.WORLD_FAILED, Reason.WORKER_DIED, Reason.WORLD_HUNG})
+"""With these the episode is gone: asking again gives the same answer."""
+
+
+class Refusal(Exception):
+    """A request that is refused, or fails, for a reason of the list."""
+
+    def __init__(self, reason: Reason, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.message = message

@@ -1,0 +1,181 @@
+"""The routes: each reads a request of the schema, and asks the episodes or the worlds.
+
+Batch forms do for many episodes at once what the single forms do for one; what fails for one leaves the others alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Annotated, TypeVar
+
+from fastapi import APIRouter, Depends, Query, Request, Response
+from pydantic import BaseModel
+
+from envs.service import schema
+from envs.service.episodes import Episodes, find_world
+from envs.service.metrics import CONTENT_TYPE, Metrics
+from envs.service.offers import Served
+from envs.service.reasons import Reason, Refusal
+from turnwise.world import Split
+
+MOST_TASKS = 1_000_000
+
+Content = TypeVar("Content", bound=BaseModel)
+Answer = TypeVar("Answer")
+
+
+@dataclass
+class Service:
+    """What the routes work with."""
+
+    worlds: dict[str, Served]
+    """By id."""
+    episodes: Episodes
+    metrics: Metrics
+    asking: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Worlds are asked for tasks one request at a time: they need not expect two threads at once."""
+
+
+async def _service(request: Request) -> Service:
+    service: Service = request.app.state.service
+    return service
+
+
+Here = Annotated[Service, Depends(_service)]
+
+routes = APIRouter(
+    prefix=schema.PREFIX, responses={"4XX": {"model": schema.ErrorReply}, "5XX": {"model": schema.ErrorReply}}
+)
+
+
+@routes.get("/health", response_model=schema.Health)
+async def health() -> Response:
+    """Whether the server answers. Needs no token."""
+    return _told(schema.Health(status="ok", schema_version=schema.SCHEMA_VERSION))
+
+
+@routes.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
+async def metrics(here: Here) -> Response:
+    """What the service counted, in Prometheus' text form."""
+    return Response(here.metrics.text(), media_type=CONTENT_TYPE)
+
+
+@routes.get("/worlds", response_model=schema.Worlds)
+async def worlds(here: Here) -> Response:
+    """What is served, and all that each world says of itself."""
+    return _told(schema.Worlds(worlds=[each.told for each in here.worlds.values()]))
+
+
+@routes.get("/worlds/{world}", response_model=schema.ServedWorld)
+async def describe(world: str, here: Here) -> Response:
+    """What one world says of itself."""
+    return _told(find_world(here.worlds, world).told)
+
+
+@routes.get("/worlds/{world}/tasks", response_model=schema.Tasks)
+async def tasks(world: str, split: Split, count: Annotated[int, Query(ge=0, le=MOST_TASKS)], here: Here) -> Response:
+    """The first tasks of a split, in order."""
+    listed = await _asked(here, partial(find_world(here.worlds, world).world.tasks, split, count))
+    return _told(schema.Tasks(tasks=listed))
+
+
+@routes.post("/worlds/{world}/limits", response_model=schema.TaskLimits)
+async def limits(world: str, request: schema.AboutTask, here: Here) -> Response:
+    """The limits that a task is meant to be played under."""
+    found = await _asked(here, partial(find_world(here.worlds, world).world.limits_of, request.task))
+    return _told(schema.TaskLimits(limits=found))
+
+
+@routes.post("/episodes", response_model=schema.Created)
+async def create(request: schema.Create, here: Here) -> Response:
+    """Make an environment for one episode of a task. It holds a place until it is closed or its lease runs out."""
+    return _told(await here.episodes.create(request))
+
+
+@routes.post("/episodes/{episode}/reset", response_model=schema.Seen)
+async def reset(episode: str, here: Here) -> Response:
+    """Start the episode: the first observation."""
+    return _told(await here.episodes.reset(episode))
+
+
+@routes.post("/episodes/{episode}/step", response_model=schema.Stepped)
+async def step(episode: str, request: schema.PlayStep, here: Here) -> Response:
+    """Play the next action. The last step, sent again, is answered as before and not played twice."""
+    return _told(await here.episodes.step(episode, request))
+
+
+@routes.get("/episodes/{episode}/observation", response_model=schema.Standing)
+async def observation(episode: str, here: Here) -> Response:
+    """Where the episode stands: what was seen last."""
+    return _told(await here.episodes.standing(episode))
+
+
+@routes.post("/episodes/{episode}/decide", response_model=schema.Decided)
+async def decide(episode: str, request: schema.Question, here: Here) -> Response:
+    """What a scripted player of the world does now. Changes nothing."""
+    return _told(await here.episodes.decide(episode, request))
+
+
+@routes.delete("/episodes/{episode}", response_model=schema.Closed)
+async def close(episode: str, here: Here) -> Response:
+    """Free an episode. One that is not there is answered too, so that this is safe to send again."""
+    return _told(await here.episodes.close(episode))
+
+
+@routes.post("/batch/create", response_model=schema.Batch[schema.Created])
+async def create_many(request: schema.CreateMany, here: Here) -> Response:
+    """Make many environments."""
+    return _told(await _each(here.episodes.create(each) for each in request.episodes))
+
+
+@routes.post("/batch/reset", response_model=schema.Batch[schema.Seen])
+async def reset_many(request: schema.Many, here: Here) -> Response:
+    """Start many episodes."""
+    return _told(await _each(map(here.episodes.reset, request.episodes)))
+
+
+@routes.post("/batch/step", response_model=schema.Batch[schema.Stepped])
+async def step_many(request: schema.StepMany, here: Here) -> Response:
+    """Play a step in each of many episodes, all at the same time; steps of one episode in their order."""
+    return _told(
+        await _each(
+            here.episodes.step(each.episode, schema.PlayStep(number=each.number, action=each.action))
+            for each in request.steps
+        )
+    )
+
+
+@routes.post("/batch/close", response_model=schema.Batch[schema.Closed])
+async def close_many(request: schema.Many, here: Here) -> Response:
+    """Free many episodes."""
+    return _told(await _each(map(here.episodes.close, request.episodes)))
+
+
+async def _asked(here: Service, question: Callable[[], Answer]) -> Answer:
+    """What a world says of its tasks, away from the loop. Raises Refusal."""
+    async with here.asking:
+        try:
+            return await asyncio.to_thread(question)
+        except ValueError as error:
+            raise Refusal(Reason.TASK_REFUSED, str(error)) from error
+        except Exception as error:  # the world's boundary: whatever it raises is its fault
+            raise Refusal(Reason.WORLD_FAILED, f"{type(error).__name__}: {error}") from error
+
+
+def _told(reply: BaseModel) -> Response:
+    """A reply as it is sent. FastAPI would check once more what is a model already."""
+    return Response(reply.model_dump_json(), media_type="application/json")
+
+
+async def _each(work: Iterable[Awaitable[Content]]) -> schema.Batch[Content]:
+    return schema.Batch[Content](outcomes=await asyncio.gather(*map(_outcome, work)))
+
+
+async def _outcome(work: Awaitable[Content]) -> schema.Outcome[Content]:
+    try:
+        return schema.Outcome[Content](reply=await work)
+    except Refusal as refusal:
+        return schema.Outcome[Content](error=schema.Fault(code=refusal.reason, message=refusal.message))

@@ -1,0 +1,275 @@
+"""The service's schema, version 1: what is sent and answered, as pydantic models.
+
+Tasks, observations, steps, limits and decisions are the contract's own classes, so that the schema cannot say anything
+else than `turnwise.world` does. Numbers go as JSON and come back to the bit. Requests are closed: an unknown field is
+refused. Replies are read strictly. A change that an older client could not read gets another prefix.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Generic, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, model_validator
+
+from envs.service.generator_state import GeneratorState
+from turnwise.world import (
+    SPLITS,
+    Column,
+    Decision,
+    Limits,
+    Observation,
+    Remaining,
+    Reward,
+    Split,
+    Step,
+    Task,
+    World,
+)
+
+SCHEMA_VERSION = 1
+PREFIX = f"/v{SCHEMA_VERSION}"
+"""Before every address."""
+MOST_AT_ONCE = 1024
+"""Entries of a batch."""
+
+Content = TypeVar("Content")
+
+
+class Request(BaseModel):
+    """What a client sends."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+class Reply(BaseModel):
+    """What the server answers."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True)
+
+
+class Fault(Reply):
+    """Why there is no reply."""
+
+    code: str
+    """One of `envs.service.reasons.Reason`."""
+    message: str
+    """For people: what must hold, what was found, what to do."""
+
+
+class ErrorReply(Reply):
+    """The body of every answer that is not a success."""
+
+    error: Fault
+
+
+class Health(Reply):
+    """The server answers."""
+
+    status: str
+    schema_version: int
+
+
+class Facts(Reply):
+    """What a world says of itself. See `turnwise.world.World` for what each field means."""
+
+    name: str
+    version: str
+    instruction: str
+    grammar: str
+    limits: Limits
+    limits_differ: bool
+    """Whether tasks have limits of their own, which must be asked for."""
+    split_sizes: dict[Split, int | None]
+    """None where a split has no end."""
+    verbs: list[str] | None
+    """In order."""
+    players: list[str]
+    primary_metric: str
+    oracle_success: FiniteFloat
+    rewards: dict[str, Reward]
+    columns: list[Column]
+    attribution: str | None
+
+    @classmethod
+    def of(cls, world: World) -> Facts:
+        """The facts of a world."""
+        return cls(
+            name=world.name,
+            version=world.version,
+            instruction=world.instruction,
+            grammar=world.grammar,
+            limits=world.limits,
+            limits_differ=type(world).limits_of is not World.limits_of,
+            split_sizes={split: world.split_size(split) for split in SPLITS},
+            verbs=None if world.verbs is None else sorted(world.verbs),
+            players=list(world.players),
+            primary_metric=world.primary_metric,
+            oracle_success=world.oracle_success,
+            rewards=dict(world.rewards),
+            columns=list(world.columns),
+            attribution=world.attribution(),
+        )
+
+
+class ServedWorld(Reply):
+    """A world as it is served: with one set of parameters."""
+
+    id: str
+    """What requests call it: a digest of all that follows, so that a client never plays another world than it saw."""
+    world: str
+    """The name that the server was started with: an installed world's, or `module:Class`."""
+    parameters: dict[str, Any]
+    """The parameters that the server was started with."""
+    facts: Facts
+
+    @classmethod
+    def of(cls, name: str, parameters: Mapping[str, Any], world: World) -> ServedWorld:
+        """A world, and how it was made."""
+        unnamed = cls(id="", world=name, parameters=dict(parameters), facts=Facts.of(world))
+        digest = hashlib.sha256(unnamed.model_dump_json().encode()).hexdigest()[:16]
+        readable = re.sub(r"[^0-9A-Za-z_.-]", "_", world.name)
+        return unnamed.model_copy(update={"id": f"{readable}-{digest}"})
+
+
+class Worlds(Reply):
+    """All that is served."""
+
+    worlds: list[ServedWorld]
+
+
+class Tasks(Reply):
+    """The first tasks of a split, in order."""
+
+    tasks: list[Task]
+
+
+class AboutTask(Request):
+    """Ask for what is said of one task."""
+
+    task: Task
+
+
+class TaskLimits(Reply):
+    """The limits of one task."""
+
+    limits: Limits
+
+
+class Create(Request):
+    """Make an environment for one episode."""
+
+    world: str
+    """The id of a served world."""
+    task: Task
+    seed: int
+    """Of the episode's own noise."""
+    key: Annotated[str, Field(pattern=r"^[0-9A-Za-z_-]{1,64}$")]
+    """The client's own name for this request: sent again, it is answered with the same episode."""
+
+
+class Created(Reply):
+    """An episode was made, and waits for its reset."""
+
+    episode: str
+    lease_seconds: FiniteFloat
+    """The episode is freed when nothing is asked of it for so long."""
+
+
+class Seen(Reply):
+    """The first observation of an episode."""
+
+    observation: Observation
+
+
+class PlayStep(Request):
+    """Play one action."""
+
+    number: Annotated[int, Field(ge=1)]
+    """1 for the first step. The last number again is answered with what was recorded, and not played twice."""
+    action: str
+
+
+class Question(Request):
+    """Ask what a scripted player does now."""
+
+    player: str
+    remaining: Remaining
+    generator: GeneratorState | None = None
+    """What a player that draws draws from. Only the oracle may go without."""
+
+    @model_validator(mode="after")
+    def _require_a_generator(self) -> Question:
+        if self.generator is None and self.player != "oracle":
+            raise ValueError(f"the player {self.player!r} must be given a generator's state; found none")
+        return self
+
+
+class Stepped(Reply):
+    """The world's answer to the step with this number."""
+
+    number: int
+    step: Step
+
+
+class Decided(Reply):
+    """What the player does, and where the generator stands after its draws."""
+
+    decision: Decision
+    generator: GeneratorState | None
+
+
+class Standing(Reply):
+    """Where an episode stands: what was seen last, after so many steps."""
+
+    number: int
+    observation: Observation
+    terminated: bool
+    truncated: bool
+    success: bool
+
+
+class Closed(Reply):
+    """The episode is no more."""
+
+    closed: bool
+    """False where there was none: it was closed before, or its lease ran out."""
+
+
+class CreateMany(Request):
+    """Make many environments."""
+
+    episodes: Annotated[list[Create], Field(min_length=1, max_length=MOST_AT_ONCE)]
+
+
+class Many(Request):
+    """Reset or close many episodes."""
+
+    episodes: Annotated[list[str], Field(min_length=1, max_length=MOST_AT_ONCE)]
+
+
+class StepOf(PlayStep):
+    """A step of one episode among many."""
+
+    episode: str
+
+
+class StepMany(Request):
+    """Play one step in each of many episodes."""
+
+    steps: Annotated[list[StepOf], Field(min_length=1, max_length=MOST_AT_ONCE)]
+
+
+class Outcome(Reply, Generic[Content]):
+    """What came of one entry of a batch: a reply, or why there is none."""
+
+    reply: Content | None = None
+    error: Fault | None = None
+
+
+class Batch(Reply, Generic[Content]):
+    """What came of every entry of a batch, in order. One that fails leaves the others alone."""
+
+    outcomes: list[Outcome[Content]]

@@ -1,0 +1,232 @@
+"""A world that is played on a server of `turnwise serve`, exactly as it would be played here.
+
+All that it is comes from the server: instruction, rewards, limits, players and tasks are those of the world that is
+served, its name too, so that a panel made here has the digest of one made there. They are pinned: the server calls a
+world by a digest of all that it says of it, and the parameter `version` must name the world's version, so that results
+of other rules are never taken for these.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, ClassVar
+from urllib.parse import urlsplit
+
+import numpy as np
+
+from envs.service.client import Client, ServiceFault, shared_client
+from envs.service.generator_state import GeneratorState
+from envs.service.plain import plain_text
+from envs.service.reasons import Reason
+from envs.service.schema import (
+    AboutTask,
+    Closed,
+    Create,
+    Created,
+    Decided,
+    PlayStep,
+    Question,
+    Seen,
+    ServedWorld,
+    Stepped,
+    TaskLimits,
+    Tasks,
+    Worlds,
+)
+from turnwise.world import (
+    Decision,
+    Environment,
+    Limits,
+    Observation,
+    Remaining,
+    Reward,
+    Split,
+    Step,
+    Task,
+    World,
+    whole_number,
+)
+
+LISTING_SECONDS = 600.0
+"""A world may have to make every board of a large panel, once."""
+
+
+class RemoteWorld(World):
+    """Play a world that another process serves.
+
+    Parameters: `url`, the server's address, such as `http://127.0.0.1:8600`; `world`, the name that it serves the world
+    under; `parameters`, those of that world: the server must have been started with the same; `version`, the version
+    that the world must have; `seconds`, how long one attempt of a request may take; `retries`, how often a request is
+    sent again; `token_variable`, the environment variable that holds the server's token, where it wants one.
+
+    Keep `seconds` x (`retries` + 1) below `rollout.world_seconds`: after that the agent's host gives an attempt up. A
+    step that takes longer than `seconds` is not lost: sent again, it waits for the answer to the first. Raises
+    ValueError where no such world is served, at once and before anything is computed.
+    """
+
+    name: ClassVar[str] = "remote"
+    version: ClassVar[str] = ""
+    rewards: ClassVar[Mapping[str, Reward]] = {}
+
+    def __init__(
+        self,
+        *,
+        url: str,
+        world: str,
+        version: str,
+        parameters: Mapping[str, Any] | None = None,
+        seconds: float = 8.0,
+        retries: int = 2,
+        token_variable: str = "TURNWISE_SERVICE_TOKEN",
+    ) -> None:
+        if not isinstance(seconds, int | float) or isinstance(seconds, bool) or seconds <= 0:
+            raise ValueError(f"seconds must be a number above 0; found {seconds!r}")
+        whole_number("retries", retries, 0, 100)
+        self.client = shared_client(_address(url), float(seconds), retries, token_variable)
+        served = _served(self.client, token_variable, world, dict(parameters or {}))
+        if served.facts.version != version:
+            raise ValueError(
+                f"version must be that of the world which is served; found {version!r}, and {world!r} at {url} has the "
+                f"version {served.facts.version!r}"
+            )
+        self.served = served.id
+        self._facts = facts = served.facts
+        self._limits_of: dict[str, Limits] = {}
+        # A class serves all worlds, so what its worlds have differs by the object.
+        self.name = facts.name  # type: ignore[misc]
+        self.version = facts.version  # type: ignore[misc]
+        self.verbs = None if facts.verbs is None else frozenset(facts.verbs)  # type: ignore[misc]
+        self.players = tuple(facts.players)
+        self.primary_metric = facts.primary_metric  # type: ignore[misc]
+        self.oracle_success = facts.oracle_success  # type: ignore[misc]
+        self.rewards = facts.rewards  # type: ignore[misc]
+        self.columns = tuple(facts.columns)  # type: ignore[misc]
+
+    @property
+    def instruction(self) -> str:
+        """The served world's, here and below."""
+        return self._facts.instruction
+
+    @property
+    def grammar(self) -> str:
+        """The actions."""
+        return self._facts.grammar
+
+    @property
+    def limits(self) -> Limits:
+        """The limits that follow from the parameters."""
+        return self._facts.limits
+
+    def limits_of(self, task: Task) -> Limits:
+        """The limits of one task, asked for where tasks differ in them. Raises ServiceFault."""
+        if not self._facts.limits_differ:
+            return self.limits
+        if task.id not in self._limits_of:
+            with _refusals():
+                found = self.client.post(f"/worlds/{self.served}/limits", TaskLimits, AboutTask(task=task))
+            self._limits_of[task.id] = found.limits
+        return self._limits_of[task.id]
+
+    def split_size(self, split: Split) -> int | None:
+        """How many tasks a split has."""
+        return self._facts.split_sizes[split]
+
+    def tasks(self, split: Split, count: int) -> list[Task]:
+        """The first `count` tasks of a split. Raises ValueError where the world does, and ServiceFault."""
+        path = f"/worlds/{self.served}/tasks"
+        with _refusals():
+            return self.client.get(path, Tasks, seconds=LISTING_SECONDS, split=split, count=count).tasks
+
+    def make(self, task: Task, seed: int) -> RemoteEnvironment:
+        """An episode on the server. Raises ValueError for another world's task, and ServiceFault."""
+        # The key names the request and decides nothing else: an answer that is lost on the way costs no second episode.
+        request = Create(world=self.served, task=task, seed=seed, key=secrets.token_hex(16))
+        with _refusals():
+            return RemoteEnvironment(self.client, self.client.post("/episodes", Created, request).episode)
+
+    def attribution(self) -> str | None:
+        """Whose data it is."""
+        return self._facts.attribution
+
+
+class RemoteEnvironment(Environment):
+    """One episode on the server. Raises ServiceFault in every call that the server does not answer."""
+
+    def __init__(self, client: Client, episode: str) -> None:
+        self._client = client
+        self._path = f"/episodes/{episode}"
+        self._number = 0
+
+    def reset(self) -> Observation:
+        """The first observation."""
+        return self._client.post(f"{self._path}/reset", Seen).observation
+
+    def step(self, action: str) -> Step:
+        """Play one action under the next number: however often it is sent, it is played once."""
+        request = PlayStep(number=self._number + 1, action=plain_text(action))
+        stepped = self._client.post(f"{self._path}/step", Stepped, request)
+        self._number = stepped.number
+        return stepped.step
+
+    def oracle(self, remaining: Remaining) -> Decision:
+        """The served world's oracle."""
+        question = Question(player="oracle", remaining=remaining)
+        return self._client.post(f"{self._path}/decide", Decided, question).decision
+
+    def random(self, generator: np.random.Generator, remaining: Remaining) -> Decision:
+        """The served world's random player."""
+        return self.decide("random", generator, remaining)
+
+    def decide(self, player: str, generator: np.random.Generator, remaining: Remaining) -> Decision:
+        """A player of the served world. It draws there what it would draw here: the generator goes there and back."""
+        question = Question(player=player, remaining=remaining, generator=GeneratorState.of(generator))
+        decided = self._client.post(f"{self._path}/decide", Decided, question)
+        if decided.generator is not None:
+            decided.generator.put_into(generator)
+        return decided.decision
+
+    def close(self) -> None:
+        """Free the episode. One that the server has freed already is no fault."""
+        self._client.delete(self._path, Closed)
+
+
+@contextmanager
+def _refusals() -> Iterator[None]:
+    """What a world refuses with a ValueError is refused with one here."""
+    try:
+        yield
+    except ServiceFault as fault:
+        if fault.code == Reason.TASK_REFUSED:
+            raise ValueError(str(fault)) from fault
+        raise
+
+
+def _served(client: Client, token_variable: str, world: str, parameters: dict[str, Any]) -> ServedWorld:
+    """The world of this name with these parameters, as the server tells it. Raises ValueError."""
+    try:
+        offered = client.get("/worlds", Worlds).worlds
+    except ServiceFault as fault:
+        hint = f": set {token_variable} to the server's token" if fault.code == Reason.UNAUTHORISED else ""
+        raise ValueError(f"url must be the address of a running `turnwise serve`; {fault}{hint}") from fault
+    for each in offered:
+        if each.world == world and _same(each.parameters, parameters):
+            return each
+    told = "; ".join(f"{each.world} with {json.dumps(each.parameters)}" for each in offered)
+    raise ValueError(
+        f"world and parameters must be those that the server was started with, which are {told}; found {world} with "
+        f"{json.dumps(parameters)}"
+    )
+
+
+def _same(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
+
+
+def _address(value: str) -> str:
+    parts = urlsplit(value) if isinstance(value, str) else urlsplit("")
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0:
+        raise ValueError(f"url must be such as http://127.0.0.1:8600; found {value!r}")
+    return value.rstrip("/")

@@ -1,0 +1,198 @@
+"""What the conformance suite must know of single worlds: parameters, servers, how much to play, what rewards sum to.
+
+A world that is installed and not named here is examined with its defaults.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from turnwise.checking.episodes import Episode
+from turnwise.world import World, make_world
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much of a world is played. The heavy ones, whose episodes take from 10 ms to seconds, are played less."""
+
+    tasks: int = 20
+    """Per split, by the public checker."""
+    random_episodes: int = 5000
+    opened: int = 30
+    """Episodes that are opened and closed in a row."""
+
+
+EFFORT: Mapping[str, Effort] = {
+    "agentgym": Effort(tasks=3, random_episodes=200),
+    "babyai": Effort(random_episodes=500),
+    "browser": Effort(tasks=2, random_episodes=20, opened=5),
+    "remote": Effort(random_episodes=200),
+    "sciworld": Effort(tasks=2, random_episodes=10, opened=5),
+    "textcraft": Effort(random_episodes=2000),
+}
+
+NEEDED: Mapping[str, tuple[str, str]] = {
+    "browser": ("chromium", "the browser world needs Debian's chromium: apt-get install chromium"),
+    "sciworld": ("java", "the sciworld world needs Java: apt-get install default-jre-headless"),
+}
+"""Programs that a machine may lack, and what to do about it."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A world under examination."""
+
+    name: str
+    world: World
+    parameters: Mapping[str, Any]
+    effort: Effort = field(default_factory=Effort)
+
+
+@contextmanager
+def opened_case(name: str, folder: Path) -> Iterator[Case]:
+    """An installed world with what it needs; skips where the machine lacks a program."""
+    program, advice = NEEDED.get(name, ("python3", ""))
+    if shutil.which(program) is None:
+        pytest.skip(advice)
+    with PARAMETERS.get(name, default_parameters)(folder) as parameters:
+        yield Case(name, make_world(name, parameters), parameters, EFFORT.get(name, Effort()))
+
+
+@contextmanager
+def default_parameters(folder: Path) -> Iterator[dict[str, Any]]:
+    yield {}
+
+
+@contextmanager
+def rivers(folder: Path) -> Iterator[dict[str, Any]]:
+    """A corpus and questions on it, as `search_corpus` reads them."""
+    names = [
+        f"{one}{two}{three}r" for one in ("Ka", "Lo", "Mi", "Ru", "Te") for two in "aeiou" for three in ("ba", "do")
+    ]
+    corpus, questions = folder / "corpus.jsonl", folder / "questions.jsonl"
+    with corpus.open("w") as documents, questions.open("w") as asked:
+        for number, river in enumerate(names):
+            source = f"Mount {river[::-1].title()}"
+            document = {"id": str(number), "title": river, "text": f"The {river} rises on {source}."}
+            documents.write(json.dumps(document) + "\n")
+            asked.write(json.dumps({"question": f"Where does the {river} rise?", "answer": [source]}) + "\n")
+    yield {"questions": str(questions), "corpus": str(corpus)}
+
+
+@contextmanager
+def agentgym_server(folder: Path) -> Iterator[dict[str, Any]]:
+    """A server that answers as AgentGym's BabyAI does, which tells the possible actions."""
+    from tests.envs.agentgym_servers import STANDINS, served
+
+    with served(STANDINS["babyai"]().app) as address:
+        items = {"train": "0-2", "validation": "3-5", "test": "6-8"}
+        yield {"server": "babyai", "address": address, **items}
+
+
+@contextmanager
+def frozen_lake_server(folder: Path) -> Iterator[dict[str, Any]]:
+    """A server of ours, with one world."""
+    from envs.service.application import create_application
+    from envs.service.offers import read_offers
+    from tests.envs.agentgym_servers import served
+
+    with served(create_application(read_offers(["frozen_lake"]))) as address:
+        yield {"url": address, "world": "frozen_lake", "version": "1"}
+
+
+@contextmanager
+def two_lakes(folder: Path) -> Iterator[dict[str, Any]]:
+    """A mixture that trains on the one world and is tested on the other too."""
+    parts = {"lake": {"world": "frozen_lake", "preset": "ragen-v2-no-slip", "weight": 2}, "bandit": {}}
+    yield {"parts": parts, "train": ["lake"]}
+
+
+PARAMETERS: Mapping[str, Callable[[Path], Any]] = {
+    "agentgym": agentgym_server,
+    "mixture": two_lakes,
+    "remote": frozen_lake_server,
+    "search_corpus": rivers,
+}
+
+
+Sums = Mapping[str, float]
+"""Of an episode: each reward summed over its steps."""
+
+
+def bandit(episode: Episode, sums: Sums) -> bool:
+    """One payoff: 0.1 of the low arm, or 0 or 1 of the high one, which is the better one."""
+    return sums["payoff"] in ((0.0, 1.0) if episode.success else (0.1,))
+
+
+def sokoban(episode: Episode, sums: Sums) -> bool:
+    """-0.1 an action, 1 for the box on its target at the end, 10 when all are."""
+    actions, solved = len(episode.steps), float(episode.success)
+    return (round(sums["step"], 6), sums.get("box", 0.0), sums.get("solved", 0.0)) == (
+        round(-0.1 * actions, 6),
+        solved,
+        10 * solved,
+    )
+
+
+def goal(episode: Episode, sums: Sums) -> bool:
+    """1 for a success, else nothing."""
+    return sums.get("goal", 0.0) == float(episode.success)
+
+
+def taxi(episode: Episode, sums: Sums) -> bool:
+    """-1 a step, -10 for a pick-up or drop-off in the wrong place, 20 for the right drop-off, which is the last."""
+    paid = [step.rewards["reward"] for step in episode.steps]
+    return set(paid[:-1]) <= {-1.0, -10.0} and (paid[-1] == 20.0) == episode.success and sums["reward"] == sum(paid)
+
+
+def search(episode: Episode, sums: Sums) -> bool:
+    """1 for the right answer, in which the answer is then present; a search counts once for each query."""
+    searches = {action for action in episode.actions if action.startswith("search[")}
+    right, present = sums.get("exact_match", 0.0), sums.get("answer_present", 0.0)
+    return right == float(episode.success) <= present <= 1 and sums.get("tool_execution", 0.0) <= len(searches)
+
+
+def webshop(episode: Episode, sums: Sums) -> bool:
+    """From 0 to 1, and 1 exactly where the whole wish is met."""
+    return 0 <= sums.get("score", 0.0) <= 1 and (sums.get("score", 0.0) == 1) == episode.success
+
+
+def babyai(episode: Episode, sums: Sums) -> bool:
+    """Once, at the end, between 0.1 and 1."""
+    paid = [value for step in episode.steps for value in step.rewards.values()]
+    return (0.1 <= sums["mission"] < 1 and len(paid) == 1) if episode.success else not any(paid)
+
+
+def sciworld(episode: Episode, sums: Sums) -> bool:
+    """The score, from 0 to 1, or -1 after a failure; 1 exactly for a success."""
+    score = round(sums.get("score", 0.0), 6)
+    return (score == -1 or 0 <= score <= 1) and (score == 1) == episode.success
+
+
+def browser(episode: Episode, sums: Sums) -> bool:
+    """1 for a success, else nothing."""
+    return sums.get("solved", 0.0) == float(episode.success)
+
+
+DOCUMENTED: Mapping[str, Callable[[Episode, Sums], bool]] = {
+    "babyai": babyai,
+    "bandit": bandit,
+    "browser": browser,
+    "frozen_lake": goal,
+    "gymnasium": taxi,
+    "sciworld": sciworld,
+    "search": search,
+    "search_corpus": search,
+    "sokoban": sokoban,
+    "textcraft": goal,
+    "webshop": webshop,
+}
+"""What each world's documentation says that an episode's rewards sum to."""

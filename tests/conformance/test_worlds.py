@@ -1,0 +1,217 @@
+"""Every installed world keeps the contract, and says of itself what is true: one suite, found from the registry.
+
+Three minutes on two cores that have nothing else to do. A world of somebody's own that is installed beside these is
+examined too.
+"""
+
+from __future__ import annotations
+
+import gc
+import math
+import os
+import threading
+import weakref
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
+
+import pytest
+from conformance_cases import DOCUMENTED, Case, opened_case
+
+from turnwise import seeding
+from turnwise.agent.episode import Episode, Rules
+from turnwise.agent.formats import ThinkAnswerFormat
+from turnwise.agent.host import Patience
+from turnwise.checking import CheckReport, check_world
+from turnwise.checking.baselines import Score, score
+from turnwise.checking.episodes import first_tasks, open_episode, play
+from turnwise.checking.fuzz import replies
+from turnwise.reporting.baselines import RECORD_FILE, read_lines
+from turnwise.statistics import Interval
+from turnwise.world import Decision, Environment, Limits, Task, installed_worlds
+
+RECORD = Path(__file__).parents[2] / "docs" / RECORD_FILE
+FORM = ThinkAnswerFormat()
+FRESH = 1
+"""The seed of episodes that nobody has recorded: the record's is 0."""
+STRANGE_REPLIES = 1000
+
+
+@pytest.fixture(scope="module", params=installed_worlds())
+def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Case]:
+    with opened_case(request.param, tmp_path_factory.mktemp(request.param)) as found:
+        yield found
+
+
+def test_the_world_keeps_its_contract(case: Case) -> None:
+    promised = case.world.oracle_success or None
+    report: CheckReport = check_world(
+        case.world, count=case.effort.tasks, oracle_success=promised, parameters=case.parameters
+    )
+    assert report.passed, "\n".join(report.lines())
+
+
+# What an agent's policy may write
+
+
+class Listener:
+    """The frame of an agent without a tokenizer: keeps the last text that a policy would be shown."""
+
+    end_tokens: tuple[int, ...] = ()
+    text = ""
+
+    def opening(self, system: str | None, observation: str) -> tuple[int, ...]:
+        return self.continuation(observation, True)
+
+    def continuation(self, observation: str, reply_complete: bool) -> tuple[int, ...]:
+        self.text = observation
+        return ()
+
+    def decode(self, tokens: tuple[int, ...]) -> str:
+        raise AssertionError("there are no tokens")
+
+
+def refused_replies(case: Case, task: Task, offered: str) -> list[str]:
+    """Replies that no action can be read from, or one that the world does not know here.
+
+    Some of the noise is taken for an action: a search for anything, say. So there is a third more of it than is needed.
+    """
+    strange = replies(case.world, FRESH, "through the agent", offered, STRANGE_REPLIES * 4 // 3)
+    written = [FORM.write(Decision("", (text,))) if number % 2 else text for number, text in enumerate(strange)]
+    refused = []
+    with ExitStack() as episode:
+        environment = opened(case, task, episode)
+        for reply in written:
+            actions = FORM.read(reply, 1).actions
+            if not actions or not environment.step(actions[0]).valid:
+                refused.append(reply)
+            else:
+                episode.close()
+                environment = opened(case, task, episode)
+    return refused[:STRANGE_REPLIES]
+
+
+def opened(case: Case, task: Task, episode: ExitStack) -> Environment:
+    """An environment at its beginning, which the stack closes."""
+    environment = episode.enter_context(closing(open_episode(case.world, task, FRESH)))
+    environment.reset()
+    return environment
+
+
+def test_strange_replies_change_nothing_but_the_turn_count(case: Case) -> None:
+    (task,) = case.world.tasks("test", 1)
+    guided = play(case.world, task, FRESH, "oracle" if "oracle" in case.world.players else "random")
+    strange = refused_replies(case, task, guided.actions[0])
+    assert len(strange) >= STRANGE_REPLIES
+    frame = Listener()
+    limits = Limits(turns=10_000, actions_per_turn=case.world.limits_of(task).actions_per_turn)
+    rules = Rules(case.world, FORM, limits, Patience(60.0, 0), frame)
+    episode = Episode(rules, task, 0, 0, seeding.derive(FRESH, "checked episode", task.id))
+    episode.open()
+    assert frame.text == guided.first.text
+    for count, reply in enumerate(strange, start=1):
+        episode.receive(reply, (), (), True)
+        episode.settle()
+        assert not episode.over and episode.remaining.turns == limits.turns - count, reply[:100]
+    # The episode goes on as though nothing had been said.
+    for turn in guided.turns:
+        episode.receive(FORM.write(turn.decision), (), (), True)
+        episode.settle()
+        if not episode.over:
+            assert frame.text == turn.steps[-1].observation.text
+    assert episode.over == (guided.steps[-1].terminated or guided.steps[-1].truncated)
+    episode.close()
+
+
+def test_the_texts_tell_a_newcomer_what_to_do(case: Case) -> None:
+    """Whatever a player does, its first word was to be read before, and a refusal names one of those words."""
+    words = set()
+    for task in case.world.tasks("test", 3):
+        told = f"{case.world.instruction} {case.world.grammar}".lower()
+        for player in case.world.players:
+            episode = play(case.world, task, FRESH, player)
+            seen = told + " " + episode.first.text.lower()
+            for action, step in zip(episode.actions, episode.steps, strict=True):
+                word = action.replace("[", " ").split()[0].lower()
+                assert word in seen, f"{action!r} by {player} at {task.id}: {word!r} was never told"
+                words.add(word)
+                seen += " " + step.observation.text.lower()
+        with closing(open_episode(case.world, task, FRESH)) as environment:
+            environment.reset()
+            refusal = environment.step("do what I mean")
+        assert not refusal.valid
+        assert any(word in refusal.observation.text.lower() for word in words), refusal.observation.text
+
+
+# What players reach, and what is paid
+
+
+def test_random_succeeds_as_often_as_is_recorded(case: Case) -> None:
+    fresh = score(case.world, "random", case.effort.random_episodes, FRESH)
+    before = recorded(case)
+    assert agree(fresh.success, before.success), f"{fresh.success} and {before.success}"
+    assert agree(fresh.rewards, before.rewards), f"{fresh.rewards} and {before.rewards}"
+
+
+def recorded(case: Case) -> Score:
+    """What `turnwise baselines` found; of a world that needs parameters, and has no record, other episodes."""
+    lines = {line.key: line for line in read_lines(RECORD.read_text())}
+    line = lines.get((case.name, "", "random"))
+    if line is None:
+        assert case.parameters, f"turnwise baselines {case.name} must have been run: {RECORD} has no line of it"
+        return score(case.world, "random", case.effort.random_episodes, FRESH + 1)
+    assert line.version == case.world.version, f"turnwise baselines {case.name} must be run again: another version"
+    return line.score
+
+
+def agree(one: Interval, other: Interval) -> bool:
+    """Whether two means may be of one distribution: three standard errors of their difference apart at most."""
+    return abs(one.value - other.value) <= 3 / 1.96 * math.hypot(half_width(one), half_width(other)) + 1e-9
+
+
+def half_width(interval: Interval) -> float:
+    return 0.0 if interval.low is None or interval.high is None else (interval.high - interval.low) / 2
+
+
+def test_rewards_sum_as_documented(case: Case) -> None:
+    if case.name not in DOCUMENTED:
+        pytest.skip(f"{case.name} documents no sum of its own")
+    for task in first_tasks(case.world, "test", case.effort.tasks):
+        for player in case.world.players:
+            episode = play(case.world, task, FRESH, player)
+            sums: dict[str, float] = {}
+            for step in episode.steps:
+                for name, value in step.rewards.items():
+                    sums[name] = sums.get(name, 0.0) + value
+            assert DOCUMENTED[case.name](episode, sums), f"{sums} after {episode.actions} at {task.id}"
+
+
+# What is held
+
+
+def test_close_frees_what_make_took(case: Case) -> None:
+    tasks = case.world.tasks("train", 3)
+
+    def open_and_close(count: int) -> list[weakref.ref]:
+        gone = []
+        for number in range(count):
+            with closing(open_episode(case.world, tasks[number % len(tasks)], number)) as environment:
+                environment.reset()
+                environment.step("look")
+            gone.append(weakref.ref(environment))
+        return gone
+
+    # A world may keep things to lend them again: after the first few episodes it needs no more of them.
+    open_and_close(5)
+    before = held()
+    gone = open_and_close(case.effort.opened)
+    gc.collect()
+    assert held() == before
+    assert [reference for reference in gone if reference() is not None] == []
+
+
+def held() -> dict[str, int]:
+    """What this process holds that a garbage collection does not free."""
+    descriptors, threads = len(os.listdir("/proc/self/fd")), threading.active_count()
+    children = sum(len(path.read_text().split()) for path in Path("/proc/self/task").glob("*/children"))
+    return {"file descriptors": descriptors, "threads": threads, "child processes": children}

@@ -1,0 +1,155 @@
+"""`turnwise credit` through the real chain: every state replayed, the same digest again, and what is refused before."""
+
+from __future__ import annotations
+
+import csv
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from flows import credit_study as module
+from flows.credit_study import StudyRun, find_policy, study_credit
+from flows.prepare import prepare_materials, prepare_policy
+from tasks.replays import states
+from tasks.score_vectors import read_score_vectors
+from turnwise import seeding
+from turnwise.artifacts import Reference, default_store
+from turnwise.config import Experiment, load
+from turnwise.credit.study import TRUTH
+from turnwise.errors import ConfigurationError
+from turnwise.trajectory import read_trajectories
+
+pytestmark = [pytest.mark.engine, pytest.mark.chain]
+
+ROOT = Path(__file__).parents[2]
+TINY = ROOT / "tests" / "end_to_end" / "tiny.yaml"
+TASKS, REPLAYS = 4, 3
+
+
+def tiny(**settings: object) -> Experiment:
+    """A slippery lake, so that replays need the recorded noise."""
+    every = {"world.parameters.success_rate": 0.7, "variants": {"a": {}}, "ablation.variants": ["a"], **settings}
+    return load(ROOT / "params.yaml", [TINY], every)
+
+
+@pytest.fixture(scope="module")
+def project(prefect_server: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    folder = tmp_path_factory.mktemp("credit_study")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TURNWISE_HOME", str(folder / "home"))
+        patch.setattr(module, "project_root", lambda: folder)
+        yield folder
+
+
+def studied(experiment: Experiment, policy: str | None = None) -> StudyRun:
+    return study_credit(experiment, policy, TASKS, REPLAYS, Console(quiet=True))
+
+
+@pytest.fixture(scope="module")
+def run(project: Path) -> StudyRun:
+    return studied(tiny())
+
+
+def made(kind: str) -> Reference:
+    (folder,) = [path for path in (default_store().root / kind).iterdir() if path.is_dir() and len(path.name) == 32]
+    return Reference(kind=kind, digest=folder.name)
+
+
+def test_every_state_was_played_on_from_its_recorded_tokens(run: StudyRun) -> None:
+    seed = seeding.derive(0, "credit study")
+    continuations = read_trajectories(default_store().folder(made("replays")))
+    episodes = Reference(kind="rollout", digest=_episodes())
+    found = states(read_trajectories(default_store().folder(episodes)), seed)
+    assert len(continuations) == REPLAYS * len(found) == REPLAYS * run.study.turns
+    for continuation in continuations:
+        point = found[continuation.group]
+        assert continuation.task == point.trajectory.task
+        whole = continuation.flatten(every_reply=True)
+        assert whole.tokens[: len(point.context)] == point.context
+        assert [turn.trained for turn in continuation.turns] == [
+            place >= point.turn for place in range(len(continuation.turns))
+        ]
+    assert {len(point.trajectory.turns) for point in found} == {1, 2}
+    assert len({continuation.turns[-1].reply for continuation in continuations}) > 2
+
+
+def _episodes() -> str:
+    (lineage,) = default_store().lineage(made("replays")).values()
+    return str(lineage["inputs"]["episodes"]).removeprefix("rollout/")
+
+
+def test_there_is_a_score_vector_for_every_turn(run: StudyRun) -> None:
+    assert read_score_vectors(made("score_vectors")).shape == (run.study.turns, module.DIMENSIONS)
+
+
+def test_the_study_is_written_for_people_and_for_programs(run: StudyRun) -> None:
+    assert sorted(path.name for path in run.folder.iterdir()) == ["README.md", "credit-study.png", "table.csv"]
+    page = (run.folder / "README.md").read_text()
+    assert "![Every rule beside the truth](credit-study.png)" in page
+    assert f"{TASKS} tasks" in page and run.digest in page
+    with (run.folder / "table.csv").open() as file:
+        table = {row["rule"]: row for row in csv.DictReader(file)}
+    assert list(table) == [figures.title for figures in run.study.figures]
+    assert float(table[TRUTH]["gradient_norm"]) > 0
+    assert (run.folder / "credit-study.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_repeat_is_found_and_another_weighting_replays_nothing(run: StudyRun) -> None:
+    again = studied(tiny())
+    assert (again.digest, again.computed) == (run.digest, 0)
+    other = studied(tiny(**{"rewards.format.weight": 0.7}))
+    assert (other.computed, other.digest == run.digest) == (1, False)
+    studied(tiny())  # the page is that of the first again, for the other tests
+
+
+def test_computed_anew_it_has_the_same_digest(run: StudyRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TURNWISE_HOME", str(tmp_path))
+    again = studied(tiny())
+    assert again.computed > 5 and again.digest == run.digest
+
+
+def test_a_policy_is_named_by_its_digest_its_beginning_or_its_folder(run: StudyRun, tmp_path: Path) -> None:
+    warm_start = prepare_policy(tiny(), prepare_materials(tiny())).warm_start
+    assert find_policy(warm_start.digest) == find_policy(warm_start.digest[:12]) == warm_start
+    assert studied(tiny(), warm_start.digest).digest == run.digest
+    folder = tmp_path / "policy"
+    shutil.copytree(default_store().folder(warm_start), folder)
+    copied = find_policy(str(folder))
+    assert (default_store().folder(copied) / "model.safetensors").read_bytes() == (
+        folder / "model.safetensors"
+    ).read_bytes()
+    assert studied(tiny(), str(folder)).study == run.study
+
+
+@pytest.mark.parametrize("name", ["no-such-policy", "", "g" * 32, "0123456789abcdef"])
+def test_a_policy_that_is_not_there_is_refused(run: StudyRun, name: str) -> None:
+    with pytest.raises(ConfigurationError, match="--policy must be a folder"):
+        find_policy(name)
+
+
+def test_a_folder_without_weights_is_no_policy(run: StudyRun, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(ConfigurationError, match=r"must hold config\.json and model\.safetensors"):
+        find_policy(str(tmp_path))
+
+
+def test_a_policy_of_another_tokenizer_is_refused_before_it_plays(run: StudyRun) -> None:
+    warm_start = prepare_policy(tiny(), prepare_materials(tiny())).warm_start
+    with pytest.raises(ConfigurationError, match="trained with the experiment's tokenizer"):
+        studied(tiny(**{"policy.vocabulary": 400, "data.demonstrations": 32}), warm_start.digest)
+
+
+@pytest.mark.parametrize(
+    ("tasks", "replays", "message"),
+    [(1, 3, "--tasks must be from 2"), (7, 3, "validation_tasks, 6"), (4, 1, "--replays must be at least 2")],
+)
+def test_numbers_that_cannot_be_studied_are_refused(
+    tasks: int, replays: int, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TURNWISE_HOME", str(tmp_path))
+    with pytest.raises(ConfigurationError, match=message):
+        study_credit(tiny(), None, tasks, replays, Console(quiet=True))
+    assert not (tmp_path / "store").exists()

@@ -1,0 +1,172 @@
+"""`turnwise worlds`, `turnwise play` and `turnwise baselines`, on real worlds."""
+
+import io
+from pathlib import Path
+
+import pytest
+
+from flows.baselines import PAGE_FILE, record_baselines
+from flows.play import play
+from flows.worlds import WIDTH, named_world, recorded_baselines, show_worlds
+from turnwise.errors import ConfigurationError
+from turnwise.reporting.baselines import RECORD_FILE
+from turnwise.world import installed_worlds
+
+LAKE = ("frozen_lake", "ragen-v2-no-slip", [])
+
+
+def played(typed: str, world: tuple[str, str, list[str]] = LAKE, form: str = "plain", number: int = 0) -> str:
+    made, _ = named_world(*world)
+    output = io.StringIO()
+    play(made, "train", number, form, 0, io.StringIO(typed), output)
+    return output.getvalue()
+
+
+# worlds
+
+
+def test_every_installed_world_is_listed_within_100_columns(capsys: pytest.CaptureFixture[str]) -> None:
+    show_worlds(Path("nowhere"))
+    text = capsys.readouterr().out
+    assert max(map(len, text.splitlines())) <= WIDTH
+    first_words = [line.split()[0] for line in text.splitlines() if line and not line.startswith(" ")]
+    assert [word for word in first_words if word in installed_worlds()] == list(installed_worlds())
+    told = " ".join(text.split())
+    assert "Left, Down, Right or Up." in told
+    assert "ragen-v1" in told
+    assert "it needs the parameters server, address" in told
+    assert "questions must be the" in told
+
+
+def test_the_list_tells_recorded_baselines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    record_baselines(["bandit"], tmp_path, 50)
+    capsys.readouterr()
+    show_worlds(tmp_path)
+    (row,) = (line for line in capsys.readouterr().out.splitlines() if line.startswith("bandit"))
+    random = recorded_baselines(tmp_path)[0].score.success.value
+    assert f"random {random:.2f}" in row and "no end" in row and "1 turn" in row
+
+
+# play
+
+
+def test_a_person_sees_what_the_policy_sees_and_plays_to_the_end() -> None:
+    # On the first training board the goal is one up and one right of the player.
+    text = played("Up\nRight\n")
+    made, _ = named_world(*LAKE)
+    assert f"{made.instruction}\n{made.grammar}\n" in text
+    assert "_ _ O _\n_ _ _ _\n_ G _ _\nP _ _ _\n\n> _ _ O _\n_ _ _ _\nP G _ _\n_ _ _ _\n\n> " in text
+    assert text.endswith("The episode is over: success, 2 turns; rewards: goal 1.\n")
+
+
+def test_the_oracle_can_be_asked_and_changes_nothing() -> None:
+    asked = played(":oracle\n:oracle\nUp\nRight\n")
+    (first, second, *_) = (line for line in asked.splitlines() if line.startswith("> ") and "||" in line)
+    assert first == second
+    assert asked.replace(f"{first.removeprefix('> ')}\n\n> ", "", 2) == played("Up\nRight\n")
+
+
+def test_following_the_oracle_solves_the_task_in_either_form() -> None:
+    for form in ("plain", "think-answer"):
+        typed = ""
+        for _ in range(6):
+            told = played(typed + ":oracle\n", form=form).splitlines()
+            if told[-1].startswith("The episode is over"):
+                break
+            typed += told[-3].removeprefix("> ") + "\n"
+        assert told[-1].startswith("The episode is over: success")
+
+
+def test_an_unreadable_reply_is_answered_as_the_policy_is() -> None:
+    text = played("Left\nnonsense || \n", form="think-answer")
+    assert text.count("Reply with <think>a thought</think><answer>an action</answer>") == 3
+    assert "Not an action. Legal: Left, Down, Right or Up." in played("jump\n")
+    assert "At most 2 actions a turn; the reply has 3." in played("Up || Up || Up\n")
+
+
+@pytest.mark.parametrize("typed", ["", ":quit\n", "Left\n:quit\nRight\n"])
+def test_a_person_can_leave(typed: str) -> None:
+    text = played(typed)
+    assert text.endswith("You left the episode.\n")
+
+
+def test_a_world_without_an_oracle_says_so() -> None:
+    text = played(":oracle\nStick\n", ("gymnasium", "blackjack", []))
+    assert "The world 'gymnasium' has no oracle." in text
+    assert "The episode is over: " in text
+
+
+def test_parameters_are_laid_over_the_preset() -> None:
+    made, parameters = named_world("frozen_lake", "ragen-v2", ["turns=2", "size=5"])
+    assert (parameters["turns"], parameters["size"], parameters["frozen"]) == (2, 5, 0.9)
+    assert made.limits.turns == 2
+
+
+@pytest.mark.parametrize(
+    ("world", "split", "number", "form", "message"),
+    [
+        (LAKE, "training", 0, "plain", "--split must be one of train, validation, test"),
+        (LAKE, "train", -1, "plain", "--task a number from 0; found 'train' and -1"),
+        (LAKE, "train", 0, "search", "--format must be one of think-answer, plain; found 'search'"),
+        (("webshop", "", []), "test", 100_000, "plain", "--task 100000: count must be at most"),
+        (("frozen_lake", "ragen", []), "train", 0, "plain", "has no preset 'ragen'"),
+        (("frozen_lake", "", ["sise=5"]), "train", 0, "plain", "unexpected keyword argument 'sise'"),
+        (("frozen_lake", "", ["size"]), "train", 0, "plain", "a setting must be KEY=VALUE"),
+        (("no_such_module:World", "", []), "train", 0, "plain", "No module named 'no_such_module'"),
+    ],
+)
+def test_a_mistake_is_refused(
+    world: tuple[str, str, list[str]], split: str, number: int, form: str, message: str
+) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        play(named_world(*world)[0], split, number, form, 0, io.StringIO(""), io.StringIO())
+    assert message in str(caught.value)
+
+
+# baselines
+
+
+def test_what_was_recorded_and_has_not_changed_is_not_played_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record_baselines(["bandit"], tmp_path, 40)
+    first = (tmp_path / RECORD_FILE).read_text()
+    said = capsys.readouterr().out.splitlines()
+    assert [line.split(":")[0] for line in said] == [
+        f"bandit {setting} {player}"
+        for setting in ("default", "ragen-paper", "ragen-swapped")
+        for player in ("random", "oracle")
+    ]
+    record_baselines(["bandit"], tmp_path, 40)
+    assert capsys.readouterr().out == ""
+    assert (tmp_path / RECORD_FILE).read_text() == first
+    # Another number of episodes is another measurement.
+    record_baselines(["bandit"], tmp_path, 60)
+    assert len(capsys.readouterr().out.splitlines()) == 6
+    assert {line.score.episodes for line in recorded_baselines(tmp_path)} == {60}
+
+
+def test_other_worlds_and_worlds_that_cannot_be_made_keep_their_lines(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record_baselines(["bandit"], tmp_path, 10)
+    before = (tmp_path / RECORD_FILE).read_text().replace('"world": "bandit"', '"world": "agentgym"')
+    (tmp_path / RECORD_FILE).write_text(before)
+    capsys.readouterr()
+    record_baselines(["agentgym", "bandit"], tmp_path, 10)
+    said = capsys.readouterr().out
+    assert said.startswith("agentgym: left as it was, since it cannot be made here: it needs the parameters")
+    assert [line.world for line in recorded_baselines(tmp_path)] == ["agentgym"] * 6 + ["bandit"] * 6
+    assert (tmp_path / PAGE_FILE).read_text().count("| `bandit` |") == 7
+
+
+def test_known_figures_are_compared_with(tmp_path: Path) -> None:
+    figures = "figures:\n  - {world: bandit, setting: '', player: random, low: 0.5, high: 0.5, source: a coin, "
+    (tmp_path / "known-figures.yaml").write_text(figures + "difference: none}\n")
+    record_baselines(["bandit"], tmp_path, 40)
+    assert "| random on `bandit`, default | 0.500 | a coin |" in (tmp_path / PAGE_FILE).read_text()
+
+
+def test_an_unknown_world_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="world must be one of"):
+        record_baselines(["bandits"], tmp_path, 10)

@@ -1,0 +1,139 @@
+"""The learner with a model that is held in other ways: an adapter, recomputed layers, bfloat16, logits in chunks."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from policy_samples import gradients_of_first_step, relative_difference, two_turn_sequences
+from safetensors.torch import load_file
+
+from turnwise.errors import ArtifactError, ConfigurationError
+from turnwise.policy.learner import OPTIMIZER_FILE, Learner
+from turnwise.policy.model import ADAPTER_FILE
+from turnwise.policy.model_settings import PLAIN, AdapterSettings, ModelSettings
+from turnwise.policy.update import UpdateBatch, UpdateSettings
+
+MakePolicy = Callable[..., Path]
+ADAPTED = ModelSettings(adapter=AdapterSettings(rank=4, alpha=8))
+SETTINGS = UpdateSettings(
+    learning_rate=1e-2, temperature=0.9, micro_batch_tokens=40, maximum_mismatch=10.0, mini_batches=2
+)
+
+needs_bfloat16 = pytest.mark.skipif(
+    not (torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()),
+    reason="this processor has no instructions for bfloat16",
+)
+
+
+def a_batch() -> UpdateBatch:
+    sequences = two_turn_sequences()
+    return UpdateBatch.from_turns(sequences, [(1.0 - index, 0.5 * index) for index in range(len(sequences))])
+
+
+def state(learner: Learner) -> dict[str, torch.Tensor]:
+    return {name: tensor.detach().clone() for name, tensor in learner.model.state_dict().items()}
+
+
+def first_gradients(policy: Path, model: ModelSettings) -> dict[str, torch.Tensor]:
+    """Of a loss without a clip, whose edge rounding would cross."""
+    learner = Learner(policy, threads=1, model=model)
+    chosen = dataclasses.replace(SETTINGS, loss="reinforce", mini_batches=1, maximum_gradient_norm=1e9)
+    learner.update(a_batch(), chosen)
+    return gradients_of_first_step(learner._optimizer)
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_an_adapter_goes_on_to_the_bit(make_policy: MakePolicy, tmp_path: Path, tied: bool) -> None:
+    learner = Learner(make_policy(0, tied=tied), threads=1, model=ADAPTED)
+    before = state(learner)
+    learner.update(a_batch(), SETTINGS)
+    changed = {name for name, tensor in state(learner).items() if not torch.equal(tensor, before[name])}
+    assert len(changed) == 2 * 2 * 7 and all(".lora_" in name for name in changed), "all of the adapter, and no more"
+    learner.save(tmp_path)
+    restored = Learner.restore(tmp_path, threads=1, model=ADAPTED)
+    assert restored.steps == learner.steps == 2
+    assert learner.update(a_batch(), SETTINGS) == restored.update(a_batch(), SETTINGS)
+    assert state(learner).keys() == state(restored).keys()
+    assert all(torch.equal(tensor, state(restored)[name]) for name, tensor in state(learner).items())
+    for name in ("first", "second"):
+        (learner if name == "first" else restored).save(tmp_path / name)
+    for file in ("model.safetensors", ADAPTER_FILE, OPTIMIZER_FILE):
+        assert (tmp_path / "first" / file).read_bytes() == (tmp_path / "second" / file).read_bytes()
+
+
+def test_a_learner_without_an_adapter_does_not_take_the_optimizer_of_one(
+    make_policy: MakePolicy, tmp_path: Path
+) -> None:
+    learner = Learner(make_policy(0), threads=1, model=ADAPTED)
+    learner.update(a_batch(), SETTINGS)
+    learner.save(tmp_path)
+    with pytest.raises(ArtifactError, match="must be that of the parameters which are trained"):
+        Learner.restore(tmp_path, threads=1)
+
+
+def test_recomputed_layers_train_alike_to_the_bit(make_policy: MakePolicy) -> None:
+    policy = make_policy(0)
+    plain = Learner(policy, threads=1)
+    recomputing = Learner(policy, threads=1, model=ModelSettings(gradient_checkpointing=True))
+    for _ in range(2):
+        assert plain.update(a_batch(), SETTINGS) == recomputing.update(a_batch(), SETTINGS)
+    assert all(torch.equal(tensor, state(recomputing)[name]) for name, tensor in state(plain).items())
+
+
+def test_an_adapter_in_recomputed_layers_has_the_same_gradient(make_policy: MakePolicy) -> None:
+    policy = make_policy(0)
+    plain, recomputed = (
+        first_gradients(policy, dataclasses.replace(ADAPTED, gradient_checkpointing=checkpointing))
+        for checkpointing in (False, True)
+    )
+    assert len(plain) == 2 * 2 * 7
+    assert all(torch.equal(gradient, recomputed[name]) for name, gradient in plain.items())
+    assert any(gradient.norm() > 0 for gradient in plain.values())
+
+
+@pytest.mark.parametrize("entropy_coefficient", [0.0, 0.1])
+def test_logits_in_chunks_train_alike(make_policy: MakePolicy, entropy_coefficient: float) -> None:
+    policy = make_policy(0)
+    chosen = dataclasses.replace(
+        SETTINGS, mini_batches=1, maximum_gradient_norm=1e9, entropy_coefficient=entropy_coefficient
+    )
+    whole, chunked = Learner(policy, threads=1), Learner(policy, threads=1, model=ModelSettings(logit_chunk_tokens=3))
+    of_whole, of_chunked = whole.update(a_batch(), chosen), chunked.update(a_batch(), chosen)
+    found, expected = (gradients_of_first_step(learner._optimizer) for learner in (chunked, whole))
+    assert relative_difference(found, expected) < 1e-5
+    assert of_chunked == pytest.approx(of_whole, rel=1e-5)
+
+
+@needs_bfloat16
+@pytest.mark.parametrize("adapter", [None, AdapterSettings(rank=4, alpha=8)])
+def test_a_learner_in_bfloat16_follows_the_gradient_roughly_and_goes_on_to_the_bit(
+    make_policy: MakePolicy, tmp_path: Path, adapter: AdapterSettings | None
+) -> None:
+    policy, model = make_policy(0), ModelSettings(precision="bfloat16", adapter=adapter)
+    rounded, exact = first_gradients(policy, model), first_gradients(policy, ModelSettings(adapter=adapter))
+    assert 1e-4 < relative_difference(rounded, exact) < 0.05
+    learner = Learner(policy, threads=1, model=model)
+    learner.update(a_batch(), SETTINGS)
+    learner.supervised_step(two_turn_sequences(), learning_rate=1e-3, micro_batch_tokens=40)
+    learner.save(tmp_path)
+    assert json.loads((tmp_path / "config.json").read_text())["dtype"] == "bfloat16"
+    assert {tensor.dtype for tensor in load_file(tmp_path / OPTIMIZER_FILE).values()} == {torch.float32}
+    restored = Learner.restore(tmp_path, threads=1, model=model)
+    assert learner.update(a_batch(), SETTINGS) == restored.update(a_batch(), SETTINGS)
+    assert all(torch.equal(tensor, state(restored)[name]) for name, tensor in state(learner).items())
+
+
+def test_the_plain_settings_are_the_default(make_policy: MakePolicy) -> None:
+    policy = make_policy(0)
+    default, plain = Learner(policy, threads=1), Learner(policy, threads=1, model=PLAIN)
+    assert default.update(a_batch(), SETTINGS) == plain.update(a_batch(), SETTINGS)
+
+
+def test_a_chunk_of_nothing_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="logit_chunk_tokens must be a whole number of at least 1; found 0"):
+        ModelSettings(logit_chunk_tokens=0)

@@ -1,0 +1,48 @@
+"""What is prepared of a world, without Prefect: the functions of the stages."""
+
+from pathlib import Path
+
+import pytest
+
+from tasks.playing import PatienceSection
+from tasks.prepare import DemonstrationParameters, PanelParameters, demonstrations, panels
+from turnwise.artifacts import Reference, default_store
+from turnwise.panel import read_panel
+from turnwise.sections import Agent, WorldSection
+from turnwise.trajectory import Trajectory, read_trajectories
+
+AGENT = Agent(format="think-answer", instruction=False, maximum_reply_tokens=32, context_tokens=256)
+PATIENCE = PatienceSection(world_seconds=30.0, world_retries=0, maximum_lost_share=0.0, world_delay=0)
+
+
+def made_panels(world: WorldSection) -> Reference:
+    return panels.function(PanelParameters(world=world, train_tasks=3, validation_tasks=2, test_tasks=2))
+
+
+def demonstrated(world: WorldSection, count: int) -> list[Trajectory]:
+    parameters = DemonstrationParameters(world=world, agent=AGENT, patience=PATIENCE, seed=0, count=count, noise=0.0)
+    return read_trajectories(default_store().folder(demonstrations.function(parameters, panels=made_panels(world))))
+
+
+@pytest.mark.usefixtures("turnwise_home")
+def test_demonstrations_go_round_the_training_tasks() -> None:
+    world = WorldSection(name="bandit", preset="ragen", parameters={})
+    played = demonstrated(world, 5)
+    names = [task.id for task in read_panel(default_store().folder(made_panels(world)), "train")]
+    assert [each.task.id for each in played] == [*names, *names[:2]]
+    assert all(each.success for each in played)
+
+
+@pytest.mark.usefixtures("turnwise_home")
+def test_a_world_without_an_oracle_has_no_demonstrations() -> None:
+    assert demonstrated(WorldSection(name="gymnasium", preset="blackjack", parameters={}), 5) == []
+
+
+@pytest.mark.usefixtures("turnwise_home")
+def test_a_panel_may_mix_worlds_and_remembers_which() -> None:
+    parts = {"lake": {"world": "frozen_lake"}, "bandit": {}}
+    world = WorldSection(name="envs.mixture:Mixture", parameters={"parts": parts, "train": ["lake"]})
+    folder: Path = default_store().folder(made_panels(world))
+    assert [task.tags["world"] for task in read_panel(folder, "train")] == ["lake"] * 3
+    assert [task.tags["world"] for task in read_panel(folder, "test")] == ["lake", "bandit"]
+    assert {each.task.tags["world"] for each in demonstrated(world, 4)} == {"lake"}

@@ -1,0 +1,101 @@
+"""docs/your-own-world.md does what it says: its code is taken out of it, checked, configured and played."""
+
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tasks.playing import PatienceSection
+from tasks.prepare import DemonstrationParameters, PanelParameters, demonstrations, panels
+from turnwise.artifacts import default_store
+from turnwise.config import load
+from turnwise.trajectory import read_trajectories
+
+ROOT = Path(__file__).parents[1]
+BLOCKS = re.findall(r"```(\w+)\n(.*?)```", (ROOT / "docs" / "your-own-world.md").read_text(), re.DOTALL)
+
+
+def block(language: str) -> str:
+    (found,) = (text for name, text in BLOCKS if name == language)
+    return found
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """What the reader has after following the page."""
+    (tmp_path / "till.py").write_text(block("python"))
+    (tmp_path / "till.yaml").write_text(block("yaml"))
+    return tmp_path
+
+
+def turnwise(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """The command, given in the reader's folder."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "TURNWISE_HOME": str(folder / "home")}
+    return subprocess.run(
+        [sys.executable, "-c", "from flows.cli import main; main()", *arguments],
+        cwd=folder,
+        env=environment,
+        input=":oracle\n:quit\n",
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+
+
+def test_the_world_takes_60_lines() -> None:
+    assert len(block("python").splitlines()) < 60
+
+
+def test_the_world_passes_the_checker_from_the_readers_folder(folder: Path) -> None:
+    result = turnwise(folder, "check", "till:Till")
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "The world 'till' keeps its contract: 16 of 16 checks passed." in result.stdout
+
+
+def test_the_world_is_found_by_its_entry_point(folder: Path) -> None:
+    package = tomllib.loads(block("toml"))
+    written = "".join(
+        f"[{group}]\n" + "".join(f"{name} = {target}\n" for name, target in entries.items())
+        for group, entries in package["project"]["entry-points"].items()
+    )
+    information = folder / "till-1.0.dist-info"
+    information.mkdir()
+    (information / "METADATA").write_text("Metadata-Version: 2.1\nName: till\nVersion: 1.0\n")
+    (information / "entry_points.txt").write_text(written)
+    played = turnwise(folder, "play", "till")
+    assert "Pay the amount exactly, one coin at a time.\n1, 2, 5, 10 or 20.\n" in played.stdout
+    assert "You left the episode." in played.stdout
+    listed = turnwise(folder, "worlds")
+    assert any(line.startswith("till ") for line in listed.stdout.splitlines()), listed.stdout + listed.stderr
+
+
+def test_the_scripted_players_are_recorded_where_the_reader_says(folder: Path) -> None:
+    result = turnwise(folder, "baselines", "till:Till", "--episodes", "200", "--folder", str(folder))
+    assert result.returncode == 0, result.stderr
+    assert "till:Till default oracle: success 1.000" in result.stdout
+    assert "| `till:Till` | default | random |" in (folder / "baselines.md").read_text()
+
+
+@pytest.mark.usefixtures("turnwise_home")
+def test_the_configuration_is_accepted_and_demonstrations_are_made(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(folder)
+    experiment = load(ROOT / "params.yaml", [folder / "till.yaml"])
+    few = PanelParameters(world=experiment.world, train_tasks=6, validation_tasks=2, test_tasks=2)
+    made = panels.function(few)
+    parameters = DemonstrationParameters(
+        world=experiment.world,
+        agent=experiment.agent,
+        patience=PatienceSection.of(experiment.rollout),
+        seed=0,
+        count=6,
+        noise=0.0,
+    )
+    played = read_trajectories(default_store().folder(demonstrations.function(parameters, panels=made)))
+    assert len(played) == 6 and all(each.success for each in played)
+    assert played[0].turns[0].reply.startswith("<think> ")

@@ -1,0 +1,113 @@
+"""Replay: an episode that begins at a turn of a recorded trajectory, in the same state of the world.
+
+The world is brought there by the same task, the same seed and the same actions, through the same code that played them
+the first time. What it says on the way must be what was recorded, observation by observation and reward by reward;
+where it is not, the episode is lost, which is missing data. The context is the recorded tokens: nothing that a policy
+said is ever encoded again, so that a continuation is sampled from exactly the state in which the reply was.
+
+**The noise to come is the recorded episode's too**, since a world draws all of its noise from the episode's seed. The
+mean over continuations is therefore the value of the state *in this episode*, luck included. As a baseline it is
+unbiased (a choice cannot depend on noise that has not been seen) and varies less than one that averages over luck (Mao
+et al. 2019, arXiv 1807.02264, "input-driven" baselines). In a world without noise of its own it is the value itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from turnwise.agent.episode import Episode, Rules
+from turnwise.errors import WorldLost
+from turnwise.trajectory import Trajectory, Turn
+
+
+@dataclass(frozen=True)
+class Point:
+    """A state of a recorded trajectory: that in which the reply of one turn was made.
+
+    Raises ValueError for a turn that the trajectory does not have.
+    """
+
+    trajectory: Trajectory
+    turn: int
+    """Index, from 0, of the first turn that is played anew."""
+    seed: int
+    """Of the recorded episode's noise: see `turnwise.agent.loop.episode_seed`."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.turn < len(self.trajectory.turns):
+            raise ValueError(
+                f"a point must be a turn of its trajectory, 0 to {len(self.trajectory.turns) - 1}; found {self.turn}"
+            )
+
+    @property
+    def before(self) -> tuple[Turn, ...]:
+        """The turns that are played again."""
+        return self.trajectory.turns[: self.turn]
+
+    @property
+    def awaited(self) -> Turn:
+        """The turn as it was recorded: its observation is what the fresh reply follows."""
+        return self.trajectory.turns[self.turn]
+
+    @property
+    def context(self) -> tuple[int, ...]:
+        """The tokens that the recorded reply followed, as they were recorded."""
+        replayed = [token for turn in self.before for token in (*turn.observation_tokens, *turn.reply_tokens)]
+        return (*replayed, *self.awaited.observation_tokens)
+
+
+def points(trajectory: Trajectory, seed: int, first: int = 0) -> list[Point]:
+    """The states of all turns of a trajectory from turn `first` on; `seed` is that of its episode."""
+    return [Point(trajectory, turn, seed) for turn in range(first, len(trajectory.turns))]
+
+
+class Continuation(Episode):
+    """An episode that begins at a point. Its trajectory has the recorded turns first, which are not trained on."""
+
+    def __init__(self, rules: Rules, point: Point, group: int, replica: int) -> None:
+        super().__init__(rules, point.trajectory.task, group, replica, point.seed)
+        self._point = point
+
+    def open(self) -> None:
+        """Play the recorded turns again: after this the episode is over (lost) or waits for a reply at the point."""
+        super().open()
+        for turn in self._point.before:
+            if self.over:
+                break
+            self.receive(turn.reply, turn.reply_tokens, turn.log_probabilities, self._was_complete(turn))
+            self.settle()
+        if self._lost is None and (difference := self._difference()):
+            self._lose(WorldLost(self._diverged(difference)))
+        self._turns = [replace(turn, trained=False) for turn in self._point.before]
+        self._context = list(self._point.context)
+        self._observation_tokens = self._point.awaited.observation_tokens
+
+    def _was_complete(self, turn: Turn) -> bool:
+        """Whether a recorded reply ended by itself. Scripted replies, which have no tokens, always do."""
+        frame = self._rules.frame
+        return frame is None or any(turn.reply_tokens[-1:] == (token,) for token in frame.end_tokens)
+
+    def _difference(self) -> str | None:
+        """How the replay differs from what was recorded; None where it does not."""
+        for number, (recorded, found) in enumerate(zip(self._point.before, self._turns, strict=False), 1):
+            if replace(recorded, trained=True, observation_tokens=found.observation_tokens) != found:
+                return f"turn {number} was recorded as {_told(recorded)}, and replayed as {_told(found)}"
+        if self.over:
+            return f"it ended in turn {len(self._turns)}, which had not ended it"
+        awaited = self._point.awaited
+        if (awaited.observation, awaited.state) != (self._observation, self._state):
+            where = f"before turn {self._point.turn + 1}"
+            return f"{where} it had said {awaited.observation!r}, and now said {self._observation!r}"
+        return None
+
+    def _diverged(self, difference: str) -> str:
+        return (
+            f"a world must do the same again with the same task, seed and actions; {self._rules.world.name!r} with "
+            f"task {self.task.id!r} did not: {difference}. Give the seed that the trajectory was played with, or see "
+            "`turnwise check`, which looks for worlds that forget their seed"
+        )
+
+
+def _told(turn: Turn) -> str:
+    """What of a turn is the world's, for a message."""
+    return f"{turn.observation!r} with {list(turn.actions)} giving {dict(turn.rewards)}"

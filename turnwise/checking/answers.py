@@ -1,0 +1,101 @@
+"""The checks of what a world answers: rewards that it declared, and refusals that change nothing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence, Set
+from contextlib import ExitStack
+
+from turnwise.checking.episodes import at_the_start
+from turnwise.checking.fuzz import replies
+from turnwise.checking.report import Broken, shortened
+from turnwise.checking.subject import Subject
+from turnwise.world import Observation, Step, Task
+
+REPLIES = 1000
+"""How many strange replies a world is given at least."""
+
+
+def rewards_are_declared(subject: Subject) -> str:
+    """Every reward is one of `rewards`, every value a finite number, and no metric bears a reward's name."""
+    declared = subject.world.rewards
+    for name, reward in declared.items():
+        if reward.level not in ("turn", "outcome"):
+            raise Broken(f"the level of reward {name!r} must be 'turn' or 'outcome'; found {reward.level!r}")
+    emitted: set[str] = set()
+    for episode in subject.all_episodes:
+        for step in episode.steps:
+            _require_declared(step, declared.keys(), episode.task)
+            emitted.update(step.rewards)
+    silent = sorted(set(declared) - emitted)
+    return f"emitted: {', '.join(sorted(emitted)) or 'none'}" + (f"; never: {', '.join(silent)}" if silent else "")
+
+
+def ineffective_steps_leave_the_state(subject: Subject) -> str:
+    """Where the world names its states, a step that says it changed nothing has the state of the step before."""
+    ineffective = 0
+    for episode in subject.all_episodes:
+        before = episode.first.state
+        for action, step in zip(episode.actions, episode.steps, strict=True):
+            ineffective += not step.effective
+            if not step.effective and step.observation.state != before:
+                raise Broken(f"{action!r} says effective=False but changed the state, at {episode.task.id}")
+            before = step.observation.state
+    return f"{ineffective} ineffective steps"
+
+
+def any_reply_is_answered(subject: Subject) -> str:
+    """Nothing raises; an invalid reply is answered with a text and leaves the state and the oracle's mind alone."""
+    guided = [(task, subject.guided(task).actions) for task in subject.sample]
+    points = [(task, actions, prefix) for task, actions in guided for prefix in sorted({0, min(1, len(actions) - 1)})]
+    each = -(-REPLIES // len(points))
+    taken: list[bool] = []
+    for task, actions, prefix in points:
+        strange = replies(subject.world, subject.seed, f"{task.id} after {prefix}", actions[prefix], each)
+        taken += _taken_as_actions(subject, task, actions[:prefix], strange)
+    return f"{len(taken)} replies, {sum(taken)} of them taken as actions"
+
+
+def _taken_as_actions(subject: Subject, task: Task, prefix: Sequence[str], strange: Sequence[str]) -> list[bool]:
+    """For each strange reply after the prefix, whether the world took it as an action of its own.
+
+    One episode hears the replies one after the other, and another takes its place when one was taken as an action.
+    """
+    remaining = at_the_start(subject.world.limits_of(task))
+    taken = []
+    with ExitStack() as episode:
+        environment, before = episode.enter_context(subject.reached(task, prefix))
+        decision = environment.oracle(remaining) if subject.has_oracle else None
+        for reply in strange:
+            step = environment.step(reply)
+            taken.append(step.valid)
+            _require_an_answer(reply, step)
+            _require_declared(step, subject.world.rewards.keys(), task)
+            if step.valid:
+                episode.close()
+                environment, before = episode.enter_context(subject.reached(task, prefix))
+                continue
+            _require_no_change(reply, step, before)
+            if decision is not None and environment.oracle(remaining) != decision:
+                raise Broken(f"an invalid reply must not change what the oracle does; {shortened(reply)} did")
+    return taken
+
+
+def _require_an_answer(reply: str, step: Step) -> None:
+    if not isinstance(step.observation.text, str) or not step.observation.text.strip():
+        raise Broken(f"every reply must be answered with a text; {shortened(reply)} got {step.observation.text!r}")
+
+
+def _require_no_change(reply: str, step: Step, before: Observation) -> None:
+    if step.effective or step.terminated or step.truncated or step.observation.state != before.state:
+        raise Broken(f"an invalid reply must leave the state as it was; {shortened(reply)} was answered with {step}")
+
+
+def _require_declared(step: Step, declared: Set[str], task: Task) -> None:
+    for name, value in [*step.rewards.items(), *step.metrics.items()]:
+        if not math.isfinite(value):
+            raise Broken(f"a reward or metric must be a finite number; found {name} = {value} at {task.id}")
+    if strange := sorted(set(step.rewards) - declared):
+        raise Broken(f"a reward must be one of {sorted(declared)}; found {strange} at {task.id}")
+    if ambiguous := sorted(set(step.metrics) & declared):
+        raise Broken(f"a metric must not bear the name of a reward; found {ambiguous} at {task.id}")

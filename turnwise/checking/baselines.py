@@ -1,0 +1,55 @@
+"""How the scripted players do on a test panel: the scores that any result is to be seen beside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from turnwise import seeding
+from turnwise.checking.episodes import Episode, first_tasks, play
+from turnwise.statistics import Interval, over_tasks
+from turnwise.world import World
+
+
+@dataclass(frozen=True)
+class Score:
+    """One player on one panel: means over its tasks, with intervals."""
+
+    player: str
+    tasks: int
+    episodes: int
+    success: Interval
+    rewards: Interval
+    """The return: the world's rewards with the weights that their authors gave them, summed over an episode."""
+    turns: Interval
+
+
+def score(world: World, player: str, episodes: int, seed: int) -> Score:
+    """Play at least `episodes` episodes on the world's own test tasks, each task equally often, and summarise them.
+
+    A split that is smaller than `episodes` is played again and again, with other noise and other random decisions.
+    """
+    tasks = first_tasks(world, "test", episodes)
+    replicas = -(-episodes // len(tasks))
+    played = [
+        [play(world, task, seeding.derive(seed, "baseline", replica), player) for replica in range(replicas)]
+        for task in tasks
+    ]
+
+    def mean(value: Callable[[Episode], float], *, proportion: bool = False) -> Interval:
+        of_tasks = [sum(value(episode) for episode in of_task) / replicas for of_task in played]
+        return over_tasks(of_tasks, seed=seed, proportion=proportion)
+
+    return Score(
+        player,
+        len(tasks),
+        len(tasks) * replicas,
+        success=mean(lambda episode: float(episode.success), proportion=True),
+        rewards=mean(lambda episode: weighted_return(world, episode)),
+        turns=mean(lambda episode: float(len(episode.turns))),
+    )
+
+
+def weighted_return(world: World, episode: Episode) -> float:
+    """The sum of an episode's rewards, each with the weight that the world's authors gave it."""
+    return sum(world.rewards[name].weight * value for step in episode.steps for name, value in step.rewards.items())
