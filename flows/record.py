@@ -145,7 +145,7 @@ def _metrics_of(iteration: Iteration) -> dict[str, float]:
         **_prefixed("credit", store.metrics(iteration.credit)),
         **_prefixed("update", store.metrics(iteration.policy)),
         **(_prefixed("selection", store.metrics(iteration.selection)) if iteration.selection else {}),
-        **(_prefixed("critic", store.metrics(iteration.critic)) if iteration.critic else {}),
+        **_prefixed("critic", _of_critic(iteration)),
         "seconds/sampling": sampled.get("sampling_seconds", 0.0),
         "seconds/worlds": sampled.get("world_seconds", 0.0),
         "seconds/update": store.clock(iteration.policy).get("seconds", 0.0),
@@ -153,12 +153,22 @@ def _metrics_of(iteration: Iteration) -> dict[str, float]:
     }
     if sampled.get("sampling_seconds"):
         metrics["speed/sampled_tokens_per_second"] = sampled["sampled_tokens"] / sampled["sampling_seconds"]
-    if (speed := store.clock(iteration.policy).get("trained_tokens_per_second")) is not None:
-        metrics["speed/trained_tokens_per_second"] = speed
+    updated = store.clock(iteration.policy)
+    if "trained_tokens_per_second" in updated:
+        metrics["speed/trained_tokens_per_second"] = updated["trained_tokens_per_second"]
+    if "peak_memory_bytes" in updated:
+        metrics["memory/update_peak_bytes"] = updated["peak_memory_bytes"]
     if iteration.evaluation is not None:
         metrics.update(_prefixed("validation", store.metrics(iteration.evaluation)))
         metrics["seconds/evaluation"] = store.clock(iteration.evaluation).get("seconds", 0.0)
     return metrics
+
+
+def _of_critic(iteration: Iteration) -> dict[str, float]:
+    """The critic's metrics, where it is not part of the policy, which has them then."""
+    if iteration.critic is None or iteration.critic == iteration.policy:
+        return {}
+    return default_store().metrics(iteration.critic)
 
 
 def _prefixed(prefix: str, metrics: dict[str, float]) -> dict[str, float]:

@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
-
-import torch
 
 from turnwise.policy.engine import Engine, Reply, Sampling
-from turnwise.policy.learner import Learner
-from turnwise.policy.optimizer import NamedAdamW
 from turnwise.trajectory import TokenSequence
 
 VOCABULARY, CONTEXT, END, PAD = 300, 128, 1, 2
@@ -54,23 +49,3 @@ def two_turn_sequences() -> list[TokenSequence]:
             TokenSequence(tokens, turn_of_token, tuple(-5.5 if turn >= 0 else 0.0 for turn in turn_of_token))
         )
     return sequences
-
-
-def precise_learner(policy: Path) -> Learner:
-    """A learner in float64, for proofs."""
-    learner = Learner(policy, threads=1)
-    learner.model.double()
-    return learner
-
-
-def gradients_of_first_step(optimizer: NamedAdamW) -> dict[str, torch.Tensor]:
-    """AdamW's first moment after its first step is 0.1 x the gradient."""
-    moments = optimizer._optimizer.state
-    return {name: moments[parameter]["exp_avg"] / 0.1 for name, parameter in optimizer._parameters.items()}
-
-
-def relative_difference(found: dict[str, torch.Tensor], expected: dict[str, torch.Tensor]) -> float:
-    """The L2 norm of the difference of all gradients together, over that of the expected ones."""
-    assert found.keys() == expected.keys()
-    difference = torch.cat([(found[name] - expected[name]).flatten().double() for name in expected])
-    return float(difference.norm() / torch.cat([expected[name].flatten().double() for name in expected]).norm())

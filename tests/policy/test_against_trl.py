@@ -13,15 +13,8 @@ from typing import Any
 
 import pytest
 import torch
-from policy_samples import (
-    END,
-    PAD,
-    VOCABULARY,
-    gradients_of_first_step,
-    precise_learner,
-    relative_difference,
-    two_turn_sequences,
-)
+from gradient_samples import gradients_of_first_step, precise_learner, relative_difference
+from policy_samples import END, PAD, VOCABULARY, two_turn_sequences
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast, TrainerCallback

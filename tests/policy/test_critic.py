@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 import torch
-from policy_samples import VOCABULARY, gradients_of_first_step, two_turn_sequences
+from gradient_samples import gradients_of_first_step
+from policy_samples import VOCABULARY, two_turn_sequences
 
 from turnwise.errors import ArtifactError, ConfigurationError
 from turnwise.policy.critic import OPTIMIZER_FILE, VALUE_HEAD_FILE, Critic, CriticSettings, ValueBatch

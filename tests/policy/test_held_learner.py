@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from policy_samples import gradients_of_first_step, relative_difference, two_turn_sequences
+from gradient_samples import gradients_of_first_step, relative_difference
+from policy_samples import two_turn_sequences
 from safetensors.torch import load_file
 
 from turnwise.errors import ArtifactError, ConfigurationError

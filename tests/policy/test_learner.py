@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from policy_samples import gradients_of_first_step, two_turn_sequences
+from gradient_samples import gradients_of_first_step
+from policy_samples import two_turn_sequences
 from safetensors.torch import load_file
 
 from turnwise.errors import ArtifactError, ConfigurationError, MismatchError

@@ -11,9 +11,10 @@ from typing import Any, get_args
 
 import pytest
 import torch
+from gradient_samples import gradients_of_first_step, precise_learner, relative_difference
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from policy_samples import gradients_of_first_step, precise_learner, relative_difference, two_turn_sequences
+from policy_samples import two_turn_sequences
 
 from turnwise.errors import MismatchError
 from turnwise.policy.aggregation import Aggregation

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from policy_samples import gradients_of_first_step, precise_learner, relative_difference, two_turn_sequences
+from gradient_samples import gradients_of_first_step, precise_learner, relative_difference
+from policy_samples import two_turn_sequences
 
 from turnwise.errors import ConfigurationError, MismatchError
 from turnwise.policy.critic import VALUE_HEAD_FILE, CriticSettings, ValueBatch
