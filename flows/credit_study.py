@@ -6,7 +6,6 @@ import csv
 import io
 import json
 import os
-import re
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -79,9 +78,9 @@ def find_policy(name: str) -> Reference:
     if Path(name).is_dir():
         return _store_policy(Path(name))
     kept = default_store().root / "policy"
-    digests = sorted(path.name for path in kept.iterdir() if path.is_dir()) if kept.is_dir() else []
-    found = [digest for digest in digests if digest.startswith(name)]
-    if len(found) != 1 or not re.fullmatch(r"[0-9a-f]+", name):
+    digests = sorted(path.name for path in kept.iterdir() if (path / MANIFEST).is_file()) if kept.is_dir() else []
+    found = [digest for digest in digests if name and digest.startswith(name)]
+    if len(found) != 1:
         raise ConfigurationError(
             f"--policy must be a folder with config.json and *.safetensors, or the digest of one policy in {kept} (or "
             f"its beginning); {name!r} names {len(found) or 'none'} of {len(digests)}"
