@@ -79,7 +79,7 @@ def find_policy(name: str) -> Reference:
         return _store_policy(Path(name))
     kept = default_store().root / "policy"
     digests = sorted(path.name for path in kept.iterdir() if (path / MANIFEST).is_file()) if kept.is_dir() else []
-    found = [digest for digest in digests if name and digest.startswith(name)]
+    found = [digest for digest in digests if digest.startswith(name)]
     if len(found) != 1:
         raise ConfigurationError(
             f"--policy must be a folder with config.json and *.safetensors, or the digest of one policy in {kept} (or "
