@@ -120,3 +120,29 @@ def test_a_metric_is_reported_and_never_rewarded() -> None:
     played = trajectory("a", [turn({}, {"searches": 3.0})])
     for level in ("turn", "outcome"):
         assert weighted_rewards(played, {"searches": RewardSection(level=level, weight=1.0)}) == ([0.0], 0.0)
+
+
+def test_a_column_may_count_the_tasks_with_a_tag_alone() -> None:
+    def on(world: str, name: str, ending: Ending, replica: int = 0) -> Trajectory:
+        return Trajectory(Task("mixture", name, "test", 0, {"world": world}), 0, replica, (), ending, "")
+
+    panel = [
+        on("lake", "a", Ending.SUCCESS),
+        on("lake", "a", Ending.FAILURE, 1),
+        on("shop", "b", Ending.FAILURE),
+        THIRD,
+    ]
+    lake = Column("success lake", "success", tag=("world", "lake"))
+    assert [column_value(each, lake) for each in panel] == [1.0, 0.0, None, None]
+    assert by_task(panel, lake) == [0.5]
+    assert by_task(panel, Column("success nowhere", "success", tag=("world", "nowhere"))) == []
+
+
+def test_means_of_several_worlds_tell_the_success_in_each() -> None:
+    def on(world: str, ending: Ending) -> Trajectory:
+        return Trajectory(Task("mixture", world, "test", 0, {"world": world}), 0, 0, (), ending, "")
+
+    means = episode_means([on("lake", Ending.SUCCESS), on("lake", Ending.FAILURE), on("shop", Ending.FAILURE)])
+    assert {name: value for name, value in means.items() if name.startswith("success")} == pytest.approx(
+        {"success": 1 / 3, "success/lake": 1 / 2, "success/shop": 0.0}
+    )

@@ -1,5 +1,6 @@
 """The registry, presets, and what the configuration refuses of a world."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -107,3 +108,18 @@ def test_limits_hold_for_every_task_and_splits_have_no_end_unless_a_world_says_o
     assert world.limits_of(task) == world.limits
     assert world.split_size("train") is None
     assert FrozenLake.modules({}) == ("envs.frozen_lake.lake",)
+
+
+# The page
+
+
+def test_the_configurations_on_the_page_of_worlds_are_accepted(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "worlds.md").read_text()
+    lake, mixture = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    (tmp_path / "lake.yaml").write_text(lake)
+    (tmp_path / "mixture.yaml").write_text(mixture.replace("name: mixture", "name: envs.mixture:Mixture"))
+    single = load(ROOT / "params.yaml", [LAKE, tmp_path / "lake.yaml"])
+    assert single.world.parameters == {**FrozenLake.presets["ragen-v2"], "turns": 8}
+    mixed = load(ROOT / "params.yaml", [LAKE, tmp_path / "mixture.yaml"]).make_world()
+    assert [task.tags["world"] for task in mixed.tasks("train", 6)] == ["lake", "textcraft", "lake"] * 2
+    assert {task.tags["world"] for task in mixed.tasks("test", 4)} == {"lake", "textcraft", "bandit"}

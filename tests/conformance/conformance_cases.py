@@ -25,6 +25,8 @@ class Effort:
 
     tasks: int = 20
     """Per split, by the public checker."""
+    sample: int = 3
+    """Of them, those whose whole episodes it compares."""
     random_episodes: int = 5000
     opened: int = 30
     """Episodes that are opened and closed in a row."""
@@ -33,9 +35,9 @@ class Effort:
 EFFORT: Mapping[str, Effort] = {
     "agentgym": Effort(tasks=3, random_episodes=200),
     "babyai": Effort(random_episodes=500),
-    "browser": Effort(tasks=2, random_episodes=20, opened=5),
+    "browser": Effort(tasks=2, sample=1, random_episodes=20, opened=5),
     "remote": Effort(random_episodes=200),
-    "sciworld": Effort(tasks=2, random_episodes=10, opened=5),
+    "sciworld": Effort(tasks=2, sample=1, random_episodes=10, opened=5),
     "textcraft": Effort(random_episodes=2000),
 }
 

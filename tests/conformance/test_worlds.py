@@ -46,7 +46,11 @@ def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 def test_the_world_keeps_its_contract(case: Case) -> None:
     promised = case.world.oracle_success or None
     report: CheckReport = check_world(
-        case.world, count=case.effort.tasks, oracle_success=promised, parameters=case.parameters
+        case.world,
+        count=case.effort.tasks,
+        oracle_success=promised,
+        parameters=case.parameters,
+        sample=case.effort.sample,
     )
     assert report.passed, "\n".join(report.lines())
 

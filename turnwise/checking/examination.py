@@ -16,7 +16,7 @@ from turnwise.checking.answers import (
 from turnwise.checking.elsewhere import digests_elsewhere
 from turnwise.checking.episodes import Episode, at_the_start, digests, open_episode, play_in_turns
 from turnwise.checking.report import Broken, CheckReport, NotApplicable, examine, shortened
-from turnwise.checking.subject import SAMPLE, Subject
+from turnwise.checking.subject import Subject
 from turnwise.world import SPLITS, Split, World, make_world
 
 HASH_SEEDS = ("1", "2")
@@ -29,16 +29,18 @@ def check_world(
     seed: int = 0,
     oracle_success: float | None = None,
     parameters: Mapping[str, Any] | None = None,
+    sample: int = 3,
 ) -> CheckReport:
     """Play a world and say whether it keeps the contract of `turnwise.world`. Nothing that the world does raises here.
 
     `count`: tasks per split that are listed, and that the players' success is measured on. `oracle_success`: the share
     of tasks that the oracle must solve; by default more than none, and no less than the random player. `parameters`:
-    the keyword arguments that the world was made with, to make it again in another process.
+    the keyword arguments that the world was made with, to make it again in another process. `sample`: tasks per split
+    on which whole episodes are compared, each of them played some twenty times.
     """
     if count < 2:
         raise ValueError(f"count must be at least 2, so that a panel can be a prefix of another; found {count}")
-    subject = Subject(world, dict(parameters or {}), count, seed)
+    subject = Subject(world, dict(parameters or {}), count, seed, sample)
     named: list[tuple[str, Callable[[Subject], str]]] = [
         ("the world introduces itself", introduces_itself),
         ("tasks are a prefix of one order", tasks_are_a_prefix),
@@ -156,13 +158,13 @@ def asking_changes_nothing(subject: Subject) -> str:
 
 def episodes_repeat_elsewhere(subject: Subject) -> str:
     """Other processes, each under a hash seed of its own, list the same tasks and play the same episodes."""
-    world, parameters, seed = subject.world, subject.parameters, subject.seed
+    world, parameters, seed, count = subject.world, subject.parameters, subject.seed, subject.sample_size
     name = f"{type(world).__module__}:{type(world).__qualname__}"
-    here = digests(world, SAMPLE, seed)
-    if difference := _first_difference(here, digests(make_world(name, parameters), SAMPLE, seed)):
+    here = digests(world, count, seed)
+    if difference := _first_difference(here, digests(make_world(name, parameters), count, seed)):
         raise Broken(f"`parameters` must make this world again, but with {parameters} it differs in {difference}")
     for hash_seed in HASH_SEEDS:
-        there = digests_elsewhere(name, parameters, SAMPLE, seed, hash_seed)
+        there = digests_elsewhere(name, parameters, count, seed, hash_seed)
         if difference := _first_difference(here, there):
             raise Broken(f"a process with PYTHONHASHSEED={hash_seed} must play alike; it differs in {difference}")
     return f"{len(here)} digests, {len(HASH_SEEDS)} processes"
@@ -185,18 +187,19 @@ def actions_are_accepted(player: str, subject: Subject) -> str:
 
 
 def close_works(subject: Subject) -> str:
-    """An episode can be closed before its reset, at its end and anywhere between, and others do not notice."""
-    for task in subject.sample[:SAMPLE]:
+    """An episode can be closed before its reset, at its end and between, and others do not notice."""
+    for task in subject.sample[: subject.sample_size]:
         guided = subject.guided(task)
         open_episode(subject.world, task, subject.seed).close()
-        for prefix in range(len(guided.actions) + 1):
+        length = len(guided.actions)
+        for prefix in sorted({0, min(1, length), length // 2, length}):
             with closing(open_episode(subject.world, task, subject.seed)) as bystander:
                 bystander.reset()
                 with subject.reached(task, guided.actions[:prefix]):
                     pass
                 if bystander.step(guided.actions[0]) != guided.steps[0]:
                     raise Broken(f"closing an episode after {prefix} actions must not change another; it did")
-    return "before reset, after it and after every action"
+    return "before reset, after it, after an action, halfway and at the end"
 
 
 def oracle_reaches_its_score(needed: float | None, subject: Subject) -> str:

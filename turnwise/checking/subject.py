@@ -11,17 +11,15 @@ from turnwise.checking.episodes import Episode, first_tasks, open_episode, play
 from turnwise.checking.report import Broken
 from turnwise.world import SPLITS, Environment, Observation, Split, Task, World
 
-SAMPLE = 3
-"""Tasks per split on which whole episodes are compared: every one of them is played many times."""
-
 
 class Subject:
     """One world, how it was made, and how much of it is to be looked at. Nothing is played before it is needed."""
 
-    def __init__(self, world: World, parameters: Mapping[str, Any], count: int, seed: int) -> None:
+    def __init__(self, world: World, parameters: Mapping[str, Any], count: int, seed: int, sample_size: int) -> None:
         self.world = world
         self.parameters = parameters
         self.count = count
+        self.sample_size = sample_size
         self.seed = seed
         self._played: dict[str, list[Episode]] = {}
 
@@ -42,7 +40,7 @@ class Subject:
     @property
     def sample(self) -> list[Task]:
         """The few tasks, of every split, that are played again and again."""
-        return [task for tasks in self.panels.values() for task in tasks[:SAMPLE]]
+        return [task for tasks in self.panels.values() for task in tasks[: self.sample_size]]
 
     @property
     def has_oracle(self) -> bool:
