@@ -37,7 +37,10 @@ def play_branching(play: Play, tasks: Sequence[Task], group_size: int, seed: int
     branched = play(
         branches, seed=seeding.derive(seed, "branches"), what="branching", most_at_once=MOST_EPISODES_AT_ONCE
     )
-    trajectories = [trajectory for trajectory in (*trunks.trajectories, *branched.trajectories)]
+    trajectories = [
+        trained_at(trajectory, turn_of(trajectory.group, len(tasks)))
+        for trajectory in (*trunks.trajectories, *branched.trajectories)
+    ]
     return Played(
         sorted(trajectories, key=lambda trajectory: (trajectory.group, trajectory.replica)),
         sorted((*trunks.lost, *branched.lost), key=lambda lost: (lost.group, lost.replica)),

@@ -117,10 +117,17 @@ def two_lakes(folder: Path) -> Iterator[dict[str, Any]]:
     yield {"parts": parts, "train": ["lake"]}
 
 
+@contextmanager
+def short_science(folder: Path) -> Iterator[dict[str, Any]]:
+    """Tasks that take few actions: to say what is possible costs the simulator a tenth of a second a step."""
+    yield {"types": ["find-non-living-thing", "lifespan-longest-lived"], "turns": 8}
+
+
 PARAMETERS: Mapping[str, Callable[[Path], Any]] = {
     "agentgym": agentgym_server,
     "mixture": two_lakes,
     "remote": frozen_lake_server,
+    "sciworld": short_science,
     "search_corpus": rivers,
 }
 
