@@ -129,6 +129,10 @@ def test_an_update_that_makes_no_sense_is_refused_with_the_reason(setting: str, 
     assert expected in refused(setting)
 
 
+def test_branching_groups_without_a_rule_that_compares_within_them_are_refused() -> None:
+    assert "branching" in refused("rollout.scheme=branching", "credit={estimator: reinforce++, options: {}}")
+
+
 def test_the_paper_rule_with_more_than_two_turns_is_refused() -> None:
     message = refused("world.parameters.turns=4")
     assert "mt-grpo with rule 'paper' is defined on at most two turns; the world allows 4" in message

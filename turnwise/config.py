@@ -15,6 +15,7 @@ from pydantic import BaseModel, ValidationError, model_validator
 from ruamel.yaml import YAML
 
 from turnwise import credit
+from turnwise.agent.branching import require_branching
 from turnwise.agent.episode import AGENT_REWARDS
 from turnwise.agent.formats import make_format
 from turnwise.errors import ConfigurationError, CreditError
@@ -89,6 +90,8 @@ class Experiment(Section):
         self._require_known_rewards(world)
         self._require_credit(world)
         require_selection(self.selection.rule, self.selection.options)
+        if self.rollout.scheme == "branching":
+            require_branching(self.credit.estimator, self.selection.rule)
         self._require_update()
         CriticSettings(**self.critic.model_dump())
         self._require_adapter()
