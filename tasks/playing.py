@@ -75,10 +75,12 @@ def play_with_policy(
     temperature: float,
     seed: int,
     what: str,
+    horizon: int | None = None,
 ) -> Played:
     """Play `replicas` episodes of each task with the policy's replies, sampled at a temperature (0: greedy).
 
     `digest` names the weights in the folder `policy`: an engine that holds them already does not load them again.
+    `horizon` cuts episodes off after so many turns, where tasks do not end earlier by limits of their own.
     """
     return play_episodes(
         parameters,
@@ -90,6 +92,7 @@ def play_with_policy(
         temperature=temperature,
         seed=seed,
         what=what,
+        horizon=horizon,
     )
 
 
@@ -110,6 +113,7 @@ def play_episodes(
     seed: int,
     what: str,
     most_at_once: int | None = None,
+    horizon: int | None = None,
 ) -> Played:
     """Play the episodes that `make` makes under the rules of these parameters; otherwise as `play_with_policy`."""
     agent = parameters.agent
@@ -126,7 +130,7 @@ def play_episodes(
         seeding.derive(seed, "sampling"),
         Sampling(temperature=temperature, max_reply_tokens=agent.maximum_reply_tokens, end_tokens=frame.end_tokens),
     )
-    episodes = make(_rules(parameters, frame))
+    episodes = make(_rules(parameters, frame, horizon))
     before = engine.tokens_generated
     try:
         played = roll_out(
@@ -182,16 +186,17 @@ def save_played(draft: Draft, played: Played, folder: str = ".") -> Sequence[Tra
     return played.trajectories
 
 
-def _rules(parameters: PlayParameters, frame: ChatFrame | None) -> Rules:
+def _rules(parameters: PlayParameters, frame: ChatFrame | None, horizon: int | None = None) -> Rules:
     world, agent = the_world(parameters.world), parameters.agent
     form = make_format(agent.format)
     return Rules(
         world=world,
         format=form,
-        limits=world.limits,
+        limits=None,
         patience=Patience(parameters.patience.world_seconds, parameters.patience.world_retries),
         frame=frame,
         instruction=form.instruction(world) if agent.instruction else None,
         token_budget=agent.context_tokens,
         reply_tokens=agent.maximum_reply_tokens,
+        horizon=horizon,
     )

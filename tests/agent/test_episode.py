@@ -232,6 +232,31 @@ def test_what_remains_is_counted_down() -> None:
     assert unlimited.remaining == Remaining(turns=1, actions_per_turn=2, actions=4)
 
 
+class Uneven(Hill):
+    """A world whose first task may have one turn, while the others have three."""
+
+    def limits_of(self, task: Task) -> Limits:
+        return Limits(1, 2, 4) if task.id.endswith("/0") else Limits(3, 2, 4)
+
+
+def test_a_task_keeps_limits_of_its_own() -> None:
+    world = Uneven(100, Limits(3, 2, 4))
+    for episode, turns in zip(
+        make_episodes(rules_for(world, limits=None), world.tasks("train", 2), 1, seed=0), (1, 3), strict=True
+    ):
+        assert episode.remaining == Remaining(turns=turns, actions_per_turn=2, actions=4)
+
+
+def test_the_horizon_shortens_turns_alone_and_lengthens_nothing() -> None:
+    world = Uneven(100, Limits(3, 2, 4))
+    for episode, turns in zip(
+        make_episodes(rules_for(world, limits=None, horizon=2), world.tasks("train", 2), 1, seed=0), (1, 2), strict=True
+    ):
+        assert episode.remaining == Remaining(turns=turns, actions_per_turn=2, actions=4)
+    cut = play_texts(hill(turns=4, actions=8), form("down"), form("down"), horizon=2)
+    assert (len(cut.turns), cut.ending) == (2, Ending.TURN_LIMIT)
+
+
 def test_the_policy_is_given_the_instruction_where_it_needs_one(frame: ChatFrame) -> None:
     first = "Task hill/train/0. Height 0 after 0."
     assert one_episode(hill(), frame=frame).context == list(frame.opening(None, first))

@@ -49,7 +49,8 @@ class Rules:
 
     world: World
     format: Format
-    limits: Limits
+    limits: Limits | None
+    """Of every episode; None: of each task its own, as the world says."""
     patience: Patience
     frame: Frame | None = None
     """None for scripted players before there is a tokenizer: turns then hold text and no tokens."""
@@ -59,6 +60,15 @@ class Rules:
     """Tokens of context that an episode may fill, the next reply's maximum included. Used with a frame only."""
     reply_tokens: int = 0
     """The maximum length of one reply."""
+    horizon: int | None = None
+    """Turns after which an episode is cut off at the latest, as `turnwise.curriculum` sets it; None: no such limit."""
+
+    def limits_of(self, task: Task) -> Limits:
+        """The limits of one episode. The horizon shortens turns alone: the actions that a turn and an episode may have
+        are the world's, and a task whose own limit is below the horizon keeps it.
+        """
+        limits = self.world.limits_of(task) if self.limits is None else self.limits
+        return limits if self.horizon is None else replace(limits, turns=min(limits.turns, self.horizon))
 
 
 class Episode:
@@ -67,6 +77,7 @@ class Episode:
     def __init__(self, rules: Rules, task: Task, group: int, replica: int, seed: int) -> None:
         self.task, self.group, self.replica = task, group, replica
         self._rules = rules
+        self._limits = rules.limits_of(task)
         self._host = Host(rules.world, task, seed, rules.patience)
         self._turns: list[Turn] = []
         self._context: list[int] = []
@@ -88,7 +99,7 @@ class Episode:
     @property
     def remaining(self) -> Remaining:
         """What is left of the limits."""
-        limits = self._rules.limits
+        limits = self._limits
         actions = limits.actions if limits.actions is not None else limits.turns * limits.actions_per_turn
         return Remaining(limits.turns - len(self._turns), limits.actions_per_turn, actions - self._actions_played)
 
@@ -163,7 +174,7 @@ class Episode:
     def _read(self, text: str, complete: bool) -> Reading:
         if not complete:
             return Reading("", (), f"The reply was cut off at its maximum length. {self._rules.format.form}")
-        return self._rules.format.read(text, self._rules.limits.actions_per_turn)
+        return self._rules.format.read(text, self._limits.actions_per_turn)
 
     def _record(self, steps: list[Step]) -> None:
         text, tokens, log_probabilities, _ = self._reply
@@ -195,7 +206,7 @@ class Episode:
 
     def _ended(self, steps: list[Step]) -> Ending | None:
         """How the episode has ended with this turn, if it has. A success is one however it ended."""
-        limits = self._rules.limits
+        limits = self._limits
         if steps and steps[-1].terminated:
             ending = Ending.FAILURE
         elif (steps and steps[-1].truncated) or (limits.actions is not None and self.remaining.actions <= 0):
