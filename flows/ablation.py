@@ -44,6 +44,7 @@ def compare(experiment: Experiment, console: Console) -> Comparison:
         players = evaluate_players(experiment, prepared)
         warm_start = evaluate_warm_start(experiment, prepared)
         record = AblationRecord(experiment, prepared)
+        record.compared_with({**players, "warm start": warm_start})
         runs = [
             run_recorded(experiment, prepared, record, variant, seed)
             for seed in experiment.ablation.seeds

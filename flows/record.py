@@ -5,6 +5,7 @@ Cached stages do not run, so they cannot log; this reads their metrics from thei
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,12 @@ from flows.prepare import Prepared
 from tasks.credit import read_credit
 from tasks.evaluate import SAMPLED, read_evaluation
 from turnwise import lineage
-from turnwise.artifacts import default_store, digest_of, home
+from turnwise.artifacts import Reference, default_store, digest_of, home
 from turnwise.config import Experiment
 from turnwise.panel import panel_digest, read_panel
 from turnwise.tracking import Dataset, Recorder
 from turnwise.tracking import Run as Recorded
+from turnwise.tracking.finding import ARTIFACTS_FILE, PLAYERS_FILE, PlayersArtifacts, RunArtifacts
 from turnwise.trajectory import read_trajectories
 from turnwise.world import SPLITS, world_class
 
@@ -79,6 +81,7 @@ class AblationRecord:
         child.log_iteration(iteration.number, _metrics_of(iteration))
         if iteration.evaluation is not None:
             self._trace(child, run, iteration)
+            self._name_artifacts(child, run)
 
     def finish(self, run: Run) -> None:
         """The child has ended: its summary, the digest of its policy, a few test episodes."""
@@ -87,7 +90,29 @@ class AblationRecord:
         child.log_summary(_prefixed("test", default_store().metrics(run.test)))
         test = read_evaluation(run.test, SAMPLED)[: self._experiment.tracking.traces]
         child.log_trajectories("test", test, weights=self._weights())
+        if not child.finished or child.result == run.policy.digest:
+            self._name_artifacts(child, run)
         child.finish(run.policy.digest)
+
+    def compared_with(self, evaluations: Mapping[str, Reference]) -> None:
+        """The players and the warm start on the test panel, whose episodes stand beside those of the runs."""
+        self._parent.log_text(PlayersArtifacts(evaluations=dict(evaluations)).model_dump_json(indent=1), PLAYERS_FILE)
+
+    def _name_artifacts(self, child: Recorded, run: Run) -> None:
+        """Which artifacts the run has read and made so far, by name and digest."""
+        made = RunArtifacts(
+            variant=run.variant,
+            seed=run.seed,
+            experiment=run.experiment.model_dump(mode="json", exclude={"tracking", "ablation", "variants"}),
+            prepared=dict(vars(self._prepared)),
+            start=run.start,
+            iterations=[
+                {name: made for name, made in vars(iteration).items() if isinstance(made, Reference)}
+                for iteration in run.iterations
+            ],
+            test=run.test,
+        )
+        child.log_text(made.model_dump_json(indent=1), ARTIFACTS_FILE)
 
     def fail(self, run_name: str, reason: str) -> None:
         """The child has ended without a result."""

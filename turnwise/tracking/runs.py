@@ -154,6 +154,11 @@ class Run:
         self._entity = entity
         self._recorded_steps: dict[str, set[int]] = {}
 
+    @property
+    def result(self) -> str | None:
+        """The digest with which the run has ended; None while it has not."""
+        return self._entity.data.tags.get(RESULT)
+
     def resume(self, parameters: Mapping[str, str], tags: Mapping[str, str]) -> None:
         """Take up a run that is new, was killed or has failed; `parameters` are flat."""
         recorded = self._entity.data.params

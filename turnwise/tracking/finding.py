@@ -1,0 +1,162 @@
+"""Recorded runs, found again: by id, by name or by tag, with what they made.
+
+    for run in find_runs("sqlite:////.../mlflow.db", "mt-grpo seed 1"):
+        run.artifacts.iterations[-1]["policy"]
+
+A run's `artifacts.json` names every artifact that it read and made, iteration by iteration, and holds its parameters as
+they were configured: whoever wants to look into a run needs this file and the store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from turnwise.artifacts import Reference
+from turnwise.errors import ConfigurationError
+from turnwise.tracking.library import mlflow
+
+ARTIFACTS_FILE = "artifacts.json"
+PLAYERS_FILE = "players.json"
+PARENT = "mlflow.parentRunId"
+SHORTEST_ID = 6
+LISTED = 12
+"""How many recorded names a message lists."""
+
+
+class RunArtifacts(BaseModel):
+    """All that one run, a variant with a seed, read and made."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    variant: str
+    seed: int
+    experiment: dict[str, Any]
+    """The variant's own parameters, every section of them."""
+    prepared: dict[str, Reference]
+    """What all runs of the ablation share: `panels`, `demonstrations`, `tokenizer`, `warm_start`."""
+    start: Reference
+    """The evaluation of the warm start on the validation panel."""
+    iterations: list[dict[str, Reference]]
+    """What each iteration made, from the first, by name: `rollout`, `credit`, `policy`, and what else there was."""
+    test: Reference | None = None
+
+
+class PlayersArtifacts(BaseModel):
+    """The evaluations on the test panel that all runs of an ablation are compared with."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    evaluations: dict[str, Reference]
+    """Of the world's players and of the warm start, by name."""
+
+
+@dataclass(frozen=True)
+class RecordedRun:
+    """One variant with one seed, as it stands in MLflow."""
+
+    id: str
+    name: str
+    ablation: str
+    """The name of its parent."""
+    finished: bool
+    tags: Mapping[str, str]
+    metrics: Mapping[str, float]
+    """The last value of each."""
+    artifacts: RunArtifacts
+    players: Mapping[str, Reference]
+    """The evaluations of the world's players and of the warm start on the test panel."""
+
+
+def find_runs(tracking_uri: str, wanted: str = "") -> list[RecordedRun]:
+    """The runs that `wanted` names, in the order in which they were begun.
+
+    It is an id of MLflow or its first characters (six at least), the name of a run (`mt-grpo seed 1`) or of an ablation
+    (all its runs), a tag (`commit=4f2a...`), or nothing: the latest ablation. Of several runs with one name the latest
+    counts. Raises ConfigurationError where there is no such run, or none that has made anything yet.
+    """
+    client = mlflow().MlflowClient(tracking_uri)
+    entities = _all_runs(client)
+    chosen = _chosen(entities, wanted)
+    if not chosen:
+        known = ", ".join(repr(name) for name in dict.fromkeys(e.info.run_name for e in reversed(entities)))
+        raise ConfigurationError(
+            f"a run must be recorded to be found; in {tracking_uri} there is none with the id, name or tag {wanted!r}; "
+            f"the latest are {_shortened(known) or 'none: run an ablation first'}"
+        )
+    parents = {entity.info.run_id: entity for entity in entities if PARENT not in entity.data.tags}
+    runs = []
+    for entity in chosen:
+        of_run = _read(client, entity, ARTIFACTS_FILE)
+        if of_run is not None:
+            parent = parents.get(entity.data.tags[PARENT])
+            runs.append(_recorded(client, entity, parent, RunArtifacts.model_validate_json(of_run)))
+    if not runs:
+        raise ConfigurationError(
+            f"a run must have made something to be looked into; {wanted or 'the latest ablation'!r} has recorded no "
+            f"{ARTIFACTS_FILE}: run it again, which finds in the store what is computed, or choose another"
+        )
+    return runs
+
+
+def _all_runs(client: Any) -> list[Any]:
+    """Every run of every experiment, oldest first."""
+    found: list[Any] = []
+    for experiment in client.search_experiments():
+        token = None
+        while True:
+            page = client.search_runs([experiment.experiment_id], page_token=token)
+            found += page
+            token = page.token
+            if not token:
+                break
+    return sorted(found, key=lambda entity: (entity.info.start_time, entity.info.run_id))
+
+
+def _chosen(entities: list[Any], wanted: str) -> list[Any]:
+    """The children that are meant."""
+    parents = [entity for entity in entities if PARENT not in entity.data.tags]
+    children = [entity for entity in entities if PARENT in entity.data.tags]
+
+    def of_parent(parent: Any) -> list[Any]:
+        return [child for child in children if child.data.tags[PARENT] == parent.info.run_id]
+
+    if not wanted:
+        return of_parent(parents[-1]) if parents else []
+    if len(wanted) >= SHORTEST_ID:
+        for found in (entity for entity in entities if entity.info.run_id.startswith(wanted)):
+            return [found] if PARENT in found.data.tags else of_parent(found)
+    named = [entity for entity in entities if entity.info.run_name == wanted]
+    if named:
+        return [named[-1]] if PARENT in named[-1].data.tags else of_parent(named[-1])
+    key, equals, value = wanted.partition("=")
+    return [child for child in children if equals and child.data.tags.get(key) == value]
+
+
+def _recorded(client: Any, entity: Any, parent: Any, artifacts: RunArtifacts) -> RecordedRun:
+    of_players = None if parent is None else _read(client, parent, PLAYERS_FILE)
+    return RecordedRun(
+        id=entity.info.run_id,
+        name=entity.info.run_name,
+        ablation="" if parent is None else parent.info.run_name,
+        finished=entity.info.status == "FINISHED",
+        tags=dict(entity.data.tags),
+        metrics=dict(entity.data.metrics),
+        artifacts=artifacts,
+        players={} if of_players is None else PlayersArtifacts.model_validate_json(of_players).evaluations,
+    )
+
+
+def _read(client: Any, entity: Any, name: str) -> str | None:
+    """The text of one of the run's files; None where it has none of this name."""
+    if not any(file.path == name for file in client.list_artifacts(entity.info.run_id)):
+        return None
+    return str(mlflow().artifacts.load_text(f"{entity.info.artifact_uri}/{name}"))
+
+
+def _shortened(names: str) -> str:
+    parts = names.split(", ")
+    return names if len(parts) <= LISTED else ", ".join([*parts[:LISTED], f"and {len(parts) - LISTED} more"])
