@@ -7,17 +7,18 @@ import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as parquet
 
-from tasks.scores import read_scores
+from tasks.scores import by_segment, read_scores
 from tasks.select import read_kept
 from tasks.stage import stage
 from turnwise.artifacts import Reference, default_store
 from turnwise.credit import ESTIMATORS, CreditBatch, estimate, value_targets
-from turnwise.measures import weighted_rewards
+from turnwise.measures import anchors, weighted_rewards
 from turnwise.sections import Credit, RewardSection, Section
 from turnwise.trajectory import Trajectory, read_trajectories
 
@@ -133,14 +134,13 @@ def _batch(
     chosen = [trajectories[index] for index in kept]
     rewards = [weighted_rewards(trajectory, parameters.rewards) for trajectory in chosen]
     scores = None if values is None else read_scores(values)
-    has_anchors = all(turn.state is not None for trajectory in chosen for turn in trajectory.turns)
     return CreditBatch(
         group=[trajectory.group for trajectory in chosen],
         turn_rewards=[of_turns for of_turns, _ in rewards],
         outcome=[outcome for _, outcome in rewards],
         reply_lengths=[[len(turn.reply_tokens) for turn in trajectory.turns] for trajectory in chosen],
         values=None if scores is None else [scores.per_token[index] for index in kept],
-        anchors=[[turn.state for turn in trajectory.turns] for trajectory in chosen] if has_anchors else None,
+        anchors=anchors(chosen),
         token_rewards=None if reference is None else _penalties(parameters, chosen, kept, reference),
         truncated=[trajectory.ending.truncated for trajectory in chosen],
         bootstrap=None if scores is None else [scores.at_end[index] for index in kept],
@@ -155,9 +155,19 @@ def _penalties(
     from turnwise.policy.divergence import ReferencePenalty, reference_rewards
 
     assert parameters.reference is not None, "a reference was scored that no penalty reads"
-    sequences = [trajectory.flatten(every_reply=True) for trajectory in chosen]
+    segments = [trajectory.segments(every_reply=True) for trajectory in chosen]
     scores = read_scores(reference).per_token
-    return reference_rewards(sequences, [scores[index] for index in kept], ReferencePenalty(**parameters.reference))
+    of_segments = iter(
+        reference_rewards(
+            [segment for of_trajectory in segments for segment in of_trajectory],
+            by_segment([scores[index] for index in kept], segments),
+            ReferencePenalty(**parameters.reference),
+        )
+    )
+    return [
+        [reward for rewards in islice(of_segments, len(of_trajectory)) for reward in rewards]
+        for of_trajectory in segments
+    ]
 
 
 def _means(advantages: list[list[float]], lengths: list[list[int]]) -> list[list[float]]:

@@ -18,7 +18,7 @@ from turnwise.credit import CreditBatch
 from turnwise.credit.study import Study, examine
 from turnwise.credit.truth import Truth, replayed_truth
 from turnwise.errors import WorldLost
-from turnwise.measures import weighted_rewards
+from turnwise.measures import anchors, weighted_rewards
 from turnwise.sections import RewardSection, Section
 from turnwise.trajectory import Trajectory, read_trajectories
 
@@ -111,11 +111,10 @@ def _rows(trajectories: Sequence[Trajectory]) -> list[range]:
 
 def _batch(trajectories: Sequence[Trajectory], rewards: Rewards) -> CreditBatch:
     weighted = [weighted_rewards(trajectory, rewards) for trajectory in trajectories]
-    has_anchors = all(turn.state is not None for trajectory in trajectories for turn in trajectory.turns)
     return CreditBatch(
         group=[trajectory.group for trajectory in trajectories],
         turn_rewards=[of_turns for of_turns, _ in weighted],
         outcome=[outcome for _, outcome in weighted],
         reply_lengths=[[len(turn.reply_tokens) for turn in trajectory.turns] for trajectory in trajectories],
-        anchors=[[turn.state for turn in trajectory.turns] for trajectory in trajectories] if has_anchors else None,
+        anchors=anchors(trajectories),
     )

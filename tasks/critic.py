@@ -7,6 +7,8 @@ alone; after that `tasks.update` trains it along with the policy.
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
+from itertools import islice
 
 from tasks.credit import read_credit
 from tasks.learning import LearnerParameters, begin_with, keep_critic, keep_learner, take_critic, take_learner
@@ -93,10 +95,16 @@ def _batch(rollout: Reference, credit: Reference, values: Reference) -> ValueBat
     if not credited:
         return None
     trajectories = read_trajectories(default_store().folder(rollout))
+    sequences = [segment for index in credited for segment in trajectories[index].segments(every_reply=True)]
+
+    def of_segments(numbers: Iterable[float]) -> tuple[tuple[float, ...], ...]:
+        following = iter(numbers)
+        return tuple(tuple(islice(following, sum(sequence.mask))) for sequence in sequences)
+
     return ValueBatch(
-        sequences=tuple(trajectories[index].flatten(every_reply=True) for index in credited),
-        values=tuple(tuple(scores.per_token[index]) for index in credited),
-        returns=tuple(tuple(found.value_targets or ()) for found in credited.values()),
+        sequences=tuple(sequences),
+        values=of_segments(value for index in credited for value in scores.per_token[index]),
+        returns=of_segments(target for found in credited.values() for target in found.value_targets or ()),
     )
 
 

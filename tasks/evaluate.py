@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from tasks.playing import (
     PlayParameters,
     play_with_policy,
@@ -15,6 +13,7 @@ from tasks.playing import (
 )
 from tasks.stage import stage
 from turnwise import seeding
+from turnwise.agent.loop import Played
 from turnwise.artifacts import Draft, Reference, default_store
 from turnwise.measures import episode_means, episode_value
 from turnwise.sections import Compute, Evaluation
@@ -71,7 +70,7 @@ def evaluate(
                 seed=seeding.derive(parameters.seed, "evaluation", mode),
                 what=f"evaluation: {mode}",
             )
-            _record(draft, mode, save_played(draft, played, mode), the_world(parameters.world).primary_metric)
+            _record(draft, mode, played, the_world(parameters.world).primary_metric)
             for name, seconds in played.seconds.items():
                 clock[name] = clock.get(name, 0.0) + seconds
     default_store().record_clock(draft.reference, clock)
@@ -95,13 +94,15 @@ def player(parameters: PlayerParameters, *, panels: Reference) -> Reference:
         parameters, tasks, parameters.samples, lambda episode, turn: parameters.player, parameters.seed
     )
     with default_store().write("evaluation") as draft:
-        _record(draft, SAMPLED, save_played(draft, played, SAMPLED), the_world(parameters.world).primary_metric)
+        _record(draft, SAMPLED, played, the_world(parameters.world).primary_metric)
     default_store().record_clock(draft.reference, played.seconds)
     return draft.reference
 
 
-def _record(draft: Draft, mode: str, trajectories: Sequence[Trajectory], primary: str) -> None:
-    draft.metrics.update({f"{mode}/{name}": value for name, value in episode_means(trajectories).items()})
+def _record(draft: Draft, mode: str, played: Played, primary: str) -> None:
+    trajectories = save_played(draft, played, mode)
+    means = episode_means(trajectories, len(played.lost))
+    draft.metrics.update({f"{mode}/{name}": value for name, value in means.items()})
     correct: dict[str, list[bool]] = {}
     for trajectory in trajectories:
         correct.setdefault(trajectory.task.id, []).append(episode_value(trajectory, primary) >= 1.0)

@@ -84,7 +84,7 @@ def demonstrations(parameters: DemonstrationParameters, *, panels: Reference) ->
 
     played = play_with_script(parameters, chosen, 1, player, parameters.seed)
     with default_store().write("demonstrations") as draft:
-        draft.metrics.update(episode_means(save_played(draft, played)))
+        draft.metrics.update(episode_means(save_played(draft, played), len(played.lost)))
     default_store().record_clock(draft.reference, played.seconds)
     return draft.reference
 

@@ -54,7 +54,7 @@ def study_episodes(
         what="sampling",
     )
     with default_store().write("rollout") as draft:
-        draft.metrics.update(episode_means(save_played(draft, played)))
+        draft.metrics.update(episode_means(save_played(draft, played), len(played.lost)))
         draft.metrics["lost_episodes"] = len(played.lost)
     default_store().record_clock(draft.reference, played.seconds)
     return draft.reference

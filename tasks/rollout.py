@@ -15,7 +15,7 @@ from tasks.playing import PlayParameters, play_episodes, save_played, tasks_of, 
 from tasks.stage import stage
 from turnwise import seeding
 from turnwise.agent.branching import cost, turn_of
-from turnwise.agent.loop import make_episodes
+from turnwise.agent.loop import Played, make_episodes
 from turnwise.artifacts import Reference, default_store
 from turnwise.measures import episode_means
 from turnwise.sections import Compute, Section
@@ -74,18 +74,19 @@ def rollout(parameters: RolloutParameters, *, policy: Reference, tokenizer: Refe
         )
     with default_store().write("rollout") as draft:
         save_played(draft, played)
-        draft.metrics.update(_metrics(parameters, played.trajectories))
+        draft.metrics.update(_metrics(parameters, played))
         draft.metrics["lost_episodes"] = len(played.lost)
     default_store().record_clock(draft.reference, played.seconds)
     return draft.reference
 
 
-def _metrics(parameters: RolloutParameters, trajectories: Sequence[Trajectory]) -> dict[str, float]:
+def _metrics(parameters: RolloutParameters, played: Played) -> dict[str, float]:
     """Means over the episodes that were played from their beginning, and what branching cost where it was done."""
     if parameters.scheme == "independent":
-        return episode_means(trajectories)
-    whole = [each for each in trajectories if turn_of(each.group, parameters.prompts) == 0]
-    return {**episode_means(whole), **cost(trajectories, parameters.prompts)}
+        return episode_means(played.trajectories, len(played.lost))
+    whole = [each for each in played.trajectories if turn_of(each.group, parameters.prompts) == 0]
+    lost = [each for each in played.lost if turn_of(each.group, parameters.prompts) == 0]
+    return {**episode_means(whole, len(lost)), **cost(played.trajectories, parameters.prompts)}
 
 
 class GatherParameters(Section):
@@ -105,8 +106,8 @@ def gather(parameters: GatherParameters, *, rollouts: list[Reference]) -> Refere
         trajectories += [replace(trajectory, group=first + trajectory.group) for trajectory in found]
     with default_store().write("rollout") as draft:
         write_trajectories(draft.folder, trajectories)
-        draft.metrics.update(episode_means(trajectories))
-        draft.metrics["lost_episodes"] = sum(default_store().metrics(round)["lost_episodes"] for round in rollouts)
+        lost = sum(int(default_store().metrics(round)["lost_episodes"]) for round in rollouts)
+        draft.metrics.update(episode_means(trajectories, lost), lost_episodes=lost)
         draft.metrics["rounds"] = len(rollouts)
     clocks = [default_store().clock(reference) for reference in rollouts]
     names = dict.fromkeys(name for clock in clocks for name in clock if name != "seconds")

@@ -35,7 +35,7 @@ def score_vectors(parameters: VectorsParameters, *, policy: Reference, episodes:
     trajectories = read_trajectories(default_store().folder(episodes))
     vectors = of_policy(
         default_store().folder(policy),
-        [trajectory.flatten() for trajectory in trajectories if trajectory.turns],
+        [segment for trajectory in trajectories for segment in trajectory.segments(every_reply=True)],
         temperature=parameters.temperature,
         dimensions=parameters.dimensions,
         seed=parameters.seed,

@@ -5,7 +5,9 @@ An artifact `scores` has one row per trajectory: `per_token`, and `at_end`, the 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 
 import pyarrow as pa
 import pyarrow.parquet as parquet
@@ -24,8 +26,10 @@ class Scores:
     """One row per trajectory of the rollout."""
 
     per_token: list[list[float]]
-    """By a critic: one value per reply token. By a policy: one log-probability per token, 0.0 at observations."""
+    """By a critic: one value per reply token. By a policy: one log-probability per token, 0.0 at observations. Those of
+    a trajectory's segments follow one another: see `by_segment`."""
     at_end: list[float]
+    """By a critic: the value after the last token of the last segment."""
 
 
 class ReferenceParameters(Section):
@@ -39,12 +43,12 @@ class ReferenceParameters(Section):
 @stage("reference")
 def reference(parameters: ReferenceParameters, *, policy: Reference, rollout: Reference) -> Reference:
     """The log-probabilities that the reference policy gives to the sampled replies, at the sampling's temperature."""
-    indices, sequences, count = _sequences(rollout)
+    owners, sequences, count = _sequences(rollout)
     learner = reference_policy(policy, parameters.compute)
     found = learner.log_probabilities(sequences, parameters.temperature, parameters.micro_batch_tokens)
     scores = Scores([[] for _ in range(count)], [0.0] * count)
-    for index, row in zip(indices, found, strict=True):
-        scores.per_token[index] = row
+    for owner, row in zip(owners, found, strict=True):
+        scores.per_token[owner] += row
     with default_store().write("scores") as draft:
         _write(draft, scores)
     return draft.reference
@@ -62,13 +66,14 @@ def values(parameters: ValuesParameters, *, critic: Reference, rollout: Referenc
     """The critic's value of the state before each reply token, and after the last. `critic` is the policy's artifact
     where it stands on the policy's trunk.
     """
-    indices, sequences, count = _sequences(rollout)
+    owners, sequences, count = _sequences(rollout)
     with consulted_critic(critic, parameters.learner) as judge:
         found = judge.values(sequences, parameters.micro_batch_tokens)
         ends = judge.bootstrap(sequences, parameters.micro_batch_tokens)
     scores = Scores([[] for _ in range(count)], [0.0] * count)
-    for index, row, end in zip(indices, found, ends, strict=True):
-        scores.per_token[index], scores.at_end[index] = row, end
+    for owner, row, end in zip(owners, found, ends, strict=True):
+        scores.per_token[owner] += row
+        scores.at_end[owner] = end
     with default_store().write("scores") as draft:
         _write(draft, scores)
     return draft.reference
@@ -80,11 +85,21 @@ def read_scores(scores: Reference) -> Scores:
     return Scores(table["per_token"].to_pylist(), table["at_end"].to_pylist())
 
 
+def by_segment(rows: Sequence[Sequence[float]], segments: Sequence[Sequence[TokenSequence]]) -> list[Sequence[float]]:
+    """Of one row per trajectory with a number per token, one row per segment. `segments`: those of each trajectory."""
+    parts = []
+    for row, of_trajectory in zip(rows, segments, strict=True):
+        ends = list(accumulate(len(segment.tokens) for segment in of_trajectory))
+        parts += [row[begin:end] for begin, end in pairwise([0, *ends])]
+    return parts
+
+
 def _sequences(rollout: Reference) -> tuple[list[int], list[TokenSequence], int]:
-    """The token sequences of the trajectories that have a reply, with their indices, and the number of all."""
+    """All segments, for each the index of its trajectory, and the number of trajectories."""
     trajectories = read_trajectories(default_store().folder(rollout))
-    indices = [index for index, trajectory in enumerate(trajectories) if trajectory.turns]
-    return indices, [trajectories[index].flatten(every_reply=True) for index in indices], len(trajectories)
+    segments = [trajectory.segments(every_reply=True) for trajectory in trajectories]
+    owners = [index for index, of_trajectory in enumerate(segments) for _ in of_trajectory]
+    return owners, [segment for of_trajectory in segments for segment in of_trajectory], len(trajectories)
 
 
 def _write(draft: Draft, scores: Scores) -> None:

@@ -5,18 +5,19 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable, Sequence
+from itertools import islice
 from typing import Any
 
 from tasks.credit import Credited, read_credit
 from tasks.learning import LearnerParameters, begin_with, keep_learner, take_learner
-from tasks.scores import read_scores
+from tasks.scores import by_segment, read_scores
 from tasks.stage import stage
 from turnwise import seeding
 from turnwise.artifacts import Reference, default_store
 from turnwise.policy.memory import forget_peak_memory, peak_memory_bytes
 from turnwise.policy.update import UpdateBatch, UpdateSettings
 from turnwise.sections import Compute, Critic, Optimization, Section
-from turnwise.trajectory import TokenSequence, Trajectory, read_trajectories
+from turnwise.trajectory import Trajectory, read_trajectories
 
 logger = logging.getLogger(__name__)
 
@@ -122,29 +123,39 @@ def _batch(
     reference: Sequence[Sequence[float]] | None,
     values: Sequence[Sequence[float]] | None,
 ) -> UpdateBatch:
-    sequences = [trajectory.flatten() for trajectory in trajectories]
-    groups = [trajectory.group for trajectory in trajectories]
+    """One sequence per segment: those of a trajectory are one sample."""
+    segments = [trajectory.segments() for trajectory in trajectories]
+    sequences = [segment for of_trajectory in segments for segment in of_trajectory]
+    samples = [number for number, of_trajectory in enumerate(segments) for _ in of_trajectory]
+    groups = [trajectories[number].group for number in samples]
+    references = None if reference is None else by_segment(reference, segments)
 
     def of_trained(rows: Iterable[Sequence[float]]) -> list[list[float]]:
-        return [_of_trained(*row) for row in zip(rows, trajectories, sequences, strict=True)]
+        return [part for row in zip(rows, trajectories, strict=True) for part in _of_trained(*row)]
 
     if all(found.tokens is None for found in credited):
-        turns = [found.turns for found in credited]
-        batch = UpdateBatch.from_turns(sequences, turns, groups=groups, reference_log_probabilities=reference)
+        turns = [credited[number].turns for number in samples]
+        batch = UpdateBatch.from_turns(
+            sequences, turns, groups=groups, samples=samples, reference_log_probabilities=references
+        )
     else:
         tokens = of_trained(found.tokens or [] for found in credited)
-        batch = UpdateBatch.from_reply_tokens(sequences, tokens, groups=groups, reference_log_probabilities=reference)
+        batch = UpdateBatch.from_reply_tokens(
+            sequences, tokens, groups=groups, samples=samples, reference_log_probabilities=references
+        )
     if values is None:
         return batch
     return batch.with_values(of_trained(values), of_trained(found.value_targets or [] for found in credited))
 
 
-def _of_trained(numbers: Sequence[float], trajectory: Trajectory, trained: TokenSequence) -> list[float]:
-    """Of one number per reply token, those of the replies that are trained on."""
-    every = trajectory.flatten(every_reply=True)
+def _of_trained(numbers: Sequence[float], trajectory: Trajectory) -> list[list[float]]:
+    """Of one number per reply token, those of the replies that are trained on, segment by segment."""
     following = iter(numbers)
-    spread = [next(following) if mask else 0.0 for mask in every.mask]
-    return [value for value, mask in zip(spread, trained.mask, strict=True) if mask]
+    of_turns = [list(islice(following, len(turn.reply_tokens))) for turn in trajectory.turns]
+    return [
+        [number for index in turns if trajectory.turns[index].trained for number in of_turns[index]]
+        for turns in trajectory.segment_turns
+    ]
 
 
 def _settings(parameters: UpdateParameters) -> UpdateSettings:

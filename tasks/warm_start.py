@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 from tasks.learning import LearnerParameters, take_learner
@@ -88,20 +89,20 @@ def _sequences(parameters: WarmStartParameters, tokenizer: Reference, demonstrat
     form = make_format(parameters.agent.format)
     instruction = form.instruction(the_world(parameters.world)) if parameters.agent.instruction else None
     trajectories = read_trajectories(default_store().folder(demonstrations))
-    return [tokenized(trajectory, frame, instruction) for trajectory in trajectories]
+    return [segment for trajectory in trajectories for segment in tokenized(trajectory, frame, instruction).segments()]
 
 
-def tokenized(trajectory: Trajectory, frame: ChatFrame, instruction: str | None) -> TokenSequence:
-    """A demonstration's texts framed as the agent would frame them."""
-    tokens: list[int] = []
-    turn_of_token: list[int] = []
+def tokenized(trajectory: Trajectory, frame: ChatFrame, instruction: str | None) -> Trajectory:
+    """A demonstration with the tokens of its texts, framed as the agent would frame them."""
+    turns = []
     for index, turn in enumerate(trajectory.turns):
+        opens = index == 0 or turn.opens_segment
         text = turn.observation
-        observation = frame.continuation(text, True) if index else frame.opening(instruction, text)
+        observation = frame.opening(instruction, text) if opens else frame.continuation(text, True)
         reply = frame.reply(turn.reply)
-        tokens += [*observation, *reply]
-        turn_of_token += [-1] * len(observation) + [index] * len(reply)
-    return TokenSequence(tuple(tokens), tuple(turn_of_token), (0.0,) * len(tokens))
+        unsampled = (0.0,) * len(reply)
+        turns.append(replace(turn, observation_tokens=observation, reply_tokens=reply, log_probabilities=unsampled))
+    return replace(trajectory, turns=tuple(turns))
 
 
 def _greedy_success(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import pytest
 
-from turnwise.measures import by_task, column_value, episode_means, episode_value, weighted_rewards
+from turnwise.measures import anchors, by_task, column_value, episode_means, episode_value, weighted_rewards
 from turnwise.sections import RewardSection
-from turnwise.trajectory import Ending, Trajectory, Turn
+from turnwise.trajectory import Ending, Trajectory, Turn, TurnKind
 from turnwise.world import Column, Task
 
 
@@ -89,9 +90,33 @@ def test_means_are_over_episodes_and_hold_everything_that_was_recorded() -> None
             "ending/turn_limit": 1 / 3,
             "ending/action_limit": 0.0,
             "ending/token_budget": 0.0,
+            "ending/invalid_limit": 0.0,
+            "ending/world_lost": 0.0,
         }
     )
     assert episode_means([]) == {}
+
+
+def test_the_shares_of_the_endings_count_lost_episodes_and_sum_to_one() -> None:
+    means = episode_means(PANEL, lost=1)
+    assert means["ending/world_lost"] == means["ending/success"] == 1 / 4
+    assert sum(value for name, value in means.items() if name.startswith("ending/")) == 1.0
+    assert {**means, **episode_means(PANEL)} == episode_means(PANEL)
+
+
+def test_turns_are_those_that_act_and_the_others_are_counted_by_kind() -> None:
+    planned = replace(turn({}, {}, 5), kind=TurnKind.PLAN)
+    with_plan = trajectory("a", [planned, turn({}), turn({})])
+    means = episode_means([with_plan, FIRST])
+    assert means["turns"] == 5 / 2 and means["turns/plan"] == 1 / 2
+    assert "turns/summary" not in means
+    assert episode_value(with_plan, "turns/plan") == 1.0 and episode_value(with_plan, "turns/reflect") == 0.0
+
+
+def test_anchors_are_the_states_of_acting_turns_where_the_world_names_all_of_them() -> None:
+    here, planned = replace(turn({}), state="here"), replace(turn({}), kind=TurnKind.PLAN)
+    assert anchors([trajectory("a", [planned, here]), trajectory("b", [here])]) == [[None, "here"], ["here"]]
+    assert anchors([trajectory("a", [here, turn({})])]) is None
 
 
 def test_a_reward_counts_where_its_level_places_it_with_its_weight() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -21,6 +22,7 @@ from turnwise.trajectory import (
     TokenSequence,
     Trajectory,
     Turn,
+    TurnKind,
     read_lost,
     read_trajectories,
     write_trajectories,
@@ -57,17 +59,23 @@ def turns(draw: st.DrawFn) -> Turn:
         rewards=draw(numbers),
         metrics=draw(numbers),
         state=draw(st.none() | texts),
+        trained=draw(st.booleans()),
+        kind=draw(st.sampled_from(TurnKind)),
+        opens_segment=draw(st.booleans()),
+        attempt=draw(st.integers(0, 3)),
     )
 
 
+endings = st.sampled_from([ending for ending in Ending if ending is not Ending.WORLD_LOST])
 trajectories = st.builds(
     Trajectory,
     task=tasks,
     group=st.integers(0, 1000),
     replica=st.integers(0, 1000),
     turns=st.lists(turns(), max_size=3).map(tuple),
-    ending=st.sampled_from(Ending),
+    ending=endings,
     final_observation=texts,
+    earlier_endings=st.lists(endings, max_size=2).map(tuple),
 )
 
 
@@ -103,12 +111,48 @@ TWO_TURNS = Trajectory(
 
 
 def test_a_trajectory_flattens_to_observation_and_reply_turn_by_turn() -> None:
-    assert TWO_TURNS.flatten() == TokenSequence(
+    (sequence,) = TWO_TURNS.segments()
+    assert sequence == TokenSequence(
         tokens=(10, 11, 1, 2, 3, 12, 4, 5),
         turn_of_token=(-1, -1, 0, 0, 0, -1, 1, 1),
         log_probabilities=(0.0, 0.0, -0.125, -0.25, -0.375, 0.0, -0.5, -0.625),
     )
-    assert TWO_TURNS.flatten().mask == (0, 0, 1, 1, 1, 0, 1, 1)
+    assert sequence.mask == (0, 0, 1, 1, 1, 0, 1, 1)
+
+
+def test_each_segment_is_a_sequence_and_turns_are_numbered_through_all() -> None:
+    first, second = TWO_TURNS.turns
+    told = turn([20, 21, 22], [6], kind=TurnKind.SUMMARY, trained=False)
+    opening = turn([30, 31], [7, 8], opens_segment=True)
+    trajectory = replace(TWO_TURNS, turns=(first, told, opening, second))
+    assert trajectory.segment_turns == (range(0, 2), range(2, 4))
+    assert [sequence.tokens for sequence in trajectory.segments()] == [
+        (10, 11, 1, 2, 3, 20, 21, 22, 6),
+        (30, 31, 7, 8, 12, 4, 5),
+    ]
+    assert [sequence.turn_of_token for sequence in trajectory.segments()] == [
+        (-1, -1, 0, 0, 0, -1, -1, -1, -1),
+        (-1, -1, 2, 2, -1, 3, 3),
+    ]
+    assert trajectory.segments(every_reply=True)[0].turn_of_token == (-1, -1, 0, 0, 0, -1, -1, -1, 1)
+    assert [trajectory.count(kind) for kind in (TurnKind.ACT, TurnKind.SUMMARY, TurnKind.PLAN)] == [3, 1, 0]
+
+
+@given(trajectories)
+def test_segments_hold_every_turn_once_and_in_order(trajectory: Trajectory) -> None:
+    turns = [index for turns in trajectory.segment_turns for index in turns]
+    assert turns == list(range(len(trajectory.turns)))
+    tokens = [token for turn in trajectory.turns for token in (*turn.observation_tokens, *turn.reply_tokens)]
+    assert [token for sequence in trajectory.segments() for token in sequence.tokens] == tokens
+    assert [len(turns) > 0 for turns in trajectory.segment_turns] == [True] * len(trajectory.segments())
+
+
+def test_no_trajectory_ends_with_a_world_that_was_lost() -> None:
+    assert Lost(TASK, 0, 0, "hung").ending is Ending.WORLD_LOST
+    with pytest.raises(ValueError, match="must be a Lost"):
+        replace(TWO_TURNS, ending=Ending.WORLD_LOST)
+    with pytest.raises(ValueError, match="must be a Lost"):
+        replace(TWO_TURNS, earlier_endings=(Ending.WORLD_LOST,))
 
 
 def test_a_total_is_the_sum_over_turns_of_a_reward_or_a_metric() -> None:
@@ -118,7 +162,7 @@ def test_a_total_is_the_sum_over_turns_of_a_reward_or_a_metric() -> None:
     assert TWO_TURNS.total("never emitted") == 0.0
 
 
-@pytest.mark.parametrize("ending", Ending)
+@pytest.mark.parametrize("ending", [ending for ending in Ending if ending is not Ending.WORLD_LOST])
 def test_only_what_the_world_ended_was_not_cut_off(ending: Ending) -> None:
     trajectory = Trajectory(TASK, 0, 0, (), ending, "")
     assert trajectory.success == (ending.value == "success")
@@ -153,6 +197,7 @@ def test_equal_trajectories_have_equal_bytes_in_whatever_order_rewards_were_emit
             ),
             each.ending,
             each.final_observation,
+            each.earlier_endings,
         )
         for each in written
     ]
@@ -168,6 +213,7 @@ def test_pandas_reads_one_row_per_trajectory_and_one_per_turn(tmp_path: Path) ->
     empty = Trajectory(TASK, 4, 0, (), Ending.TOKEN_BUDGET, "too long")
     write_trajectories(tmp_path, [TWO_TURNS, empty])
     trajectories = pd.read_parquet(tmp_path / TRAJECTORIES_FILE)
+    assert [list(endings) for endings in trajectories.pop("earlier_endings")] == [[], []]
     assert trajectories.to_dict("records") == [
         {
             "trajectory": 0,

@@ -9,16 +9,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from turnwise.sections import RewardSection
-from turnwise.trajectory import Ending, Trajectory
+from turnwise.trajectory import Ending, Trajectory, TurnKind
 from turnwise.world import Column
 
 
 def episode_value(trajectory: Trajectory, name: str) -> float:
-    """A measure of one episode: `success`, `turns`, `reply_tokens`, or a reward or metric summed over its turns."""
+    """A measure of one episode: `success`, `turns`, `reply_tokens`, or a reward or metric summed over its turns.
+
+    `turns` are those that act; `turns/plan`, `turns/reflect` and `turns/summary` are the others.
+    """
     if name == "success":
         return float(trajectory.success)
     if name == "turns":
-        return float(len(trajectory.turns))
+        return float(trajectory.count(TurnKind.ACT))
+    if name.startswith("turns/"):
+        return float(trajectory.count(TurnKind(name.removeprefix("turns/"))))
     if name == "reply_tokens":
         return float(sum(len(turn.reply_tokens) for turn in trajectory.turns))
     return trajectory.total(name)
@@ -45,10 +50,12 @@ def by_task(trajectories: Sequence[Trajectory], column: Column) -> list[float]:
     return [sum(of_task) / len(of_task) for of_task in values.values()]
 
 
-def episode_means(trajectories: Sequence[Trajectory]) -> dict[str, float]:
+def episode_means(trajectories: Sequence[Trajectory], lost: int = 0) -> dict[str, float]:
     """The mean over episodes of everything that was recorded: rewards, metrics, endings, lengths.
 
     Where tasks are of several worlds, each by its name as the tag `world`, also the success in each: `success/NAME`.
+    Turns that do not act are counted where there are any: `turns/plan`. `lost` episodes are missing data, and in no
+    mean but the shares of the endings, `ending/success` to `ending/world_lost`, which sum to 1.
     """
     count = len(trajectories)
     if not count:
@@ -60,6 +67,7 @@ def episode_means(trajectories: Sequence[Trajectory]) -> dict[str, float]:
         **{f"world/{name}": name for name in metrics},
         "success": "success",
         "turns": "turns",
+        **{f"turns/{kind}": f"turns/{kind}" for kind in _other_kinds(trajectories)},
         "reply_tokens": "reply_tokens",
     }
     means = {
@@ -68,9 +76,22 @@ def episode_means(trajectories: Sequence[Trajectory]) -> dict[str, float]:
     for world in sorted({str(each.task.tags["world"]) for each in trajectories if "world" in each.task.tags}):
         of_world = [each.success for each in trajectories if each.task.tags.get("world") == world]
         means[f"success/{world}"] = sum(of_world) / len(of_world)
-    for ending in Ending:
-        means[f"ending/{ending}"] = sum(trajectory.ending is ending for trajectory in trajectories) / count
-    return means
+    endings = [*(trajectory.ending for trajectory in trajectories), *[Ending.WORLD_LOST] * lost]
+    return {**means, **{f"ending/{ending}": endings.count(ending) / len(endings) for ending in Ending}}
+
+
+def _other_kinds(trajectories: Sequence[Trajectory]) -> list[TurnKind]:
+    """The kinds of turns that do not act, of which there are any."""
+    found = {turn.kind for trajectory in trajectories for turn in trajectory.turns}
+    return [kind for kind in TurnKind if kind in found and kind is not TurnKind.ACT]
+
+
+def anchors(trajectories: Sequence[Trajectory]) -> list[list[str | None]] | None:
+    """The world's state before each turn, where the world tells it of every turn that acts."""
+    acting = (turn for trajectory in trajectories for turn in trajectory.turns if turn.kind is TurnKind.ACT)
+    if any(turn.state is None for turn in acting):
+        return None
+    return [[turn.state for turn in trajectory.turns] for trajectory in trajectories]
 
 
 def weighted_rewards(trajectory: Trajectory, rewards: Mapping[str, RewardSection]) -> tuple[list[float], float]:

@@ -1,11 +1,15 @@
 """Trajectories: what was seen, what was sampled, what the world said, and how it is stored.
 
 A turn is one reply of the policy. Its tokens are kept exactly as they were sampled, with the behaviour policy's
-log-probabilities; nothing is ever decoded and encoded again. A trajectory flattens to one token sequence
+log-probabilities; nothing is ever decoded and encoded again. As long as the context only grows, a trajectory is one
+token sequence
 
     observation_1 reply_1 observation_2 reply_2 ...
 
-whose mask is 1 on reply tokens only: observation tokens are attended to, never trained on, and never time steps.
+whose mask is 1 on reply tokens only: observation tokens are attended to, never trained on, and never time steps. Where
+the context was written anew (a window, a summary, another attempt) another **segment** begins: a sequence of its own,
+which opens with the whole of the new context. Each reply is in one segment, after exactly the tokens that it followed
+when it was sampled.
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -35,12 +40,33 @@ class Ending(StrEnum):
     ACTION_LIMIT = "action_limit"
     """The limit on actions (the agent's or the world's own) cut the episode off."""
     TOKEN_BUDGET = "token_budget"
-    """The next turn would not have fitted into the model's context."""
+    """The next reply might not have fitted into the model's context."""
+    INVALID_LIMIT = "invalid_limit"
+    """So many replies in a row could not be read, or held an illegal action, that the agent gave up."""
+    WORLD_LOST = "world_lost"
+    """The world failed. Of a `Lost` alone: no trajectory ends so, since what is missing is not scored."""
 
     @property
     def truncated(self) -> bool:
-        """Whether a limit cut the episode off, rather than the world ending it."""
-        return self not in (Ending.SUCCESS, Ending.FAILURE)
+        """Whether a limit cut the episode off, so that something was still to come.
+
+        Giving up on replies that nobody can read is not such a limit: it is what the policy's own replies led to, as a
+        failure is, and nothing is owed for what might have followed.
+        """
+        return self in (Ending.TURN_LIMIT, Ending.ACTION_LIMIT, Ending.TOKEN_BUDGET)
+
+
+class TurnKind(StrEnum):
+    """What a reply is for. Only acting replies reach the world, and only they use up the limit on turns."""
+
+    ACT = "act"
+    """A thought, and actions for the world."""
+    PLAN = "plan"
+    """What the policy means to do, written before it acts on it."""
+    REFLECT = "reflect"
+    """What went wrong, and what to do instead."""
+    SUMMARY = "summary"
+    """What happened so far, which takes the place of the turns that it tells of."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +76,8 @@ class Turn:
     observation: str
     """The text of the world's observation before this reply, as the agent worded it."""
     observation_tokens: tuple[int, ...]
-    """The tokens appended to the context since the last reply: the observation with the chat template's frame."""
+    """The tokens appended to the context since the last reply: the observation with the chat template's frame. Where a
+    segment opens, the whole context before the reply."""
     reply: str
     reply_tokens: tuple[int, ...]
     """Exactly as sampled, the end-of-reply token included when it was sampled."""
@@ -67,9 +94,15 @@ class Turn:
     """Raw rewards by name, summed over the turn's actions; weights and levels are configuration."""
     metrics: Mapping[str, float] = field(default_factory=dict)
     state: str | None = None
-    """The anchor of the state in which the reply was made, where the world names one."""
+    """The anchor of the state in which the reply was made, where the world names one. None for a reply that does not
+    act: it is not to be compared with those that do."""
     trained: bool = True
     """Whether the update trains on this reply. One that is replayed, or frozen by configuration, is only context."""
+    kind: TurnKind = TurnKind.ACT
+    opens_segment: bool = False
+    """Whether the context before this reply was written anew. The first turn opens a segment whatever it says here."""
+    attempt: int = 0
+    """Which attempt at the task it belongs to, from 0."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +118,14 @@ class Trajectory:
     ending: Ending
     final_observation: str
     """The world's last words, which no reply followed."""
+    earlier_endings: tuple[Ending, ...] = ()
+    """How the attempts before the last one ended; `ending` is that of the last."""
+
+    def __post_init__(self) -> None:
+        if Ending.WORLD_LOST in (self.ending, *self.earlier_endings):
+            raise ValueError(
+                "an episode whose world was lost must be a Lost: it is missing data, and has no trajectory"
+            )
 
     @property
     def success(self) -> bool:
@@ -95,16 +136,30 @@ class Trajectory:
         """The sum over turns of one named raw reward or metric."""
         return sum(turn.rewards.get(reward, turn.metrics.get(reward, 0.0)) for turn in self.turns)
 
-    def flatten(self, *, every_reply: bool = False) -> TokenSequence:
-        """The whole trajectory as one token sequence.
+    def count(self, kind: TurnKind) -> int:
+        """How many turns are of this kind."""
+        return sum(turn.kind is kind for turn in self.turns)
+
+    @property
+    def segment_turns(self) -> tuple[range, ...]:
+        """The turns of each segment, in order."""
+        opening = [index for index, turn in enumerate(self.turns) if index == 0 or turn.opens_segment]
+        return tuple(range(begin, end) for begin, end in pairwise([*opening, len(self.turns)]))
+
+    def segments(self, *, every_reply: bool = False) -> tuple[TokenSequence, ...]:
+        """Each segment as a token sequence; turns are numbered through the whole trajectory.
 
         Replies that are not trained on count as observations, which are attended to and no more; with `every_reply`
         they are replies like the others.
         """
+        return tuple(self._segment(turns, every_reply) for turns in self.segment_turns)
+
+    def _segment(self, turns: range, every_reply: bool) -> TokenSequence:
         tokens: list[int] = []
         turn_of_token: list[int] = []
         log_probabilities: list[float] = []
-        for index, turn in enumerate(self.turns):
+        for index in turns:
+            turn = self.turns[index]
             tokens += [*turn.observation_tokens, *turn.reply_tokens]
             is_reply = turn.trained or every_reply
             turn_of_token += [-1] * len(turn.observation_tokens)
@@ -138,6 +193,11 @@ class Lost:
     replica: int
     reason: str
 
+    @property
+    def ending(self) -> Ending:
+        """Always `WORLD_LOST`."""
+        return Ending.WORLD_LOST
+
 
 TRAJECTORIES_FILE = "trajectories.parquet"
 TURNS_FILE = "turns.parquet"
@@ -158,12 +218,16 @@ _TRAJECTORY_SCHEMA = pa.schema(
         ("success", pa.bool_()),
         ("turns", pa.int32()),
         ("final_observation", pa.string()),
+        ("earlier_endings", pa.list_(pa.string())),
     ]
 )
 _TURN_SCHEMA = pa.schema(
     [
         ("trajectory", pa.int32()),
         ("turn", pa.int32()),
+        ("kind", pa.string()),
+        ("attempt", pa.int32()),
+        ("opens_segment", pa.bool_()),
         ("observation", pa.string()),
         ("reply", pa.string()),
         ("thought", pa.string()),
@@ -206,6 +270,7 @@ def _trajectory_table(trajectories: Iterable[Trajectory]) -> pa.Table:
             "success": trajectory.success,
             "turns": len(trajectory.turns),
             "final_observation": trajectory.final_observation,
+            "earlier_endings": [ending.value for ending in trajectory.earlier_endings],
         }
         for index, trajectory in enumerate(trajectories)
     ]
@@ -217,6 +282,9 @@ def _turn_table(trajectories: Iterable[Trajectory]) -> pa.Table:
         {
             "trajectory": index,
             "turn": number,
+            "kind": turn.kind.value,
+            "attempt": turn.attempt,
+            "opens_segment": turn.opens_segment,
             "observation": turn.observation,
             "reply": turn.reply,
             "thought": turn.thought,
@@ -267,9 +335,20 @@ def _turn(row: Mapping[str, Any]) -> Turn:
         metrics=dict(row["metrics"]),
         state=row["state"],
         trained=row["trained"],
+        kind=TurnKind(row["kind"]),
+        opens_segment=row["opens_segment"],
+        attempt=row["attempt"],
     )
 
 
 def _trajectory(row: Mapping[str, Any], turns: tuple[Turn, ...]) -> Trajectory:
     task = Task(row["world"], row["task"], row["split"], row["task_seed"], json.loads(row["tags"]))
-    return Trajectory(task, row["group"], row["replica"], turns, Ending(row["ending"]), row["final_observation"])
+    return Trajectory(
+        task,
+        row["group"],
+        row["replica"],
+        turns,
+        Ending(row["ending"]),
+        row["final_observation"],
+        tuple(Ending(ending) for ending in row["earlier_endings"]),
+    )

@@ -29,10 +29,10 @@ def test_a_group_is_numbered_by_prompt_and_turn_and_the_first_turns_are_the_prom
 
 def test_one_reply_is_trained_and_the_others_are_context() -> None:
     whole = trajectory(0, 2, 3, 4)
-    sequence = trained_at(whole, 1).flatten()
+    sequence = trained_at(whole, 1).segments()[0]
     assert sum(sequence.mask) == 3
     assert sorted(set(sequence.turn_of_token)) == [-1, 1]
-    assert sequence.tokens == whole.flatten().tokens
+    assert sequence.tokens == whole.segments()[0].tokens
 
 
 def test_the_cost_is_that_of_the_tokens_which_were_sampled_over_those_of_independent_groups() -> None:

@@ -116,13 +116,13 @@ def test_an_episode_ends_when_the_next_reply_might_not_fit(frame: ChatFrame, mid
     replies = [form("up"), middle, form("up")]
     whole = play_tokens(frame, hill(turns=3), replies, budget=10_000)
     assert isinstance(whole, Trajectory) and whole.ending is Ending.TURN_LIMIT
-    before_last_reply = len(whole.flatten().tokens) - len(whole.turns[-1].reply_tokens)
+    before_last_reply = len(whole.segments()[0].tokens) - len(whole.turns[-1].reply_tokens)
     # The third context with a reply of full length fits exactly, and with a token less does not.
     assert play_tokens(frame, hill(turns=3), replies, budget=before_last_reply + REPLY) == whole
     short = play_tokens(frame, hill(turns=3), replies, budget=before_last_reply + REPLY - 1)
     assert isinstance(short, Trajectory) and short.ending is Ending.TOKEN_BUDGET and not short.success
     assert short.final_observation == whole.turns[2].observation
-    assert short.flatten().tokens == whole.flatten().tokens[: len(short.flatten().tokens)]
+    assert short.segments()[0].tokens == whole.segments()[0].tokens[: len(short.segments()[0].tokens)]
     assert len(short.turns) == 2
     assert rewards_of(short, "format") == [None, 1.0 if middle != GARBAGE else 0.5]
     assert rewards_of(short, "climbed") == rewards_of(whole, "climbed")[:2]
@@ -149,7 +149,7 @@ def test_an_opening_that_does_not_fit_is_a_trajectory_without_turns(frame: ChatF
     assert isinstance(trajectory, Trajectory)
     assert (trajectory.ending, trajectory.turns) == (Ending.TOKEN_BUDGET, ())
     assert trajectory.final_observation == "Task hill/train/0. Height 0 after 0."
-    assert trajectory.flatten().tokens == ()
+    assert trajectory.segments() == ()
 
 
 # What a turn records

@@ -40,7 +40,7 @@ def check_tokens(played: Played, engine: RecordingEngine, frame: ChatFrame, repl
         episode = trajectory.group * replicas + trajectory.replica
         contexts = [context for of_episode, context in engine.submitted if of_episode == episode]
         replies = [reply for reply in engine.replies if reply.episode == episode]
-        sequence = trajectory.flatten()
+        sequence = trajectory.segments()[0]
         # Every context begins with the one before it and the reply to that.
         for (before, reply), after in zip(zip(contexts, replies, strict=True), contexts[1:], strict=False):
             assert after[: len(before) + len(reply.tokens)] == before + reply.tokens

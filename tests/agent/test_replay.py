@@ -76,7 +76,7 @@ def test_the_context_is_the_recorded_tokens_to_the_bit(frame: ChatFrame) -> None
     for point in every_point(recorded(Hill(), frame)):
         episode = Continuation(rules_for(Hill(), frame), point, 0, 0)
         episode.open()
-        whole = point.trajectory.flatten(every_reply=True)
+        whole = point.trajectory.segments(every_reply=True)[0]
         begins = whole.turn_of_token.index(point.turn)
         assert tuple(episode.context) == whole.tokens[:begins]
         episode.close()
@@ -90,14 +90,14 @@ def test_nothing_that_was_recorded_is_encoded_again(frame: ChatFrame) -> None:
         turns=tuple(replace(turn, observation_tokens=(7, *turn.observation_tokens, 7)) for turn in trajectory.turns),
     )
     point = points(odd, episode_seed(SEED, odd.group, odd.replica))[-1]
-    whole = odd.flatten(every_reply=True)
+    whole = odd.segments(every_reply=True)[0]
     episode = Continuation(rules_for(Hill(), frame), point, 0, 0)
     episode.open()
     assert tuple(episode.context) == whole.tokens[: whole.turn_of_token.index(point.turn)]
     reply_again(episode, point.awaited, frame)
     result = episode.result()
     assert isinstance(result, Trajectory)
-    assert result.flatten(every_reply=True) == whole
+    assert result.segments(every_reply=True)[0] == whole
 
 
 def test_a_fresh_reply_leads_elsewhere(frame: ChatFrame) -> None:

@@ -67,7 +67,7 @@ def test_every_state_was_played_on_from_its_recorded_tokens(run: StudyRun) -> No
     for continuation in continuations:
         point = found[continuation.group]
         assert continuation.task == point.trajectory.task
-        whole = continuation.flatten(every_reply=True)
+        whole = continuation.segments(every_reply=True)[0]
         assert whole.tokens[: len(point.context)] == point.context
         assert [turn.trained for turn in continuation.turns] == [
             place >= point.turn for place in range(len(continuation.turns))

@@ -62,5 +62,5 @@ def test_a_sequence_without_a_reply_is_refused(aggregation: Aggregation) -> None
 def test_what_is_lacking_is_named() -> None:
     with pytest.raises(ValueError, match="constant, in tokens"):
         token_weights("constant", REPLY_TOKENS)
-    with pytest.raises(ValueError, match="group of every sequence"):
+    with pytest.raises(ValueError, match="group of every sample"):
         token_weights("prompt-mean", REPLY_TOKENS)

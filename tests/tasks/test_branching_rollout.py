@@ -109,10 +109,10 @@ def test_a_group_shares_its_context_to_the_bit_and_only_the_reply_to_it_is_train
     groups = by_group(trajectories(branched))
     for group, members in groups.items():
         turn, trunk = turn_of(group, PROMPTS), groups[group % PROMPTS][0]
-        whole = trunk.flatten(every_reply=True)
+        whole = trunk.segments(every_reply=True)[0]
         begins = whole.turn_of_token.index(turn)
         for member in members:
-            sequence = member.flatten()
+            sequence = member.segments()[0]
             assert [place for place, each in enumerate(member.turns) if each.trained] == [turn]
             assert set(sequence.turn_of_token) == {-1, turn}
             assert sequence.turn_of_token.index(turn) == begins
@@ -127,7 +127,7 @@ def test_the_tokens_that_are_trained_are_those_that_were_sampled(branched: Refer
     # The behaviour's log-probabilities are the policy's own, of exactly these tokens in exactly these contexts.
     from turnwise.policy.learner import Learner
 
-    sequences = [trajectory.flatten() for trajectory in trajectories(branched)]
+    sequences = [trajectory.segments()[0] for trajectory in trajectories(branched)]
     learner = Learner(default_store().folder(prepared.warm_start), threads=1)
     own = learner.log_probabilities(sequences, temperature=1.0, micro_batch_tokens=2048)
     for sequence, row in zip(sequences, own, strict=True):

@@ -52,7 +52,9 @@ class Point:
     @property
     def context(self) -> tuple[int, ...]:
         """The tokens that the recorded reply followed, as they were recorded."""
-        replayed = [token for turn in self.before for token in (*turn.observation_tokens, *turn.reply_tokens)]
+        (segment,) = (turns for turns in self.trajectory.segment_turns if self.turn in turns)
+        earlier = self.trajectory.turns[segment.start : self.turn]
+        replayed = [token for turn in earlier for token in (*turn.observation_tokens, *turn.reply_tokens)]
         return (*replayed, *self.awaited.observation_tokens)
 
 

@@ -1,9 +1,10 @@
 """How the losses of reply tokens become one number: what each token weighs.
 
-Over the S sequences of a mini-batch, n_i reply tokens in sequence i, P prompts (groups), m_p reply tokens in prompt p:
+Over the S samples of a mini-batch, n_i reply tokens in sample i, P prompts (groups), m_p reply tokens in prompt p. A
+sample is a trajectory, however many segments it has, or a turn (`optimization.sample`).
 
     token-mean       1 / (sum of n)      every token weighs alike; long replies weigh more            DAPO
-    sequence-mean    1 / (S n_i)         every sequence weighs alike; a long reply's tokens less      GRPO
+    sequence-mean    1 / (S n_i)         every sample weighs alike; a long reply's tokens less        GRPO
     constant         1 / (S c)           sums over tokens, divided by a constant: no length in it     Dr.GRPO
     prompt-mean      1 / (P m_p)         every prompt weighs alike, its tokens alike                  ScaleRL
 
@@ -30,26 +31,26 @@ def token_weights(
     groups: Sequence[int] | None = None,
     constant: float | None = None,
 ) -> list[float]:
-    """What a reply token weighs in the loss: one number per sequence, since those of a sequence weigh alike.
+    """What a reply token weighs in the loss: one number per sample, since those of a sample weigh alike.
 
-    `reply_tokens`: how many each sequence has, at least 1. `groups`: the prompt of each sequence, for `prompt-mean`.
+    `reply_tokens`: how many each sample has, at least 1. `groups`: the prompt of each sample, for `prompt-mean`.
     `constant`: the divisor c, in tokens, for `constant`. Raises ValueError where one is lacking.
     """
     if not all(reply_tokens):
-        raise ValueError("every sequence of a mini-batch must have a reply token; leave out those that have none")
-    sequences = len(reply_tokens)
+        raise ValueError("every sample of a mini-batch must have a reply token; leave out those that have none")
+    samples = len(reply_tokens)
     match aggregation:
         case "token-mean":
-            return [1.0 / sum(reply_tokens)] * sequences
+            return [1.0 / sum(reply_tokens)] * samples
         case "sequence-mean":
-            return [1.0 / (sequences * tokens) for tokens in reply_tokens]
+            return [1.0 / (samples * tokens) for tokens in reply_tokens]
         case "constant":
             if constant is None:
                 raise ValueError("the aggregation 'constant' must be given its constant, in tokens; found none")
-            return [1.0 / (sequences * constant)] * sequences
+            return [1.0 / (samples * constant)] * samples
         case "prompt-mean":
             if groups is None:
-                raise ValueError("the aggregation 'prompt-mean' must know the group of every sequence; found none")
+                raise ValueError("the aggregation 'prompt-mean' must know the group of every sample; found none")
             return _prompt_mean(reply_tokens, groups)
 
 

@@ -19,7 +19,6 @@ from pathlib import Path
 import torch
 
 from turnwise.errors import ConfigurationError, MismatchError
-from turnwise.policy.aggregation import token_weights
 from turnwise.policy.computing import reproducible_computing
 from turnwise.policy.critic import VALUE_HEAD_FILE, Critic, value_metrics
 from turnwise.policy.importance import ImportanceCorrection, importance_weights
@@ -195,9 +194,7 @@ class Learner:
         gradient of exactly zero: they count in the aggregation and are reported, but are not propagated backward, which
         is most of the work.
         """
-        weights = token_weights(
-            settings.aggregation, batch.reply_tokens, groups=batch.groups, constant=settings.aggregation_constant
-        )
+        weights = batch.token_weights(settings)
         value_weight = 0.0
         if settings.critic is not None:
             value_weight = (settings.critic.coefficient or 0.0) / batch.value_batch().targets

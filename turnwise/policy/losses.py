@@ -5,6 +5,7 @@ Per reply token t, with r_t = exp(log pi(t) - log mu(t)), the advantage A_t, and
 
     clipped      L_t = -min(r_t A_t, clip(r_t) A_t)                     PPO
     gspo         L_t = -min(s A_t, clip(s) A_t),  s = exp(mean of log r over the reply tokens of the sequence)
+                 (of a segment, where a trajectory has several: `turnwise.trajectory`)
     cispo        L_t = -constant(clip(r_t)) A_t log pi(t)
     reinforce    L_t = -A_t log pi(t)
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from turnwise.policy.aggregation import token_weights
 from turnwise.policy.settings import UpdateSettings
 from turnwise.policy.value_learning import ValueBatch
 from turnwise.seeding import generator
@@ -39,6 +40,9 @@ class UpdateBatch:
     advantages: PerToken
     groups: tuple[int, ...] | None = None
     """The prompt of each sequence; needed by the aggregation `prompt-mean`."""
+    samples: tuple[int, ...] | None = None
+    """What each sequence is a part of: the segments of a trajectory are one sample, which is dealt into one mini-batch,
+    and counts as one in an aggregation. None: each sequence is one by itself."""
     reference_log_probabilities: PerToken | None = None
     """Those of the reference policy, at the temperature of the sampling; needed by a penalty in the loss."""
     proximal_log_probabilities: PerToken | None = None
@@ -62,10 +66,13 @@ class UpdateBatch:
             rows = getattr(self, name)
             if rows is not None and [len(row) for row in rows] != lengths:
                 raise ValueError(f"{name} must have one number per token of every sequence of an update batch")
-        if self.groups is not None and len(self.groups) != len(lengths):
-            raise ValueError(
-                f"an update batch must have one group per sequence; found {len(self.groups)} for {len(lengths)}"
-            )
+        for name in ("groups", "samples"):
+            numbers = getattr(self, name)
+            if numbers is not None and len(numbers) != len(lengths):
+                raise ValueError(
+                    f"{name} must have one number per sequence of an update batch; found {len(numbers)} for "
+                    f"{len(lengths)}"
+                )
         if not any(any(sequence.mask) for sequence in self.sequences):
             raise ValueError("an update batch must have a reply token to train on; found none")
 
@@ -76,14 +83,17 @@ class UpdateBatch:
         advantages: Sequence[Sequence[float]],
         *,
         groups: Sequence[int] | None = None,
+        samples: Sequence[int] | None = None,
         reference_log_probabilities: Sequence[Sequence[float]] | None = None,
     ) -> UpdateBatch:
-        """`advantages[i][k]` goes to every token of the reply of turn k of sequence i."""
+        """`advantages[i][k]` goes to every token of the reply of turn k of sequence i; where that is a segment, turns
+        are numbered through its whole trajectory.
+        """
         spread = (
             tuple(of_turn[turn] if turn >= 0 else 0.0 for turn in sequence.turn_of_token)
             for sequence, of_turn in zip(sequences, advantages, strict=True)
         )
-        return cls._of(sequences, spread, groups, reference_log_probabilities)
+        return cls._of(sequences, spread, groups, samples, reference_log_probabilities)
 
     @classmethod
     def from_reply_tokens(
@@ -92,6 +102,7 @@ class UpdateBatch:
         advantages: Sequence[Sequence[float]],
         *,
         groups: Sequence[int] | None = None,
+        samples: Sequence[int] | None = None,
         reference_log_probabilities: Sequence[Sequence[float]] | None = None,
     ) -> UpdateBatch:
         """`advantages[i]` has one number per reply token of sequence i, in order."""
@@ -104,7 +115,7 @@ class UpdateBatch:
                 )
             following = iter(of_reply_token)
             spread.append(tuple(next(following) if mask else 0.0 for mask in sequence.mask))
-        return cls._of(sequences, spread, groups, reference_log_probabilities)
+        return cls._of(sequences, spread, groups, samples, reference_log_probabilities)
 
     @classmethod
     def _of(
@@ -112,12 +123,14 @@ class UpdateBatch:
         sequences: Sequence[TokenSequence],
         advantages: Iterable[tuple[float, ...]],
         groups: Sequence[int] | None,
+        samples: Sequence[int] | None,
         reference: Sequence[Sequence[float]] | None,
     ) -> UpdateBatch:
         return cls(
             sequences=tuple(sequences),
             advantages=tuple(advantages),
             groups=None if groups is None else tuple(groups),
+            samples=None if samples is None else tuple(samples),
             reference_log_probabilities=None if reference is None else tuple(tuple(row) for row in reference),
         )
 
@@ -147,6 +160,30 @@ class UpdateBatch:
         """How many reply tokens each sequence has."""
         return [sum(sequence.mask) for sequence in self.sequences]
 
+    @property
+    def sequences_of_samples(self) -> dict[int, list[int]]:
+        """The indices of the sequences of each sample that has a reply token to train on."""
+        members: dict[int, list[int]] = {}
+        for index, sequence in enumerate(self.sequences):
+            if any(sequence.mask):
+                members.setdefault(index if self.samples is None else self.samples[index], []).append(index)
+        return members
+
+    def token_weights(self, settings: UpdateSettings) -> list[float]:
+        """What a reply token of each sequence weighs in the loss: see `turnwise.policy.aggregation`."""
+        lengths, members = self.reply_tokens, self.sequences_of_samples.values()
+        of_samples = token_weights(
+            settings.aggregation,
+            [sum(lengths[index] for index in indices) for indices in members],
+            groups=None if self.groups is None else [self.groups[indices[0]] for indices in members],
+            constant=settings.aggregation_constant,
+        )
+        weights = [0.0] * len(self.sequences)
+        for weight, indices in zip(of_samples, members, strict=True):
+            for index in indices:
+                weights[index] = weight
+        return weights
+
     def require_inputs_of(self, settings: UpdateSettings) -> None:
         """Raise ValueError unless everything that an update with these settings reads is there."""
         if settings.aggregation == "prompt-mean" and self.groups is None:
@@ -171,7 +208,7 @@ class UpdateBatch:
         return UpdateBatch(**chosen)
 
     def turn_by_turn(self) -> UpdateBatch:
-        """Each turn as a sequence of its own, which ends with its reply; what came before is observed.
+        """Each turn as a sequence and a sample of its own, which ends with its reply; what came before is observed.
 
         The contrast that RAGEN draws (arXiv 2504.20073): the same tokens with the same advantages, at the price of
         computing every context anew. With the aggregation `token-mean` the gradient is that of whole trajectories.
@@ -189,7 +226,7 @@ class UpdateBatch:
             rows = getattr(cut, name)
             if rows is not None:
                 per_token[name] = tuple(row[:end] for row, end in zip(rows, ends, strict=True))
-        return replace(cut, sequences=tuple(parts), **per_token)
+        return replace(cut, sequences=tuple(parts), samples=None, **per_token)
 
     def by_signal(self) -> Iterator[tuple[bool, list[int]]]:
         """The indices of the sequences with an advantage other than 0 at a reply token (True), then of those without
@@ -217,10 +254,11 @@ def _only(sequence: TokenSequence, turn: int, end: int) -> TokenSequence:
 
 def mini_batches(batch: UpdateBatch, settings: UpdateSettings) -> Iterator[UpdateBatch]:
     """The parts of the batch that an optimizer step each is taken on, over all epochs."""
-    trained = [index for index, sequence in enumerate(batch.sequences) if any(sequence.mask)]
+    members = batch.sequences_of_samples
+    samples = list(members)
     for epoch in range(settings.epochs):
-        order = np.array(trained)
+        order = np.array(samples)
         if settings.mini_batches > 1:
-            order = generator(settings.seed, "mini-batches", epoch).permutation(trained)
-        for part in np.array_split(order, min(settings.mini_batches, len(trained))):
-            yield batch.select(part.tolist())
+            order = generator(settings.seed, "mini-batches", epoch).permutation(samples)
+        for part in np.array_split(order, min(settings.mini_batches, len(samples))):
+            yield batch.select([index for sample in part.tolist() for index in members[sample]])

@@ -13,6 +13,7 @@ ENDINGS = {
     "turn_limit": "cut off by the limit on turns",
     "action_limit": "cut off by the limit on actions",
     "token_budget": "cut off by the token budget",
+    "invalid_limit": "given up after too many invalid replies",
 }
 # Two ends of one scale that all kinds of colour vision tell apart, as red, green, blue.
 ABOVE, BELOW = (0, 114, 178), (213, 94, 0)
