@@ -65,7 +65,7 @@ def play(world: World, split: str, number: int, form: str, seed: int, source: Te
     task = _task(world, split, number)
     if form not in FORMATS:
         raise ConfigurationError(f"--format must be one of {', '.join(FORMATS)}; found {form!r}")
-    screen, written = Screen(output), make_format(ThinkAnswerFormat.name)
+    screen, written = Screen(output), make_format(ThinkAnswerFormat.name, world)
     instruction = _instruction(world, written, form)
     rules = Rules(world, written, world.limits_of(task), PATIENCE, screen, instruction)
     screen.say(f"{world.name}, task {task.id}, episode seed {seed}. {COMMANDS}\n")

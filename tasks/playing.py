@@ -155,7 +155,7 @@ def play_with_script(
     """Play `replicas` episodes of each task with scripted players: `choose(episode, turn)` names the player."""
     rules = _rules(parameters, None)
     episodes = make_episodes(rules, tasks, replicas, worlds_seed(seed))
-    played = play_scripted(episodes, rules.format.write, choose, seeding.derive(seed, "players"))
+    played = play_scripted(episodes, rules.format.demonstrate, choose, seeding.derive(seed, "players"))
     require_few_losses(played, parameters.world.name, parameters.patience.maximum_lost_share)
     return played
 
@@ -188,7 +188,7 @@ def save_played(draft: Draft, played: Played, folder: str = ".") -> Sequence[Tra
 
 def _rules(parameters: PlayParameters, frame: ChatFrame | None, horizon: int | None = None) -> Rules:
     world, agent = the_world(parameters.world), parameters.agent
-    form = make_format(agent.format)
+    form = make_format(agent.format, world)
     return Rules(
         world=world,
         format=form,

@@ -9,7 +9,7 @@ from pathlib import Path
 from tasks.playing import PlayParameters, play_with_script, save_played, tasks_of, the_world, world_code
 from tasks.stage import stage
 from turnwise import seeding
-from turnwise.agent.formats import make_format
+from turnwise.agent.formats import format_class
 from turnwise.artifacts import Reference, default_store
 from turnwise.errors import ConfigurationError
 from turnwise.measures import episode_means
@@ -107,7 +107,7 @@ def tokenizer(parameters: TokenizerParameters, *, demonstrations: Reference) -> 
             texts = []
             for trajectory in read_trajectories(default_store().folder(demonstrations)):
                 texts += [text for turn in trajectory.turns for text in (turn.observation, turn.reply)]
-            tags = make_format(parameters.format).tags
+            tags = format_class(parameters.format).tags
             save_tokenizer(train_tokenizer(texts, parameters.vocabulary, tags), draft.folder)
     return draft.reference
 

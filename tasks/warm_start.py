@@ -86,8 +86,9 @@ def _learning_rate(section: WarmStart, step: int) -> float:
 def _sequences(parameters: WarmStartParameters, tokenizer: Reference, demonstrations: Reference) -> list[TokenSequence]:
     """The demonstrations as the token sequences that the policy would meet in an episode."""
     frame = ChatFrame(load_tokenizer(default_store().folder(tokenizer)))
-    form = make_format(parameters.agent.format)
-    instruction = form.instruction(the_world(parameters.world)) if parameters.agent.instruction else None
+    world = the_world(parameters.world)
+    form = make_format(parameters.agent.format, world)
+    instruction = form.instruction(world) if parameters.agent.instruction else None
     trajectories = read_trajectories(default_store().folder(demonstrations))
     return [segment for trajectory in trajectories for segment in tokenized(trajectory, frame, instruction).segments()]
 

@@ -85,7 +85,7 @@ class Experiment(Section):
     @model_validator(mode="after")
     def _require_sense(self) -> Experiment:
         world = self.make_world()
-        make_format(self.agent.format).require_expressible(world)
+        make_format(self.agent.format, world)
         self._require_demonstrations(world)
         self._require_known_rewards(world)
         self._require_credit(world)

@@ -78,7 +78,7 @@ class Agent(Section):
     """How a world's text and a policy's tokens meet."""
 
     format: str
-    """How a reply is written: `search` or `think-answer`."""
+    """How a world is worded and a reply is written: `react`, `search`, `think-answer` or `tool-json`."""
     instruction: bool
     """Whether the policy is given the world's instruction. A policy made here never needs it."""
     maximum_reply_tokens: Count

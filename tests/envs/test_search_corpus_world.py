@@ -303,7 +303,7 @@ def test_an_alias_stands_as_whole_words_and_the_first_one_is_taken() -> None:
 
 def test_the_search_format_can_say_every_action(tmp_path: Path) -> None:
     world = SearchCorpus(**on_disk(tmp_path))
-    form = make_format("search")
+    form = make_format("search", world)
     form.require_expressible(world)
     environment = world.make(world.tasks("train", 1)[0], 0)
     environment.reset()

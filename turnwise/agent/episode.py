@@ -7,7 +7,7 @@ same rules.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -110,7 +110,7 @@ class Episode:
         except WorldLost as error:
             self._lose(error)
             return
-        self._observe(first)
+        self._observe(first, self._rules.format.opening)
         self._observation_tokens: tuple[int, ...] = ()
         if self._rules.frame is not None:
             self._observation_tokens = self._rules.frame.opening(self._rules.instruction, self._observation)
@@ -138,7 +138,7 @@ class Episode:
         self._ending = self._ended(steps)
         self._record(steps)
         if steps:
-            self._observe(steps[-1].observation)
+            self._observe(steps[-1].observation, self._rules.format.observation)
         else:
             self._observation = self._reading.invalid or ""
         _, tokens, _, complete = self._reply
@@ -167,8 +167,8 @@ class Episode:
         """Free the world, whether the episode is over or not."""
         self._host.close()
 
-    def _observe(self, observation: Observation) -> None:
-        self._observation = _storable(observation.text)
+    def _observe(self, observation: Observation, word: Callable[[str], str]) -> None:
+        self._observation = word(_storable(observation.text))
         self._state = None if observation.state is None else _storable(observation.state)
 
     def _read(self, text: str, complete: bool) -> Reading:

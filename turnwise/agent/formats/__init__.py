@@ -1,0 +1,46 @@
+"""Formats by name: how a world is worded for a policy, and how a policy's reply is written and read.
+
+See `turnwise.agent.formats.contract` for what a format owns, and what a turn is.
+"""
+
+from __future__ import annotations
+
+from turnwise.agent.formats.contract import Format, Reading
+from turnwise.agent.formats.react import ReactFormat
+from turnwise.agent.formats.search import SearchFormat
+from turnwise.agent.formats.tags import split_at_tags
+from turnwise.agent.formats.think_answer import ThinkAnswerFormat
+from turnwise.agent.formats.tool_json import ToolJsonFormat
+from turnwise.errors import ConfigurationError
+from turnwise.world import World
+
+__all__ = [
+    "FORMATS",
+    "Format",
+    "ReactFormat",
+    "Reading",
+    "SearchFormat",
+    "ThinkAnswerFormat",
+    "ToolJsonFormat",
+    "format_class",
+    "make_format",
+    "split_at_tags",
+]
+
+FORMATS: dict[str, type[Format]] = {
+    form.name: form for form in (ReactFormat, SearchFormat, ThinkAnswerFormat, ToolJsonFormat)
+}
+
+
+def format_class(name: str) -> type[Format]:
+    """The class of a format by name. Raises ConfigurationError for an unknown one."""
+    if name not in FORMATS:
+        raise ConfigurationError(f"agent.format must be one of {', '.join(sorted(FORMATS))}; found {name!r}")
+    return FORMATS[name]
+
+
+def make_format(name: str, world: World) -> Format:
+    """A format by name, for a world. Raises ConfigurationError for one that cannot express the world's actions."""
+    form = format_class(name)(world.verbs)
+    form.require_expressible(world)
+    return form

@@ -1,0 +1,75 @@
+"""The form of ReAct (Yao et al. 2023, arXiv 2210.03629): a thought and an action, each after its label.
+
+    Thought: the key is behind the door
+    Action: open the door
+
+Differs from the paper's: labels bear no number; the observation is a message of its own instead of a line in one long
+text, so that a reply in which the policy goes on to invent an observation is not cut before it, but unreadable.
+"""
+
+from __future__ import annotations
+
+import re
+
+from turnwise.agent.formats.contract import Format, Reading
+from turnwise.world import Decision
+
+THOUGHT, ACTION, OBSERVATION = "Thought:", "Action:", "Observation:"
+
+_LINE_ENDS = r"\n\r\v\f\x1c-\x1e\x85\u2028\u2029"
+"""All that some reader takes for the end of a line."""
+_LABEL = re.compile(rf"(^|[{_LINE_ENDS}])([^\S{_LINE_ENDS}]*)(?=(?:Thought|Action|Observation):)")
+"""Where a label begins a line."""
+
+
+class ReactFormat(Format):
+    """Lines that begin with `Thought:` and `Action:`. An action is one line; a thought may have several."""
+
+    name = "react"
+    form = (
+        'Reply with "Thought: a thought" and, on the next line, "Action: an action"; several actions take such a line '
+        "each. Nothing follows the action."
+    )
+    thought_form = 'Reply with "Thought: a thought" and nothing else.'
+
+    def write(self, decision: Decision) -> str:
+        r"""`Thought: ...\nAction: ...`."""
+        return "\n".join([self.write_thought(decision.thought), *(f"{ACTION} {each}" for each in decision.actions)])
+
+    def read(self, reply: str, actions_per_turn: int) -> Reading:
+        """A thought, then nothing but lines with an action each."""
+        lines = [line for line in reply.strip().split("\n") if line.strip()]
+        first = next((place for place, line in enumerate(lines) if line.startswith(ACTION)), len(lines))
+        thought = _thought(lines[:first])
+        if thought is None or first == len(lines) or not all(line.startswith(ACTION) for line in lines[first:]):
+            return Reading("", (), self.form)
+        return self._reading(thought, [line.removeprefix(ACTION).strip() for line in lines[first:]], actions_per_turn)
+
+    def write_thought(self, thought: str) -> str:
+        """`Thought: ...`."""
+        return f"{THOUGHT} {self.escape(thought)}"
+
+    def read_thought(self, reply: str) -> Reading:
+        """A thought and nothing else."""
+        thought = _thought(reply.strip().split("\n"))
+        return Reading("", (), self.thought_form) if thought is None else self._thought_alone(thought)
+
+    def action_begins(self, reply: str) -> int:
+        """At the label of the first action."""
+        return reply.index(f"\n{ACTION}") + 1
+
+    def escape(self, text: str) -> str:
+        r"""A backslash before each label that begins a line."""
+        return _LABEL.sub(r"\1\2\\", text)
+
+    def observation(self, text: str) -> str:
+        """`Observation: ...`."""
+        return f"{OBSERVATION} {self.escape(text)}"
+
+
+def _thought(lines: list[str]) -> str | None:
+    """The text of lines of which the first, and no other, bears a label: that of a thought."""
+    labelled = [line.startswith((THOUGHT, ACTION, OBSERVATION)) for line in lines]
+    if not lines or not lines[0].startswith(THOUGHT) or any(labelled[1:]):
+        return None
+    return "\n".join(lines).removeprefix(THOUGHT).strip()

@@ -1,0 +1,44 @@
+"""The form of MT-GRPO (arXiv 2505.11821) and Search-R1: a thought, then a search or the answer, each between tags.
+
+Differs from theirs: a reply that does not have the form is not played; there it is searched for the first tag.
+"""
+
+from __future__ import annotations
+
+from turnwise.agent.formats.contract import Reading
+from turnwise.agent.formats.tags import ThinkFormat, tag_pairs
+from turnwise.errors import ConfigurationError
+from turnwise.world import Decision, World
+
+
+class SearchFormat(ThinkFormat):
+    """`<think>...</think><search>...</search>`. Actions are `search[...]` and `answer[...]`."""
+
+    name = "search"
+    tags = ("<think>", "</think>", "<search>", "</search>", "<answer>", "</answer>")
+    form = (
+        "Reply with <think>a thought</think> and then either <search>a query</search> or <answer>the answer</answer>."
+    )
+
+    def write(self, decision: Decision) -> str:
+        """`<think> ...</think><search> ...</search>`, from a decision with the one action `search[...]`."""
+        (action,) = decision.actions
+        verb, _, argument = action.partition("[")
+        return f"{self.write_thought(decision.thought)}<{verb}> {argument[:-1]}</{verb}>"
+
+    def read(self, reply: str, actions_per_turn: int) -> Reading:
+        """One thought, one action: `actions_per_turn` above 1 changes nothing, since the form has room for one."""
+        pairs = tag_pairs(reply, self.tags)
+        if pairs is None or [name for name, _ in pairs][:1] != ["think"] or len(pairs) != 2 or pairs[1][0] == "think":
+            return Reading("", (), self.form)
+        (_, thought), (verb, argument) = pairs
+        return Reading(thought, (f"{verb}[{argument}]",))
+
+    def require_expressible(self, world: World) -> None:
+        """Only worlds whose actions are exactly `search[...]` and `answer[...]`."""
+        if world.verbs != frozenset({"search", "answer"}):
+            raise ConfigurationError(
+                f"agent.format 'search' writes the actions search[...] and answer[...]; the world {world.name!r} has "
+                f"{'the verbs ' + ', '.join(sorted(world.verbs)) if world.verbs else 'another grammar'}; "
+                "set agent.format to 'think-answer'"
+            )

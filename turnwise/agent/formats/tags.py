@@ -1,0 +1,61 @@
+"""Tags in a text: cutting it at them, reading tag pairs, and escaping them where they are not meant."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from turnwise.agent.formats.contract import Format, Reading
+
+
+def split_at_tags(reply: str, tags: Sequence[str]) -> list[str]:
+    """The reply cut at every literal tag, the tags included: text, tag, text, tag, ..., text."""
+    if not tags:
+        return [reply]
+    return re.split("(" + "|".join(re.escape(tag) for tag in tags) + ")", reply)
+
+
+def escape_tags(text: str, tags: Sequence[str]) -> str:
+    r"""The text with a backslash in every literal tag: `<\answer>`, `<\/answer>`."""
+    pieces = split_at_tags(text, tags)
+    pieces[1::2] = [f"<\\{tag[1:]}" for tag in pieces[1::2]]
+    return "".join(pieces)
+
+
+def tag_pairs(reply: str, tags: Sequence[str]) -> list[tuple[str, str]] | None:
+    """`[(name, inner text), ...]` of a reply that is nothing but well-formed, unnested tag pairs, else None."""
+    pieces = split_at_tags(reply, tags)
+    texts, found = pieces[0::2], pieces[1::2]
+    if len(found) % 2 or any(gap.strip() for gap in texts[0::2]):
+        return None
+    pairs = []
+    for opening, inner, closing in zip(found[0::2], texts[1::2], found[1::2], strict=True):
+        if opening.startswith("</") or closing != f"</{opening[1:]}":
+            return None
+        pairs.append((opening[1:-1], inner.strip()))
+    return pairs
+
+
+class ThinkFormat(Format):
+    """What formats have in common whose thought stands between `<think>` and `</think>`, before the action's tag."""
+
+    thought_form = "Reply with <think>a thought</think> and nothing else."
+
+    def write_thought(self, thought: str) -> str:
+        """`<think> ...</think>`."""
+        return f"<think> {self.escape(thought)}</think>"
+
+    def read_thought(self, reply: str) -> Reading:
+        """One thought and nothing else."""
+        pairs = tag_pairs(reply, self.tags)
+        if pairs is None or [name for name, _ in pairs] != ["think"]:
+            return Reading("", (), self.thought_form)
+        return self._thought_alone(pairs[0][1])
+
+    def action_begins(self, reply: str) -> int:
+        """After the thought's closing tag."""
+        return reply.index("</think>") + len("</think>")
+
+    def escape(self, text: str) -> str:
+        """A backslash in each tag of this format."""
+        return escape_tags(text, self.tags)

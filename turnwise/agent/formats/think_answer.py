@@ -1,0 +1,33 @@
+"""The form of RAGEN (arXiv 2504.20073): a thought, then an answer of one or more actions.
+
+Differs from RAGEN's: a reply that does not have the form is not played; there it is searched for what resembles it, and
+actions beyond the limit are dropped.
+"""
+
+from __future__ import annotations
+
+from turnwise.agent.formats.contract import Reading
+from turnwise.agent.formats.tags import ThinkFormat, tag_pairs
+from turnwise.world import Decision
+
+
+class ThinkAnswerFormat(ThinkFormat):
+    """`<think>...</think><answer>Left || Down</answer>`. `||` cannot be part of an action: no world of ours uses it."""
+
+    name = "think-answer"
+    tags = ("<think>", "</think>", "<answer>", "</answer>")
+    separator = "||"
+    form = "Reply with <think>a thought</think><answer>an action</answer>; several actions are separated by ||."
+
+    def write(self, decision: Decision) -> str:
+        """`<think> ...</think><answer> Left || Down</answer>`."""
+        answer = f" {self.separator} ".join(decision.actions)
+        return f"{self.write_thought(decision.thought)}<answer> {answer}</answer>"
+
+    def read(self, reply: str, actions_per_turn: int) -> Reading:
+        """An empty action, or more than `actions_per_turn` of them, makes the reply unreadable."""
+        pairs = tag_pairs(reply, self.tags)
+        if pairs is None or [name for name, _ in pairs] != ["think", "answer"]:
+            return Reading("", (), self.form)
+        (_, thought), (_, answer) = pairs
+        return self._reading(thought, [action.strip() for action in answer.split(self.separator)], actions_per_turn)

@@ -1,0 +1,142 @@
+"""A call of a function in JSON, as pretrained chat models write it: Qwen2.5 and 3, and Hermes, from which they have it.
+
+    The key is behind the door.
+    <tool_call>
+    {"name": "act", "arguments": {"action": " open the door"}}
+    </tool_call>
+
+A world whose actions are `verb[text]` has a function for each verb, with the argument `text`; any other world has the
+one function `act`, with the argument `action`. The instruction lists them in the words of Qwen's chat template.
+
+Differs from a tool's message in Qwen's template: an observation is a user's message between `<tool_response>` tags, as
+that template renders it, so that a template that knows no tools does as well; and the calls of one reply have one
+observation together. JSON with a key twice, or with a string that is not text (half of a surrogate pair), is no call.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from turnwise.agent.formats.contract import Format, Reading
+from turnwise.agent.formats.tags import escape_tags, split_at_tags
+from turnwise.world import Decision, World
+
+CALL, CALL_END = "<tool_call>", "</tool_call>"
+RESPONSE, RESPONSE_END = "<tool_response>", "</tool_response>"
+ACT = "act"
+"""The function of a world whose actions are any text."""
+
+
+class ToolJsonFormat(Format):
+    """Free text, which is the thought, then one call or more."""
+
+    name = "tool-json"
+    tags = (CALL, CALL_END, RESPONSE, RESPONSE_END)
+    thought_form = f"Reply with a thought in plain text, without {CALL}."
+
+    @property
+    def form(self) -> str:
+        """A thought, and a call of one of the functions."""
+        name, value = (ACT, "an action") if self.verbs is None else ("NAME", "TEXT")
+        call = json.dumps({"name": name, "arguments": {self._argument: value}})
+        names = "" if self.verbs is None else f", where NAME is one of {', '.join(self._functions)}"
+        return f"Reply with a thought and then {CALL}{call}{CALL_END}{names}; several actions are several such calls."
+
+    def instruction(self, world: World) -> str:
+        """The functions' signatures stand between the world's grammar and the form."""
+        signatures = "\n".join(json.dumps(_signature(name, self._argument)) for name in self._functions)
+        return f"{world.instruction}\n{world.grammar}\n<tools>\n{signatures}\n</tools>\n{self.form}"
+
+    def write(self, decision: Decision) -> str:
+        """The thought, and a call for each action."""
+        calls = []
+        for action in decision.actions:
+            verb, _, argument = action.partition("[")
+            calls.append(self._call(ACT, action) if self.verbs is None else self._call(verb, argument[:-1]))
+        return "\n".join([self.write_thought(decision.thought), *calls])
+
+    def read(self, reply: str, actions_per_turn: int) -> Reading:
+        """A call that is not JSON, has another form or names no function makes the whole reply unreadable."""
+        thought, *rest = split_at_tags(reply, self.tags)
+        calls, gaps = rest[1::4], rest[3::4]
+        if rest[0::2] != [CALL, CALL_END] * len(calls) or not calls or any(gap.strip() for gap in gaps):
+            return Reading("", (), self.form)
+        actions = [self._action(call) for call in calls]
+        played = [action for action in actions if action is not None]
+        if len(played) < len(actions):
+            return Reading(thought.strip(), (), self.form)
+        return self._reading(thought.strip(), played, actions_per_turn)
+
+    def write_thought(self, thought: str) -> str:
+        """The thought as it is."""
+        return self.escape(thought)
+
+    def read_thought(self, reply: str) -> Reading:
+        """Any text without a tag."""
+        if len(split_at_tags(reply, self.tags)) > 1:
+            return Reading("", (), self.thought_form)
+        return self._thought_alone(reply.strip())
+
+    def action_begins(self, reply: str) -> int:
+        """At the first call's tag."""
+        return reply.index(CALL)
+
+    def escape(self, text: str) -> str:
+        """A backslash in each tag of this format."""
+        return escape_tags(text, self.tags)
+
+    def observation(self, text: str) -> str:
+        """Between `<tool_response>` tags."""
+        return f"{RESPONSE}\n{self.escape(text)}\n{RESPONSE_END}"
+
+    @property
+    def _functions(self) -> list[str]:
+        return [ACT] if self.verbs is None else sorted(self.verbs)
+
+    @property
+    def _argument(self) -> str:
+        return "action" if self.verbs is None else "text"
+
+    def _call(self, name: str, value: str) -> str:
+        pieces = split_at_tags(
+            json.dumps({"name": name, "arguments": {self._argument: f" {value}"}}, ensure_ascii=False), self.tags
+        )
+        pieces[1::2] = [f"\\u003c{tag[1:]}" for tag in pieces[1::2]]  # JSON's own way to write the letter <
+        return f"{CALL}\n{''.join(pieces)}\n{CALL_END}"
+
+    def _action(self, call: str) -> str | None:
+        """The action that a call means; None where it means none."""
+        function = _json(call)
+        if not isinstance(function, dict) or sorted(function) != ["arguments", "name"]:
+            return None
+        name, arguments = function["name"], function["arguments"]
+        if name not in self._functions or not isinstance(arguments, dict) or list(arguments) != [self._argument]:
+            return None
+        value = arguments[self._argument]
+        if not isinstance(value, str):
+            return None
+        return value.strip() if self.verbs is None else f"{name}[{value.strip()}]"
+
+
+def _signature(name: str, argument: str) -> dict[str, Any]:
+    """A function's signature as Qwen's chat template lists it."""
+    parameters = {"type": "object", "properties": {argument: {"type": "string"}}, "required": [argument]}
+    return {"type": "function", "function": {"name": name, "parameters": parameters}}
+
+
+def _json(text: str) -> Any:
+    """What a JSON text says; None for one that cannot be read. Never raises."""
+    try:
+        value = json.loads(text, object_pairs_hook=_without_repetition)
+        json.dumps(value, ensure_ascii=False).encode("utf-8")
+    except (ValueError, RecursionError):  # not JSON, half a surrogate pair, or nested beyond the reader's depth
+        return None
+    return value
+
+
+def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON. Raises ValueError when a key is there twice: which of the two is meant would be a guess."""
+    if len(dict(pairs)) < len(pairs):
+        raise ValueError("a key is there twice")
+    return dict(pairs)
