@@ -229,7 +229,7 @@ class RecordingEngine:
     def in_flight(self) -> int:
         return len(self._running)
 
-    def submit(self, episode: int, context: Sequence[int]) -> None:
+    def submit(self, episode: int, context: Sequence[int], reply_tokens: int | None = None) -> None:
         planned = self._plan(len(self.submitted))
         self.submitted.append((episode, tuple(context)))
         self._running.append(_Running(episode, planned, planned.steps))

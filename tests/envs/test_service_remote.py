@@ -143,7 +143,7 @@ class Talker:
     def in_flight(self) -> int:
         return len(self._running)
 
-    def submit(self, episode: int, context: Sequence[int]) -> None:
+    def submit(self, episode: int, context: Sequence[int], reply_tokens: int | None = None) -> None:
         self.submitted.append(episode)
         text = self._choice.randrange(len(self._texts))
         self._running.append([self._choice.randint(1, 4), episode, text])

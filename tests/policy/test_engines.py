@@ -153,12 +153,14 @@ def test_replies_are_cut_off_at_the_limit_and_at_the_context(engine: Engine, mak
     engine.begin(0, Sampling(temperature=1.0, max_reply_tokens=4, end_tokens=(END,)))
     engine.submit(7, [5] * (CONTEXT - 2))
     engine.submit(3, [6] * 4)
-    assert engine.in_flight == 2
+    engine.submit(5, [6] * 4, reply_tokens=3)
+    engine.submit(9, [6] * 4, reply_tokens=6)
+    assert engine.in_flight == 4
     replies = []
     while engine.in_flight:
         replies += engine.step()
     lengths = {reply.episode: len(reply.tokens) for reply in replies if not reply.complete}
-    assert all(lengths[episode] == limit for episode, limit in {7: 2, 3: 4}.items() if episode in lengths)
+    assert all(lengths[episode] == limit for episode, limit in {7: 2, 3: 4, 5: 3, 9: 6}.items() if episode in lengths)
     assert lengths, "a reply of an untrained policy seldom ends by itself"
     assert engine.tokens_generated - generated == sum(len(reply.tokens) for reply in replies)
     assert all(len(reply.tokens) == len(reply.log_probabilities) for reply in replies)

@@ -100,7 +100,7 @@ class TabularPolicy:
     def in_flight(self) -> int:
         return len(self._waiting)
 
-    def submit(self, episode: int, context: Sequence[int]) -> None:
+    def submit(self, episode: int, context: Sequence[int], reply_tokens: int | None = None) -> None:
         text = self._frame.tokenizer.decode(list(context))
         self._waiting.append((episode, "fork" if "fork" in text else "start"))
 

@@ -97,6 +97,11 @@ class Episode:
         return self._context
 
     @property
+    def reply_tokens(self) -> int:
+        """The most tokens that the next reply may have."""
+        return self._rules.reply_tokens
+
+    @property
     def remaining(self) -> Remaining:
         """What is left of the limits."""
         limits = self._limits

@@ -49,8 +49,8 @@ class ReplySource(Protocol):
     def in_flight(self) -> int:
         """Replies that were asked for and have not finished."""
 
-    def submit(self, episode: int, context: Sequence[int]) -> None:
-        """Ask for a reply to a context."""
+    def submit(self, episode: int, context: Sequence[int], reply_tokens: int | None = None) -> None:
+        """Ask for a reply to a context, of at most so many tokens."""
 
     def step(self) -> Sequence[SampledReply]:
         """One engine step: the replies that it finished, in order of episode."""
@@ -105,7 +105,7 @@ def roll_out(
                     episodes[index].open()
                 if not episodes[index].over:
                     playing += 1
-                    engine.submit(index, episodes[index].context)
+                    engine.submit(index, episodes[index].context, episodes[index].reply_tokens)
             if engine.in_flight:
                 with sampling:
                     replies = engine.step()
@@ -123,7 +123,7 @@ def roll_out(
                 if episodes[index].over:
                     playing -= 1
                 else:
-                    engine.submit(index, episodes[index].context)
+                    engine.submit(index, episodes[index].context, episodes[index].reply_tokens)
             if on_progress is not None:
                 on_progress(sum(episode.over for episode in episodes), len(episodes))
     return _played(episodes, {"sampling_seconds": sampling.seconds, "world_seconds": worlds.seconds})

@@ -81,8 +81,8 @@ class Engine(Protocol):
         Raises RuntimeError when no policy is loaded, or when replies are in flight.
         """
 
-    def submit(self, episode: int, context: Sequence[int]) -> None:
-        """Ask for a reply to a context of token ids.
+    def submit(self, episode: int, context: Sequence[int], reply_tokens: int | None = None) -> None:
+        """Ask for a reply to a context of token ids, of at most `reply_tokens` tokens; None: of sampling's maximum.
 
         Raises ValueError when the context leaves no room for a reply: the agent must end such an episode.
         """

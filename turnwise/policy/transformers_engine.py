@@ -60,7 +60,7 @@ class TransformersEngine:
         self._sampling = sampling
         torch.manual_seed(seed)
 
-    def submit(self, episode: int, context: Sequence[int]) -> None:
+    def submit(self, episode: int, context: Sequence[int], reply_tokens: int | None = None) -> None:
         """Ask for a reply; see the contract."""
         if self._sampling is None:
             raise RuntimeError("a rollout must begin before contexts are submitted: call begin first")
@@ -70,7 +70,8 @@ class TransformersEngine:
                 f"a context must have from 1 to {self.context_length - 1} tokens; found {len(context)}: end the "
                 "episode when its next turn does not fit"
             )
-        self._waiting.append(_Request(episode, tuple(context), min(self._sampling.max_reply_tokens, room)))
+        limit = min(room, self._sampling.max_reply_tokens if reply_tokens is None else reply_tokens)
+        self._waiting.append(_Request(episode, tuple(context), limit))
 
     def step(self) -> list[Reply]:
         """Sample what is waiting, as far as it fits side by side, to the end; see the contract."""

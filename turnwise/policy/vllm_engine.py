@@ -100,7 +100,7 @@ class VllmEngine:
         self._empty_cache()
         torch.manual_seed(seed)
 
-    def submit(self, episode: int, context: Sequence[int]) -> None:
+    def submit(self, episode: int, context: Sequence[int], reply_tokens: int | None = None) -> None:
         """Ask for a reply; see the contract."""
         if self._sampling is None:
             raise RuntimeError("a rollout must begin before contexts are submitted: call begin first")
@@ -110,11 +110,12 @@ class VllmEngine:
                 f"a context must have from 1 to {self.context_length - 1} tokens; found {len(context)}: end the "
                 "episode when its next turn does not fit"
             )
+        limit = min(room, self._sampling.max_reply_tokens if reply_tokens is None else reply_tokens)
         # vLLM orders by arrival, and names must differ: a number in the order of submission does both.
         name = str(self._submissions)
         self._submissions += 1
         self._episodes[name] = episode
-        self._engine.add_request(name, {"prompt_token_ids": list(context)}, self._parameters(room), arrival_time=0.0)
+        self._engine.add_request(name, {"prompt_token_ids": list(context)}, self._parameters(limit), arrival_time=0.0)
 
     def step(self) -> list[Reply]:
         """Run one engine step; see the contract."""
@@ -166,10 +167,9 @@ class VllmEngine:
                 "vLLM must empty its prefix cache between rollouts; it did not: requests are still running"
             )
 
-    def _parameters(self, room: int) -> Any:
-        """The parameters of a reply within `room` tokens: one object for all with this limit, being slow to make."""
+    def _parameters(self, limit: int) -> Any:
+        """The parameters of a reply of at most `limit` tokens: one object for all of these, being slow to make."""
         assert self._sampling is not None
-        limit = min(self._sampling.max_reply_tokens, room)
         if limit not in self._parameters_by_limit:
             from vllm import SamplingParams
             from vllm.sampling_params import RequestOutputKind
