@@ -1,0 +1,95 @@
+"""What is claimed, as a file that is read before anything is run: `experiments/claims/<page>.yaml`.
+
+A claim names an ablation, what is measured, and a relation that must hold between variants. A claim that takes several
+relations to be true lists them all.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, ValidationError, model_validator
+
+from turnwise.config import explain, read_yaml
+from turnwise.errors import ConfigurationError
+from turnwise.sections import Section
+
+Relation = Literal["above", "below", "varies less than", "rises", "falls"]
+COMPARING: tuple[Relation, ...] = ("above", "below", "varies less than")
+"""Relations between two variants; the others are between the end of a curve and its beginning."""
+
+
+class Relationship(Section):
+    """One relation that must hold: `variant` is `relation` `than` in `measure`."""
+
+    ablation: str
+    variant: str
+    relation: Relation
+    than: str | None = None
+    """The variant that it is compared with; null for `rises` and `falls`."""
+    measure: str
+    """The heading of a column of the final table, or the metric of a curve, whose last value counts."""
+
+    @model_validator(mode="after")
+    def _require_a_counterpart(self) -> Relationship:
+        if (self.relation in COMPARING) != (self.than is not None):
+            raise ValueError(f"{', '.join(COMPARING)} are relations to another variant, `than`; the others are not")
+        return self
+
+    @property
+    def sentence(self) -> str:
+        """The relation in words."""
+        return f"{self.variant} {self.relation} {self.than}" if self.than else f"{self.variant} {self.relation}"
+
+
+class Claim(Section):
+    """A sentence of a paper, and the relations that must all hold for it to hold here."""
+
+    claim: str
+    source: str
+    """Where the paper says it."""
+    relations: Annotated[tuple[Relationship, ...], Field(strict=False, min_length=1)]
+
+
+class PlannedAblation(Section):
+    """An ablation that the page is about."""
+
+    overlays: Annotated[tuple[str, ...], Field(strict=False)]
+    """Files laid over params.yaml, from the project's root."""
+    core: bool
+    """Whether it is part of the core, which a laptop ends within about two hours."""
+    about: str
+    """What it adds, in a sentence."""
+
+
+class ClaimsPage(Section):
+    """One page of `docs/science/`."""
+
+    title: str
+    paper: str
+    introduction: str
+    ablations: dict[str, PlannedAblation]
+    """By the name that the ablation has in its own parameters."""
+    curves: Annotated[tuple[str, ...], Field(strict=False)] = ()
+    """Metrics that the figure of each ablation shows, in order."""
+    claims: Annotated[tuple[Claim, ...], Field(strict=False, min_length=1)]
+
+    @model_validator(mode="after")
+    def _require_known_ablations(self) -> ClaimsPage:
+        for claim in self.claims:
+            for relationship in claim.relations:
+                if relationship.ablation not in self.ablations:
+                    raise ValueError(
+                        f"the ablation of a relation must be one of {', '.join(self.ablations)}; found "
+                        f"{relationship.ablation!r} in the claim {claim.claim!r}"
+                    )
+        return self
+
+
+def read_claims(path: Path) -> ClaimsPage:
+    """The claims in a file. Raises ConfigurationError."""
+    try:
+        return ClaimsPage.model_validate(read_yaml(path))
+    except ValidationError as error:
+        raise ConfigurationError(f"{path}: {explain(error, ClaimsPage)}") from None

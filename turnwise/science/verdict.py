@@ -1,0 +1,162 @@
+"""From the runs of ablations to verdicts, by one rule for all claims.
+
+Runs of two variants with the same seed draw the same tasks, so they are compared in pairs: a relation's test is on the
+differences seed by seed.
+
+    above, below        Student's t on the paired differences (Student 1908)
+    varies less than    Pitman and Morgan's test for two variances of pairs: the correlation of sum and difference
+    rises, falls        Student's t on the last value of a curve minus its first
+
+The p values, two-sided, of all relations of a page are corrected together (Holm 1979). A relation *holds* where its
+corrected p is below 0.05 and the estimate lies on the claimed side, *is reversed* where it lies on the other side, and
+is *open* otherwise. A claim **held** when all its relations hold, did **not hold** when one is reversed, and is **not
+decided at this scale** otherwise, or **not run**. So a claim needs evidence, and so does its opposite.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+from scipy import stats
+
+from turnwise.reporting.story import Story
+from turnwise.science.claims import Claim, ClaimsPage, Relationship
+from turnwise.statistics import Interval, student_over_seeds
+
+LEVEL = 0.05
+
+
+class Verdict(StrEnum):
+    """What became of a claim."""
+
+    HELD = "held"
+    NOT_HELD = "not held"
+    NOT_DECIDED = "not decided at this scale"
+    NOT_RUN = "not run"
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What the runs say of one relation."""
+
+    relationship: Relationship
+    estimate: Interval
+    """Of the difference between the variants, or between the end and the beginning; of `varies less than`, the
+    difference of the standard deviations, without an interval."""
+    p: float
+    """Two-sided, of this relation alone."""
+    corrected: float
+    """By Holm's rule over all relations of the page."""
+    as_claimed: bool
+    """Whether the estimate lies on the claimed side."""
+
+    @property
+    def holds(self) -> bool:
+        """Whether it is shown."""
+        return self.as_claimed and self.corrected < LEVEL
+
+    @property
+    def reversed(self) -> bool:
+        """Whether its opposite is shown."""
+        return not self.as_claimed and self.corrected < LEVEL
+
+
+@dataclass(frozen=True)
+class Decision:
+    """A claim with what was found."""
+
+    claim: Claim
+    verdict: Verdict
+    evidence: tuple[Evidence, ...]
+
+
+def decide(page: ClaimsPage, stories: Mapping[str, Story]) -> list[Decision]:
+    """A decision for each claim, from the stories of the ablations that were run, by name.
+
+    Raises ValueError for a variant or a measure that an ablation does not have, or fewer than two seeds in common.
+    """
+    relationships = [
+        each for claim in page.claims for each in claim.relations if all(r.ablation in stories for r in claim.relations)
+    ]
+    found = [_test(each, stories[each.ablation]) for each in relationships]
+    corrected = holm([p for _, p, _ in found])
+    evidence = {
+        each: Evidence(each, estimate, p, adjusted, as_claimed)
+        for each, (estimate, p, as_claimed), adjusted in zip(relationships, found, corrected, strict=True)
+    }
+    return [_decision(claim, evidence) for claim in page.claims]
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """The p values corrected for their number by Holm's step-down rule (Holm 1979), in the order given."""
+    order = np.argsort(p_values, kind="stable")
+    corrected = [0.0] * len(p_values)
+    least = 0.0
+    for rank, place in enumerate(order):
+        least = max(least, min(1.0, (len(p_values) - rank) * p_values[place]))
+        corrected[place] = least
+    return corrected
+
+
+def _decision(claim: Claim, evidence: Mapping[Relationship, Evidence]) -> Decision:
+    if any(each not in evidence for each in claim.relations):
+        return Decision(claim, Verdict.NOT_RUN, ())
+    found = tuple(evidence[each] for each in claim.relations)
+    if any(each.reversed for each in found):
+        return Decision(claim, Verdict.NOT_HELD, found)
+    return Decision(claim, Verdict.HELD if all(each.holds for each in found) else Verdict.NOT_DECIDED, found)
+
+
+def _test(relationship: Relationship, story: Story) -> tuple[Interval, float, bool]:
+    """The estimate, its two-sided p, and whether it lies on the claimed side."""
+    if relationship.than is None:
+        first, last = _ends(story, relationship.variant, relationship.measure)
+        return _mean(np.array(last) - np.array(first), relationship.relation == "rises")
+    own, other = (
+        np.array(_finals(story, variant, relationship.measure))
+        for variant in (relationship.variant, relationship.than)
+    )
+    if len(own) != len(other) or len(own) < 2:
+        raise ValueError(f"{relationship.sentence}: seeds must be in common, two at least; found {len(own)} and {len(other)}")
+    if relationship.relation == "varies less than":
+        return _spread(own, other)
+    return _mean(own - other, relationship.relation == "above")
+
+
+def _mean(differences: np.ndarray, upwards: bool) -> tuple[Interval, float, bool]:
+    estimate = student_over_seeds([float(each) for each in differences])
+    if np.ptp(differences) == 0:  # no spread: all or none of the seeds say so
+        return estimate, 1.0 if estimate.value == 0 else 2.0 ** (1 - len(differences)), (estimate.value > 0) == upwards
+    p = float(stats.ttest_1samp(differences, 0.0).pvalue)
+    return estimate, p, (estimate.value > 0) == upwards
+
+
+def _spread(own: np.ndarray, other: np.ndarray) -> tuple[Interval, float, bool]:
+    difference = float(own.std(ddof=1) - other.std(ddof=1))
+    estimate = Interval(difference, None, None, "seeds", len(own))
+    total, apart = own + other, own - other
+    if len(own) < 3 or np.ptp(total) == 0 or np.ptp(apart) == 0:
+        return estimate, 1.0, difference < 0
+    return estimate, float(stats.pearsonr(total, apart).pvalue), difference < 0
+
+
+def _finals(story: Story, variant: str, measure: str) -> Sequence[float]:
+    """One value per seed: of a column of the final table, or the last of a curve."""
+    row = next((row for row in story.rows_of("variant") if row.name == variant), None)
+    if row is None:
+        known = ", ".join(row.name for row in story.rows_of("variant"))
+        raise ValueError(f"the ablation {story.title!r} has the variants {known}; found {variant!r}")
+    cell = row.cells.get(measure)
+    return cell.sample if cell is not None else _ends(story, variant, measure)[1]
+
+
+def _ends(story: Story, variant: str, measure: str) -> tuple[list[float], list[float]]:
+    """The first and the last value of a curve, one per seed."""
+    points = [curve.points for curve in story.curves if (curve.metric, curve.variant) == (measure, variant)]
+    if not points:
+        known = sorted({*(column.heading for column in story.columns), *(curve.metric for curve in story.curves)})
+        raise ValueError(f"the ablation {story.title!r} has the measures {', '.join(known)}; found {measure!r}")
+    return [each[0][1] for each in points], [each[-1][1] for each in points]
