@@ -7,6 +7,7 @@ turnwise worlds                                what can be played, and what scri
 turnwise play sokoban --preset ragen           play an episode yourself, as the policy sees it
 turnwise baselines                             play the scripted players and record what they reach
 turnwise credit                                every credit rule beside the truth, by replay
+turnwise science mt_grpo --run core            run a paper's claims on this machine and write docs/science/
 turnwise check frozen_lake                     does a world keep its contract?
 turnwise serve textcraft babyai                worlds over HTTP
 turnwise ui                                    MLflow's pages on what was run
@@ -91,6 +92,16 @@ def _parser() -> argparse.ArgumentParser:
     stage.add_argument("--variant", help="of train: a name of ablation.variants")
     stage.add_argument("--seed", type=int, help="of train: one of ablation.seeds")
     stage.set_defaults(run=_stage)
+    science = commands.add_parser("science", help="put a paper's claims to the test and write its page in docs/science")
+    science.add_argument("page", help="a name in experiments/claims")
+    science.add_argument(
+        "--run",
+        nargs="+",
+        default=[],
+        metavar="ABLATION",
+        help="of the page, or core, or all (default: none, draw the page)",
+    )
+    science.set_defaults(run=_science)
     worlds = commands.add_parser("worlds", help="list the installed worlds")
     worlds.set_defaults(run=_worlds)
     check = commands.add_parser("check", help="check that a world keeps its contract")
@@ -200,6 +211,17 @@ def _credit(parsed: argparse.Namespace) -> None:
     from flows.commands import show_credit
 
     show_credit(experiment, parsed.policy, parsed.tasks, parsed.replays)
+
+
+def _science(parsed: argparse.Namespace) -> None:
+    from flows.science import known_claims
+
+    known_claims(parsed.page)
+    if parsed.run:
+        _ready_for_prefect()
+    from flows.commands import show_science
+
+    show_science(parsed.page, parsed.run)
 
 
 def _stage(parsed: argparse.Namespace) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 
 from prefect import flow
 from rich.console import Console
@@ -11,10 +12,12 @@ from flows.ablation import Comparison, compare
 from flows.credit_study import StudyRun, study_credit
 from flows.display import Display, expected_work
 from flows.prepare import evaluate_players, evaluate_warm_start, prepare_materials, prepare_policy
+from flows.science import experiment_of, write_page
 from turnwise.artifacts import default_store, home
 from turnwise.config import Experiment
 from turnwise.reporting.credit_page import print_study
 from turnwise.reporting.terminal import print_story
+from turnwise.science.claims import PlannedAblation
 
 
 def show_ablation(experiment: Experiment) -> None:
@@ -40,6 +43,25 @@ def show_ablation(experiment: Experiment) -> None:
         ("took", f"{time.monotonic() - began:.0f} s"),
     ):
         console.print(f"{name:<8}{value}", highlight=False, soft_wrap=True)
+
+
+def show_science(name: str, run: Sequence[str]) -> None:
+    """Run ablations of a page of `docs/science/`, each as a flow, and write the page."""
+    console = Console()
+
+    def run_planned(planned: PlannedAblation) -> Comparison:
+        experiment = experiment_of(planned)
+        made: list[Comparison] = []
+
+        @flow(name="ablation", flow_run_name=experiment.ablation.name)
+        def ablation() -> str:
+            made.append(compare(experiment, console))
+            return made[0].digest
+
+        ablation()
+        return made[0]
+
+    write_page(name, run, run_planned)
 
 
 def show_preparation(experiment: Experiment) -> None:

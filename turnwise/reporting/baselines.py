@@ -98,7 +98,7 @@ def _table(lines: Sequence[Line]) -> list[str]:
         ]
         for line in lines
     ]
-    return _markdown(["world", "setting", "player", "success", "return", "turns", "tasks", "episodes"], rows)
+    return markdown_table(["world", "setting", "player", "success", "return", "turns", "tasks", "episodes"], rows)
 
 
 def _known(lines: Sequence[Line], known: Sequence[KnownFigure]) -> list[str]:
@@ -110,13 +110,13 @@ def _known(lines: Sequence[Line], known: Sequence[KnownFigure]) -> list[str]:
         ours = told(line.score.success, 3) if line else "not recorded"
         rows.append([what, _range(figure), figure.source, ours, verdict(line.score.success, figure) if line else ""])
     head = "## Figures that others have published"
-    return [head, "", *_markdown(["what", "theirs", "source", "ours", "does our interval cover it?"], rows)]
+    return [head, "", *markdown_table(["what", "theirs", "source", "ours", "does our interval cover it?"], rows)]
 
 
 def _random_players(lines: Sequence[Line]) -> list[str]:
     said = {line.world: line.uniform for line in lines if line.score.player == "random"}
     rows = [[f"`{world}`", uniform] for world, uniform in said.items()]
-    return ["## What the random players draw from", "", *_markdown(["world", "a random decision"], rows)]
+    return ["## What the random players draw from", "", *markdown_table(["world", "a random decision"], rows)]
 
 
 def verdict(ours: Interval, figure: KnownFigure) -> str:
@@ -141,7 +141,8 @@ def _range(figure: KnownFigure) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def _markdown(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+def markdown_table(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """A table as lines of Markdown."""
     return [_row(heading), _row(["---"] * len(heading)), *(_row(row) for row in rows)]
 
 

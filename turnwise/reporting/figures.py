@@ -187,7 +187,7 @@ def _learning_curve(story: Story, metric: str, place: int) -> Figure:
     def draw(legend: bool) -> Drawing:
         drawing, axes = _axes(3.4, 2.35)
         for name, seeds in variants.items():
-            _draw_variant(axes, seeds, look[name])
+            draw_variant(axes, seeds, look[name])
         axes.set_title(_wrapped(heading(curves[0])))
         axes.set_xlabel("iteration")
         axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
@@ -214,7 +214,8 @@ def _last_mean(seeds: Sequence[Curve]) -> str:
     return f"{rows[-1][1]:.3g}" if rows else "without shared iterations"
 
 
-def _draw_variant(axes: Axes, seeds: Sequence[Curve], style: Style) -> None:
+def draw_variant(axes: Axes, seeds: Sequence[Curve], style: Style) -> None:
+    """The curves of one variant: their mean and, with several seeds, the range from lowest to highest."""
     rows = band(seeds)
     iterations = [row[0] for row in rows]
     if len(seeds) > 1:

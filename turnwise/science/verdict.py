@@ -116,11 +116,12 @@ def _test(relationship: Relationship, story: Story) -> tuple[Interval, float, bo
         first, last = _ends(story, relationship.variant, relationship.measure)
         return _mean(np.array(last) - np.array(first), relationship.relation == "rises")
     own, other = (
-        np.array(_finals(story, variant, relationship.measure))
-        for variant in (relationship.variant, relationship.than)
+        np.array(_finals(story, variant, relationship.measure)) for variant in (relationship.variant, relationship.than)
     )
     if len(own) != len(other) or len(own) < 2:
-        raise ValueError(f"{relationship.sentence}: seeds must be in common, two at least; found {len(own)} and {len(other)}")
+        raise ValueError(
+            f"{relationship.sentence}: seeds must be in common, two at least; found {len(own)} and {len(other)}"
+        )
     if relationship.relation == "varies less than":
         return _spread(own, other)
     return _mean(own - other, relationship.relation == "above")

@@ -1,0 +1,119 @@
+"""`turnwise science`: run what a page of `docs/science/` is about, keep the record, and write the page.
+
+An ablation whose record is kept is not run again unless it is named. What is found in the store costs nothing; what was
+cut short goes on.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from pydantic import TypeAdapter
+from rich.console import Console
+
+from flows.ablation import Comparison
+from turnwise.artifacts import project_root
+from turnwise.config import Experiment, load
+from turnwise.errors import ConfigurationError
+from turnwise.reporting.science_page import Record, figures, page
+from turnwise.reporting.story import Story
+from turnwise.science.claims import ClaimsPage, PlannedAblation, read_claims
+from turnwise.science.verdict import decide
+
+CLAIMS = Path("experiments/claims")
+PAGES = Path("docs/science")
+
+
+def write_page(name: str, run: Sequence[str], compare: Callable[[PlannedAblation], Comparison]) -> None:
+    """Run the named ablations of a page, `core` for all of its core, and write it from all that are recorded.
+
+    Raises ConfigurationError for a page or an ablation that there is not.
+    """
+    claims = known_claims(name)
+    folder = project_root() / PAGES
+    for ablation in _chosen(name, claims, run):
+        comparison = compare(claims.ablations[ablation])
+        record = Record(comparison.digest, _kept(comparison.story, claims))
+        _write(_record_path(folder, ablation), _RECORDS.dump_json(record).decode() + "\n")
+    draw_page(name, claims, folder)
+    console = Console()
+    for decision in decide(claims, {ablation: record.story for ablation, record in records(claims, folder).items()}):
+        console.print(f"{decision.verdict:<26}{decision.claim.claim}", highlight=False)
+    console.print(f"page  {folder / name}.md", highlight=False, soft_wrap=True)
+
+
+def known_claims(name: str) -> ClaimsPage:
+    """The claims of a page. Raises ConfigurationError with the pages that there are."""
+    path = project_root() / CLAIMS / f"{name}.yaml"
+    if not path.is_file():
+        known = sorted(each.stem for each in path.parent.glob("*.yaml"))
+        raise ConfigurationError(f"a page must be one of {', '.join(known) or 'none'} (in {CLAIMS}); found {name!r}")
+    return read_claims(path)
+
+
+def draw_page(name: str, claims: ClaimsPage, folder: Path) -> None:
+    """Write the page and its figures from the records in a folder."""
+    found = records(claims, folder)
+    for figure in figures(name, claims, found):
+        (folder / f"{figure.name}.png").write_bytes(figure.png())
+    _write(folder / f"{name}.md", page(name, claims, found))
+
+
+def records(claims: ClaimsPage, folder: Path) -> dict[str, Record]:
+    """The records of a page's ablations, in the page's order; those that were not run are left out."""
+    paths = {ablation: _record_path(folder, ablation) for ablation in claims.ablations}
+    return {
+        ablation: _RECORDS.validate_json(path.read_text(encoding="utf-8"))
+        for ablation, path in paths.items()
+        if path.is_file()
+    }
+
+
+def experiment_of(planned: PlannedAblation) -> Experiment:
+    """The experiment that a planned ablation is."""
+    root = project_root()
+    return load(root / "params.yaml", [root / overlay for overlay in planned.overlays])
+
+
+def _chosen(name: str, claims: ClaimsPage, run: Sequence[str]) -> list[str]:
+    chosen = [
+        ablation
+        for ablation, planned in claims.ablations.items()
+        if ablation in run or (planned.core and "core" in run) or "all" in run
+    ]
+    for each in run:
+        if each not in ("core", "all", *claims.ablations):
+            raise ConfigurationError(
+                f"the page {name!r} has the ablations {', '.join(claims.ablations)}, or core, or all; found {each!r}"
+            )
+    for ablation in chosen:
+        found = experiment_of(claims.ablations[ablation]).ablation.name
+        if found != ablation:
+            raise ConfigurationError(
+                f"an ablation must have the name {ablation!r} that the page {name!r} gives it; its parameters "
+                f"say {found!r}"
+            )
+    return chosen
+
+
+def _kept(story: Story, claims: ClaimsPage) -> Story:
+    """What a page may need of a story: no sampled trajectories, and of the curves those that it shows or tests."""
+    metrics = {*claims.curves, *(each.measure for claim in claims.claims for each in claim.relations)}
+    return dataclasses.replace(story, samples=[], curves=[curve for curve in story.curves if curve.metric in metrics])
+
+
+def _record_path(folder: Path, ablation: str) -> Path:
+    return folder / "data" / f"{ablation}.json"
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f"{path.name}.partial")
+    temporary.write_text(text, encoding="utf-8")
+    os.replace(temporary, path)
+
+
+_RECORDS = TypeAdapter(Record)

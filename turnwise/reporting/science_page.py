@@ -1,0 +1,211 @@
+"""A page of `docs/science/`: claims, verdicts and what they rest on, in Markdown, with figures beside it.
+
+The page is a function of the claims and the recorded runs: whoever draws it again from the same records gets the same
+bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from matplotlib.figure import Figure as Drawing
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
+
+from turnwise.reporting.baselines import markdown_table, told
+from turnwise.reporting.figures import Figure, draw_variant, styles
+from turnwise.reporting.story import ROW_KINDS, SHARE, Column, Curve, Row, Story
+from turnwise.reporting.wording import UNDEFINED, duration, number, signed
+from turnwise.science.claims import ClaimsPage, PlannedAblation
+from turnwise.science.verdict import LEVEL, Decision, decide
+from turnwise.statistics import Interval
+from turnwise.world import SPLITS
+
+COLUMNS_OF_CURVES = 3
+
+
+@dataclass(frozen=True)
+class Record:
+    """An ablation that was run, as it is kept in `docs/science/data/`."""
+
+    digest: str
+    """Of all that was computed."""
+    story: Story
+    """Without sampled trajectories."""
+
+
+def page(name: str, claims: ClaimsPage, records: Mapping[str, Record]) -> str:
+    """The page as Markdown. `records` holds the ablations that were run, by name."""
+    decisions = decide(claims, {ablation: record.story for ablation, record in records.items()})
+    lines = [
+        f"# {claims.title}",
+        "",
+        f"<!-- Written by `turnwise science {name}` from the runs in data/; do not edit. -->",
+        "",
+        claims.introduction.strip(),
+        "",
+        *_verdicts(claims, decisions),
+        *_evidence(decisions),
+        *(line for ablation, record in records.items() for line in _ablation(name, ablation, claims, record)),
+        *_not_run(claims, records),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def figures(name: str, claims: ClaimsPage, records: Mapping[str, Record]) -> list[Figure]:
+    """One figure for each ablation that was run: the curves that the claims' page names."""
+    return [
+        curves_figure(_figure_name(name, ablation), record.story, claims.curves) for ablation, record in records.items()
+    ]
+
+
+def curves_figure(name: str, story: Story, metrics: Sequence[str]) -> Figure:
+    """Several metrics of one ablation side by side: the mean over seeds and the range from lowest to highest."""
+    chosen = [metric for metric in metrics if any(curve.metric == metric for curve in story.curves)]
+    curves = {metric: [curve for curve in story.curves if curve.metric == metric] for metric in chosen}
+    look = styles(story)
+
+    def draw(legend: bool) -> Drawing:
+        rows = -(-len(chosen) // COLUMNS_OF_CURVES)
+        size = (3.3 * min(len(chosen), COLUMNS_OF_CURVES), 2.3 * rows + 0.4)
+        drawing = Drawing(figsize=size, layout=ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.06))
+        for place, metric in enumerate(chosen, start=1):
+            axes = drawing.add_subplot(rows, min(len(chosen), COLUMNS_OF_CURVES), place)
+            axes.set_axisbelow(True)
+            for variant, seeds in _by_variant(curves[metric]).items():
+                draw_variant(axes, seeds, look[variant])
+            axes.set_title(curves[metric][0].heading.replace(", in training", ""))
+            axes.set_xlabel("iteration")
+            axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+            if curves[metric][0].unit == SHARE:
+                axes.set_ylim(-0.03, 1.03)
+        handles = [
+            Line2D([], [], color=style.colour, dashes=style.dashes, marker=style.marker, markersize=4, label=variant)
+            for variant, style in look.items()
+        ]
+        drawing.legend(handles=handles, loc="outside lower center", ncols=min(6, len(handles)))
+        return drawing
+
+    return Figure(
+        name,
+        f"{', '.join(curves[metric][0].heading for metric in chosen)} over the iterations of {story.title}.",
+        ("metric", "variant", "seed", "iteration", "value"),
+        [(c.metric, c.variant, c.seed, *point) for metric in chosen for c in curves[metric] for point in c.points],
+        draw,
+    )
+
+
+def _verdicts(claims: ClaimsPage, decisions: Sequence[Decision]) -> list[str]:
+    rows = [[each.claim.claim, each.claim.source, f"**{each.verdict}**"] for each in decisions]
+    return [
+        "## Verdicts",
+        "",
+        *markdown_table(["claim", f"in {claims.paper}", "here"], rows),
+        "",
+        f"A claim *held* when every relation that it needs has a corrected p under {LEVEL:g} on the claimed side; it "
+        "is *not held* when one has it on the other side; else it is *not decided at this scale*.",
+        "",
+    ]
+
+
+def _evidence(decisions: Sequence[Decision]) -> list[str]:
+    rows = [
+        [
+            evidence.relationship.sentence,
+            evidence.relationship.measure,
+            evidence.relationship.ablation,
+            _difference(evidence.estimate),
+            str(evidence.estimate.count),
+            _p(evidence.p),
+            _p(evidence.corrected),
+        ]
+        for decision in decisions
+        for evidence in decision.evidence
+    ]
+    if not rows:
+        return []
+    heading = ["relation", "measure", "ablation", "difference (95 % interval over seeds)", "seeds", "p", "corrected p"]
+    return [
+        "## What they rest on",
+        "",
+        *markdown_table(heading, rows),
+        "",
+        "Runs with the same seed draw the same tasks and are compared in pairs: Student's t on the differences; for "
+        "*varies less than* Pitman and Morgan's test, and the difference is that of the standard deviations. All p "
+        "values of this page are corrected together by Holm's rule.",
+        "",
+    ]
+
+
+def _ablation(name: str, ablation: str, claims: ClaimsPage, record: Record) -> list[str]:
+    story, planned = record.story, claims.ablations[ablation]
+    lineage = dict(story.lineage)
+    figure = _figure_name(name, ablation)
+    panels = ", ".join(f"{split} `{lineage[f'{split} panel']}`" for split in SPLITS)
+    return [
+        f"## `{ablation}`",
+        "",
+        planned.about,
+        "",
+        f"![{', '.join(claims.curves)}]({figure}.png)",
+        "",
+        *_table(story),
+        "",
+        f"    {command(planned)}",
+        "",
+        f"Digest of everything: `{record.digest}`; panels: {panels}. Platform: `{lineage['platform']}`. It took "
+        f"{duration(sum(story.seconds.values()))} on the machine that ran it.",
+        "",
+        *(f"* {note}" for note in story.notes),
+        "",
+    ]
+
+
+def _table(story: Story) -> list[str]:
+    rows = [
+        [row.name, *(_cell(row, column) for column in story.columns)]
+        for kind in ROW_KINDS
+        for row in story.rows_of(kind)
+    ]
+    return markdown_table(["", *(column.heading for column in story.columns)], rows)
+
+
+def _cell(row: Row, column: Column) -> str:
+    interval = row.cells.get(column.key)
+    return UNDEFINED if interval is None else told(interval, column.digits)
+
+
+def _not_run(claims: ClaimsPage, records: Mapping[str, Record]) -> list[str]:
+    missing = {ablation: planned for ablation, planned in claims.ablations.items() if ablation not in records}
+    if not missing:
+        return []
+    rows = [
+        [f"`{ablation}`", "core" if planned.core else "full grid", planned.about, f"`{command(planned)}`"]
+        for ablation, planned in missing.items()
+    ]
+    return ["## What was not run", "", *markdown_table(["ablation", "part of", "what it adds", "command"], rows), ""]
+
+
+def command(planned: PlannedAblation) -> str:
+    """The command that runs an ablation."""
+    return " ".join(["turnwise ablation", *planned.overlays])
+
+
+def _difference(estimate: Interval) -> str:
+    if estimate.low is None or estimate.high is None:
+        return signed(estimate.value, 3)
+    return f"{signed(estimate.value, 3)} ({signed(estimate.low, 3)} to {signed(estimate.high, 3)})"
+
+
+def _p(value: float) -> str:
+    return "< 0.001" if value < 0.001 else number(value, 3)
+
+
+def _figure_name(name: str, ablation: str) -> str:
+    return f"{name}-{ablation}" if ablation != name else name
+
+
+def _by_variant(curves: Sequence[Curve]) -> dict[str, list[Curve]]:
+    return {name: [c for c in curves if c.variant == name] for name in dict.fromkeys(c.variant for c in curves)}
