@@ -1,0 +1,86 @@
+"""What stands in docs/science was written from the records beside it, and the claims can be run."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from flows.science import CLAIMS, PAGES, draw_page, experiment_of, known_claims, records
+from turnwise.errors import ConfigurationError
+from turnwise.science.claims import COMPARING, read_claims
+
+ROOT = Path(__file__).parents[2]
+NAMES = sorted(path.stem for path in (ROOT / CLAIMS).glob("*.yaml"))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_page_is_what_its_records_say_and_nothing_is_typed_in(name: str, tmp_path: Path) -> None:
+    written = ROOT / PAGES / f"{name}.md"
+    claims = known_claims(name)
+    if not records(claims, ROOT / PAGES):
+        assert not written.exists(), "a page without records cannot have been written from them"
+        pytest.skip(f"nothing of {name} has been run")
+    (tmp_path / "data").symlink_to(ROOT / PAGES / "data")
+    draw_page(name, claims, tmp_path)
+    assert (tmp_path / f"{name}.md").read_text() == written.read_text()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_relation_names_variants_that_its_ablation_has(name: str) -> None:
+    claims = known_claims(name)
+    for ablation, planned in claims.ablations.items():
+        experiment = experiment_of(planned)
+        assert experiment.ablation.name == ablation
+        named = {
+            variant
+            for claim in claims.claims
+            for each in claim.relations
+            if each.ablation == ablation
+            for variant in (each.variant, each.than)
+            if variant is not None
+        }
+        assert named <= set(experiment.ablation.variants)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_core_is_small(name: str) -> None:
+    for planned in known_claims(name).ablations.values():
+        if planned.core:
+            ablation = experiment_of(planned).ablation
+            assert len(ablation.variants) <= 6 and len(ablation.seeds) == 5
+
+
+def test_an_unknown_page_is_answered_with_those_that_there_are() -> None:
+    with pytest.raises(ConfigurationError, match=f"a page must be one of {', '.join(NAMES)}"):
+        known_claims("mt-grpo")
+
+
+def test_a_relation_to_nothing_is_refused(tmp_path: Path) -> None:
+    page = json.loads(json.dumps({**PAGE}))
+    page["claims"][0]["relations"][0].pop("than")
+    (tmp_path / "page.yaml").write_text(json.dumps(page))
+    with pytest.raises(ConfigurationError, match=f"{', '.join(COMPARING)} are relations to another variant"):
+        read_claims(tmp_path / "page.yaml")
+
+
+def test_a_relation_in_an_ablation_that_the_page_does_not_have_is_refused(tmp_path: Path) -> None:
+    page = json.loads(json.dumps(PAGE))
+    page["claims"][0]["relations"][0]["ablation"] = "another"
+    (tmp_path / "page.yaml").write_text(json.dumps(page))
+    with pytest.raises(ConfigurationError, match="must be one of runs; found 'another'"):
+        read_claims(tmp_path / "page.yaml")
+
+
+PAGE = {
+    "title": "A page",
+    "paper": "a paper",
+    "introduction": "What it is about.",
+    "ablations": {"runs": {"overlays": [], "core": True, "about": "All."}},
+    "claims": [
+        {
+            "claim": "a is better than b",
+            "source": "table 1",
+            "relations": [{"ablation": "runs", "variant": "a", "relation": "above", "than": "b", "measure": "success"}],
+        }
+    ],
+}

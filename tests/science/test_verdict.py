@@ -1,0 +1,143 @@
+"""Claims are decided by a stated rule from paired seeds, and nothing else."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+from scipy import stats
+
+from turnwise.reporting.story import Column, Curve, Row, Story
+from turnwise.science.claims import ClaimsPage
+from turnwise.science.verdict import Decision, Verdict, decide, holm
+from turnwise.statistics import student_over_seeds
+
+BETTER, WORSE = (0.50, 0.54, 0.58, 0.56, 0.52), (0.31, 0.33, 0.41, 0.35, 0.35)
+STEADY, WILD = (0.50, 0.51, 0.50, 0.49, 0.50, 0.51), (0.10, 0.90, 0.35, 0.60, 0.05, 0.95)
+
+
+def story(finals: dict[str, tuple[float, ...]], falling: tuple[float, ...] = ()) -> Story:
+    """An ablation whose final success is as given, and in which `tool` falls from 1 to `falling`, of the first one."""
+    curves = [
+        Curve("tool", "tool success", next(iter(finals)), seed, [(1, 1.0), (30, last)])
+        for seed, last in enumerate(falling, start=1)
+    ]
+    rows = [Row(name, "variant", {"success": student_over_seeds(values)}) for name, values in finals.items()]
+    return Story("runs", "", [Column("success", "success")], rows, curves)
+
+
+def page(*relations: dict[str, str]) -> ClaimsPage:
+    """A page with a claim for each relation."""
+    claims = [
+        {"claim": f"claim {place}", "source": "", "relations": [{"ablation": "runs", "measure": "success", **relation}]}
+        for place, relation in enumerate(relations)
+    ]
+    ablations = {"runs": {"overlays": [], "core": True, "about": ""}}
+    return ClaimsPage.model_validate(
+        {"title": "", "paper": "", "introduction": "", "ablations": ablations, "claims": claims}
+    )
+
+
+def only(decisions: list[Decision]) -> Decision:
+    (decision,) = decisions
+    return decision
+
+
+def test_holm_multiplies_the_smallest_by_the_number_of_tests_and_never_falls() -> None:
+    # Sorted 0.01, 0.02, 0.03, 0.04: times 4, 3, 2, 1 is 0.04, 0.06, 0.06, 0.04; the last is raised to the one before.
+    assert holm([0.03, 0.01, 0.04, 0.02]) == pytest.approx([0.06, 0.04, 0.06, 0.06])
+    assert holm([0.9, 0.8]) == [1.0, 1.0] and holm([]) == []
+
+
+@given(some.lists(some.floats(0, 1), min_size=1, max_size=12))
+def test_a_corrected_p_is_at_least_the_p_and_keeps_the_order(p_values: list[float]) -> None:
+    corrected = holm(p_values)
+    assert all(one <= other <= 1 for one, other in zip(p_values, corrected, strict=True))
+    ordered = [value for _, value in sorted(zip(p_values, corrected, strict=True))]
+    assert ordered == sorted(ordered)
+
+
+def test_seeds_are_compared_in_pairs() -> None:
+    # Differences 0.19 0.21 0.17 0.21 0.17: mean 0.19, deviation 0.02, so t = 0.19 / (0.02 / sqrt 5) with 4 degrees.
+    claims = page({"variant": "mt", "relation": "above", "than": "or"})
+    (evidence,) = only(decide(claims, {"runs": story({"mt": BETTER, "or": WORSE})})).evidence
+    t = 0.19 / (0.02 / math.sqrt(5))
+    assert evidence.estimate.value == pytest.approx(0.19)
+    assert evidence.p == pytest.approx(2 * stats.t.sf(t, 4))
+    assert evidence.corrected == evidence.p and evidence.holds
+
+
+@pytest.mark.parametrize(
+    ("relation", "finals", "verdict"),
+    [
+        ({"variant": "a", "relation": "above", "than": "b"}, {"a": BETTER, "b": WORSE}, Verdict.HELD),
+        ({"variant": "a", "relation": "below", "than": "b"}, {"a": BETTER, "b": WORSE}, Verdict.NOT_HELD),
+        ({"variant": "a", "relation": "above", "than": "b"}, {"a": BETTER, "b": BETTER[::-1]}, Verdict.NOT_DECIDED),
+        ({"variant": "a", "relation": "varies less than", "than": "b"}, {"a": STEADY, "b": WILD}, Verdict.HELD),
+        ({"variant": "b", "relation": "varies less than", "than": "a"}, {"a": STEADY, "b": WILD}, Verdict.NOT_HELD),
+    ],
+)
+def test_a_claim_needs_evidence_and_so_does_its_opposite(
+    relation: dict[str, str], finals: dict[str, tuple[float, ...]], verdict: Verdict
+) -> None:
+    assert only(decide(page(relation), {"runs": story(finals)})).verdict is verdict
+
+
+def test_what_rises_or_falls_is_the_end_of_a_curve_against_its_beginning() -> None:
+    claims = page({"variant": "or", "relation": "falls", "measure": "tool"})
+    fallen = story({"or": WORSE}, falling=(0.1, 0.0, 0.2, 0.1, 0.1))
+    assert only(decide(claims, {"runs": fallen})).verdict is Verdict.HELD
+    assert only(decide(claims, {"runs": story({"or": WORSE}, falling=(1.0,) * 5)})).verdict is Verdict.NOT_DECIDED
+
+
+def test_five_seeds_that_all_fall_alike_cannot_show_more_than_a_sign_test_can() -> None:
+    claims = page({"variant": "or", "relation": "falls", "measure": "tool"})
+    decision = only(decide(claims, {"runs": story({"or": WORSE}, falling=(0.0,) * 5)}))
+    assert decision.evidence[0].p == 0.0625 and decision.verdict is Verdict.NOT_DECIDED
+
+
+def test_more_claims_make_each_harder_to_show() -> None:
+    # Differences 0.05 +- 0.04: t = 2.795 with 4 degrees, p = 0.049; a second test doubles it.
+    one = {"variant": "a", "relation": "above", "than": "b"}
+    finals = {"a": (0.01, 0.03, 0.05, 0.07, 0.09), "b": (0.0,) * 4 + (0.0001,), "c": (0.0,) * 4 + (0.0002,)}
+    finals["a"] = tuple(value * 1.1 + 0.005 for value in finals["a"])
+    alone = only(decide(page(one), {"runs": story(finals)}))
+    beside = decide(page(one, {"variant": "b", "relation": "above", "than": "c"}), {"runs": story(finals)})[0]
+    assert beside.evidence[0].p == alone.evidence[0].p
+    assert beside.evidence[0].corrected == pytest.approx(2 * alone.evidence[0].p)
+
+
+def test_what_was_not_run_is_said_to_be_not_run() -> None:
+    claims = page({"variant": "a", "relation": "above", "than": "b"})
+    assert only(decide(claims, {})) == Decision(claims.claims[0], Verdict.NOT_RUN, ())
+
+
+def test_a_measure_or_a_variant_that_was_not_run_is_named() -> None:
+    runs = {"runs": story({"a": BETTER, "b": WORSE})}
+    with pytest.raises(ValueError, match="has the variants a, b; found 'c'"):
+        decide(page({"variant": "a", "relation": "above", "than": "c"}), runs)
+    with pytest.raises(ValueError, match="has the measures success; found 'tool'"):
+        decide(page({"variant": "a", "relation": "rises", "measure": "tool"}), runs)
+
+
+def test_seeds_must_be_in_common() -> None:
+    runs = {"runs": story({"a": BETTER, "b": WORSE[:4]})}
+    with pytest.raises(ValueError, match="found 5 and 4"):
+        decide(page({"variant": "a", "relation": "above", "than": "b"}), runs)
+
+
+def test_a_claim_holds_only_if_all_its_relations_do() -> None:
+    claims = page(
+        {"variant": "a", "relation": "above", "than": "b"}, {"variant": "a", "relation": "above", "than": "c"}
+    )
+    joined = claims.model_copy(
+        update={
+            "claims": (
+                claims.claims[0].model_copy(
+                    update={"relations": claims.claims[0].relations + claims.claims[1].relations}
+                ),
+            )
+        }
+    )
+    finals = {"a": BETTER, "b": WORSE, "c": BETTER[::-1]}
+    assert only(decide(joined, {"runs": story(finals)})).verdict is Verdict.NOT_DECIDED
