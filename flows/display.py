@@ -35,6 +35,10 @@ EXPECTED_SECONDS = {
     "credit": 0.1,
     "learn_values": 1.2,
     "update": 1.2,
+    "probe": 0.5,
+    "monitor": 0.1,
+    "alarm": 0.05,
+    "return_to": 0.1,
     "report": 5.0,
 }
 """Rough costs on two cores, from which the share of the work that is done is estimated before anything was measured."""

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from flows.prepare import Prepared, play_parameters
+from flows.watch import guarded, probe_policy, respond, watch
 from tasks.credit import CreditParameters, credit
 from tasks.critic import CriticParameters, initial_critic, learn_values
 from tasks.evaluate import EvaluationParameters, evaluate
@@ -41,6 +42,17 @@ class Iteration:
     """Which groups were kept, where not all are."""
     critic: Reference | None = None
     """After it has learned from this batch, where the estimator has one; on the policy's trunk it is the policy."""
+    probe: Reference | None = None
+    """What models say of the batch, where they were asked."""
+    monitors: Reference | None = None
+    alarm: Reference | None = None
+    returned: Reference | None = None
+    """The healthy policy that the run went back to after this iteration, where an alarm made it."""
+
+    @property
+    def successor(self) -> Reference:
+        """The policy that the next iteration samples with."""
+        return self.returned or self.policy
 
 
 @dataclass
@@ -50,11 +62,14 @@ class Run:
     variant: str
     seed: int
     experiment: Experiment
+    """The variant's own; after an alarm that made the run go back, with what that changed."""
     start: Reference
     """The evaluation of the warm start on the validation panel: iteration 0 of the curves."""
     iterations: list[Iteration] = field(default_factory=list)
     test: Reference | None = None
     """The final policy on the test panel."""
+    critic: Reference | None = None
+    """Before the first iteration, where the estimator has one."""
 
     @property
     def name(self) -> str:
@@ -64,7 +79,7 @@ class Run:
     @property
     def policy(self) -> Reference:
         """The final policy."""
-        return self.iterations[-1].policy
+        return self.iterations[-1].successor
 
 
 def run_variant(
@@ -79,11 +94,13 @@ def run_variant(
     start = _evaluate(f"{variant} seed {seed} before iteration 1", validation, prepared, prepared.warm_start)
     run = Run(variant, seed, experiment, start)
     policy, critic = prepared.warm_start, _initial_critic(run, prepared)
+    run.critic = critic
     for number in range(1, experiment.optimization.iterations + 1):
         iteration = _iterate(run, number, prepared, policy, critic, validation)
         run.iterations.append(iteration)
         on_iteration(run, iteration)
-        policy, critic = iteration.policy, iteration.critic
+        respond(run, prepared)
+        policy, critic = run.iterations[-1].successor, run.iterations[-1].critic
     run.test = _evaluate(f"{run.name} on the test panel", _evaluation(experiment, "test"), prepared, policy)
     return run
 
@@ -98,6 +115,7 @@ def _iterate(
 ) -> Iteration:
     experiment, label = run.experiment, f"{run.name} iteration {number}"
     sampled, selection = _sample(run, number, prepared, policy)
+    probed = probe_policy(run, number, prepared, policy, sampled)
     valued = _value(label, experiment, critic, sampled)
     scored = _score_reference(label, experiment, prepared, sampled)
     penalty = experiment.optimization.reference
@@ -118,26 +136,29 @@ def _iterate(
             _critic_parameters(run, number), critic=critic, rollout=sampled, credit=credited, values=valued
         )
     if not warming_up:
-        policy = update.named(label)(
-            UpdateParameters.of(
-                experiment.optimization,
-                experiment.compute,
-                experiment.rollout.temperature,
-                run.seed,
-                number,
-                critic=experiment.critic if shared else None,
-            ),
-            policy=policy,
-            rollout=sampled,
-            credit=credited,
-            reference=None if in_reward else scored,
-            values=valued if shared else None,
-        )
+        with guarded(run, number, policy):
+            policy = update.named(label)(
+                UpdateParameters.of(
+                    experiment.optimization,
+                    experiment.compute,
+                    experiment.rollout.temperature,
+                    run.seed,
+                    number,
+                    critic=experiment.critic if shared else None,
+                ),
+                policy=policy,
+                rollout=sampled,
+                credit=credited,
+                reference=None if in_reward else scored,
+                values=valued if shared else None,
+            )
     if critic is not None and shared:  # one artifact is both
         policy = critic = critic if warming_up else policy
     due = number % experiment.evaluation.every == 0 or number == experiment.optimization.iterations
     evaluated = _evaluate(label, validation, prepared, policy) if due else None
-    return Iteration(number, sampled, credited, policy, evaluated, selection, critic)
+    updated = None if warming_up else policy
+    monitors, judged = watch(run, number, prepared, rollout=sampled, credit=credited, updated=updated, probed=probed)
+    return Iteration(number, sampled, credited, policy, evaluated, selection, critic, probed, monitors, judged)
 
 
 def _sample(run: Run, number: int, prepared: Prepared, policy: Reference) -> tuple[Reference, Reference | None]:

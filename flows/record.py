@@ -33,6 +33,9 @@ COMPUTING_MODULES = (
     "tasks.credit",
     "tasks.critic",
     "tasks.update",
+    "tasks.probe",
+    "tasks.monitor",
+    "tasks.alarms",
     "tasks.evaluate",
 )
 
@@ -171,10 +174,14 @@ def _metrics_of(iteration: Iteration) -> dict[str, float]:
         **_prefixed("update", store.metrics(iteration.policy)),
         **(_prefixed("selection", store.metrics(iteration.selection)) if iteration.selection else {}),
         **_prefixed("critic", _of_critic(iteration)),
+        **(_prefixed("monitor", store.metrics(iteration.monitors)) if iteration.monitors else {}),
+        **(_prefixed("alarm", store.metrics(iteration.alarm)) if iteration.alarm else {}),
+        **_of_probe(iteration),
         "seconds/sampling": sampled.get("sampling_seconds", 0.0),
         "seconds/worlds": sampled.get("world_seconds", 0.0),
         "seconds/update": store.clock(iteration.policy).get("seconds", 0.0),
         "seconds/credit": store.clock(iteration.credit).get("seconds", 0.0),
+        "seconds/monitors": store.clock(iteration.monitors).get("seconds", 0.0) if iteration.monitors else 0.0,
     }
     if sampled.get("sampling_seconds"):
         metrics["speed/sampled_tokens_per_second"] = sampled["sampled_tokens"] / sampled["sampling_seconds"]
@@ -187,6 +194,17 @@ def _metrics_of(iteration: Iteration) -> dict[str, float]:
         metrics.update(_prefixed("validation", store.metrics(iteration.evaluation)))
         metrics["seconds/evaluation"] = store.clock(iteration.evaluation).get("seconds", 0.0)
     return metrics
+
+
+def _of_probe(iteration: Iteration) -> dict[str, float]:
+    """What the iteration's probe cost, where it had one; what it found is among the monitors."""
+    if iteration.probe is None:
+        return {}
+    store = default_store()
+    return {
+        "probe/scored_tokens": store.metrics(iteration.probe)["scored_tokens"],
+        "seconds/probe": store.clock(iteration.probe).get("seconds", 0.0),
+    }
 
 
 def _of_critic(iteration: Iteration) -> dict[str, float]:

@@ -31,7 +31,7 @@ def all_references(runs: Sequence[Run]) -> list[Reference]:
 
     def of(iteration: Iteration) -> list[Reference | None]:
         made = [iteration.rollout, iteration.selection, iteration.credit, iteration.critic, iteration.policy]
-        return [*made, iteration.evaluation]
+        return [*made, iteration.evaluation, iteration.returned]
 
     found: list[Reference | None] = []
     for run in runs:

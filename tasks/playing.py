@@ -171,6 +171,11 @@ def _tasks(folder: Path, split: Split) -> tuple[Task, ...]:
     return tuple(read_panel(folder, split))
 
 
+def frame_of(tokenizer: Reference) -> ChatFrame:
+    """The chat frame of a tokenizer."""
+    return _frame(default_store().folder(tokenizer))
+
+
 @cache
 def _frame(folder: Path) -> ChatFrame:
     from turnwise.policy.tokenizer import ChatFrame, load_tokenizer

@@ -41,6 +41,8 @@ from turnwise.sections import (
     WorldSection,
 )
 from turnwise.selection import require_selection
+from turnwise.stability import Alarms, Guards, Monitors
+from turnwise.watching import require_alarms
 from turnwise.world import World, make_world
 
 REPLACED_WHOLE = ("world", "rewards", "variants")
@@ -64,6 +66,9 @@ class Experiment(Section):
     credit: Credit
     critic: Critic
     optimization: Optimization
+    monitors: Monitors
+    alarms: Alarms
+    guards: Guards
     evaluation: Evaluation
     ablation: Ablation
     variants: dict[str, dict[str, Any]]
@@ -93,6 +98,7 @@ class Experiment(Section):
         if self.rollout.scheme == "branching":
             require_branching(self.credit.estimator, self.selection.rule)
         self._require_update()
+        require_alarms(self.alarms, self.monitors, self.selection, self.optimization.iterations)
         CriticSettings(**self.critic.model_dump())
         self._require_adapter()
         return self

@@ -4,7 +4,8 @@
 * A lost world is **missing data**: `WorldLost`; the episode is tried again, then left out and counted, never scored 0.
 * A wrong configuration is **refused** before any compute: `ConfigurationError`.
 * A missing or damaged artifact is **computed again, loudly**: `ArtifactError`.
-* Engine and learner that disagree are **stopped**: `MismatchError`.
+* Engine and learner that disagree are **stopped**: `MismatchError`; so is what is no number: `NotFiniteError`.
+* A run that cannot learn any more, or must not go on, is **ended**: `TrainingEnded`, which names the last good policy.
 * Anything else is a bug, and is raised as it is.
 
 Every message states what must hold, what was found and what to do.
@@ -31,6 +32,14 @@ class WorldLost(TurnwiseError, RuntimeError):
 
 class MismatchError(TurnwiseError, RuntimeError):
     """The learner's log-probabilities are not those that the engine sampled with: something is stale."""
+
+
+class NotFiniteError(TurnwiseError, FloatingPointError):
+    """A loss, a gradient or a weight is infinite or not a number."""
+
+
+class TrainingEnded(TurnwiseError, RuntimeError):
+    """A guard or an alarm has ended a run. What was made before stays, and the message says which policy is good."""
 
 
 class CreditError(TurnwiseError, ValueError):

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import torch
 
-from turnwise.errors import ConfigurationError, MismatchError
+from turnwise.errors import ConfigurationError, MismatchError, NotFiniteError
 from turnwise.policy.computing import reproducible_computing
 from turnwise.policy.critic import VALUE_HEAD_FILE, Critic, value_metrics
 from turnwise.policy.importance import ImportanceCorrection, importance_weights
@@ -124,8 +124,9 @@ class Learner:
         `dual_clip_fraction`, `kl_reference` (nats), `importance_weight_mean`, `importance_weight_maximum` (before it is
         cut), `importance_cut_share`, and those of `Critic.update`.
 
-        Raises ValueError for a batch that lacks what the settings read, and MismatchError, before any step, when the
-        mismatch is above the settings' bound.
+        Raises ValueError for a batch that lacks what the settings read, MismatchError, before any step, when the
+        mismatch is above the settings' bound, and NotFiniteError for a loss, a gradient or a weight that is no number:
+        this learner is of no use then, and what was saved before is as it was.
         """
         batch.require_inputs_of(settings)
         if (settings.critic is None) != (self.critic is None):
@@ -148,6 +149,7 @@ class Learner:
                 if self.critic is not None and settings.critic is not None:
                     value_norms.append(self.critic.step(settings.critic))
                 tallies.append(tally)
+            self._check_finite()
         total = sum(tallies[1:], tallies[0])
         own_objective = not settings.advantages_alone or settings.aggregation != "token-mean"
         return {
@@ -245,6 +247,15 @@ class Learner:
                 "than the learner, or sampled at another temperature. Load the learner's policy into the engine before "
                 "the rollout; for an engine of low precision raise maximum_mismatch"
             )
+
+    def _check_finite(self) -> None:
+        """Refuse what the last step made where it cannot compute: the loss would tell one batch later, of a policy that
+        was saved and could not be sampled from.
+        """
+        with torch.no_grad():
+            logits = self.model(input_ids=torch.arange(1, 5, device=self.model.device).unsqueeze(0)).logits
+        if not bool(torch.isfinite(logits).all()):
+            raise NotFiniteError("the policy's logits must be finite after an update; they are not")
 
     def _step(self, settings: UpdateSettings) -> float:
         """One step with the gradient that has been added up; returns its norm before clipping."""

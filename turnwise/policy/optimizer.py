@@ -16,7 +16,7 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file, save_file
 
-from turnwise.errors import ArtifactError
+from turnwise.errors import ArtifactError, NotFiniteError
 
 _STATE = ("exp_avg", "exp_avg_sq", "step")
 
@@ -39,12 +39,12 @@ class NamedAdamW:
     ) -> float:
         """One step with the gradient that has been added up, which is then empty; returns its norm before clipping.
 
-        Raises FloatingPointError, without a step, when the norm is not finite.
+        Raises NotFiniteError, without a step, when the norm is not finite.
         """
         norm = float(torch.nn.utils.clip_grad_norm_(self._parameters.values(), maximum_gradient_norm))
         if not math.isfinite(norm):
             self._optimizer.zero_grad()
-            raise FloatingPointError(f"the gradient must be finite; its norm is {norm}: lower the learning rate")
+            raise NotFiniteError(f"the gradient must be finite; its norm is {norm}: lower the learning rate")
         for group in self._optimizer.param_groups:
             group.update(lr=learning_rate, betas=betas, weight_decay=weight_decay)
         self._optimizer.step()

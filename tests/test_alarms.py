@@ -1,0 +1,111 @@
+"""Alarms and guards: what they count, what they remember, and what makes no sense is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from turnwise.alarms import MEANINGS, AlarmState, in_words, out_of_bounds
+from turnwise.config import load
+from turnwise.errors import ConfigurationError
+from turnwise.guards import COUNTED, GUARDS, in_a_row, message
+from turnwise.monitors import MONITORS
+from turnwise.stability import AlarmRule
+
+ROOT = Path(__file__).parents[1]
+RULES = {"entropy": AlarmRule(below=1.0, patience=2), "reply_tokens": AlarmRule(below=4.0, above=9.0)}
+
+
+def after(*measurements: dict[str, float], state: AlarmState | None = None, begin: int = 1) -> AlarmState:
+    state = state or AlarmState()
+    for iteration, values in enumerate(measurements, begin):
+        state = state.after(iteration, values, RULES)
+    return state
+
+
+def test_an_alarm_is_raised_at_its_patience_once_and_stays_on_until_a_value_is_within_bounds() -> None:
+    low, fine = {"entropy": 0.5, "reply_tokens": 5.0}, {"entropy": 1.0, "reply_tokens": 5.0}
+    states = [AlarmState()]
+    for iteration, values in enumerate((fine, low, low, low, fine, low), 1):
+        states.append(states[-1].after(iteration, values, RULES))
+    assert [state.on(RULES) for state in states] == [(), (), (), ("entropy",), ("entropy",), (), ()]
+    pairs = zip(states[1:], states, strict=False)
+    assert [now.raised_since(before, RULES) for now, before in pairs] == [(), (), ("entropy",), (), (), ()]
+    assert [state.healthy for state in states] == [0, 1, 1, 1, 1, 5, 5]
+
+
+def test_what_was_not_measured_leaves_its_count_as_it_was() -> None:
+    state = after({"entropy": 0.5}, {}, {"entropy": 0.2})
+    assert state.on(RULES) == ("entropy",)
+    assert state.healthy == 0
+
+
+def test_after_a_return_nothing_counts_and_the_healthy_iteration_is_remembered() -> None:
+    state = after({"entropy": 2.0}, {"entropy": 0.1}, {"entropy": 0.1}).returned()
+    assert state == AlarmState({}, healthy=1, returns=1)
+    assert after({"entropy": 0.1}, state=state, begin=4).on(RULES) == ()
+
+
+@pytest.mark.parametrize(("value", "broken"), [(3.9, True), (4.0, False), (9.0, False), (9.1, True)])
+def test_a_value_on_a_bound_is_within_it(value: float, broken: bool) -> None:
+    assert out_of_bounds(value, RULES["reply_tokens"]) is broken
+
+
+@given(st.lists(st.dictionaries(st.sampled_from(sorted(RULES)), st.floats(0, 12))), st.integers(0, 20))
+def test_a_state_that_is_taken_up_goes_on_as_if_it_had_never_been_left(
+    measurements: list[dict[str, float]], place: int
+) -> None:
+    begun = after(*measurements[:place])
+    assert after(*measurements[place:], state=begun, begin=min(place, len(measurements)) + 1) == after(*measurements)
+
+
+def test_every_monitor_has_a_meaning_and_words_name_bound_and_value() -> None:
+    assert set(MEANINGS) == set(MONITORS)
+    words = in_words("entropy", 0.25, RULES["entropy"])
+    assert words.startswith("entropy must be at least 1, and is 0.25 (2 measurements in a row were not): ")
+    assert "at least 4 and at most 9" in in_words("reply_tokens", 20.0, RULES["reply_tokens"])
+
+
+def test_a_guard_counts_iterations_up_to_the_last() -> None:
+    dead, alive = {"dead_groups": 1.0, "success": 0.5}, {"dead_groups": 0.9}
+    assert in_a_row("dead_groups", [dead, alive, dead, dead]) == 2
+    assert in_a_row("dead_groups", [dead, alive]) == 0
+    assert in_a_row("truncated_replies", [{"truncated_replies": 0.99}, {"truncated_replies": 1.0}]) == 1
+    assert in_a_row("no_signal", [{"no_signal": 1.0}] * 3) == 3
+
+
+def test_groups_that_are_all_solved_are_no_failure() -> None:
+    assert in_a_row("dead_groups", [{"dead_groups": 1.0, "success": 1.0}] * 9) == 0
+
+
+def test_every_guard_says_what_it_means_what_to_change_and_which_policy_is_good() -> None:
+    assert set(COUNTED) < set(GUARDS)
+    for name, advice in GUARDS.items():
+        said = message(name, "it was seen", "policy/abc")
+        assert all(part in said for part in (name, "it was seen", advice.meaning, advice.change, "policy/abc"))
+
+
+def refused(**settings: Any) -> str:
+    with pytest.raises(ConfigurationError) as caught:
+        load(ROOT / "params.yaml", (), {name.replace("__", "."): value for name, value in settings.items()})
+    return str(caught.value)
+
+
+def test_rules_that_make_no_sense_are_refused() -> None:
+    assert "did you mean 'entropy'" in refused(alarms__rules__entrop={"below": 1.0})
+    assert "must have a bound" in refused(alarms__rules__entropy={"patience": 2})
+    assert "below must be at most above" in refused(alarms__rules__entropy={"below": 2.0, "above": 1.0})
+    assert "probe_every: null" in refused(alarms__rules__kl_warm_start={"above": 1.0}, monitors__probe_every=None)
+
+
+def test_a_response_that_could_not_happen_or_would_change_nothing_is_refused() -> None:
+    none = dict.fromkeys(load(ROOT / "params.yaml").alarms.rules)
+    assert "there are 20 iterations" in refused(alarms__response="stop", alarms__rules=none)
+    late = {**none, "entropy_of_start": {"below": 0.1, "patience": 20}}
+    assert "in iteration 25 at the earliest" in refused(alarms__response="stop", alarms__rules=late)
+    assert "must change something" in refused(alarms__response="return", alarms__learning_rate_factor=1.0)
+    assert "uncertainty" in refused(alarms__selection={"rule": "uncertain", "options": {}})
