@@ -57,7 +57,7 @@ def _distance(
     parameters: ProbeParameters, warm_start: Reference, sample: Sequence[Trajectory]
 ) -> tuple[dict[str, float], int]:
     """The estimated divergence from the warm start, in nats per reply token, and the tokens that it cost to score."""
-    sequences = [trajectory.flatten() for trajectory in sample]
+    sequences = [segment for trajectory in sample for segment in trajectory.segments()]
     replies = sum(sum(sequence.mask) for sequence in sequences)
     if not replies:
         return {}, 0
@@ -85,8 +85,8 @@ def _thoughts(
             continue
         length = thought_length(trajectory.turns[turn], frame.decode)
         if length:
-            sequence = trajectory.flatten()
-            prompts[trajectory.task.id] = sequence.tokens[: sequence.turn_of_token.index(turn)]
+            segment = next(each for each in trajectory.segments() if turn in each.turn_of_token)
+            prompts[trajectory.task.id] = segment.tokens[: segment.turn_of_token.index(turn)]
             thoughts.append(trajectory.turns[turn].reply_tokens[:length])
     return list(prompts.values()), thoughts
 

@@ -89,7 +89,7 @@ def measure(
         "entropy": -math.fsum(value for turn in replies for value in turn.log_probabilities)
         / sum(len(turn.log_probabilities) for turn in replies),
         "reply_tokens": statistics.fmean(len(turn.reply_tokens) for turn in replies),
-        "truncated_replies": statistics.fmean(turn.reply_tokens[-1] not in end_tokens for turn in replies),
+        "truncated_replies": statistics.fmean(not set(turn.reply_tokens[-1:]) & set(end_tokens) for turn in replies),
         "invalid_replies": statistics.fmean(turn.invalid is not None for turn in replies),
         "repeated_phrases": _repeated([turn.reply_tokens for turn in replies], n_gram),
         "shared_phrases": _shared(first, n_gram),
