@@ -79,6 +79,10 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument("--parameters", default="params.yaml", help="the parameters file (default: %(default)s)")
         command.add_argument("-s", "--set", action="append", default=[], metavar="KEY=VALUE", help="set one value")
         command.set_defaults(run=run)
+        if name == "ablation":
+            command.add_argument(
+                "--dry-run", action="store_true", help="check everything, count the work, compute nothing"
+            )
         if name == "experiment":
             command.add_argument("--variant", help="a name of `variants` (default: the parameters as they are)")
             command.add_argument("--seed", type=int, help="default: the first of ablation.seeds")
@@ -173,6 +177,13 @@ def _load(parsed: argparse.Namespace):  # type: ignore[no-untyped-def]
 
 def _ablation(parsed: argparse.Namespace) -> None:
     experiment = _load(parsed)
+    if parsed.dry_run:
+        from rich.console import Console
+
+        from flows.plan import show_plan
+
+        show_plan(experiment, Console())
+        return
     _ready_for_prefect()
     from flows.commands import show_ablation
 

@@ -47,17 +47,21 @@ def play_parameters(experiment: Experiment) -> PlayParameters:
     return PlayParameters(world=experiment.world, agent=experiment.agent, patience=patience)
 
 
+def panel_parameters(experiment: Experiment) -> PanelParameters:
+    """What the panels depend on."""
+    data = experiment.data
+    return PanelParameters(
+        world=experiment.world,
+        train_tasks=data.train_tasks,
+        validation_tasks=data.validation_tasks,
+        test_tasks=data.test_tasks,
+    )
+
+
 def prepare_materials(experiment: Experiment) -> Materials:
     """Panels, demonstrations and the tokenizer."""
     play, data = play_parameters(experiment), experiment.data
-    made_panels = panels(
-        PanelParameters(
-            world=experiment.world,
-            train_tasks=data.train_tasks,
-            validation_tasks=data.validation_tasks,
-            test_tasks=data.test_tasks,
-        )
-    )
+    made_panels = panels(panel_parameters(experiment))
     made_demonstrations = demonstrations(
         DemonstrationParameters(
             **dict(play), seed=data.seed, count=data.demonstrations, noise=data.demonstration_noise

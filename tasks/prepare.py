@@ -33,6 +33,19 @@ class PanelParameters(Section):
 @stage("panels", code=world_code, platform_bound=False)
 def panels(parameters: PanelParameters) -> Reference:
     """The ordered task lists of the three splits, disjoint by construction: `<split>.jsonl`."""
+    chosen = draw_panels(parameters)
+    world = the_world(parameters.world)
+    with default_store().write("panels") as draft:
+        write_panels(draft.folder, chosen)
+        digests = {split: panel_digest(tasks) for split, tasks in chosen.items()}
+        about = {"digests": digests, "world": world.name, "version": world.version, "attribution": world.attribution()}
+        (draft.folder / "about.json").write_text(json.dumps(about, indent=1, ensure_ascii=False))
+        draft.metrics.update({f"{split}_tasks": len(tasks) for split, tasks in chosen.items()})
+    return draft.reference
+
+
+def draw_panels(parameters: PanelParameters) -> dict[Split, list[Task]]:
+    """The tasks of the three splits. Raises ConfigurationError when a split has fewer, or two share a task."""
     world = the_world(parameters.world)
     counts = {"train": parameters.train_tasks, "validation": parameters.validation_tasks, "test": parameters.test_tasks}
     chosen: dict[Split, list[Task]] = {}
@@ -42,13 +55,7 @@ def panels(parameters: PanelParameters) -> Reference:
         except ValueError as error:
             raise ConfigurationError(f"data.{split}_tasks: {error}") from error
     _require_disjoint(chosen)
-    with default_store().write("panels") as draft:
-        write_panels(draft.folder, chosen)
-        digests = {split: panel_digest(tasks) for split, tasks in chosen.items()}
-        about = {"digests": digests, "world": world.name, "version": world.version, "attribution": world.attribution()}
-        (draft.folder / "about.json").write_text(json.dumps(about, indent=1, ensure_ascii=False))
-        draft.metrics.update({f"{split}_tasks": len(tasks) for split, tasks in chosen.items()})
-    return draft.reference
+    return chosen
 
 
 def _require_disjoint(chosen: dict[Split, list[Task]]) -> None:

@@ -1,0 +1,88 @@
+"""`--dry-run`: what an ablation would compute, counted before anything is, on a machine that could not compute it.
+
+The configuration is checked as for a real run, the world is made and its panels are drawn up. No model is loaded and no
+token is sampled. The numbers are upper bounds: episodes end early, replies are shorter than they may be, and what the
+store holds is not computed again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from flows.prepare import panel_parameters
+from tasks.prepare import draw_panels
+from turnwise.config import Experiment, has_critic
+from turnwise.panel import panel_digest
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """What one variant computes with one seed, at most."""
+
+    variant: str
+    estimator: str
+    episodes: int
+    """Sampled in training."""
+    reply_tokens: int
+    """That these may write."""
+    optimizer_steps: int
+    evaluated: int
+    """Episodes on the validation and the test panel."""
+    critic: bool
+
+
+def planned_run(experiment: Experiment, variant: str) -> PlannedRun:
+    """What one seed of a variant computes, at most."""
+    own = experiment.variant(variant)
+    limits = own.make_world().limits
+    optimization, evaluation = own.optimization, own.evaluation
+    episodes = optimization.iterations * own.rollout.prompts * own.rollout.group_size
+    if own.rollout.scheme == "branching":  # one group from each state, for each reply of the group
+        episodes *= limits.turns
+    panels = 1 + -(-optimization.iterations // evaluation.every)
+    tasks = panels * own.data.validation_tasks + own.data.test_tasks
+    return PlannedRun(
+        variant,
+        own.credit.estimator,
+        episodes,
+        episodes * limits.turns * own.agent.maximum_reply_tokens,
+        optimization.iterations * optimization.epochs * optimization.mini_batches,
+        tasks * (1 + evaluation.samples),
+        has_critic(own),
+    )
+
+
+def show_plan(experiment: Experiment, console: Console) -> None:
+    """Print the plan of an ablation. Raises ConfigurationError as a real run would."""
+    for split, tasks in draw_panels(panel_parameters(experiment)).items():
+        console.print(
+            f"{split:<12}{len(tasks)} tasks of {experiment.world.name}, {panel_digest(tasks)}", highlight=False
+        )
+    console.print(f"{'policy':<12}{_policy(experiment)}", highlight=False, soft_wrap=True)
+    seeds = experiment.ablation.seeds
+    console.print(f"\n{experiment.ablation.name}: for each of {len(seeds)} seeds, at most\n", highlight=False)
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    for heading in ("variant", "estimator", "episodes", "reply tokens", "steps", "evaluated", "critic"):
+        table.add_column(heading, justify="left" if heading in ("variant", "estimator") else "right", no_wrap=True)
+    for variant in experiment.ablation.variants:
+        run = planned_run(experiment, variant)
+        numbers = (run.episodes, run.reply_tokens, run.optimizer_steps, run.evaluated)
+        table.add_row(run.variant, run.estimator, *(f"{each:,}" for each in numbers), "yes" if run.critic else "no")
+    console.print(table)
+    console.print(
+        "\nEpisodes are sampled in training; steps are the optimizer's; evaluated are episodes on the other panels."
+    )
+    console.print("Nothing was computed.", highlight=False)
+
+
+def _policy(experiment: Experiment) -> str:
+    policy, compute = experiment.policy, experiment.compute
+    if policy.model == "scratch":
+        made = f"from scratch, {policy.layers} layers of width {policy.hidden}"
+    else:
+        made = policy.model
+    return f"{made}, in {compute.precision} on {compute.device}, sampled by {compute.engine}"

@@ -1,0 +1,80 @@
+"""What would be computed is counted before anything is, also for machines that this one is not."""
+
+import io
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from flows.plan import PlannedRun, planned_run, show_plan
+from tests.envs.corpus_samples import RIVERS, SOURCES, write_corpus
+from turnwise.config import Experiment, load
+from turnwise.errors import ConfigurationError
+
+ROOT = Path(__file__).parents[2]
+PAPERS = sorted(path.stem for path in (ROOT / "experiments" / "paper").glob("*.yaml"))
+
+
+def questions(folder: Path) -> Path:
+    path = folder / "questions.jsonl"
+    lines = [
+        f'{{"question": "Where does the {river} rise?", "answer": ["{source}"]}}\n'
+        for river, source in zip(RIVERS, SOURCES, strict=True)
+    ]
+    path.write_text("".join(lines))
+    return path
+
+
+def of_paper(name: str, folder: Path) -> Experiment:
+    """A paper's configuration; where it reads files of the user's, small ones are made."""
+    settings = {
+        "world.parameters.questions": str(questions(folder)),
+        "world.parameters.corpus": str(write_corpus(folder)),
+        **{f"data.{split}_tasks": 8 for split in ("train", "validation", "test")},
+    }
+    overlay = ROOT / "experiments" / "paper" / f"{name}.yaml"
+    return load(ROOT / "params.yaml", [overlay], settings if name == "mt_grpo" else {})
+
+
+@pytest.mark.parametrize("name", PAPERS)
+def test_the_configurations_of_the_papers_make_sense_on_a_machine_that_cannot_run_them(
+    name: str, tmp_path: Path
+) -> None:
+    said = io.StringIO()
+    experiment = of_paper(name, tmp_path)
+    show_plan(experiment, Console(file=said, width=80))
+    for variant in experiment.ablation.variants:
+        assert f"\n{variant} " in said.getvalue()
+    assert f"{experiment.policy.model}, in bfloat16 on cuda, sampled by vllm" in said.getvalue()
+    assert max(len(line) for line in said.getvalue().splitlines()) <= 80
+
+
+def test_the_work_is_counted() -> None:
+    settings = {
+        "optimization.iterations": 25,
+        "rollout.prompts": 4,
+        "rollout.group_size": 3,
+        "optimization.mini_batches": 2,
+        "optimization.epochs": 2,
+        "agent.maximum_reply_tokens": 10,
+        "evaluation.every": 10,
+        "evaluation.samples": 3,
+        "data.validation_tasks": 5,
+        "data.test_tasks": 7,
+    }
+    # 25 x 4 x 3 episodes of two turns of ten tokens; 25 x 2 x 2 steps; the validation panel before the first iteration
+    # and after the 10th, 20th and 25th, the test panel once: (4 x 5 + 7) tasks, each once greedily and three times not.
+    experiment = load(ROOT / "params.yaml", settings=settings)
+    assert planned_run(experiment, "grpo-or") == PlannedRun("grpo-or", "grpo", 300, 6000, 100, 108, False)
+
+
+def test_branching_is_counted_with_a_group_for_each_state() -> None:
+    base = load(ROOT / "params.yaml")
+    branching = load(ROOT / "params.yaml", settings={"rollout.scheme": "branching"})
+    assert planned_run(branching, "grpo-or").episodes == 2 * planned_run(base, "grpo-or").episodes
+
+
+def test_a_panel_that_the_world_cannot_fill_is_refused() -> None:
+    experiment = load(ROOT / "params.yaml", settings={"data.train_tasks": 10**7})
+    with pytest.raises(ConfigurationError, match=r"data\.train_tasks: count must be at most"):
+        show_plan(experiment, Console(file=io.StringIO()))
