@@ -203,5 +203,7 @@ def _rules(parameters: PlayParameters, frame: ChatFrame | None, horizon: int | N
         instruction=form.instruction(world) if agent.instruction else None,
         token_budget=agent.context_tokens,
         reply_tokens=agent.maximum_reply_tokens,
+        context=agent.context,
+        invalid_limit=agent.invalid_limit,
         horizon=horizon,
     )

@@ -113,7 +113,7 @@ def tokenizer(parameters: TokenizerParameters, *, demonstrations: Reference) -> 
         else:
             texts = []
             for trajectory in read_trajectories(default_store().folder(demonstrations)):
-                texts += [text for turn in trajectory.turns for text in (turn.observation, turn.reply)]
+                texts += [text for turn in trajectory.turns for text in (turn.observation, turn.asked, turn.reply)]
             tags = format_class(parameters.format).tags
             save_tokenizer(train_tokenizer(texts, parameters.vocabulary, tags), draft.folder)
     return draft.reference

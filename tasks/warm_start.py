@@ -8,20 +8,22 @@ from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 from tasks.learning import LearnerParameters, take_learner
 from tasks.playing import PlayParameters, play_with_policy, tasks_of, the_world, world_code
 from tasks.stage import stage
 from turnwise import progress, seeding
+from turnwise.agent.context import make_context
+from turnwise.agent.demonstration import tokenized
 from turnwise.agent.formats import make_format
 from turnwise.artifacts import Reference, default_store
+from turnwise.errors import ConfigurationError
 from turnwise.measures import episode_value
 from turnwise.policy.learner import OPTIMIZER_FILE
 from turnwise.policy.tokenizer import ChatFrame, load_tokenizer
 from turnwise.sections import Compute, WarmStart
-from turnwise.trajectory import TokenSequence, Trajectory, read_trajectories
+from turnwise.trajectory import TokenSequence, read_trajectories
 
 CURVE_FILE = "warm_start.json"
 
@@ -84,26 +86,24 @@ def _learning_rate(section: WarmStart, step: int) -> float:
 
 
 def _sequences(parameters: WarmStartParameters, tokenizer: Reference, demonstrations: Reference) -> list[TokenSequence]:
-    """The demonstrations as the token sequences that the policy would meet in an episode."""
-    frame = ChatFrame(load_tokenizer(default_store().folder(tokenizer)))
+    """The demonstrations as the token sequences that the policy would meet in an episode. All replies are learned from,
+    those too which reinforcement leaves alone.
+    """
+    frame, agent = ChatFrame(load_tokenizer(default_store().folder(tokenizer))), parameters.agent
     world = the_world(parameters.world)
-    form = make_format(parameters.agent.format, world)
-    instruction = form.instruction(world) if parameters.agent.instruction else None
-    trajectories = read_trajectories(default_store().folder(demonstrations))
-    return [segment for trajectory in trajectories for segment in tokenized(trajectory, frame, instruction).segments()]
-
-
-def tokenized(trajectory: Trajectory, frame: ChatFrame, instruction: str | None) -> Trajectory:
-    """A demonstration with the tokens of its texts, framed as the agent would frame them."""
-    turns = []
-    for index, turn in enumerate(trajectory.turns):
-        opens = index == 0 or turn.opens_segment
-        text = turn.observation
-        observation = frame.opening(instruction, text) if opens else frame.continuation(text, True)
-        reply = frame.reply(turn.reply)
-        unsampled = (0.0,) * len(reply)
-        turns.append(replace(turn, observation_tokens=observation, reply_tokens=reply, log_probabilities=unsampled))
-    return replace(trajectory, turns=tuple(turns))
+    form = make_format(agent.format, world)
+    instruction = form.instruction(world) if agent.instruction else None
+    sequences: list[TokenSequence] = []
+    for trajectory in read_trajectories(default_store().folder(demonstrations)):
+        context = make_context(agent.context, frame, instruction, agent.context_tokens)
+        said = tokenized(trajectory, frame, form, context, agent.maximum_reply_tokens)
+        sequences += said.segments(every_reply=True)
+    if not sequences:
+        raise ConfigurationError(
+            "a demonstration's first turn must fit into the context; found none that does: raise agent.context_tokens, "
+            f"which is {agent.context_tokens}, or lower agent.maximum_reply_tokens"
+        )
+    return sequences
 
 
 def _greedy_success(

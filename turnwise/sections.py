@@ -6,9 +6,9 @@ strictly: `"3e-4"` is not a number, `1.0` is not a count.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from turnwise.policy.model_settings import LINEAR_LAYERS
 from turnwise.world import with_preset
@@ -74,6 +74,31 @@ class WorldSection(Section):
         return parameters
 
 
+class ContextSection(Section):
+    """What of an episode's history the next reply follows: see `turnwise.agent.context`."""
+
+    policy: Literal["full", "window", "summary"] = "full"
+    turns: Count | None = None
+    """For `window`: how many of the last turns stay."""
+    every: Count | None = None
+    """For `summary`: turns that act until the policy is asked for a summary; earlier where it would not fit later."""
+    summary_tokens: Count | None = None
+    """For `summary`: the longest summary."""
+    train_summaries: bool | None = None
+    """For `summary`: whether the update trains on summaries; true unless said otherwise."""
+
+    @model_validator(mode="after")
+    def _require_its_own_keys(self) -> Self:
+        needed = {"full": set(), "window": {"turns"}, "summary": {"every", "summary_tokens"}}[self.policy]
+        allowed = needed | ({"train_summaries"} if self.policy == "summary" else set())
+        given = {name for name, value in self if name != "policy" and value is not None}
+        if missing := sorted(needed - given):
+            raise ValueError(f"the policy {self.policy!r} must have {' and '.join(missing)}; found none")
+        if unread := sorted(given - allowed):
+            raise ValueError(f"the policy {self.policy!r} does not read {' and '.join(unread)}: leave it out, or null")
+        return self
+
+
 class Agent(Section):
     """How a world's text and a policy's tokens meet."""
 
@@ -84,7 +109,12 @@ class Agent(Section):
     maximum_reply_tokens: Count
     """A longer reply is cut off, and counts as unreadable."""
     context_tokens: Count
-    """The model's context: an episode whose next turn would not fit ends as truncated."""
+    """The model's context: an episode whose next reply might not fit ends as truncated, `ending/token_budget`."""
+    context: ContextSection = ContextSection()
+    """What the policy is shown of what happened before."""
+    invalid_limit: Count | None = None
+    """Replies in a row that cannot be read, or hold an illegal action, after which the episode ends. null: none. Only
+    replies that are to act count. It is not truncated: nothing is owed for what might have followed."""
 
 
 class RewardSection(Section):

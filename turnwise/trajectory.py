@@ -74,7 +74,8 @@ class Turn:
     """One reply, what preceded it in the context, and what came of it."""
 
     observation: str
-    """The text of the world's observation before this reply, as the agent worded it."""
+    """What the world said since the last reply, as the agent worded it. Empty where the agent asks for something else
+    before it shows that, or for something more after it."""
     observation_tokens: tuple[int, ...]
     """The tokens appended to the context since the last reply: the observation with the chat template's frame. Where a
     segment opens, the whole context before the reply."""
@@ -100,9 +101,11 @@ class Turn:
     """Whether the update trains on this reply. One that is replayed, or frozen by configuration, is only context."""
     kind: TurnKind = TurnKind.ACT
     opens_segment: bool = False
-    """Whether the context before this reply was written anew. The first turn opens a segment whatever it says here."""
+    """Whether the context before this reply was written anew. The first turn always opens a segment."""
     attempt: int = 0
     """Which attempt at the task it belongs to, from 0."""
+    asked: str = ""
+    """What the agent said in words of its own, after the observation, to ask for this reply."""
 
 
 @dataclass(frozen=True)
@@ -229,6 +232,7 @@ _TURN_SCHEMA = pa.schema(
         ("attempt", pa.int32()),
         ("opens_segment", pa.bool_()),
         ("observation", pa.string()),
+        ("asked", pa.string()),
         ("reply", pa.string()),
         ("thought", pa.string()),
         ("actions", pa.list_(pa.string())),
@@ -286,6 +290,7 @@ def _turn_table(trajectories: Iterable[Trajectory]) -> pa.Table:
             "attempt": turn.attempt,
             "opens_segment": turn.opens_segment,
             "observation": turn.observation,
+            "asked": turn.asked,
             "reply": turn.reply,
             "thought": turn.thought,
             "actions": list(turn.actions),
@@ -338,6 +343,7 @@ def _turn(row: Mapping[str, Any]) -> Turn:
         kind=TurnKind(row["kind"]),
         opens_segment=row["opens_segment"],
         attempt=row["attempt"],
+        asked=row["asked"],
     )
 
 

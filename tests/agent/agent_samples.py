@@ -12,7 +12,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from turnwise import seeding
-from turnwise.agent.episode import Episode, Frame, Rules
+from turnwise.agent.context import Frame
+from turnwise.agent.episode import Episode, Rules
 from turnwise.agent.formats import ThinkAnswerFormat
 from turnwise.agent.host import Patience
 from turnwise.agent.loop import Played, make_episodes, roll_out

@@ -1,46 +1,35 @@
 """One episode as a state machine: it asks for a reply, receives it, lets the world answer, and asks again or is over.
 
-The context only ever grows: context of turn k+1 = context of turn k + sampled reply + tokens of the next observation.
-The same class serves the engine's replies and those of scripted players, so that every row of a table was played by the
-same rules.
+Within a segment the context only grows: context of turn k+1 = context of turn k + sampled reply + tokens of the next
+observation; `turnwise.agent.context` says when another segment opens. The same class serves the engine's replies and
+those of scripted players, so that every row of a table was played by the same rules.
+
+The limit on turns counts replies that act. What else the policy is asked for (`turnwise.trajectory.TurnKind`) is a turn
+of the trajectory like any other, with tokens and credit, and uses up none of it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 import numpy as np
 
+from turnwise.agent.context import Ask, Frame, make_context
 from turnwise.agent.formats import Format, Reading
 from turnwise.agent.host import Host, Patience
+from turnwise.agent.recollection import recollect
 from turnwise.errors import WorldLost
-from turnwise.trajectory import Ending, Lost, Trajectory, Turn
+from turnwise.sections import ContextSection
+from turnwise.trajectory import Ending, Lost, Trajectory, Turn, TurnKind
 from turnwise.world import Decision, Limits, Observation, Remaining, Reward, Step, Task, World
 
+FULL = ContextSection()
 AGENT_REWARDS: Mapping[str, Reward] = {
     "format": Reward("share of the episode's replies that could be read, given with the last turn", "outcome", 0.2),
     "invalid_turn": Reward("1 for a turn whose reply could not be read or held an illegal action", "turn", -0.1),
 }
 """Rewards that the agent emits in every world, beside the world's own."""
-
-
-class Frame(Protocol):
-    """How texts become tokens of a conversation: `turnwise.policy.tokenizer.ChatFrame` keeps this."""
-
-    @property
-    def end_tokens(self) -> tuple[int, ...]:
-        """The tokens that end a reply: one that was not cut off ends with one of them."""
-
-    def opening(self, system: str | None, observation: str) -> tuple[int, ...]:
-        """Tokens from the start up to where the first reply begins."""
-
-    def continuation(self, observation: str, reply_complete: bool) -> tuple[int, ...]:
-        """Tokens between the end of a reply and the start of the next."""
-
-    def decode(self, tokens: tuple[int, ...]) -> str:
-        """The text of a reply, without its end token."""
 
 
 @dataclass(frozen=True)
@@ -57,9 +46,13 @@ class Rules:
     instruction: str | None = None
     """Given to the policy as the system message, where it needs one."""
     token_budget: int = 0
-    """Tokens of context that an episode may fill, the next reply's maximum included. Used with a frame only."""
+    """Tokens that a segment may have, the next reply's maximum included. Used with a frame only."""
     reply_tokens: int = 0
-    """The maximum length of one reply."""
+    """The maximum length of one reply that acts."""
+    context: ContextSection = FULL
+    """What of the history a reply follows."""
+    invalid_limit: int | None = None
+    """Invalid replies in a row, of those that act, after which an episode ends; None: no such limit."""
     horizon: int | None = None
     """Turns after which an episode is cut off at the latest, as `turnwise.curriculum` sets it; None: no such limit."""
 
@@ -80,8 +73,9 @@ class Episode:
         self._limits = rules.limits_of(task)
         self._host = Host(rules.world, task, seed, rules.patience)
         self._turns: list[Turn] = []
-        self._context: list[int] = []
-        self._actions_played = 0
+        self._context = make_context(rules.context, rules.frame, rules.instruction, rules.token_budget)
+        self._unshown = ""
+        self._actions_played = self._invalid_in_a_row = 0
         self._solved = False
         self._ending: Ending | None = None
         self._lost: Lost | None = None
@@ -94,19 +88,30 @@ class Episode:
     @property
     def context(self) -> list[int]:
         """The tokens that the next reply follows."""
-        return self._context
+        return self._context.tokens
+
+    @property
+    def ask(self) -> Ask:
+        """What the policy is asked for."""
+        return self._ask
+
+    @property
+    def turns(self) -> list[Turn]:
+        """The turns so far."""
+        return self._turns
 
     @property
     def reply_tokens(self) -> int:
         """The most tokens that the next reply may have."""
-        return self._rules.reply_tokens
+        return self._ask.reply_tokens
 
     @property
     def remaining(self) -> Remaining:
         """What is left of the limits."""
         limits = self._limits
         actions = limits.actions if limits.actions is not None else limits.turns * limits.actions_per_turn
-        return Remaining(limits.turns - len(self._turns), limits.actions_per_turn, actions - self._actions_played)
+        acted = sum(turn.kind is TurnKind.ACT for turn in self._turns)
+        return Remaining(limits.turns - acted, limits.actions_per_turn, actions - self._actions_played)
 
     def open(self) -> None:
         """Start the episode: after this it is over (lost) or waits for a reply."""
@@ -116,9 +121,6 @@ class Episode:
             self._lose(error)
             return
         self._observe(first, self._rules.format.opening)
-        self._observation_tokens: tuple[int, ...] = ()
-        if self._rules.frame is not None:
-            self._observation_tokens = self._rules.frame.opening(self._rules.instruction, self._observation)
         self._await_reply()
 
     def receive(self, text: str, tokens: tuple[int, ...], log_probabilities: tuple[float, ...], complete: bool) -> None:
@@ -138,19 +140,18 @@ class Episode:
             except WorldLost as error:
                 self._lose(error)
                 return
-        self._actions_played += len(steps)
-        self._solved = steps[-1].success if steps else self._solved
-        self._ending = self._ended(steps)
-        self._record(steps)
+        is_invalid = self._reading.invalid is not None or not all(step.valid for step in steps)
+        if self._ask.kind is TurnKind.ACT:
+            self._actions_played += len(steps)
+            self._solved = steps[-1].success if steps else self._solved
+            self._invalid_in_a_row = self._invalid_in_a_row + 1 if is_invalid else 0
+            self._ending = self._ended(steps)
+        self._record(steps, is_invalid)
         if steps:
             self._observe(steps[-1].observation, self._rules.format.observation)
-        else:
-            self._observation = self._reading.invalid or ""
-        _, tokens, _, complete = self._reply
-        self._context += tokens
-        self._observation_tokens = ()
-        if self._ending is None and self._rules.frame is not None:
-            self._observation_tokens = self._rules.frame.continuation(self._observation, complete)
+        elif self._ask.kind is TurnKind.ACT:
+            self._observation = self._unshown = self._reading.invalid or ""
+        self._remember()
         self._await_reply()
 
     def decide(self, player: str, generator: np.random.Generator) -> Decision | None:
@@ -160,6 +161,12 @@ class Episode:
         except WorldLost as error:
             self._lose(error)
             return None
+
+    def recollect(self) -> None:
+        """Let a scripted player write the summary that is asked for."""
+        summary = recollect(self._turns, self._ask.reply_tokens)
+        self.receive(self._rules.format.write_thought(summary), (), (), True)
+        self.settle()
 
     def result(self) -> Trajectory | Lost:
         """What came of the episode, once it is over."""
@@ -173,25 +180,33 @@ class Episode:
         self._host.close()
 
     def _observe(self, observation: Observation, word: Callable[[str], str]) -> None:
-        self._observation = word(_storable(observation.text))
+        self._observation = self._unshown = word(_storable(observation.text))
         self._state = None if observation.state is None else _storable(observation.state)
 
     def _read(self, text: str, complete: bool) -> Reading:
+        form, acts = self._rules.format, self._ask.kind is TurnKind.ACT
         if not complete:
-            return Reading("", (), f"The reply was cut off at its maximum length. {self._rules.format.form}")
-        return self._rules.format.read(text, self._limits.actions_per_turn)
+            wanted = form.form if acts else form.thought_form
+            return Reading("", (), f"The reply was cut off at its maximum length. {wanted}")
+        return form.read(text, self._limits.actions_per_turn) if acts else form.read_thought(text)
 
-    def _record(self, steps: list[Step]) -> None:
+    def _remember(self) -> None:
+        """Put the reply into the context: what does not act is escaped, since it may be said as an observation."""
+        _, tokens, _, complete = self._reply
+        note = "" if self._ask.kind is TurnKind.ACT else self._rules.format.escape(self._reading.thought)
+        self._context.replied(tokens, complete, note)
+
+    def _record(self, steps: list[Step], is_invalid: bool) -> None:
         text, tokens, log_probabilities, _ = self._reply
         rewards = _summed([step.rewards for step in steps])
-        if self._reading.invalid is not None or not all(step.valid for step in steps):
+        if is_invalid:
             rewards["invalid_turn"] = 1.0
         if self._ending is not None:
             rewards["format"] = self._share_of_readable_replies()
         self._turns.append(
             Turn(
-                observation=self._observation,
-                observation_tokens=self._observation_tokens,
+                observation=self._shown,
+                observation_tokens=self._message.tokens,
                 reply=text,
                 reply_tokens=tokens,
                 log_probabilities=log_probabilities,
@@ -201,7 +216,11 @@ class Episode:
                 effective=any(step.effective for step in steps),
                 rewards=rewards,
                 metrics=_summed([step.metrics for step in steps]),
-                state=self._state,
+                state=self._state if self._ask.kind is TurnKind.ACT else None,
+                trained=self._ask.trained,
+                kind=self._ask.kind,
+                opens_segment=self._message.opens_segment,
+                asked=self._ask.words,
             )
         )
 
@@ -216,22 +235,33 @@ class Episode:
             ending = Ending.FAILURE
         elif (steps and steps[-1].truncated) or (limits.actions is not None and self.remaining.actions <= 0):
             ending = Ending.ACTION_LIMIT
-        elif len(self._turns) + 1 >= limits.turns:
+        elif self.remaining.turns <= 1:
             ending = Ending.TURN_LIMIT
+        elif self._invalid_in_a_row == self._rules.invalid_limit:
+            ending = Ending.INVALID_LIMIT
         else:
             return None
         return Ending.SUCCESS if self._solved else ending
 
     def _await_reply(self) -> None:
-        """Grow the context by the observation, if another reply still fits into the model's context."""
-        if self._ending is None and self._rules.frame is not None:
-            needed = len(self._context) + len(self._observation_tokens) + self._rules.reply_tokens
-            if needed > self._rules.token_budget:
+        """Ask for another reply, unless the episode has ended, or does so now because the reply might not fit."""
+        if self._ending is None:
+            ask, shown = self._next_ask(), self._unshown
+            summary = self._context.summary_before(shown, ask)
+            if summary is not None:
+                ask, shown = summary, ""
+            message = self._context.ask(shown, ask)
+            if message is None:
                 self._end_for_want_of_tokens()
             else:
-                self._context += self._observation_tokens
+                self._ask, self._shown, self._message = ask, shown, message
+                self._unshown = self._unshown if summary is not None else ""
         if self._ending is not None:
             self._host.close()
+
+    def _next_ask(self) -> Ask:
+        """What the policy is asked for next."""
+        return Ask(TurnKind.ACT, self._rules.reply_tokens)
 
     def _end_for_want_of_tokens(self) -> None:
         self._ending = Ending.SUCCESS if self._solved else Ending.TOKEN_BUDGET

@@ -18,7 +18,7 @@ from typing import Protocol
 from turnwise import seeding
 from turnwise.agent.episode import Episode, Rules
 from turnwise.errors import WorldLost
-from turnwise.trajectory import Lost, Trajectory
+from turnwise.trajectory import Lost, Trajectory, TurnKind
 from turnwise.world import Decision, Task
 
 
@@ -134,7 +134,8 @@ def play_scripted(
 ) -> Played:
     """Play all episodes with scripted players, one episode after the other, as text without tokens.
 
-    `choose(index, turn)` names the player of a turn of an episode, `write` puts its decision into the format.
+    `choose(index, turn)` names the player of a turn of an episode, counted among those that act; `write` puts its
+    decision into the format. What else is asked for is written by `turnwise.agent.recollection`.
     """
     worlds = Stopwatch()
     with worlds, _closed_at_the_end(episodes):
@@ -142,6 +143,9 @@ def play_scripted(
             episode.open()
             turn = 0
             while not episode.over:
+                if episode.ask.kind is not TurnKind.ACT:
+                    episode.recollect()
+                    continue
                 decision = episode.decide(choose(index, turn), seeding.generator(seed, "player", index, turn))
                 if decision is not None:
                     episode.receive(write(decision), (), (), True)

@@ -15,9 +15,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from turnwise.agent.context import Message
 from turnwise.agent.episode import Episode, Rules
 from turnwise.errors import WorldLost
-from turnwise.trajectory import Trajectory, Turn
+from turnwise.trajectory import Trajectory, Turn, TurnKind
 
 
 @dataclass(frozen=True)
@@ -81,8 +82,10 @@ class Continuation(Episode):
         if self._lost is None and (difference := self._difference()):
             self._lose(WorldLost(self._diverged(difference)))
         self._turns = [replace(turn, trained=False) for turn in self._point.before]
-        self._context = list(self._point.context)
-        self._observation_tokens = self._point.awaited.observation_tokens
+        if self._lost is None:
+            awaited = self._point.awaited
+            self._message = Message(awaited.observation_tokens, awaited.opens_segment)
+            self._context.tokens = list(self._point.context)
 
     def _was_complete(self, turn: Turn) -> bool:
         """Whether a recorded reply ended by itself. Scripted replies, which have no tokens, always do."""
@@ -92,14 +95,17 @@ class Continuation(Episode):
     def _difference(self) -> str | None:
         """How the replay differs from what was recorded; None where it does not."""
         for number, (recorded, found) in enumerate(zip(self._point.before, self._turns, strict=False), 1):
-            if replace(recorded, trained=True, observation_tokens=found.observation_tokens) != found:
+            if replace(recorded, trained=found.trained, observation_tokens=found.observation_tokens) != found:
                 return f"turn {number} was recorded as {_told(recorded)}, and replayed as {_told(found)}"
         if self.over:
             return f"it ended in turn {len(self._turns)}, which had not ended it"
         awaited = self._point.awaited
-        if (awaited.observation, awaited.state) != (self._observation, self._state):
+        if awaited.kind is not self._ask.kind:
+            return f"turn {self._point.turn + 1} was to {awaited.kind}, and now is to {self._ask.kind}"
+        state = self._state if awaited.kind is TurnKind.ACT else None
+        if (awaited.observation, awaited.state) != (self._shown, state):
             where = f"before turn {self._point.turn + 1}"
-            return f"{where} it had said {awaited.observation!r}, and now said {self._observation!r}"
+            return f"{where} it had said {awaited.observation!r}, and now said {self._shown!r}"
         return None
 
     def _diverged(self, difference: str) -> str:

@@ -1,0 +1,77 @@
+"""Demonstrations as tokens: the texts of scripted players in the contexts that an episode would give them.
+
+Scripted players play before there is a tokenizer. Only tokens tell when a window holds fewer turns, when a summary must
+come early, and where an episode runs out of its budget; so the context policy runs again over the texts, by the code
+that episodes run. Summaries that were recorded are written anew for the turns that they then stand for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from turnwise.agent.context import Ask, Context
+from turnwise.agent.formats import Format
+from turnwise.agent.recollection import recollect
+from turnwise.policy.tokenizer import ChatFrame
+from turnwise.trajectory import Trajectory, Turn, TurnKind
+
+
+def tokenized(
+    trajectory: Trajectory, frame: ChatFrame, form: Format, context: Context, reply_tokens: int
+) -> Trajectory:
+    """A demonstration with the tokens of its texts, up to the first turn whose longest reply might not fit.
+
+    `context` is a fresh one; `reply_tokens` is the longest reply that an episode would ask for.
+    """
+    turns: list[Turn] = []
+
+    def say(turn: Turn, ask: Ask) -> bool:
+        message = context.ask(turn.observation, ask)
+        if message is None:
+            return False
+        reply = frame.reply(turn.reply)
+        turns.append(
+            replace(
+                turn,
+                observation_tokens=message.tokens,
+                opens_segment=message.opens_segment,
+                reply_tokens=reply,
+                log_probabilities=(0.0,) * len(reply),
+            )
+        )
+        context.replied(reply, True, "" if turn.kind is TurnKind.ACT else form.escape(turn.thought))
+        return True
+
+    attempt = 0
+    for turn in trajectory.turns:
+        if turn.kind is TurnKind.SUMMARY:
+            continue
+        if turn.attempt != attempt:
+            context.begin_again()
+            attempt = turn.attempt
+        ask = Ask(turn.kind, reply_tokens, turn.asked)
+        if summary := context.summary_before(turn.observation, ask):
+            of_attempt = [each for each in turns if each.attempt == attempt]
+            say(_summary(recollect(of_attempt, summary.reply_tokens), form, summary, attempt), summary)
+        if not say(turn, ask):
+            break
+    return replace(trajectory, turns=tuple(turns))
+
+
+def _summary(thought: str, form: Format, ask: Ask, attempt: int) -> Turn:
+    return Turn(
+        observation="",
+        observation_tokens=(),
+        reply=form.write_thought(thought),
+        reply_tokens=(),
+        log_probabilities=(),
+        thought=thought,
+        actions=(),
+        invalid=None,
+        effective=False,
+        rewards={},
+        trained=ask.trained,
+        kind=ask.kind,
+        asked=ask.words,
+        attempt=attempt,
+    )
