@@ -10,6 +10,7 @@ turnwise credit                                every credit rule beside the trut
 turnwise science mt_grpo --run core            run a paper's claims on this machine and write docs/science/
 turnwise check frozen_lake                     does a world keep its contract?
 turnwise serve textcraft babyai                worlds over HTTP
+turnwise show "mt-grpo seed 1"                 look at the episodes of a run
 turnwise ui                                    MLflow's pages on what was run
 """
 
@@ -23,6 +24,7 @@ import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
+from flows.show import add_show
 from turnwise.artifacts import project_root
 from turnwise.errors import TurnwiseError
 
@@ -142,6 +144,7 @@ def _parser() -> argparse.ArgumentParser:
     serving.add_argument("--call-seconds", type=float, default=300.0)
     serving.add_argument("--body-bytes", type=int, default=1_048_576)
     serving.set_defaults(run=_serve)
+    add_show(commands)
     pages = commands.add_parser("ui", help="open MLflow's pages on what was run")
     pages.add_argument("--port", type=int, default=5000)
     pages.set_defaults(run=_ui)

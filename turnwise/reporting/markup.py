@@ -18,7 +18,12 @@ def text(content: object) -> Markup:
     r"""Content as escaped text; what is `Markup` passes as it is. A control character is shown as its code, `\x1b`."""
     if isinstance(content, Markup):
         return content
-    return Markup(html.escape(str(content).translate(_VISIBLE_CONTROLS)))
+    return Markup(html.escape(visible(str(content))))
+
+
+def visible(content: str) -> str:
+    r"""The content with its control characters as their codes, `\x1b`; line ends and tabs remain as they are."""
+    return content.translate(_VISIBLE_CONTROLS)
 
 
 def tag(element: str, *children: object, **attributes: object) -> Markup:
@@ -40,5 +45,4 @@ def join(*children: object) -> Markup:
     return Markup("".join(text(child) for child in children))
 
 
-# Line ends and tabs remain as they are.
 _VISIBLE_CONTROLS = {code: f"\\x{code:02x}" for code in [*range(32), *range(127, 160)] if chr(code) not in "\n\t"}

@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from turnwise.reporting import figures
+from turnwise.reporting import figures, heat
 from turnwise.reporting.markup import Markup, join, tag, text
 from turnwise.reporting.samples import samples_section
 from turnwise.reporting.story import ROW_KINDS, Column, Row, Story
@@ -73,7 +73,7 @@ def page(story: Story) -> str:
         Markup(f'<meta http-equiv="Content-Security-Policy" content="{_CONTENT_POLICY}">'),
         Markup('<meta name="viewport" content="width=device-width, initial-scale=1">'),
         tag("title", story.title),
-        tag("style", Markup(STYLE)),
+        tag("style", Markup(STYLE + heat.STYLE)),
     )
     header = tag(
         "header",

@@ -1,7 +1,8 @@
-"""The page's section on trajectories: a few of them, turn by turn, with what was read, thought, done and earned."""
+"""Trajectories on a page, turn by turn, with what was read, thought, done and earned; the report's section on them."""
 
 from __future__ import annotations
 
+from turnwise.reporting.heat import ABOVE, BELOW, heat_line, largest_advantage
 from turnwise.reporting.markup import Markup, join, tag
 from turnwise.reporting.story import Sample, Story
 from turnwise.reporting.wording import signed
@@ -15,24 +16,26 @@ ENDINGS = {
     "token_budget": "cut off by the token budget",
     "invalid_limit": "given up after too many invalid replies",
 }
-# Two ends of one scale that all kinds of colour vision tell apart, as red, green, blue.
-ABOVE, BELOW = (0, 114, 178), (213, 94, 0)
+LONGEST = 4000
+"""Characters of one passage that are shown: a world may have said a hundred times as much."""
+LEGEND = (
+    "Each turn's advantage is what the credit rule made of the rewards: blue above zero, orange below, stronger where "
+    "larger; in the reply, token by token, with a line under tokens that were less likely than one in two, darker from "
+    "one in ten and one in a hundred. Rewards are shown as raw value × weight."
+)
 
 
 def samples_section(story: Story) -> Markup | None:
     """The section, or None when there are no samples."""
     if not story.samples:
         return None
-    largest = max((abs(value) for sample in story.samples for value in sample.advantages or ()), default=0.0)
-    explanation = (
-        "Each turn's advantage is what the credit rule made of the rewards: blue above zero, orange below, stronger "
-        "where larger. Rewards are shown as raw value × weight."
-    )
-    articles = [_article(sample, largest) for sample in story.samples]
-    return join("\n", tag("section", tag("h2", "Trajectories"), tag("p", explanation, class_="fine"), *articles))
+    largest = largest_advantage(story.samples)
+    articles = [article(sample, largest) for sample in story.samples]
+    return join("\n", tag("section", tag("h2", "Trajectories"), tag("p", LEGEND, class_="fine"), *articles))
 
 
-def _article(sample: Sample, largest: float) -> Markup:
+def article(sample: Sample, largest: float, **attributes: object) -> Markup:
+    """One trajectory. `largest` is the advantage at the end of the colours' scale; attributes are the element's own."""
     trajectory = sample.trajectory
     ending = ENDINGS.get(trajectory.ending.value, trajectory.ending.value)
     header = tag(
@@ -42,7 +45,7 @@ def _article(sample: Sample, largest: float) -> Markup:
     )
     turns = [_turn(sample, place, largest) for place in range(len(trajectory.turns))]
     last = _passage("world's last words", trajectory.final_observation, "observation")
-    return tag("article", header, tag("ol", *turns, class_="turns"), last, class_="trajectory")
+    return tag("article", header, tag("ol", *turns, class_="turns"), last, class_="trajectory", **attributes)
 
 
 def _subject(trajectory: Trajectory) -> str:
@@ -52,13 +55,20 @@ def _subject(trajectory: Trajectory) -> str:
 
 def _turn(sample: Sample, place: int, largest: float) -> Markup:
     turn = sample.trajectory.turns[place]
-    rail = tag("div", tag("p", f"turn {place + 1}", class_="number"), _advantage(sample, place, largest), class_="rail")
+    rail = tag(
+        "div",
+        tag("p", f"turn {place + 1}", class_="number"),
+        _advantage(sample, place, largest),
+        tag("p", log_probability(turn), class_="fine"),
+        class_="rail",
+    )
     told = tag(
         "div",
         _passage("observation", turn.observation, "observation"),
         _passage("thought", turn.thought, "thought"),
         *(_passage("action", action, "action") for action in turn.actions),
         _unreadable(turn),
+        _heat(sample, place, largest),
         _rewards(sample, turn),
         class_="told",
     )
@@ -75,10 +85,30 @@ def _advantage(sample: Sample, place: int, largest: float) -> Markup:
     return tag("p", tag("span", "advantage"), tag("b", signed(value, 2)), class_="advantage", style=colour)
 
 
+def log_probability(turn: Turn) -> str:
+    """The reply's log-probability under the policy that sampled it, and over how many tokens it is a sum."""
+    count = len(turn.reply_tokens)
+    if not count:
+        return "no tokens"
+    return f"log p {signed(sum(turn.log_probabilities), 2)} over {count} token{'s' if count > 1 else ''}"
+
+
+def _heat(sample: Sample, place: int, largest: float) -> Markup:
+    line = heat_line(sample, place, largest)
+    return tag("div", tag("span", "tokens", class_="label"), line, class_="passage") if line else line
+
+
+def shortened(content: str) -> str:
+    """A text of which only the beginning is shown where it is very long, and how much is left out."""
+    if len(content) <= LONGEST:
+        return content
+    return f"{content[:LONGEST]} … ({len(content) - LONGEST:,} more characters)"
+
+
 def _passage(name: str, content: str, kind: str) -> Markup:
     if not content:
         return Markup()
-    return tag("div", tag("span", name, class_="label"), tag("pre", content), class_=f"passage {kind}")
+    return tag("div", tag("span", name, class_="label"), tag("pre", shortened(content)), class_=f"passage {kind}")
 
 
 def _unreadable(turn: Turn) -> Markup:

@@ -87,11 +87,22 @@ class Sample:
     """One per turn; None where the trajectory was not trained on."""
     rewards: dict[str, Reward]
     """Level and weight of the rewards that count in this run. The others are shown without weight."""
+    token_advantages: list[list[float]] | None = None
+    """Of each turn's reply tokens, for an estimator that credits tokens; None: each has its turn's."""
+    spelling: list[list[str]] | None = None
+    """Of each turn's reply tokens, as text; None where it is not known."""
 
     def __post_init__(self) -> None:
         if self.advantages is not None and len(self.advantages) != len(self.trajectory.turns):
             found = f"{len(self.advantages)} advantages for {len(self.trajectory.turns)} turns"
             raise ValueError(f"sample {self.label!r} must have one advantage per turn; found {found}")
+        lengths = [len(turn.reply_tokens) for turn in self.trajectory.turns]
+        for name, rows in (("advantage", self.token_advantages), ("spelling", self.spelling)):
+            if rows is not None and [len(row) for row in rows] != lengths:
+                found = f"{[len(row) for row in rows]} for replies of {lengths}"
+                raise ValueError(
+                    f"sample {self.label!r} must have one {name} per reply token of each turn; found {found}"
+                )
 
     def weighted(self, values: Mapping[str, float], level: Literal["turn", "outcome"]) -> float:
         """What one turn's raw rewards `values` come to at one level: the sum of value times weight."""

@@ -1,0 +1,109 @@
+"""Episodes in the terminal: turn by turn, one below the other, or two policies beside each other on the same task."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from rich.console import Console, Group, RenderableType
+from rich.rule import Rule
+from rich.style import Style
+from rich.table import Table
+from rich.text import Text
+
+from turnwise.reporting.episodes import Episode, by_task
+from turnwise.reporting.heat import ABOVE, BELOW, STEPS, largest_advantage, rarity, step, token_advantages
+from turnwise.reporting.markup import visible
+from turnwise.reporting.samples import ENDINGS, log_probability
+from turnwise.reporting.story import Sample
+from turnwise.reporting.wording import signed
+
+LINES, CHARACTERS = 12, 2000
+"""Of one passage that are shown."""
+NARROWEST_COLUMN = 44
+
+
+def print_episodes(episodes: Sequence[Episode], console: Console, beside: bool = False) -> None:
+    """Print the episodes by task; with `beside`, those of a task in columns, as many as the width has room for."""
+    largest = largest_advantage([episode.sample for episode in episodes])
+    for task, of_task in by_task(episodes).items():
+        console.print(Rule(Text(visible(task)), style="dim", align="left"))
+        columns = max(1, min(len(of_task), console.width // NARROWEST_COLUMN)) if beside else 1
+        for first in range(0, len(of_task), columns):
+            row = Table.grid(padding=(0, 3, 1, 0), expand=columns > 1)
+            for _ in range(columns):
+                row.add_column(ratio=1, overflow="fold")
+            row.add_row(*(_episode(episode, largest) for episode in of_task[first : first + columns]))
+            console.print(row)
+
+
+def _episode(episode: Episode, largest: float) -> RenderableType:
+    trajectory = episode.sample.trajectory
+    ending = ENDINGS.get(trajectory.ending.value, trajectory.ending.value)
+    parts: list[RenderableType] = [
+        Text.assemble((visible(episode.player), "bold"), f" · {episode.when}"),
+        Text(ending, style="bold" if trajectory.success else ""),
+    ]
+    for place in range(len(trajectory.turns)):
+        parts += _turn(episode.sample, place, largest)
+    if trajectory.final_observation:
+        parts.append(_passage("world", trajectory.final_observation, "dim"))
+    return Group(*parts)
+
+
+def _turn(sample: Sample, place: int, largest: float) -> list[RenderableType]:
+    turn = sample.trajectory.turns[place]
+    parts: list[RenderableType] = [Text(), _heading(sample, place)]
+    parts.append(_passage("observation", turn.observation, "dim"))
+    if turn.thought:
+        parts.append(_passage("thought", turn.thought, "italic"))
+    parts += [_passage("action", action, "bold") for action in turn.actions]
+    if turn.invalid is not None:
+        parts += [_passage("reply", turn.reply, ""), _passage("invalid", turn.invalid, "red")]
+    if sample.spelling is not None:
+        parts.append(Text.assemble(("tokens: ", "dim"), _heat_line(sample, place, largest)))
+    if turn.rewards:
+        parts.append(_passage("rewards", _rewards(sample, turn.rewards), ""))
+    return parts
+
+
+def _heading(sample: Sample, place: int) -> Text:
+    told = [f"turn {place + 1}"]
+    if sample.advantages is not None:
+        told.append(f"advantage {signed(sample.advantages[place], 2)}")
+    told.append(log_probability(sample.trajectory.turns[place]))
+    return Text(" · ".join(told), style="underline")
+
+
+def _passage(name: str, content: str, style: str) -> Text:
+    whole = visible(content)
+    shown = "\n".join(whole.splitlines()[:LINES])[:CHARACTERS]
+    left_out = len(whole.rstrip()) - len(shown)
+    more = f" … ({left_out:,} more characters)" if left_out > 0 else ""
+    return Text.assemble((f"{name}: ", "dim"), (shown, style), (more, "dim"))
+
+
+def _rewards(sample: Sample, rewards: Mapping[str, float]) -> str:
+    parts = []
+    for name, value in sorted(rewards.items()):
+        rule = sample.rewards.get(name)
+        parts.append(f"{name} {value:g} × {rule.weight:g} ({rule.level})" if rule else f"{name} {value:g}")
+    return ", ".join(parts)
+
+
+def _heat_line(sample: Sample, place: int, largest: float) -> Text:
+    assert sample.spelling is not None
+    turn = sample.trajectory.turns[place]
+    line = Text()
+    tokens = zip(sample.spelling[place], token_advantages(sample, place), turn.log_probabilities, strict=True)
+    for text, advantage, log_probability_of_token in tokens:
+        tint = None if advantage is None else _tint(step(advantage, largest))
+        line.append(visible(text), Style(bgcolor=tint, underline=rarity(log_probability_of_token) > 0))
+    return line
+
+
+def _tint(size: int) -> str | None:
+    """The colour of a step on a dark or a light background: black is not asked for, so the text keeps its own."""
+    if size == 0:
+        return None
+    red, green, blue = (round(part * (0.35 + 0.65 * abs(size) / STEPS)) for part in (ABOVE if size > 0 else BELOW))
+    return f"rgb({red},{green},{blue})"
