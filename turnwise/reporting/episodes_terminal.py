@@ -13,7 +13,7 @@ from rich.text import Text
 from turnwise.reporting.episodes import Episode, by_task
 from turnwise.reporting.heat import ABOVE, BELOW, STEPS, largest_advantage, rarity, step, token_advantages
 from turnwise.reporting.markup import visible
-from turnwise.reporting.samples import ENDINGS, log_probability
+from turnwise.reporting.samples import ENDINGS, log_probability, turn_name
 from turnwise.reporting.story import Sample
 from turnwise.reporting.wording import signed
 
@@ -67,7 +67,7 @@ def _turn(sample: Sample, place: int, largest: float) -> list[RenderableType]:
 
 
 def _heading(sample: Sample, place: int) -> Text:
-    told = [f"turn {place + 1}"]
+    told = [turn_name(sample.trajectory, place)]
     if sample.advantages is not None:
         told.append(f"advantage {signed(sample.advantages[place], 2)}")
     told.append(log_probability(sample.trajectory.turns[place]))

@@ -6,7 +6,7 @@ from turnwise.reporting.heat import ABOVE, BELOW, heat_line, largest_advantage
 from turnwise.reporting.markup import Markup, join, tag
 from turnwise.reporting.story import Sample, Story
 from turnwise.reporting.wording import signed
-from turnwise.trajectory import Trajectory, Turn
+from turnwise.trajectory import Trajectory, Turn, TurnKind
 
 ENDINGS = {
     "success": "solved",
@@ -14,6 +14,8 @@ ENDINGS = {
     "turn_limit": "cut off by the limit on turns",
     "action_limit": "cut off by the limit on actions",
     "token_budget": "cut off by the token budget",
+    "invalid_limit": "given up after too many unreadable replies",
+    "world_lost": "lost by the world",
     "invalid_limit": "given up after too many invalid replies",
 }
 LONGEST = 4000
@@ -57,7 +59,7 @@ def _turn(sample: Sample, place: int, largest: float) -> Markup:
     turn = sample.trajectory.turns[place]
     rail = tag(
         "div",
-        tag("p", f"turn {place + 1}", class_="number"),
+        tag("p", turn_name(sample.trajectory, place), class_="number"),
         _advantage(sample, place, largest),
         tag("p", log_probability(turn), class_="fine"),
         class_="rail",
@@ -83,6 +85,15 @@ def _advantage(sample: Sample, place: int, largest: float) -> Markup:
     strength = 0.42 * abs(value) / largest if largest else 0.0
     colour = f"background: rgba({red}, {green}, {blue}, {strength:.3f})"
     return tag("p", tag("span", "advantage"), tag("b", signed(value, 2)), class_="advantage", style=colour)
+
+
+def turn_name(trajectory: Trajectory, place: int) -> str:
+    """Which turn it is, what for where it does not act, and what is new with it: another attempt, another context."""
+    turn = trajectory.turns[place]
+    kind = "" if turn.kind is TurnKind.ACT else f" · {turn.kind.value}"
+    attempt = f" · attempt {turn.attempt + 1}" if trajectory.turns[-1].attempt else ""
+    anew = " · context written anew" if turn.opens_segment and place else ""
+    return f"turn {place + 1}{kind}{attempt}{anew}"
 
 
 def log_probability(turn: Turn) -> str:
