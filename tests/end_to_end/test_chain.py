@@ -211,3 +211,34 @@ def test_a_run_that_was_killed_ends_with_the_digests_of_one_that_was_not(
     assert all(run["status"] == "FINISHED" for run in children(home))
     steps = [point.step for run in children(home) for point in run["history"].get("update/mismatch", [])]
     assert sorted(steps) == [1, 1, 2, 2]
+
+
+def test_the_episodes_of_a_recorded_run_are_shown_in_the_terminal_and_on_a_page(
+    computed: tuple[Path, str], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import argparse
+
+    from flows.show import add_show
+
+    parser = argparse.ArgumentParser()
+    add_show(parser.add_subparsers())
+    monkeypatch.setenv("TURNWISE_HOME", str(computed[0]))
+    monkeypatch.setenv("COLUMNS", "120")
+
+    def show(*arguments: str) -> str:
+        parsed = parser.parse_args(["show", *arguments])
+        parsed.run(parsed)
+        return capsys.readouterr().out
+
+    batch = show("mt-grpo seed 1")
+    assert "training batch 2" in batch and "advantage" in batch
+    assert "4 of 32 episodes that were asked for" in batch
+    task = show("mt-grpo seed 1", "--panel", "validation", "--mode", "greedy", "--limit", "3")
+    assert [f"after {number} iterations, greedy" in task for number in (0, 1, 2)] == [True] * 3
+    (heading,) = [line for line in show("mt-grpo seed 1", "--against", "oracle").splitlines()[:2] if "seed 1" in line]
+    assert "oracle · test panel, sampled" in heading
+    told = show("tiny", "--html", str(tmp_path / "episodes.html"), "--limit", "60")
+    text = (tmp_path / "episodes.html").read_text()
+    assert told.startswith(f"{text.count('<article')} of ") and 0 < text.count("<article") <= 60
+    for player in ("grpo-or seed 1", "mt-grpo seed 1", "warm start", "oracle", "random"):
+        assert f'data-player="{player}"' in text

@@ -20,6 +20,7 @@ from turnwise.reporting.wording import signed
 LINES, CHARACTERS = 12, 2000
 """Of one passage that are shown."""
 NARROWEST_COLUMN = 44
+LABEL = len("observation")
 
 
 def print_episodes(episodes: Sequence[Episode], console: Console, beside: bool = False) -> None:
@@ -44,26 +45,38 @@ def _episode(episode: Episode, largest: float) -> RenderableType:
         Text(ending, style="bold" if trajectory.success else ""),
     ]
     for place in range(len(trajectory.turns)):
-        parts += _turn(episode.sample, place, largest)
+        parts += [Text(), _heading(episode.sample, place), _turn(episode.sample, place, largest)]
     if trajectory.final_observation:
-        parts.append(_passage("world", trajectory.final_observation, "dim"))
+        last = _grid()
+        last.add_row("world", _passage(trajectory.final_observation, "dim"))
+        parts.append(last)
     return Group(*parts)
 
 
-def _turn(sample: Sample, place: int, largest: float) -> list[RenderableType]:
+def _grid() -> Table:
+    """A table of passages: what each is, and its text."""
+    grid = Table.grid(padding=(0, 1, 0, 0))
+    grid.add_column(width=LABEL, style="dim")
+    grid.add_column(overflow="fold")
+    return grid
+
+
+def _turn(sample: Sample, place: int, largest: float) -> Table:
     turn = sample.trajectory.turns[place]
-    parts: list[RenderableType] = [Text(), _heading(sample, place)]
-    parts.append(_passage("observation", turn.observation, "dim"))
+    grid = _grid()
+    grid.add_row("observation", _passage(turn.observation, "dim"))
     if turn.thought:
-        parts.append(_passage("thought", turn.thought, "italic"))
-    parts += [_passage("action", action, "bold") for action in turn.actions]
+        grid.add_row("thought", _passage(turn.thought, "italic"))
+    for action in turn.actions:
+        grid.add_row("action", _passage(action, "bold"))
     if turn.invalid is not None:
-        parts += [_passage("reply", turn.reply, ""), _passage("invalid", turn.invalid, "red")]
-    if sample.spelling is not None:
-        parts.append(Text.assemble(("tokens: ", "dim"), _heat_line(sample, place, largest)))
+        grid.add_row("reply", _passage(turn.reply, ""))
+        grid.add_row("invalid", _passage(turn.invalid, "red"))
+    if sample.spelling is not None and sample.spelling[place]:
+        grid.add_row("tokens", _heat_line(sample.spelling[place], sample, place, largest))
     if turn.rewards:
-        parts.append(_passage("rewards", _rewards(sample, turn.rewards), ""))
-    return parts
+        grid.add_row("rewards", _passage(_rewards(sample, turn.rewards), ""))
+    return grid
 
 
 def _heading(sample: Sample, place: int) -> Text:
@@ -74,12 +87,12 @@ def _heading(sample: Sample, place: int) -> Text:
     return Text(" · ".join(told), style="underline")
 
 
-def _passage(name: str, content: str, style: str) -> Text:
+def _passage(content: str, style: str) -> Text:
     whole = visible(content)
     shown = "\n".join(whole.splitlines()[:LINES])[:CHARACTERS]
     left_out = len(whole.rstrip()) - len(shown)
     more = f" … ({left_out:,} more characters)" if left_out > 0 else ""
-    return Text.assemble((f"{name}: ", "dim"), (shown, style), (more, "dim"))
+    return Text.assemble((shown, style), (more, "dim"))
 
 
 def _rewards(sample: Sample, rewards: Mapping[str, float]) -> str:
@@ -90,11 +103,10 @@ def _rewards(sample: Sample, rewards: Mapping[str, float]) -> str:
     return ", ".join(parts)
 
 
-def _heat_line(sample: Sample, place: int, largest: float) -> Text:
-    assert sample.spelling is not None
+def _heat_line(spelling: Sequence[str], sample: Sample, place: int, largest: float) -> Text:
     turn = sample.trajectory.turns[place]
     line = Text()
-    tokens = zip(sample.spelling[place], token_advantages(sample, place), turn.log_probabilities, strict=True)
+    tokens = zip(spelling, token_advantages(sample, place), turn.log_probabilities, strict=True)
     for text, advantage, log_probability_of_token in tokens:
         tint = None if advantage is None else _tint(step(advantage, largest))
         line.append(visible(text), Style(bgcolor=tint, underline=rarity(log_probability_of_token) > 0))

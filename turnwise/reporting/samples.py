@@ -16,7 +16,6 @@ ENDINGS = {
     "token_budget": "cut off by the token budget",
     "invalid_limit": "given up after too many unreadable replies",
     "world_lost": "lost by the world",
-    "invalid_limit": "given up after too many invalid replies",
 }
 LONGEST = 4000
 """Characters of one passage that are shown: a world may have said a hundred times as much."""

@@ -20,6 +20,7 @@ def mlflow() -> ModuleType:
     """
     os.environ.update(PRIVATE)
     os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")
+    os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
     import mlflow
     import mlflow.tracing.client
 
