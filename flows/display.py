@@ -28,6 +28,7 @@ EXPECTED_SECONDS = {
     "evaluate": 2.0,
     "rollout": 1.0,
     "gather": 0.1,
+    "horizon": 0.1,
     "select": 0.1,
     "reference": 0.4,
     "initial_critic": 0.5,

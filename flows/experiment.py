@@ -2,8 +2,10 @@
 
 P_k --rollout--> trajectories_k --select--> groups_k --credit--> advantages_k --update--> P_(k+1)
 
-and every n iterations an evaluation. Where the configuration asks for them, a critic V_k values the trajectories before
-credit and learns from them after it, and a reference policy, the warm start, scores them.
+and every n iterations an evaluation, at the world's limit on turns and, where training has a shorter one, at that too.
+The curriculum, told of trajectories_k, sets the limit of iteration k + 1. Where the configuration asks for them, a
+critic V_k values the trajectories before credit and learns from them after it, and a reference policy, the warm start,
+scores them.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from flows.horizon import horizon_at, next_horizon
 from flows.prepare import Prepared, play_parameters
 from flows.watch import guarded, probe_policy, respond, watch
 from tasks.credit import CreditParameters, credit
@@ -36,8 +39,12 @@ class Iteration:
     rollout: Reference
     credit: Reference
     policy: Reference
+    horizon: Reference
+    """The curriculum's state after it, with the limit on turns of the next."""
     evaluation: Reference | None
     """On the validation panel, where one was due."""
+    evaluation_at_horizon: Reference | None = None
+    """The same at the limit that this iteration's episodes had, where that is below the world's."""
     selection: Reference | None = None
     """Which groups were kept, where not all are."""
     critic: Reference | None = None
@@ -65,9 +72,12 @@ class Run:
     """The variant's own; after an alarm that made the run go back, with what that changed."""
     start: Reference
     """The evaluation of the warm start on the validation panel: iteration 0 of the curves."""
+    start_at_horizon: Reference | None = None
+    """The same at the limit of the first iteration, where that is below the world's. So for the next."""
     iterations: list[Iteration] = field(default_factory=list)
     test: Reference | None = None
     """The final policy on the test panel."""
+    test_at_horizon: Reference | None = None
     critic: Reference | None = None
     """Before the first iteration, where the estimator has one."""
 
@@ -90,18 +100,22 @@ def run_variant(
     on_iteration: Callable[[Run, Iteration], None] = lambda run, iteration: None,
 ) -> Run:
     """Train one variant with one seed and test it. `experiment` is the variant's own."""
-    validation = _evaluation(experiment, "validation")
-    start = _evaluate(f"{variant} seed {seed} before iteration 1", validation, prepared, prepared.warm_start)
-    run = Run(variant, seed, experiment, start)
-    policy, critic = prepared.warm_start, _initial_critic(run, prepared)
+    label = f"{variant} seed {seed} before iteration 1"
+    limit = horizon_at(experiment, None)
+    full, at_horizon = _evaluate(label, experiment, "validation", prepared, prepared.warm_start, limit)
+    run = Run(variant, seed, experiment, full, at_horizon)
+    policy, critic, before = prepared.warm_start, _initial_critic(run, prepared), None
     run.critic = critic
     for number in range(1, experiment.optimization.iterations + 1):
-        iteration = _iterate(run, number, prepared, policy, critic, validation)
+        limit = horizon_at(experiment, before)
+        iteration = _iterate(run, number, prepared, policy, critic, before)
         run.iterations.append(iteration)
         on_iteration(run, iteration)
         respond(run, prepared)
-        policy, critic = run.iterations[-1].successor, run.iterations[-1].critic
-    run.test = _evaluate(f"{run.name} on the test panel", _evaluation(experiment, "test"), prepared, policy)
+        last = run.iterations[-1]
+        policy, critic, before = last.successor, last.critic, last.horizon
+    label = f"{run.name} on the test panel"
+    run.test, run.test_at_horizon = _evaluate(label, experiment, "test", prepared, policy, limit)
     return run
 
 
@@ -111,10 +125,13 @@ def _iterate(
     prepared: Prepared,
     policy: Reference,
     critic: Reference | None,
-    validation: EvaluationParameters,
+    before: Reference | None,
 ) -> Iteration:
+    """One iteration. `before` is the curriculum's state after the last one."""
     experiment, label = run.experiment, f"{run.name} iteration {number}"
-    sampled, selection = _sample(run, number, prepared, policy)
+    limit = horizon_at(experiment, before)
+    sampled, selection = _sample(run, number, prepared, policy, limit)
+    horizon = next_horizon(label, experiment, number, sampled, before)
     probed = probe_policy(run, number, prepared, policy, sampled)
     valued = _value(label, experiment, critic, sampled)
     scored = _score_reference(label, experiment, prepared, sampled)
@@ -155,17 +172,32 @@ def _iterate(
     if critic is not None and shared:  # one artifact is both
         policy = critic = critic if warming_up else policy
     due = number % experiment.evaluation.every == 0 or number == experiment.optimization.iterations
-    evaluated = _evaluate(label, validation, prepared, policy) if due else None
+    full, at_horizon = _evaluate(label, experiment, "validation", prepared, policy, limit) if due else (None, None)
     updated = None if warming_up else policy
     monitors, judged = watch(run, number, prepared, rollout=sampled, credit=credited, updated=updated, probed=probed)
-    return Iteration(number, sampled, credited, policy, evaluated, selection, critic, probed, monitors, judged)
+    return Iteration(
+        number=number,
+        rollout=sampled,
+        credit=credited,
+        policy=policy,
+        horizon=horizon,
+        evaluation=full,
+        evaluation_at_horizon=at_horizon,
+        selection=selection,
+        critic=critic,
+        probe=probed,
+        monitors=monitors,
+        alarm=judged,
+    )
 
 
-def _sample(run: Run, number: int, prepared: Prepared, policy: Reference) -> tuple[Reference, Reference | None]:
+def _sample(
+    run: Run, number: int, prepared: Prepared, policy: Reference, limit: int | None
+) -> tuple[Reference, Reference | None]:
     """The rollout, and the selection of its groups where there is one; more rounds while it lacks groups."""
     section = run.experiment.selection
     label = f"{run.name} iteration {number}"
-    rounds = [_roll_out(run, number, prepared, policy, 0)]
+    rounds = [_roll_out(run, number, prepared, policy, limit, 0)]
     if section.rule == "all":
         return rounds[0], None
     parameters = SelectParameters(
@@ -178,13 +210,13 @@ def _sample(run: Run, number: int, prepared: Prepared, policy: Reference) -> tup
     most = section.options.get("maximum_rounds", MAXIMUM_ROUNDS)
     sampled, selection = rounds[0], select.named(label)(parameters, rollout=rounds[0])
     while read_missing(selection) and len(rounds) < most:
-        rounds.append(_roll_out(run, number, prepared, policy, len(rounds)))
+        rounds.append(_roll_out(run, number, prepared, policy, limit, len(rounds)))
         sampled = gather.named(label)(GatherParameters(), rollouts=list(rounds))
         selection = select.named(label)(parameters, rollout=sampled)
     return sampled, selection
 
 
-def _roll_out(run: Run, number: int, prepared: Prepared, policy: Reference, round: int) -> Reference:
+def _roll_out(run: Run, number: int, prepared: Prepared, policy: Reference, limit: int | None, round: int) -> Reference:
     experiment = run.experiment
     again = f" round {round + 1}" if round else ""
     return rollout.named(f"{run.name} iteration {number}{again}")(
@@ -195,6 +227,7 @@ def _roll_out(run: Run, number: int, prepared: Prepared, policy: Reference, roun
             prompts=experiment.rollout.prompts,
             group_size=experiment.rollout.group_size,
             temperature=experiment.rollout.temperature,
+            horizon=limit,
             seed=run.seed,
             iteration=number,
             round=round,
@@ -251,9 +284,19 @@ def _score_reference(label: str, experiment: Experiment, prepared: Prepared, sam
     return reference.named(label)(parameters, policy=prepared.warm_start, rollout=sampled)
 
 
-def _evaluation(experiment: Experiment, split: Split) -> EvaluationParameters:
-    return EvaluationParameters.of(play_parameters(experiment), experiment.compute, experiment.evaluation, split)
+def _evaluate(
+    label: str, experiment: Experiment, split: Split, prepared: Prepared, policy: Reference, limit: int | None
+) -> tuple[Reference, Reference | None]:
+    """A policy at the world's limit on turns, and at the one of training where that is shorter."""
 
+    def at(horizon: int | None, label: str) -> Reference:
+        return evaluate.named(label)(
+            EvaluationParameters.of(
+                play_parameters(experiment), experiment.compute, experiment.evaluation, split, horizon
+            ),
+            policy=policy,
+            tokenizer=prepared.tokenizer,
+            panels=prepared.panels,
+        )
 
-def _evaluate(label: str, parameters: EvaluationParameters, prepared: Prepared, policy: Reference) -> Reference:
-    return evaluate.named(label)(parameters, policy=policy, tokenizer=prepared.tokenizer, panels=prepared.panels)
+    return at(None, label), None if limit is None else at(limit, f"{label}, {limit} turns")

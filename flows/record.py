@@ -28,6 +28,7 @@ COMPUTING_MODULES = (
     "tasks.prepare",
     "tasks.warm_start",
     "tasks.rollout",
+    "tasks.horizon",
     "tasks.select",
     "tasks.scores",
     "tasks.credit",
@@ -80,7 +81,7 @@ class AblationRecord:
         if child.finished:
             return
         if iteration.number == 1:
-            child.log_iteration(0, _prefixed("validation", default_store().metrics(run.start)))
+            child.log_iteration(0, _evaluated("validation", run.start, run.start_at_horizon))
         child.log_iteration(iteration.number, _metrics_of(iteration))
         if iteration.evaluation is not None:
             self._trace(child, run, iteration)
@@ -90,7 +91,7 @@ class AblationRecord:
         """The child has ended: its summary, the digest of its policy, a few test episodes."""
         child = self._children[run.name]
         assert run.test is not None, "the run has not been tested"
-        child.log_summary(_prefixed("test", default_store().metrics(run.test)))
+        child.log_summary(_evaluated("test", run.test, run.test_at_horizon))
         test = read_evaluation(run.test, SAMPLED)[: self._experiment.tracking.traces]
         child.log_trajectories("test", test, weights=self._weights())
         if not child.finished or child.result == run.policy.digest:
@@ -177,6 +178,7 @@ def _metrics_of(iteration: Iteration) -> dict[str, float]:
         **(_prefixed("monitor", store.metrics(iteration.monitors)) if iteration.monitors else {}),
         **(_prefixed("alarm", store.metrics(iteration.alarm)) if iteration.alarm else {}),
         **_of_probe(iteration),
+        **_prefixed("horizon", store.metrics(iteration.horizon)),
         "seconds/sampling": sampled.get("sampling_seconds", 0.0),
         "seconds/worlds": sampled.get("world_seconds", 0.0),
         "seconds/update": store.clock(iteration.policy).get("seconds", 0.0),
@@ -191,8 +193,9 @@ def _metrics_of(iteration: Iteration) -> dict[str, float]:
     if "peak_memory_bytes" in updated:
         metrics["memory/update_peak_bytes"] = updated["peak_memory_bytes"]
     if iteration.evaluation is not None:
-        metrics.update(_prefixed("validation", store.metrics(iteration.evaluation)))
-        metrics["seconds/evaluation"] = store.clock(iteration.evaluation).get("seconds", 0.0)
+        metrics.update(_evaluated("validation", iteration.evaluation, iteration.evaluation_at_horizon))
+        made = [each for each in (iteration.evaluation, iteration.evaluation_at_horizon) if each is not None]
+        metrics["seconds/evaluation"] = sum(store.clock(each).get("seconds", 0.0) for each in made)
     return metrics
 
 
@@ -205,6 +208,12 @@ def _of_probe(iteration: Iteration) -> dict[str, float]:
         "probe/scored_tokens": store.metrics(iteration.probe)["scored_tokens"],
         "seconds/probe": store.clock(iteration.probe).get("seconds", 0.0),
     }
+
+
+def _evaluated(panel: str, full: Reference, at_horizon: Reference | None) -> dict[str, float]:
+    """What was reached on a panel at the world's limit on turns and, where there is one, at that of training."""
+    at_limit = {} if at_horizon is None else _prefixed(f"{panel}_at_horizon", default_store().metrics(at_horizon))
+    return {**_prefixed(panel, default_store().metrics(full)), **at_limit}
 
 
 def _of_critic(iteration: Iteration) -> dict[str, float]:

@@ -27,15 +27,19 @@ def results_folder(experiment: Experiment) -> Path:
 
 
 def all_references(runs: Sequence[Run]) -> list[Reference]:
-    """Everything that the runs made, in order."""
+    """What the runs made, in order. The curriculum's states are left out: what they tell is in the rollouts before
+    them, and what follows from them in those after.
+    """
 
     def of(iteration: Iteration) -> list[Reference | None]:
         made = [iteration.rollout, iteration.selection, iteration.credit, iteration.critic, iteration.policy]
-        return [*made, iteration.evaluation, iteration.returned]
+        return [*made, iteration.evaluation, iteration.evaluation_at_horizon, iteration.returned]
 
     found: list[Reference | None] = []
     for run in runs:
-        found += [run.start, *(reference for iteration in run.iterations for reference in of(iteration)), run.test]
+        found += [run.start, run.start_at_horizon]
+        found += [reference for iteration in run.iterations for reference in of(iteration)]
+        found += [run.test, run.test_at_horizon]
     return [reference for reference in found if reference is not None]
 
 

@@ -32,9 +32,13 @@ class EvaluationParameters(PlayParameters):
     temperature: float
     seed: int
     split: Split
+    horizon: int | None
+    """A limit on turns below the world's own, which is meant where this is None."""
 
     @classmethod
-    def of(cls, play: PlayParameters, compute: Compute, evaluation: Evaluation, split: Split) -> EvaluationParameters:
+    def of(
+        cls, play: PlayParameters, compute: Compute, evaluation: Evaluation, split: Split, horizon: int | None = None
+    ) -> EvaluationParameters:
         """The evaluation section's keys, but for how often one is made."""
         return cls(
             **{name: getattr(play, name) for name in PlayParameters.model_fields},
@@ -43,6 +47,7 @@ class EvaluationParameters(PlayParameters):
             temperature=evaluation.temperature,
             seed=evaluation.seed,
             split=split,
+            horizon=horizon,
         )
 
 
@@ -69,6 +74,7 @@ def evaluate(
                 temperature=temperature,
                 seed=seeding.derive(parameters.seed, "evaluation", mode),
                 what=f"evaluation: {mode}",
+                horizon=parameters.horizon,
             )
             _record(draft, mode, played, the_world(parameters.world).primary_metric)
             for name, seconds in played.seconds.items():

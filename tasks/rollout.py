@@ -31,6 +31,8 @@ class RolloutParameters(PlayParameters):
     prompts: int
     group_size: int
     temperature: float
+    horizon: int | None
+    """The limit on turns that the curriculum sets; None: the world's own alone."""
     seed: int
     iteration: int
     round: int
@@ -63,6 +65,7 @@ def rollout(parameters: RolloutParameters, *, policy: Reference, tokenizer: Refe
         digest=policy.digest,
         tokenizer=tokenizer,
         temperature=parameters.temperature,
+        horizon=parameters.horizon,
     )
     if parameters.scheme == "branching":
         played = play_branching(play, tasks, parameters.group_size, seed)

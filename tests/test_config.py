@@ -135,7 +135,7 @@ def test_branching_groups_without_a_rule_that_compares_within_them_are_refused()
 
 def test_the_paper_rule_with_more_than_two_turns_is_refused() -> None:
     message = refused("world.parameters.turns=4")
-    assert "mt-grpo with rule 'paper' is defined on at most two turns; the world allows 4" in message
+    assert "mt-grpo with rule 'paper' is defined on at most two turns; training allows 4" in message
 
 
 def test_a_format_that_cannot_express_the_world_is_refused() -> None:
@@ -196,3 +196,48 @@ def test_a_single_run_is_the_parameters_as_they_are_or_a_named_variant() -> None
 def test_a_variant_that_changes_what_is_shared_is_refused() -> None:
     message = refused("variants.grpo-mr={warm_start: {threshold: 0.9}}")
     assert "variant 'grpo-mr' must not change warm_start" in message
+
+
+LAKE = (ROOT / "experiments" / "frozen_lake.yaml",)
+SHOP = (
+    "world={name: webshop, parameters: {}}",
+    "agent.format=think-answer",
+    "rewards={score: {level: outcome, weight: 1.0}}",
+)
+AS_IT_IS = ("variants={base: {}}", "ablation.variants=[base]")
+
+
+def test_without_options_training_has_the_worlds_own_limit() -> None:
+    curriculum = load(PARAMETERS, LAKE).make_curriculum()
+    assert (curriculum.shortest, curriculum.longest) == (8, 8)
+
+
+def test_a_variant_can_have_a_curriculum_of_its_own() -> None:
+    settings = ("variants={a: {}, b: {curriculum: {options: {limit: 4}}}}", "ablation.variants=[a, b]")
+    experiment = load(PARAMETERS, LAKE, settings)
+    assert experiment.variant("b").make_curriculum().longest == 4
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        (("curriculum.options={limit: 9}",), "must not be above the world's, which allows 8 turns; found 9"),
+        (("curriculum={rule: staged, options: {limits: [4, 8], lengths: 20}}",), "found 20 and 20"),
+        (("curriculum={rule: adaptive, options: {first: 4, window: 10}}",), "window: 10 and 20 iterations"),
+        (("variants.grpo-or={curriculum: {rule: stage}}",), "variant 'grpo-or': curriculum.rule must be one of"),
+    ],
+)
+def test_a_curriculum_that_the_world_or_the_run_has_no_room_for_is_refused(
+    settings: tuple[str, ...], expected: str
+) -> None:
+    assert expected in refused(*settings, overlays=LAKE)
+
+
+def test_a_limit_within_which_no_task_can_be_solved_is_refused_in_the_worlds_own_words() -> None:
+    load(PARAMETERS, settings=[*SHOP, "curriculum.options={limit: 3}", *AS_IT_IS])
+    message = refused(*SHOP, "curriculum.options={limit: 2}", *AS_IT_IS)
+    assert "'webshop' can be played under; found 2, of which it says: turns must be a whole number from 3" in message
+
+
+def test_the_paper_rule_counts_the_turns_of_training() -> None:
+    load(PARAMETERS, settings=["world.parameters.turns=4", "curriculum.options={limit: 2}"])

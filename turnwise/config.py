@@ -6,6 +6,7 @@ A wrong configuration is refused before any compute, with the key, what must hol
 from __future__ import annotations
 
 import difflib
+import inspect
 import io
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -14,10 +15,11 @@ from typing import Any, get_args
 from pydantic import BaseModel, ValidationError, model_validator
 from ruamel.yaml import YAML
 
-from turnwise import credit
+from turnwise import credit, sections
 from turnwise.agent.branching import require_branching
 from turnwise.agent.episode import AGENT_REWARDS
 from turnwise.agent.formats import make_format
+from turnwise.curriculum import Curriculum, make_curriculum
 from turnwise.errors import ConfigurationError, CreditError
 from turnwise.policy.model_settings import LINEAR_LAYERS
 from turnwise.policy.settings import require_update_options
@@ -43,7 +45,7 @@ from turnwise.sections import (
 from turnwise.selection import require_selection
 from turnwise.stability import Alarms, Guards, Monitors
 from turnwise.watching import require_alarms
-from turnwise.world import World, make_world
+from turnwise.world import World, make_world, world_class
 
 REPLACED_WHOLE = ("world", "rewards", "variants")
 """Sections that an overlay replaces rather than merges: two worlds' parameters and rewards have nothing in common."""
@@ -63,6 +65,7 @@ class Experiment(Section):
     warm_start: WarmStart
     rollout: Rollout
     selection: Selection
+    curriculum: sections.Curriculum
     credit: Credit
     critic: Critic
     optimization: Optimization
@@ -81,6 +84,10 @@ class Experiment(Section):
         except (TypeError, ValueError) as error:
             raise ConfigurationError(f"world: {error}") from error
 
+    def make_curriculum(self) -> Curriculum:
+        """How many turns an episode of training may have. Raises ConfigurationError."""
+        return make_curriculum(self.curriculum.rule, self.curriculum.options, self.make_world().limits.turns)
+
     def variant(self, name: str) -> Experiment:
         """The experiment with one variant's changes. Raises ConfigurationError for an unknown variant."""
         if name not in self.variants:
@@ -93,6 +100,7 @@ class Experiment(Section):
         make_format(self.agent.format, world)
         self._require_demonstrations(world)
         self._require_known_rewards(world)
+        self._require_curriculum(world)
         self._require_credit(world)
         require_selection(self.selection.rule, self.selection.options)
         if self.rollout.scheme == "branching":
@@ -122,6 +130,21 @@ class Experiment(Section):
         if not any(reward.weight for reward in self.rewards.values()):
             raise ConfigurationError("rewards must give at least one reward a weight other than 0; found none")
 
+    def _require_curriculum(self, world: World) -> None:
+        """Stages that are reached, and limits within which tasks of this world can be solved."""
+        curriculum = self.make_curriculum()
+        curriculum.require_iterations(self.optimization.iterations)
+        if curriculum.shortest == world.limits.turns:
+            return
+        if "turns" in inspect.signature(world_class(self.world.name)).parameters:
+            try:
+                make_world(self.world.name, {**self.world.parameters, "turns": curriculum.shortest})
+            except ValueError as error:
+                raise ConfigurationError(
+                    f"a curriculum's limits must be ones that the world {world.name!r} can be played under; found "
+                    f"{curriculum.shortest}, of which it says: {error}"
+                ) from error
+
     def _require_credit(self, world: World) -> None:
         try:
             credit.require_options(self.credit.estimator, self.credit.options)
@@ -134,10 +157,10 @@ class Experiment(Section):
                 f"found rollout.group_size: {self.rollout.group_size} with credit.estimator: {self.credit.estimator}"
             )
         paper = self.credit.estimator == "mt-grpo" and self.credit.options.get("rule", "paper") == "paper"
-        if paper and world.limits.turns > 2:
+        if paper and (longest := self.make_curriculum().longest) > 2:
             raise ConfigurationError(
-                "credit.estimator mt-grpo with rule 'paper' is defined on at most two turns; the world allows "
-                f"{world.limits.turns}; set credit.options.rule to 'return-to-go', or the world's turns to 2"
+                "credit.estimator mt-grpo with rule 'paper' is defined on at most two turns; training allows "
+                f"{longest}; set credit.options.rule to 'return-to-go', or the curriculum's limit to 2"
             )
 
     def _require_update(self) -> None:

@@ -29,6 +29,11 @@ def episode_value(trajectory: Trajectory, name: str) -> float:
     return trajectory.total(name)
 
 
+def ended_at(trajectory: Trajectory, limit: int) -> bool:
+    """Whether the limit of so many turns cut the episode off, unsolved."""
+    return trajectory.ending.truncated and len(trajectory.turns) >= limit
+
+
 def column_value(trajectory: Trajectory, column: Column) -> float | None:
     """A column's value for one episode; None where its denominator is 0, or its tag is not the task's."""
     if column.tag is not None and trajectory.task.tags.get(column.tag[0]) != column.tag[1]:

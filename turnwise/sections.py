@@ -205,6 +205,15 @@ class Selection(Section):
     options: dict[str, Any]
 
 
+class Curriculum(Section):
+    """How many turns an episode of training may have: see `turnwise.curriculum`."""
+
+    rule: str
+    """`fixed`, `staged` or `adaptive`."""
+    options: dict[str, Any]
+    """`fixed` without any is at the world's own limit."""
+
+
 class Credit(Section):
     """Who gets how much: see `turnwise.credit`."""
 

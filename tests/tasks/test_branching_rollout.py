@@ -69,6 +69,7 @@ def rolled_out(prepared: Prepared, scheme: str) -> tuple[Reference, bool]:
         prompts=PROMPTS,
         group_size=GROUP_SIZE,
         temperature=1.0,
+        horizon=None,
         seed=SEED,
         iteration=1,
         round=0,
