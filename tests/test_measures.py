@@ -7,7 +7,15 @@ from dataclasses import replace
 
 import pytest
 
-from turnwise.measures import anchors, by_task, column_value, episode_means, episode_value, weighted_rewards
+from turnwise.measures import (
+    anchors,
+    by_task,
+    column_value,
+    ended_at,
+    episode_means,
+    episode_value,
+    weighted_rewards,
+)
 from turnwise.sections import RewardSection
 from turnwise.trajectory import Ending, Trajectory, Turn, TurnKind
 from turnwise.world import Column, Task
@@ -50,6 +58,16 @@ def test_an_episodes_value_is_its_own_or_a_sum_over_its_turns() -> None:
     assert [episode_value(each, "reply_tokens") for each in PANEL] == [13.0, 2.0, 5.0]
     assert [episode_value(each, "searches") for each in PANEL] == [2.0, 1.0, 0.0]
     assert [episode_value(each, "exact") for each in PANEL] == [1.0, 0.0, 0.5]
+
+
+def test_a_limit_cut_off_what_has_as_many_acting_turns_in_its_last_attempt_and_was_truncated() -> None:
+    act, plan, again = turn({}), replace(turn({}), kind=TurnKind.PLAN), replace(turn({}), attempt=1)
+    for ending in (Ending.TURN_LIMIT, Ending.ACTION_LIMIT):
+        assert ended_at(trajectory("a", [plan, act, act], ending), 2)
+        assert not ended_at(trajectory("a", [plan, act, act], ending), 3)
+    assert not any(ended_at(trajectory("a", [act, act], ending), 2) for ending in (Ending.SUCCESS, Ending.FAILURE))
+    twice = replace(trajectory("a", [act, act, again], Ending.TURN_LIMIT), earlier_endings=(Ending.TURN_LIMIT,))
+    assert ended_at(twice, 1) and not ended_at(twice, 2)
 
 
 def test_a_column_with_a_denominator_has_no_value_where_that_is_0() -> None:

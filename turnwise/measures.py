@@ -30,8 +30,13 @@ def episode_value(trajectory: Trajectory, name: str) -> float:
 
 
 def ended_at(trajectory: Trajectory, limit: int) -> bool:
-    """Whether the limit of so many turns cut the episode off, unsolved."""
-    return trajectory.ending.truncated and len(trajectory.turns) >= limit
+    """Whether the limit of so many acting turns cut the episode, or its last attempt, off, unsolved.
+
+    Where the actions of an episode end with its last turn, the ending names them, and it is the limit all the same.
+    """
+    last = len(trajectory.earlier_endings)
+    acting = [turn for turn in trajectory.turns if turn.kind is TurnKind.ACT and turn.attempt == last]
+    return trajectory.ending.truncated and len(acting) >= limit
 
 
 def column_value(trajectory: Trajectory, column: Column) -> float | None:
