@@ -1,7 +1,7 @@
 """Conversations that somebody has recorded, as something to imitate: chat messages, one conversation a row.
 
-A JSON Lines file has an object a line, a Parquet file a row a conversation. The key or column `messages` holds a list of
-`{"role": ..., "content": ...}`; whatever else a row has is not read. The assistant's messages are replies, which are
+A JSON Lines file has an object a line, a Parquet file a row a conversation. The key or column `messages` holds a list
+of `{"role": ..., "content": ...}`; whatever else a row has is not read. The assistant's messages are replies, which are
 trained; all others are attended to. As in an episode, a reply follows one observation: messages of `user` and `tool`
 that stand between two replies are joined by a line break. Whatever follows the last reply is of no use, and left out.
 """
