@@ -176,6 +176,20 @@ def test_another_world_brings_its_own_parameters_and_rewards() -> None:
     assert "tool_execution" not in experiment.rewards
 
 
+def test_credit_by_visits_to_a_state_needs_a_world_that_names_its_states() -> None:
+    blackjack = (
+        "world={name: gymnasium, parameters: {id: Blackjack-v1}}",
+        "rewards={reward: {level: outcome, weight: 1.0}}",
+        "agent.format=think-answer",
+        "policy.model=a/b",
+        "warm_start.enabled=false",
+        "variants={base: {}}",
+        "ablation.variants=[base]",
+    )
+    assert load(PARAMETERS, settings=blackjack).credit.estimator == "grpo"
+    assert "'gymnasium' names none: choose another estimator" in refused(*blackjack, "credit.estimator=gigpo")
+
+
 def test_a_single_run_is_the_parameters_as_they_are_or_a_named_variant() -> None:
     experiment = load(
         PARAMETERS,

@@ -156,7 +156,12 @@ class Experiment(Section):
                 "group size must be at least 2 to form a baseline; "
                 f"found rollout.group_size: {self.rollout.group_size} with credit.estimator: {self.credit.estimator}"
             )
-        paper = self.credit.estimator == "mt-grpo" and self.credit.options.get("rule", "paper") == "paper"
+        if "anchors" in credit.ESTIMATORS[self.credit.estimator].needs and not world.names_states:
+            raise ConfigurationError(
+                f"credit.estimator {self.credit.estimator} compares visits to the same state, which the world must "
+                f"name; {world.name!r} names none: choose another estimator"
+            )
+        paper = self.credit.estimator == "mt-grpo" and self.credit.options.get("rule") == "paper"
         if paper and (longest := self.make_curriculum().longest) > 2:
             raise ConfigurationError(
                 "credit.estimator mt-grpo with rule 'paper' is defined on at most two turns; training allows "

@@ -162,6 +162,9 @@ class World(ABC):
     players: tuple[str, ...] = ("random", "oracle")
     """The scripted players: "random" always, "oracle" where somebody knows what to do, and others that `decide` knows.
     An instance may have fewer than its class: only it knows, say, whether its server tells the possible actions."""
+    names_states: bool = True
+    """Whether observations name their state, for credit that compares visits to one. False: none of this world's does,
+    and such credit is refused before any compute."""
     primary_metric: ClassVar[str] = "success"
     """The number by which variants are compared: `success`, or the name of a reward or metric of this world."""
     oracle_success: ClassVar[float] = 0.0

@@ -58,6 +58,7 @@ class AgentGym(World):
     name: ClassVar[str] = "agentgym"
     version: ClassVar[str] = "1"
     players: tuple[str, ...] = ()
+    names_states = False
     rewards: ClassVar[Mapping[str, Reward]] = {
         "score": Reward("the change of the server's score, whose sum is the score at the end", "outcome", 1.0)
     }

@@ -94,6 +94,7 @@ class GymnasiumText(World):
         if self._game.plan is None:
             # Only an instance knows whether its environment publishes a model.
             self.players = ("random",)
+            self.names_states = False
 
     @property
     def instruction(self) -> str:

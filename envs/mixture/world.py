@@ -57,6 +57,7 @@ class Mixture(World):
         self._parts_of = {split: [self.parts[name] for name in chosen[split]] for split in SPLITS}
         first, *others = [part.world for part in self.parts.values()]
         self.players = tuple(player for player in first.players if all(player in other.players for other in others))
+        self.names_states = all(part.world.names_states for part in self.parts.values())
         # A class serves all mixtures, so what one has differs by the object.
         self.rewards = self._all_rewards()  # type: ignore[misc]
         self.columns = self._all_columns()  # type: ignore[misc]

@@ -17,15 +17,15 @@ def test_the_paper_gives_the_first_turn_both_terms_and_the_last_the_outcome() ->
     last = 0.75 / (OUTCOME_DEVIATION + 1e-4)
     turn = [deviation / (TURN_DEVIATION + 1e-4) for deviation in (0.3, -0.2, 0.3, -0.4)]
     expected = [[turn[0] + last, last], [turn[1] - last, -last], [turn[2] + last, last], [turn[3] - last]]
-    assert close(estimate("mt-grpo", SEARCHES), expected)
+    assert close(estimate("mt-grpo", SEARCHES, rule="paper"), expected)
     assert expected[0][0] == pytest.approx(0.842689 + 0.865925, abs=2e-4)
 
 
 def test_the_coefficients_of_the_paper_stand_on_the_terms_of_the_first_turn() -> None:
-    once = estimate("mt-grpo", SEARCHES)
+    once = estimate("mt-grpo", SEARCHES, rule="paper")
     outcome = estimate("grpo", SEARCHES)
-    less_outcome = estimate("mt-grpo", SEARCHES, outcome_coefficient=0.5)
-    less_turn = estimate("mt-grpo", SEARCHES, turn_coefficient=0.5)
+    less_outcome = estimate("mt-grpo", SEARCHES, rule="paper", outcome_coefficient=0.5)
+    less_turn = estimate("mt-grpo", SEARCHES, rule="paper", turn_coefficient=0.5)
     for full, of_outcome, of_turn, alone in zip(once, less_outcome, less_turn, outcome, strict=True):
         assert of_outcome[0] == pytest.approx(full[0] - 0.5 * alone[0])
         assert of_turn[0] == pytest.approx(full[0] - 0.5 * (full[0] - alone[0]))
@@ -35,7 +35,7 @@ def test_the_coefficients_of_the_paper_stand_on_the_terms_of_the_first_turn() ->
 def test_the_paper_refuses_three_turns_and_names_the_rule_that_has_them() -> None:
     batch = CreditBatch(group=[0, 0], turn_rewards=[[0.0] * 3, [0.0]], outcome=[1.0, 0.0])
     with pytest.raises(CreditError, match=r"at most two turns; found a trajectory of 3; .* 'return-to-go'"):
-        estimate("mt-grpo", batch)
+        estimate("mt-grpo", batch, rule="paper")
 
 
 def test_per_index_normalises_among_the_trajectories_that_reach_the_turn() -> None:
@@ -123,7 +123,7 @@ def test_rewards_per_token_count_in_the_reward_of_their_turn(rule: str) -> None:
 def test_the_paper_has_no_place_for_rewards_per_token() -> None:
     batch = replace(SEARCHES, reply_lengths=[[1, 1]] * 3 + [[1]], token_rewards=[[0.0, 0.0]] * 3 + [[0.0]])
     with pytest.raises(CreditError, match="'paper' has no place for token_rewards"):
-        estimate("mt-grpo", batch)
+        estimate("mt-grpo", batch, rule="paper")
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,9 @@
                          A_(i,t) = R_(i,t) - mean of R_(j,t) over the *other* trajectories j that reach turn t
 
 Paper: MT-GRPO (arXiv 2505.11821, section 4.2) for two turns. For more, the paper asks for a fresh group from each
-turn's state, G^(K-1) trajectories; the three rules for K turns need the one group. `return-to-go` is ours, and the
-right one for K turns: `docs/credit-bias.md` shows it in numbers. Differs from the released code: a coefficient on
-either term (the paper puts it on the outcome, the code on the turn).
+turn's state, G^(K-1) trajectories; the three rules for K turns need the one group. `return-to-go` is ours, the right
+one for K turns, as `docs/credit-bias.md` shows in numbers, and therefore the default. Differs from the released code:
+a coefficient on either term (the paper puts it on the outcome, the code on the turn).
 
 The rule is chosen by configuration, never by the lengths in the batch.
 """
@@ -54,7 +54,7 @@ class _Terms:
 def mt_grpo(
     batch: CreditBatch,
     *,
-    rule: Rule = "paper",
+    rule: Rule = "return-to-go",
     turn_coefficient: float = 1.0,
     outcome_coefficient: float = 1.0,
     deviation: Deviation | None = None,
@@ -64,7 +64,9 @@ def mt_grpo(
 ) -> list[list[float]]:
     """One advantage per turn. Rewards per token count in their turn's reward.
 
-    `deviation` is `none` for `return-to-go` unless it is given, and `unbiased` for the others. `to_go` (default: true)
+    `deviation` is `none` for `return-to-go` unless it is given, which leaves the scale of the rewards alone, and
+    `unbiased` for the others, as in the paper: advantages of the two have different scales, and so ask for different
+    learning rates. `to_go` (default: true)
     belongs to `per-index` and `padded`; `baseline` (default: `others`) to `return-to-go`, where `group` includes the
     trajectory itself in the mean. Raises CreditError for an option that the rule does not have, and for `paper` with a
     trajectory of more than two turns or with rewards per token.
