@@ -14,18 +14,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from flows.horizon import horizon_at, next_horizon
+from flows.learning import credited, first_critic, learn
 from flows.prepare import Prepared, play_parameters
-from flows.watch import guarded, probe_policy, respond, watch
-from tasks.credit import CreditParameters, credit
-from tasks.critic import CriticParameters, initial_critic, learn_values
+from flows.watch import probe_policy, respond, watch
 from tasks.evaluate import EvaluationParameters, evaluate
-from tasks.learning import LearnerParameters
 from tasks.rollout import GatherParameters, RolloutParameters, gather, rollout
-from tasks.scores import ReferenceParameters, ValuesParameters, reference, values
 from tasks.select import SelectParameters, read_missing, select
-from tasks.update import UpdateParameters, update
 from turnwise.artifacts import Reference
-from turnwise.config import Experiment, has_critic
+from turnwise.config import Experiment
 from turnwise.selection import MAXIMUM_ROUNDS
 from turnwise.world import Split
 
@@ -104,7 +100,7 @@ def run_variant(
     limit = horizon_at(experiment, None)
     full, at_horizon = _evaluate(label, experiment, "validation", prepared, prepared.warm_start, limit)
     run = Run(variant, seed, experiment, full, at_horizon)
-    policy, critic, before = prepared.warm_start, _initial_critic(run, prepared), None
+    policy, critic, before = prepared.warm_start, first_critic(run, prepared), None
     run.critic = critic
     for number in range(1, experiment.optimization.iterations + 1):
         limit = horizon_at(experiment, before)
@@ -133,58 +129,25 @@ def _iterate(
     sampled, selection = _sample(run, number, prepared, policy, limit)
     horizon = next_horizon(label, experiment, number, sampled, before)
     probed = probe_policy(run, number, prepared, policy, sampled)
-    valued = _value(label, experiment, critic, sampled)
-    scored = _score_reference(label, experiment, prepared, sampled)
-    penalty = experiment.optimization.reference
-    in_reward = penalty is not None and penalty.get("place") == "reward"
-    credited = credit.named(label)(
-        CreditParameters(
-            rewards=experiment.rewards, credit=experiment.credit, reference=penalty if in_reward else None
-        ),
-        rollout=sampled,
-        selection=selection,
-        values=valued,
-        reference=scored if in_reward else None,
-    )
-    shared = critic is not None and experiment.critic.trunk == "policy"
-    warming_up = critic is not None and number <= experiment.critic.warm_up
-    if critic is not None and valued is not None and (warming_up or not shared):
-        critic = learn_values.named(label)(
-            _critic_parameters(run, number), critic=critic, rollout=sampled, credit=credited, values=valued
-        )
-    if not warming_up:
-        with guarded(run, number, policy):
-            policy = update.named(label)(
-                UpdateParameters.of(
-                    experiment.optimization,
-                    experiment.compute,
-                    experiment.rollout.temperature,
-                    run.seed,
-                    number,
-                    critic=experiment.critic if shared else None,
-                ),
-                policy=policy,
-                rollout=sampled,
-                credit=credited,
-                reference=None if in_reward else scored,
-                values=valued if shared else None,
-            )
-    if critic is not None and shared:  # one artifact is both
-        policy = critic = critic if warming_up else policy
+    batch = credited(run, number, prepared, sampled, selection, critic)
+    learned = learn(run, number, policy, critic, batch)
     due = number % experiment.evaluation.every == 0 or number == experiment.optimization.iterations
-    full, at_horizon = _evaluate(label, experiment, "validation", prepared, policy, limit) if due else (None, None)
-    updated = None if warming_up else policy
-    monitors, judged = watch(run, number, prepared, rollout=sampled, credit=credited, updated=updated, probed=probed)
+    full, at_horizon = (
+        _evaluate(label, experiment, "validation", prepared, learned.policy, limit) if due else (None, None)
+    )
+    monitors, judged = watch(
+        run, number, prepared, rollout=sampled, credit=batch.credit, updated=learned.updated, probed=probed
+    )
     return Iteration(
         number=number,
         rollout=sampled,
-        credit=credited,
-        policy=policy,
+        credit=batch.credit,
+        policy=learned.policy,
         horizon=horizon,
         evaluation=full,
         evaluation_at_horizon=at_horizon,
         selection=selection,
-        critic=critic,
+        critic=learned.critic,
         probe=probed,
         monitors=monitors,
         alarm=judged,
@@ -236,52 +199,6 @@ def _roll_out(run: Run, number: int, prepared: Prepared, policy: Reference, limi
         tokenizer=prepared.tokenizer,
         panels=prepared.panels,
     )
-
-
-def _initial_critic(run: Run, prepared: Prepared) -> Reference | None:
-    """A critic, where the estimator has one."""
-    if not has_critic(run.experiment):
-        return None
-    if run.experiment.critic.trunk == "policy":
-        return prepared.warm_start
-    return initial_critic.named(f"{run.name} before iteration 1")(
-        _critic_parameters(run, 0), policy=prepared.warm_start
-    )
-
-
-def _critic_parameters(run: Run, number: int) -> CriticParameters:
-    return CriticParameters(
-        learner=_learner_of_critic(run.experiment), critic=run.experiment.critic, seed=run.seed, iteration=number
-    )
-
-
-def _learner_of_critic(experiment: Experiment) -> LearnerParameters:
-    """How the critic's trunk is held: its own, or the policy's as it is trained."""
-    if experiment.critic.trunk == "own":
-        return LearnerParameters(compute=experiment.compute)
-    return LearnerParameters(compute=experiment.compute, adapter=experiment.optimization.adapter, with_critic=True)
-
-
-def _value(label: str, experiment: Experiment, critic: Reference | None, sampled: Reference) -> Reference | None:
-    """What the critic thinks of the rollout, where there is one."""
-    if critic is None:
-        return None
-    parameters = ValuesParameters(
-        learner=_learner_of_critic(experiment), micro_batch_tokens=experiment.critic.micro_batch_tokens
-    )
-    return values.named(label)(parameters, critic=critic, rollout=sampled)
-
-
-def _score_reference(label: str, experiment: Experiment, prepared: Prepared, sampled: Reference) -> Reference | None:
-    """The warm start's log-probabilities of the rollout, where distance from it has a price."""
-    if experiment.optimization.reference is None:
-        return None
-    parameters = ReferenceParameters(
-        compute=experiment.compute,
-        temperature=experiment.rollout.temperature,
-        micro_batch_tokens=experiment.optimization.micro_batch_tokens,
-    )
-    return reference.named(label)(parameters, policy=prepared.warm_start, rollout=sampled)
 
 
 def _evaluate(

@@ -1,0 +1,168 @@
+"""Learning: from the rollout of an iteration to its credit, and from that to the next policy and critic.
+
+    rollout_k --values--> what the critic V_k thinks of it          where the estimator has a critic
+    rollout_k --reference--> the warm start's log-probabilities     where distance from it has a price
+    rollout_k, these --credit--> advantages_k
+    advantages_k, P_k --update--> P_(k+1)
+    advantages_k, V_k --learn_values--> V_(k+1)
+
+A critic on the policy's trunk is the same artifact as the policy, and learns in the update. While a critic warms up,
+the policy stays as it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from flows.prepare import Prepared
+from flows.watch import guarded
+from tasks.credit import CreditParameters, credit
+from tasks.critic import CriticParameters, initial_critic, learn_values
+from tasks.learning import LearnerParameters
+from tasks.scores import ReferenceParameters, ValuesParameters, reference, values
+from tasks.update import UpdateParameters, update
+from turnwise.artifacts import Reference
+from turnwise.config import Experiment, has_critic
+
+if TYPE_CHECKING:
+    from flows.experiment import Run
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What an iteration learns from."""
+
+    rollout: Reference
+    credit: Reference
+    values: Reference | None
+    """What the critic thought of the rollout before it learned from it."""
+    reference: Reference | None
+    """The reference policy's log-probabilities, where distance from it has a price in the loss."""
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What an iteration made of its batch."""
+
+    policy: Reference
+    critic: Reference | None
+    updated: Reference | None
+    """The policy where an update made it; None while a critic warms up."""
+
+
+def first_critic(run: Run, prepared: Prepared) -> Reference | None:
+    """A critic before it has learned anything, where the estimator has one."""
+    if not has_critic(run.experiment):
+        return None
+    if run.experiment.critic.trunk == "policy":
+        return prepared.warm_start
+    return initial_critic.named(f"{run.name} before iteration 1")(
+        _critic_parameters(run, 0), policy=prepared.warm_start
+    )
+
+
+def credited(
+    run: Run,
+    number: int,
+    prepared: Prepared,
+    rollout: Reference,
+    selection: Reference | None,
+    critic: Reference | None,
+) -> Batch:
+    """A rollout with its credit, and what credit and the update need beside it."""
+    experiment, label = run.experiment, f"{run.name} iteration {number}"
+    valued = _value(label, experiment, critic, rollout)
+    scored = _score_reference(label, experiment, prepared, rollout)
+    penalty = experiment.optimization.reference
+    in_reward = penalty is not None and penalty.get("place") == "reward"
+    given = credit.named(label)(
+        CreditParameters(
+            rewards=experiment.rewards, credit=experiment.credit, reference=penalty if in_reward else None
+        ),
+        rollout=rollout,
+        selection=selection,
+        values=valued,
+        reference=scored if in_reward else None,
+    )
+    return Batch(rollout, given, valued, None if in_reward else scored)
+
+
+def learn(run: Run, number: int, policy: Reference, critic: Reference | None, batch: Batch) -> Learned:
+    """The policy and the critic after a batch."""
+    warming_up = critic is not None and number <= run.experiment.critic.warm_up
+    updated = None if warming_up else _update(run, number, policy, batch)
+    if critic is None:
+        return Learned(updated or policy, None, updated)
+    if run.experiment.critic.trunk == "policy":
+        both = updated or _learn_values(run, number, critic, batch)
+        return Learned(both, both, updated)
+    return Learned(updated or policy, _learn_values(run, number, critic, batch), updated)
+
+
+def _learn_values(run: Run, number: int, critic: Reference, batch: Batch) -> Reference:
+    assert batch.values is not None, "a critic values a rollout before it learns from it"
+    return learn_values.named(f"{run.name} iteration {number}")(
+        _critic_parameters(run, number),
+        critic=critic,
+        rollout=batch.rollout,
+        credit=batch.credit,
+        values=batch.values,
+    )
+
+
+def _update(run: Run, number: int, policy: Reference, batch: Batch) -> Reference:
+    experiment = run.experiment
+    joint = has_critic(experiment) and experiment.critic.trunk == "policy"
+    parameters = UpdateParameters.of(
+        experiment.optimization,
+        experiment.compute,
+        experiment.rollout.temperature,
+        run.seed,
+        number,
+        critic=experiment.critic if joint else None,
+    )
+    with guarded(run, number, policy):
+        return update.named(f"{run.name} iteration {number}")(
+            parameters,
+            policy=policy,
+            rollout=batch.rollout,
+            credit=batch.credit,
+            reference=batch.reference,
+            values=batch.values if joint else None,
+        )
+
+
+def _critic_parameters(run: Run, number: int) -> CriticParameters:
+    return CriticParameters(
+        learner=_learner_of_critic(run.experiment), critic=run.experiment.critic, seed=run.seed, iteration=number
+    )
+
+
+def _learner_of_critic(experiment: Experiment) -> LearnerParameters:
+    """How the critic's trunk is held: its own, or the policy's as it is trained."""
+    if experiment.critic.trunk == "own":
+        return LearnerParameters(compute=experiment.compute)
+    return LearnerParameters(compute=experiment.compute, adapter=experiment.optimization.adapter, with_critic=True)
+
+
+def _value(label: str, experiment: Experiment, critic: Reference | None, sampled: Reference) -> Reference | None:
+    """What the critic thinks of the rollout, where there is one."""
+    if critic is None:
+        return None
+    parameters = ValuesParameters(
+        learner=_learner_of_critic(experiment), micro_batch_tokens=experiment.critic.micro_batch_tokens
+    )
+    return values.named(label)(parameters, critic=critic, rollout=sampled)
+
+
+def _score_reference(label: str, experiment: Experiment, prepared: Prepared, sampled: Reference) -> Reference | None:
+    """The warm start's log-probabilities of the rollout, where distance from it has a price."""
+    if experiment.optimization.reference is None:
+        return None
+    parameters = ReferenceParameters(
+        compute=experiment.compute,
+        temperature=experiment.rollout.temperature,
+        micro_batch_tokens=experiment.optimization.micro_batch_tokens,
+    )
+    return reference.named(label)(parameters, policy=prepared.warm_start, rollout=sampled)
