@@ -1,0 +1,218 @@
+"""Runs that are watched, through the real chain: what the monitors leave alone, what alarms and guards do, and that a
+run which was killed after an alarm is the run that was not.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flows.experiment import Run, run_variant
+from flows.prepare import Prepared, prepare_materials, prepare_policy
+from tasks.alarms import read_judgement
+from turnwise.artifacts import Reference, default_store
+from turnwise.config import Experiment, load
+from turnwise.errors import TrainingEnded
+
+pytestmark = pytest.mark.chain
+
+ROOT = Path(__file__).parents[2]
+TINY = Path(__file__).parent / "tiny.yaml"
+SMALL: dict[str, Any] = {
+    "rollout.prompts": 4,
+    "monitors.probe_every": 1,
+    "monitors.probe_sample": 4,
+    "variants": {"base": {}},
+    "ablation.variants": ["base"],
+    "evaluation.every": 9,
+}
+NO_RULES = dict.fromkeys(load(ROOT / "params.yaml").alarms.rules)
+AWAY_FROM_THE_START: dict[str, Any] = {
+    **SMALL,
+    "optimization.iterations": 4,
+    "alarms.response": "return",
+    "alarms.rules": {**NO_RULES, "kl_warm_start": {"above": 1e-7}},
+    "alarms.learning_rate_factor": 0.5,
+    "alarms.selection": {"rule": "uncertainty", "options": {"share": 0.5}},
+}
+"""The warm start is healthy and every policy that has learned is not: alarms in iterations 2 and 4."""
+
+
+def experiment(**settings: Any) -> Experiment:
+    return load(ROOT / "params.yaml", [TINY], {**SMALL, **settings})
+
+
+@pytest.fixture(scope="module")
+def prepared(prefect_server: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Prepared, Path]]:
+    """What every run starts from, and the home that holds it and no more."""
+    home = tmp_path_factory.mktemp("prepared")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TURNWISE_HOME", str(home))
+        chosen = experiment()
+        yield prepare_policy(chosen, prepare_materials(chosen)), home
+
+
+@pytest.fixture
+def fresh(prepared: tuple[Prepared, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Prepared:
+    """What every run starts from, in a home of the test's own."""
+    shutil.copytree(prepared[1], tmp_path / "home")
+    monkeypatch.setenv("TURNWISE_HOME", str(tmp_path / "home"))
+    return prepared[0]
+
+
+@pytest.fixture(scope="module")
+def returned(prepared: tuple[Prepared, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+    """A run that goes back twice, in a home of its own."""
+    home = tmp_path_factory.mktemp("returned") / "home"
+    shutil.copytree(prepared[1], home)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TURNWISE_HOME", str(home))
+        yield run_variant(experiment(**AWAY_FROM_THE_START), prepared[0], "base", 1)
+
+
+def everything(run: Run) -> list[Reference | None]:
+    made = [(each.rollout, each.policy, each.monitors, each.alarm, each.returned) for each in run.iterations]
+    return [*(reference for of_iteration in made for reference in of_iteration), run.test]
+
+
+def lineage(reference: Reference) -> dict[str, Any]:
+    (record,) = default_store().lineage(reference).values()
+    return record
+
+
+def test_what_is_trained_does_not_depend_on_who_watches(
+    fresh: Prepared, prepared: tuple[Prepared, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watched = run_variant(experiment(), fresh, "base", 1)
+    shutil.copytree(prepared[1], tmp_path / "unwatched")
+    monkeypatch.setenv("TURNWISE_HOME", str(tmp_path / "unwatched"))
+    others = {"monitors.probe_every": None, "monitors.n_gram": 2, "alarms.rules": {**NO_RULES, "entropy": {"above": 0}}}
+    unwatched = run_variant(experiment(**others), fresh, "base", 1)
+    assert [(each.rollout, each.policy) for each in watched.iterations] == [
+        (each.rollout, each.policy) for each in unwatched.iterations
+    ]
+    assert [each.monitors for each in watched.iterations] != [each.monitors for each in unwatched.iterations]
+
+
+def test_the_first_probe_finds_the_warm_start_where_it_is(returned: Run) -> None:
+    found = [default_store().metrics(each.monitors) for each in returned.iterations if each.monitors]
+    assert [values["kl_warm_start"] > 1e-7 for values in found] == [False, True, False, True]
+    assert all(values["mutual_information"] <= 1.3863 for values in found)  # the logarithm of four prompts
+
+
+def test_an_alarm_goes_back_to_the_healthy_policy_with_the_change_that_it_states(returned: Run) -> None:
+    store, iterations = default_store(), returned.iterations
+    judgements = [read_judgement(each.alarm) for each in iterations if each.alarm]
+    assert [judgement.response for judgement in judgements] == ["none", "return", "none", "return"]
+    assert [judgement.healthy for judgement in judgements] == [1, 1, 3, 3]
+    warm_start = Reference(kind="policy", digest=lineage(iterations[0].rollout)["inputs"]["policy"].split("/")[1])
+    for place in (1, 3):
+        back = iterations[place].returned
+        assert back is not None
+        weights = [store.folder(policy) / "model.safetensors" for policy in (back, warm_start)]
+        assert weights[0].read_bytes() == weights[1].read_bytes()
+        assert lineage(back)["inputs"]["alarm"] == str(iterations[place].alarm)
+    assert lineage(iterations[2].rollout)["inputs"]["policy"] == str(iterations[1].returned)
+    rates = [lineage(each.policy)["parameters"]["options"]["learning_rate"] for each in iterations]
+    assert rates == [0.0004, 0.0004, 0.0002, 0.0002]
+    assert [each.selection is not None for each in iterations] == [False, False, True, True]
+    assert returned.policy == iterations[3].returned
+
+
+def test_a_run_that_was_killed_after_an_alarm_ends_with_the_digests_of_one_that_was_not(
+    returned: Run, fresh: Prepared, prefect_server: str, tmp_path: Path
+) -> None:
+    home, expected = tmp_path / "home", everything(returned)
+    settings = [
+        argument for name, value in AWAY_FROM_THE_START.items() for argument in ("-s", f"{name}={as_yaml(value)}")
+    ]
+    environment = {**os.environ, "PREFECT_API_URL": prefect_server}
+    with (tmp_path / "output").open("wb") as output:
+        started = subprocess.Popen(
+            [sys.executable, "-m", "flows.cli", "experiment", str(TINY), "--seed", "1", *settings],
+            cwd=ROOT,
+            env=environment,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
+        deadline = time.monotonic() + 240
+        while len(list((home / "store" / "alarm").glob("*/manifest.json"))) < 2:  # that of iteration 2 has been raised
+            assert started.poll() is None and time.monotonic() < deadline, (tmp_path / "output").read_text()
+            time.sleep(0.005)
+        os.killpg(started.pid, signal.SIGKILL)
+        started.wait()
+    assert len(list((home / "store" / "alarm").glob("*/manifest.json"))) < 4
+    assert everything(run_variant(experiment(**AWAY_FROM_THE_START), fresh, "base", 1)) == expected
+
+
+def as_yaml(value: Any) -> str:
+    """A value as a setting on the command line: JSON is YAML."""
+    return json.dumps(value)
+
+
+def test_after_the_last_return_an_alarm_stops_the_run(returned: Run, fresh: Prepared) -> None:
+    settings = {**AWAY_FROM_THE_START, "alarms.maximum_returns": 1}
+    with pytest.raises(TrainingEnded, match=r"base seed 1 was stopped at iteration 4 after 1 returns: kl_warm_start"):
+        run_variant(experiment(**settings), fresh, "base", 1)
+
+
+def test_an_alarm_that_stops_names_the_healthy_policy(fresh: Prepared) -> None:
+    settings = {"alarms.response": "stop", "alarms.rules": {**NO_RULES, "reply_tokens": {"above": 1}}}
+    with pytest.raises(TrainingEnded, match="reply_tokens must be at most 1, and is") as caught:
+        run_variant(experiment(**settings), fresh, "base", 1)
+    assert str(fresh.warm_start) in str(caught.value)
+
+
+ALIKE = {
+    "rollout.temperature": 0.01,
+    "rewards": {"goal": {"level": "outcome", "weight": 1.0}, "format": {"level": "outcome", "weight": 0.0}},
+}
+"""Every reply of a group is the same, in a world without chance."""
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "seen"),
+    [
+        ("dead_groups", {**ALIKE, "guards.dead_groups": 2, "guards.no_signal": None}, "in the last 2 iterations"),
+        ("no_signal", {**ALIKE, "guards.no_signal": 2, "guards.dead_groups": None}, "in the last 2 iterations"),
+        ("mismatch", {"optimization.maximum_mismatch": 1e-12}, "iteration 1 the learner must give"),
+        ("not_finite", {"optimization.learning_rate": 1e30}, "iteration 1 the "),
+    ],
+)
+def test_each_guard_ends_the_run_with_advice_and_the_last_good_policy_intact(
+    name: str, settings: dict[str, Any], seen: str, fresh: Prepared
+) -> None:
+    with pytest.raises(TrainingEnded, match=f"ended by the guard {name}: .*{seen}") as caught:
+        run_variant(experiment(**settings), fresh, "base", 1)
+    require_good(str(caught.value), fresh.warm_start)
+
+
+def test_replies_that_never_end_are_guarded_against(
+    prefect_server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TURNWISE_HOME", str(tmp_path))
+    settings = {"agent.maximum_reply_tokens": 2, "warm_start.enabled": False, "guards.truncated_replies": 1}
+    chosen = experiment(**settings)
+    unprepared = prepare_policy(chosen, prepare_materials(chosen))
+    with pytest.raises(TrainingEnded, match="ended by the guard truncated_replies") as caught:
+        run_variant(chosen, unprepared, "base", 1)
+    require_good(str(caught.value), unprepared.warm_start)
+
+
+def require_good(message: str, expected: Reference) -> None:
+    """The message names a policy, which is the expected one, and which the store holds intact."""
+    found = re.search(r"The last good policy is policy/([0-9a-f]{32})$", message)
+    assert found is not None and found.group(1) == expected.digest
+    default_store().verify(expected)
