@@ -12,6 +12,7 @@ from turnwise.agent.episode import Episode, Rules
 from turnwise.agent.formats import make_format
 from turnwise.agent.host import Patience
 from turnwise.agent.loop import Played, make_episodes, play_scripted, require_few_losses, roll_out
+from turnwise.agent.modes import make_mode
 from turnwise.artifacts import Draft, Reference, default_store
 from turnwise.panel import read_panel
 from turnwise.policy.engine import Sampling, close_resident_engine, resident_engine
@@ -150,12 +151,22 @@ def play_episodes(
 
 
 def play_with_script(
-    parameters: PlayParameters, tasks: Sequence[Task], replicas: int, choose: Callable[[int, int], str], seed: int
+    parameters: PlayParameters,
+    tasks: Sequence[Task],
+    replicas: int,
+    choose: Callable[[int, int], str],
+    seed: int,
+    *,
+    looks_ahead: bool = False,
 ) -> Played:
-    """Play `replicas` episodes of each task with scripted players: `choose(episode, turn)` names the player."""
+    """Play `replicas` episodes of each task with scripted players: `choose(episode, turn)` names the player.
+
+    Where they look ahead, the plans and lessons that they are asked for are true.
+    """
     rules = _rules(parameters, None)
     episodes = make_episodes(rules, tasks, replicas, worlds_seed(seed))
-    played = play_scripted(episodes, rules.format.demonstrate, choose, seeding.derive(seed, "players"))
+    write, player_seed = rules.format.demonstrate, seeding.derive(seed, "players")
+    played = play_scripted(episodes, write, choose, player_seed, looks_ahead=looks_ahead)
     require_few_losses(played, parameters.world.name, parameters.patience.maximum_lost_share)
     return played
 
@@ -191,6 +202,14 @@ def save_played(draft: Draft, played: Played, folder: str = ".") -> Sequence[Tra
     return played.trajectories
 
 
+def instruction_of(agent: Agent, world: World) -> str | None:
+    """What the policy is told before an episode, where it is told something: the world, the format and the mode."""
+    if not agent.instruction:
+        return None
+    said = [make_format(agent.format, world).instruction(world), make_mode(agent.mode).instruction]
+    return "\n".join(part for part in said if part)
+
+
 def _rules(parameters: PlayParameters, frame: ChatFrame | None, horizon: int | None = None) -> Rules:
     world, agent = the_world(parameters.world), parameters.agent
     form = make_format(agent.format, world)
@@ -200,10 +219,11 @@ def _rules(parameters: PlayParameters, frame: ChatFrame | None, horizon: int | N
         limits=None,
         patience=Patience(parameters.patience.world_seconds, parameters.patience.world_retries),
         frame=frame,
-        instruction=form.instruction(world) if agent.instruction else None,
+        instruction=instruction_of(agent, world),
         token_budget=agent.context_tokens,
         reply_tokens=agent.maximum_reply_tokens,
         context=agent.context,
+        mode=make_mode(agent.mode),
         invalid_limit=agent.invalid_limit,
         horizon=horizon,
     )

@@ -10,6 +10,7 @@ from tasks.playing import PlayParameters, play_with_script, save_played, tasks_o
 from tasks.stage import stage
 from turnwise import seeding
 from turnwise.agent.formats import format_class
+from turnwise.agent.scripted import MISTAKEN
 from turnwise.artifacts import Reference, default_store
 from turnwise.errors import ConfigurationError
 from turnwise.measures import episode_means
@@ -78,6 +79,9 @@ class DemonstrationParameters(PlayParameters):
 def demonstrations(parameters: DemonstrationParameters, *, panels: Reference) -> Reference:
     """Episodes of train tasks by a noisy oracle: each turn is the random player's with probability `noise`.
 
+    Where the agent's mode asks for thoughts, half of this noise is errors on purpose, which no world or format allows:
+    what a plan is revised for and a lesson is about. Plans and lessons themselves are true.
+
     The noise is learned too: it is what leaves reinforcement learning room to improve. A world without an oracle has no
     demonstrations, and the configuration refuses what would need them.
     """
@@ -87,9 +91,12 @@ def demonstrations(parameters: DemonstrationParameters, *, panels: Reference) ->
 
     def player(episode: int, turn: int) -> str:
         draw = seeding.generator(parameters.seed, "noise", episode, turn).random()
+        if draw < parameters.noise * share_of_errors:
+            return MISTAKEN
         return "random" if draw < parameters.noise else "oracle"
 
-    played = play_with_script(parameters, chosen, 1, player, parameters.seed)
+    share_of_errors = 0.0 if parameters.agent.mode.name == "plain" else 0.5
+    played = play_with_script(parameters, chosen, 1, player, parameters.seed, looks_ahead=True)
     with default_store().write("demonstrations") as draft:
         draft.metrics.update(episode_means(save_played(draft, played), len(played.lost)))
     default_store().record_clock(draft.reference, played.seconds)

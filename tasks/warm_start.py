@@ -11,7 +11,7 @@ import shutil
 from pathlib import Path
 
 from tasks.learning import LearnerParameters, take_learner
-from tasks.playing import PlayParameters, play_with_policy, tasks_of, the_world, world_code
+from tasks.playing import PlayParameters, instruction_of, play_with_policy, tasks_of, the_world, world_code
 from tasks.stage import stage
 from turnwise import progress, seeding
 from turnwise.agent.context import make_context
@@ -92,7 +92,7 @@ def _sequences(parameters: WarmStartParameters, tokenizer: Reference, demonstrat
     frame, agent = ChatFrame(load_tokenizer(default_store().folder(tokenizer))), parameters.agent
     world = the_world(parameters.world)
     form = make_format(agent.format, world)
-    instruction = form.instruction(world) if agent.instruction else None
+    instruction = instruction_of(agent, world)
     sequences: list[TokenSequence] = []
     for trajectory in read_trajectories(default_store().folder(demonstrations)):
         context = make_context(agent.context, frame, instruction, agent.context_tokens)

@@ -17,8 +17,8 @@ from ruamel.yaml import YAML
 
 from turnwise import credit, sections
 from turnwise.agent.branching import require_branching
-from turnwise.agent.episode import AGENT_REWARDS
 from turnwise.agent.formats import make_format
+from turnwise.agent.rewards import AGENT_REWARDS
 from turnwise.curriculum import Curriculum, make_curriculum
 from turnwise.errors import ConfigurationError, CreditError
 from turnwise.policy.model_settings import LINEAR_LAYERS

@@ -16,10 +16,16 @@ from turnwise.world import Column
 def episode_value(trajectory: Trajectory, name: str) -> float:
     """A measure of one episode: `success`, `turns`, `reply_tokens`, or a reward or metric summed over its turns.
 
-    `turns` are those that act; `turns/plan`, `turns/reflect` and `turns/summary` are the others.
+    `turns` are those that act; `turns/plan`, `turns/reflect` and `turns/summary` are the others. Where a task was
+    attempted again, `first_success` is success at the first attempt and `attempts` their number; turns and tokens are
+    counted over all attempts, everything else is of the last.
     """
     if name == "success":
         return float(trajectory.success)
+    if name == "first_success":
+        return float(trajectory.success and not trajectory.earlier_endings)
+    if name == "attempts":
+        return 1.0 + len(trajectory.earlier_endings)
     if name == "turns":
         return float(trajectory.count(TurnKind.ACT))
     if name.startswith("turns/"):
@@ -65,7 +71,8 @@ def episode_means(trajectories: Sequence[Trajectory], lost: int = 0) -> dict[str
 
     Where tasks are of several worlds, each by its name as the tag `world`, also the success in each: `success/NAME`.
     Turns that do not act are counted where there are any: `turns/plan`. `lost` episodes are missing data, and in no
-    mean but the shares of the endings, `ending/success` to `ending/world_lost`, which sum to 1.
+    mean but the shares of the endings, `ending/success` to `ending/world_lost`, which sum to 1. Attempts are counted
+    where a task was attempted again.
     """
     count = len(trajectories)
     if not count:
@@ -79,6 +86,7 @@ def episode_means(trajectories: Sequence[Trajectory], lost: int = 0) -> dict[str
         "turns": "turns",
         **{f"turns/{kind}": f"turns/{kind}" for kind in _other_kinds(trajectories)},
         "reply_tokens": "reply_tokens",
+        **({name: name for name in ("first_success", "attempts")} if _attempted_again(trajectories) else {}),
     }
     means = {
         key: sum(episode_value(trajectory, name) for trajectory in trajectories) / count for key, name in names.items()
@@ -88,6 +96,10 @@ def episode_means(trajectories: Sequence[Trajectory], lost: int = 0) -> dict[str
         means[f"success/{world}"] = sum(of_world) / len(of_world)
     endings = [*(trajectory.ending for trajectory in trajectories), *[Ending.WORLD_LOST] * lost]
     return {**means, **{f"ending/{ending}": endings.count(ending) / len(endings) for ending in Ending}}
+
+
+def _attempted_again(trajectories: Sequence[Trajectory]) -> bool:
+    return any(trajectory.earlier_endings for trajectory in trajectories)
 
 
 def _other_kinds(trajectories: Sequence[Trajectory]) -> list[TurnKind]:
@@ -105,7 +117,10 @@ def anchors(trajectories: Sequence[Trajectory]) -> list[list[str | None]] | None
 
 
 def weighted_rewards(trajectory: Trajectory, rewards: Mapping[str, RewardSection]) -> tuple[list[float], float]:
-    """The weighted turn-level reward of each turn, and the weighted outcome: placement is configuration."""
+    """The weighted turn-level reward of each turn, and the weighted outcome: placement is configuration.
+
+    Where there were several attempts, rewards of turns stay with their turns in each; the outcome is the last one's.
+    """
     per_turn = [
         sum(
             section.weight * turn.rewards.get(name, 0.0) for name, section in rewards.items() if section.level == "turn"
@@ -113,7 +128,7 @@ def weighted_rewards(trajectory: Trajectory, rewards: Mapping[str, RewardSection
         for turn in trajectory.turns
     ]
     outcome = sum(
-        section.weight * sum(turn.rewards.get(name, 0.0) for turn in trajectory.turns)
+        section.weight * sum(turn.rewards.get(name, 0.0) for turn in trajectory.last_attempt)
         for name, section in rewards.items()
         if section.level == "outcome"
     )

@@ -135,9 +135,14 @@ class Trajectory:
         """Whether the world said that the task was solved."""
         return self.ending is Ending.SUCCESS
 
+    @property
+    def last_attempt(self) -> tuple[Turn, ...]:
+        """The turns of the attempt that counts: all of them, where there was one."""
+        return tuple(turn for turn in self.turns if turn.attempt == len(self.earlier_endings))
+
     def total(self, reward: str) -> float:
-        """The sum over turns of one named raw reward or metric."""
-        return sum(turn.rewards.get(reward, turn.metrics.get(reward, 0.0)) for turn in self.turns)
+        """The sum of one named raw reward or metric over the turns of the last attempt."""
+        return sum(turn.rewards.get(reward, turn.metrics.get(reward, 0.0)) for turn in self.last_attempt)
 
     def count(self, kind: TurnKind) -> int:
         """How many turns are of this kind."""

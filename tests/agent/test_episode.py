@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from agent_samples import LEGAL, Climb, Disturbed, Hill, answer, form, play_texts, rules_for
 
-from turnwise.agent.episode import AGENT_REWARDS, Episode
+from turnwise.agent.episode import Episode
 from turnwise.agent.formats import SearchFormat, ThinkAnswerFormat
 from turnwise.agent.loop import make_episodes
+from turnwise.agent.rewards import AGENT_REWARDS
 from turnwise.policy.tokenizer import ChatFrame
 from turnwise.trajectory import Ending, Lost, Trajectory
 from turnwise.world import Environment, Limits, Observation, Remaining, Step, Task, World

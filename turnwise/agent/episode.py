@@ -5,7 +5,9 @@ observation; `turnwise.agent.context` says when another segment opens. The same 
 those of scripted players, so that every row of a table was played by the same rules.
 
 The limit on turns counts replies that act. What else the policy is asked for (`turnwise.trajectory.TurnKind`) is a turn
-of the trajectory like any other, with tokens and credit, and uses up none of it.
+of the trajectory like any other, with tokens and credit, and uses up none of it. Where `turnwise.agent.modes` gives a
+task several attempts, each is made in an environment of its own, under the full limits; an attempt that the world loses
+loses the whole episode.
 """
 
 from __future__ import annotations
@@ -18,18 +20,14 @@ import numpy as np
 from turnwise.agent.context import Ask, Frame, make_context
 from turnwise.agent.formats import Format, Reading
 from turnwise.agent.host import Host, Patience
-from turnwise.agent.recollection import recollect
+from turnwise.agent.modes import Mode, PlainMode
+from turnwise.agent.modes.contract import words_to_act
 from turnwise.errors import WorldLost
 from turnwise.sections import ContextSection
 from turnwise.trajectory import Ending, Lost, Trajectory, Turn, TurnKind
-from turnwise.world import Decision, Limits, Observation, Remaining, Reward, Step, Task, World
+from turnwise.world import Decision, Limits, Observation, Remaining, Step, Task, World
 
-FULL = ContextSection()
-AGENT_REWARDS: Mapping[str, Reward] = {
-    "format": Reward("share of the episode's replies that could be read, given with the last turn", "outcome", 0.2),
-    "invalid_turn": Reward("1 for a turn whose reply could not be read or held an illegal action", "turn", -0.1),
-}
-"""Rewards that the agent emits in every world, beside the world's own."""
+FULL, PLAIN = ContextSection(), PlainMode()
 
 
 @dataclass(frozen=True)
@@ -51,6 +49,8 @@ class Rules:
     """The maximum length of one reply that acts."""
     context: ContextSection = FULL
     """What of the history a reply follows."""
+    mode: Mode = PLAIN
+    """What is asked for beside acting, and how often a task may be attempted."""
     invalid_limit: int | None = None
     """Invalid replies in a row, of those that act, after which an episode ends; None: no such limit."""
     horizon: int | None = None
@@ -69,16 +69,23 @@ class Episode:
 
     def __init__(self, rules: Rules, task: Task, group: int, replica: int, seed: int) -> None:
         self.task, self.group, self.replica = task, group, replica
-        self._rules = rules
+        self.rules, self.seed = rules, seed
         self._limits = rules.limits_of(task)
-        self._host = Host(rules.world, task, seed, rules.patience)
         self._turns: list[Turn] = []
         self._context = make_context(rules.context, rules.frame, rules.instruction, rules.token_budget)
-        self._unshown = ""
-        self._actions_played = self._invalid_in_a_row = 0
-        self._solved = False
+        self._ask = Ask(TurnKind.ACT, rules.reply_tokens)
+        self._shown = self._unshown = ""
+        self._earlier_endings: list[Ending] = []
         self._ending: Ending | None = None
         self._lost: Lost | None = None
+        self._begin_attempt()
+
+    def _begin_attempt(self) -> None:
+        self._host = Host(self.rules.world, self.task, self.seed, self.rules.patience)
+        self._first_turn = len(self._turns)
+        self._actions_played = self._invalid_in_a_row = 0
+        self._solved = False
+        self.attempt_ended: Ending | None = None
 
     @property
     def over(self) -> bool:
@@ -97,8 +104,13 @@ class Episode:
 
     @property
     def turns(self) -> list[Turn]:
-        """The turns so far."""
-        return self._turns
+        """The turns of the present attempt."""
+        return self._turns[self._first_turn :]
+
+    @property
+    def read(self) -> list[str]:
+        """What the player was told in the present attempt, so far."""
+        return [*(turn.observation for turn in self.turns), self._shown, self._observation]
 
     @property
     def reply_tokens(self) -> int:
@@ -107,20 +119,28 @@ class Episode:
 
     @property
     def remaining(self) -> Remaining:
-        """What is left of the limits."""
+        """What is left of the limits of the present attempt."""
+        acted, whole = sum(turn.kind is TurnKind.ACT for turn in self.turns), self.at_the_start
+        return replace(whole, turns=whole.turns - acted, actions=whole.actions - self._actions_played)
+
+    @property
+    def at_the_start(self) -> Remaining:
+        """What an attempt has when it begins."""
         limits = self._limits
         actions = limits.actions if limits.actions is not None else limits.turns * limits.actions_per_turn
-        acted = sum(turn.kind is TurnKind.ACT for turn in self._turns)
-        return Remaining(limits.turns - acted, limits.actions_per_turn, actions - self._actions_played)
+        return Remaining(limits.turns, limits.actions_per_turn, actions)
 
     def open(self) -> None:
         """Start the episode: after this it is over (lost) or waits for a reply."""
+        self._reset()
+
+    def _reset(self) -> None:
         try:
             first = self._host.reset()
         except WorldLost as error:
-            self._lose(error)
+            self.lose(error)
             return
-        self._observe(first, self._rules.format.opening)
+        self._observe(first, self.rules.format.opening)
         self._await_reply()
 
     def receive(self, text: str, tokens: tuple[int, ...], log_probabilities: tuple[float, ...], complete: bool) -> None:
@@ -138,42 +158,57 @@ class Episode:
             try:
                 steps = self._host.finish()
             except WorldLost as error:
-                self._lose(error)
+                self.lose(error)
                 return
         is_invalid = self._reading.invalid is not None or not all(step.valid for step in steps)
         if self._ask.kind is TurnKind.ACT:
             self._actions_played += len(steps)
             self._solved = steps[-1].success if steps else self._solved
             self._invalid_in_a_row = self._invalid_in_a_row + 1 if is_invalid else 0
-            self._ending = self._ended(steps)
+            self.attempt_ended = self._ended(steps)
         self._record(steps, is_invalid)
         if steps:
-            self._observe(steps[-1].observation, self._rules.format.observation)
+            self._observe(steps[-1].observation, self.rules.format.observation)
         elif self._ask.kind is TurnKind.ACT:
             self._observation = self._unshown = self._reading.invalid or ""
+        elif self._ask.kind is not TurnKind.SUMMARY:
+            self._unshown = self._reading.invalid or ""
         self._remember()
-        self._await_reply()
+        if self.attempt_ended is not None and self._ask.kind is TurnKind.REFLECT:
+            self._attempt_again(self.attempt_ended)
+        else:
+            self._await_reply()
+
+    def _attempt_again(self, ending: Ending) -> None:
+        """Begin the task again, in a context that opens with the lessons."""
+        self._host.close()
+        self._earlier_endings.append(ending)
+        self._context.begin_again()
+        self._begin_attempt()
+        self._reset()
 
     def decide(self, player: str, generator: np.random.Generator) -> Decision | None:
         """What a scripted player does now; None when the world was lost in asking."""
         try:
             return self._host.decide(player, generator, self.remaining)
         except WorldLost as error:
-            self._lose(error)
+            self.lose(error)
             return None
-
-    def recollect(self) -> None:
-        """Let a scripted player write the summary that is asked for."""
-        summary = recollect(self._turns, self._ask.reply_tokens)
-        self.receive(self._rules.format.write_thought(summary), (), (), True)
-        self.settle()
 
     def result(self) -> Trajectory | Lost:
         """What came of the episode, once it is over."""
         if self._lost is not None:
             return self._lost
         assert self._ending is not None, "the episode is not over"
-        return Trajectory(self.task, self.group, self.replica, tuple(self._turns), self._ending, self._observation)
+        return Trajectory(
+            self.task,
+            self.group,
+            self.replica,
+            tuple(self._turns),
+            self._ending,
+            self._observation,
+            tuple(self._earlier_endings),
+        )
 
     def close(self) -> None:
         """Free the world, whether the episode is over or not."""
@@ -184,7 +219,7 @@ class Episode:
         self._state = None if observation.state is None else _storable(observation.state)
 
     def _read(self, text: str, complete: bool) -> Reading:
-        form, acts = self._rules.format, self._ask.kind is TurnKind.ACT
+        form, acts = self.rules.format, self._ask.kind is TurnKind.ACT
         if not complete:
             wanted = form.form if acts else form.thought_form
             return Reading("", (), f"The reply was cut off at its maximum length. {wanted}")
@@ -193,7 +228,7 @@ class Episode:
     def _remember(self) -> None:
         """Put the reply into the context: what does not act is escaped, since it may be said as an observation."""
         _, tokens, _, complete = self._reply
-        note = "" if self._ask.kind is TurnKind.ACT else self._rules.format.escape(self._reading.thought)
+        note = "" if self._ask.kind is TurnKind.ACT else self.rules.format.escape(self._reading.thought)
         self._context.replied(tokens, complete, note)
 
     def _record(self, steps: list[Step], is_invalid: bool) -> None:
@@ -201,8 +236,6 @@ class Episode:
         rewards = _summed([step.rewards for step in steps])
         if is_invalid:
             rewards["invalid_turn"] = 1.0
-        if self._ending is not None:
-            rewards["format"] = self._share_of_readable_replies()
         self._turns.append(
             Turn(
                 observation=self._shown,
@@ -221,15 +254,12 @@ class Episode:
                 kind=self._ask.kind,
                 opens_segment=self._message.opens_segment,
                 asked=self._ask.words,
+                attempt=len(self._earlier_endings),
             )
         )
 
-    def _share_of_readable_replies(self) -> float:
-        readable = sum(turn.invalid is None for turn in self._turns) + (self._reading.invalid is None)
-        return readable / (len(self._turns) + 1)
-
     def _ended(self, steps: list[Step]) -> Ending | None:
-        """How the episode has ended with this turn, if it has. A success is one however it ended."""
+        """How the attempt has ended with this turn, if it has. A success is one however it ended."""
         limits = self._limits
         if steps and steps[-1].terminated:
             ending = Ending.FAILURE
@@ -237,40 +267,55 @@ class Episode:
             ending = Ending.ACTION_LIMIT
         elif self.remaining.turns <= 1:
             ending = Ending.TURN_LIMIT
-        elif self._invalid_in_a_row == self._rules.invalid_limit:
+        elif self._invalid_in_a_row == self.rules.invalid_limit:
             ending = Ending.INVALID_LIMIT
         else:
             return None
         return Ending.SUCCESS if self._solved else ending
 
     def _await_reply(self) -> None:
-        """Ask for another reply, unless the episode has ended, or does so now because the reply might not fit."""
-        if self._ending is None:
-            ask, shown = self._next_ask(), self._unshown
-            summary = self._context.summary_before(shown, ask)
-            if summary is not None:
-                ask, shown = summary, ""
-            message = self._context.ask(shown, ask)
-            if message is None:
-                self._end_for_want_of_tokens()
-            else:
-                self._ask, self._shown, self._message = ask, shown, message
-                self._unshown = self._unshown if summary is not None else ""
-        if self._ending is not None:
-            self._host.close()
+        """Ask for another reply, or end the episode: the attempt was the last, or the reply might not fit."""
+        ask = self._next_ask()
+        if ask is None or not self._put(ask):
+            if self.attempt_ended is None:
+                self.attempt_ended = Ending.SUCCESS if self._solved else Ending.TOKEN_BUDGET
+            self._end(self.attempt_ended)
 
-    def _next_ask(self) -> Ask:
-        """What the policy is asked for next."""
-        return Ask(TurnKind.ACT, self._rules.reply_tokens)
+    def _next_ask(self) -> Ask | None:
+        """What the policy is asked for next; None where the attempt has ended and is the last."""
+        mode, turns = self.rules.mode, self.turns
+        if self.attempt_ended is Ending.SUCCESS:
+            return None
+        if self.attempt_ended is not None:
+            return mode.after_failure(len(self._earlier_endings))
+        return mode.before_acting(turns) or Ask(TurnKind.ACT, self.rules.reply_tokens, words_to_act(turns))
 
-    def _end_for_want_of_tokens(self) -> None:
-        self._ending = Ending.SUCCESS if self._solved else Ending.TOKEN_BUDGET
+    def _put(self, ask: Ask) -> bool:
+        """Put what is asked for into the context, or first a summary; False where the reply might not fit."""
+        shown = self._unshown
+        summary = self._context.summary_before(shown, ask)
+        if summary is not None:
+            # What the world said last, if it was shown already, would be lost with the turns that are summarised.
+            self._unshown = self._unshown or self._observation
+            ask, shown = summary, ""
+        message = self._context.ask(shown, ask)
+        if message is None:
+            return False
+        self._ask, self._shown, self._message = ask, shown, message
+        self._unshown = self._unshown if summary is not None else ""
+        return True
+
+    def _end(self, ending: Ending) -> None:
+        """End the episode, and give the reward for its form with the last turn."""
+        self._ending = ending
         if self._turns:
             share = sum(turn.invalid is None for turn in self._turns) / len(self._turns)
             last = self._turns[-1]
             self._turns[-1] = replace(last, rewards={**last.rewards, "format": share})
+        self._host.close()
 
-    def _lose(self, error: WorldLost) -> None:
+    def lose(self, error: WorldLost) -> None:
+        """Give the episode up as missing data."""
         self._lost = Lost(self.task, self.group, self.replica, _storable(str(error)))
         self._host.close()
 

@@ -17,6 +17,7 @@ from typing import Protocol
 
 from turnwise import seeding
 from turnwise.agent.episode import Episode, Rules
+from turnwise.agent.scripted import act, think
 from turnwise.errors import WorldLost
 from turnwise.trajectory import Lost, Trajectory, TurnKind
 from turnwise.world import Decision, Task
@@ -130,12 +131,18 @@ def roll_out(
 
 
 def play_scripted(
-    episodes: Sequence[Episode], write: Callable[[Decision], str], choose: Callable[[int, int], str], seed: int
+    episodes: Sequence[Episode],
+    write: Callable[[Decision], str],
+    choose: Callable[[int, int], str],
+    seed: int,
+    *,
+    looks_ahead: bool = False,
 ) -> Played:
     """Play all episodes with scripted players, one episode after the other, as text without tokens.
 
     `choose(index, turn)` names the player of a turn of an episode, counted among those that act; `write` puts its
-    decision into the format. What else is asked for is written by `turnwise.agent.recollection`.
+    decision into the format. What else is asked for is written by `turnwise.agent.scripted`; where the players look
+    ahead their plans and lessons are true, which takes an environment more for each.
     """
     worlds = Stopwatch()
     with worlds, _closed_at_the_end(episodes):
@@ -144,12 +151,9 @@ def play_scripted(
             turn = 0
             while not episode.over:
                 if episode.ask.kind is not TurnKind.ACT:
-                    episode.recollect()
+                    think(episode, looks_ahead)
                     continue
-                decision = episode.decide(choose(index, turn), seeding.generator(seed, "player", index, turn))
-                if decision is not None:
-                    episode.receive(write(decision), (), (), True)
-                    episode.settle()
+                act(episode, choose(index, turn), write, seeding.generator(seed, "player", index, turn))
                 turn += 1
     return _played(episodes, {"world_seconds": worlds.seconds})
 

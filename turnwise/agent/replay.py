@@ -80,7 +80,7 @@ class Continuation(Episode):
             self.receive(turn.reply, turn.reply_tokens, turn.log_probabilities, self._was_complete(turn))
             self.settle()
         if self._lost is None and (difference := self._difference()):
-            self._lose(WorldLost(self._diverged(difference)))
+            self.lose(WorldLost(self._diverged(difference)))
         self._turns = [replace(turn, trained=False) for turn in self._point.before]
         if self._lost is None:
             awaited = self._point.awaited
@@ -89,7 +89,7 @@ class Continuation(Episode):
 
     def _was_complete(self, turn: Turn) -> bool:
         """Whether a recorded reply ended by itself. Scripted replies, which have no tokens, always do."""
-        frame = self._rules.frame
+        frame = self.rules.frame
         return frame is None or any(turn.reply_tokens[-1:] == (token,) for token in frame.end_tokens)
 
     def _difference(self) -> str | None:
@@ -110,7 +110,7 @@ class Continuation(Episode):
 
     def _diverged(self, difference: str) -> str:
         return (
-            f"a world must do the same again with the same task, seed and actions; {self._rules.world.name!r} with "
+            f"a world must do the same again with the same task, seed and actions; {self.rules.world.name!r} with "
             f"task {self.task.id!r} did not: {difference}. Give the seed that the trajectory was played with, or see "
             "`turnwise check`, which looks for worlds that forget their seed"
         )

@@ -1,0 +1,76 @@
+"""The mode `reflect`: after an error the policy writes what went wrong, and carries the lesson on.
+
+Within an attempt a lesson is asked for after a turn that showed one of `signs` (by default an invalid reply or action,
+or a negative reward); it is carried in this attempt and the next ones. After an attempt that ended without success,
+with attempts left, a lesson is asked for and the task begins again: the same task and seed in a fresh environment, with
+the full limit on turns, in a context that opens with the lessons.
+
+**What counts.** `success`, the outcome rewards and the world's metrics are those of the last attempt; rewards of turns
+stay with their turns in every attempt; turns and tokens of all attempts are counted. `first_success` is success at the
+first attempt. The task is not attempted again where the lesson would not fit into the context.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from turnwise.agent.context import Ask
+from turnwise.agent.modes.contract import ThoughtfulMode, last_but_summaries
+from turnwise.agent.modes.steps import as_many_as_fit
+from turnwise.agent.modes.trouble import told
+from turnwise.sections import Sign
+from turnwise.trajectory import Ending, Turn, TurnKind
+
+REFLECT_WORDS = "Write in one thought, without an action, what went wrong and what to do instead."
+AFTER_FAILURE_WORDS = "The attempt failed. Write in one thought, without an action, what to do in the next one."
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReflectMode(ThoughtfulMode):
+    """Writes lessons after errors, and attempts a task again."""
+
+    name = "reflect"
+    kind = TurnKind.REFLECT
+    signs: tuple[Sign, ...] = ("invalid", "negative")
+    attempts: int = 1
+
+    @property
+    def most_attempts(self) -> int:
+        """As configured."""
+        return self.attempts
+
+    @property
+    def instruction(self) -> str:
+        """What a lesson is for."""
+        again = " A task that you failed begins again, with your lessons." if self.attempts > 1 else ""
+        return f"After an error you are asked for a lesson: what went wrong, and what to do instead.{again}"
+
+    def before_acting(self, turns: Sequence[Turn]) -> Ask | None:
+        """A lesson, where the last turn that was no summary acted and showed a sign of trouble."""
+        last = last_but_summaries(turns)
+        if last is None or last.kind is not TurnKind.ACT or self._trouble(last) is None:
+            return None
+        return self._ask(REFLECT_WORDS)
+
+    def after_failure(self, attempt: int) -> Ask | None:
+        """A lesson, where attempts are left."""
+        return self._ask(AFTER_FAILURE_WORDS) if attempt + 1 < self.attempts else None
+
+    def demonstrated(self, turns: Sequence[Turn], ending: Ending | None, steps: Sequence[str]) -> str:
+        """What went wrong, and the next steps."""
+        acted = [turn for turn in turns if turn.kind is TurnKind.ACT]
+        wrong = self._wrong_in(acted[-1]) if ending is None else _wrong_at_the_end(acted, ending)
+        return as_many_as_fit(f"{wrong}; ", steps, self.tokens)
+
+    def _wrong_in(self, turn: Turn) -> str:
+        sign = self._trouble(turn)
+        assert sign is not None, "a lesson is asked for after a sign of trouble"
+        return told(turn, sign)
+
+
+def _wrong_at_the_end(acted: Sequence[Turn], ending: Ending) -> str:
+    """The actions that the world ended a failed attempt with, or that a limit did."""
+    if ending is Ending.FAILURE and acted and acted[-1].actions:
+        return f"{', '.join(acted[-1].actions)} failed"
+    return "the limit came first"

@@ -1,0 +1,47 @@
+"""The steps of a demonstrated plan or lesson, as words: only what the player has seen, and no more than fits.
+
+**Truthful.** A step `verb[argument]` keeps its argument only where the argument has been shown, word for word; else the
+verb stands alone. An oracle reads a task's hidden state: written out, its later steps would teach a policy to make up
+what it cannot know (an answer before the search that finds it).
+
+**Short.** There is no tokenizer yet when demonstrations are made. A text is counted in words, single digits and marks,
+which are the pieces that no token reaches across; one that was trained on the demonstrations has about one token for
+each. Three are kept for the marks of the format and the end of the reply.
+"""
+
+from __future__ import annotations
+
+import re
+import string
+from collections.abc import Iterable, Sequence
+
+KEPT_FOR_THE_FORMAT = 3
+_PIECES = re.compile(r"[^\W\d_]+|\d|[^\w\s]|_")
+
+
+def worded(actions: Iterable[str], shown: str) -> list[str]:
+    """Actions as steps of a plan; `shown` is all that the player has read."""
+    return [_without_hidden_argument(action, shown) for action in actions]
+
+
+def as_many_as_fit(beginning: str, steps: Sequence[str], tokens: int) -> str:
+    """The beginning and the first steps, as many as fit into so many tokens; at least one step."""
+    text = beginning + steps[0]
+    for step in steps[1:]:
+        longer = f"{text}, {step}"
+        if len(_PIECES.findall(longer)) + KEPT_FOR_THE_FORMAT > tokens:
+            break
+        text = longer
+    return text
+
+
+def _without_hidden_argument(action: str, shown: str) -> str:
+    verb, bracket, rest = action.partition("[")
+    if not bracket:
+        return action
+    argument = rest.removesuffix("]")
+    return f"{verb} {argument}" if _words(argument) <= _words(shown) else verb
+
+
+def _words(text: str) -> set[str]:
+    return {word.strip(string.punctuation) for word in text.lower().split()}
