@@ -76,14 +76,19 @@ def credited(
     scored = _score_reference(label, experiment, prepared, rollout)
     penalty = experiment.optimization.reference
     in_reward = penalty is not None and penalty.get("place") == "reward"
+    in_parts = experiment.credit.thought is not None
     given = credit.named(label)(
         CreditParameters(
-            rewards=experiment.rewards, credit=experiment.credit, reference=penalty if in_reward else None
+            rewards=experiment.rewards,
+            credit=experiment.credit,
+            reference=penalty if in_reward else None,
+            format=experiment.agent.format if in_parts else None,
         ),
         rollout=rollout,
         selection=selection,
         values=valued,
         reference=scored if in_reward else None,
+        tokenizer=prepared.tokenizer if in_parts else None,
     )
     return Batch(rollout, given, valued, None if in_reward else scored)
 

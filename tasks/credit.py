@@ -16,10 +16,13 @@ import pyarrow.parquet as parquet
 from tasks.scores import by_segment, read_scores
 from tasks.select import read_kept
 from tasks.stage import stage
+from turnwise.agent.formats import format_class
+from turnwise.agent.parts import thought_tokens
 from turnwise.artifacts import Reference, default_store
 from turnwise.credit import ESTIMATORS, CreditBatch, estimate, value_targets
+from turnwise.credit.parts import divided, on_reply_tokens
 from turnwise.measures import anchors, weighted_rewards
-from turnwise.sections import Credit, RewardSection, Section
+from turnwise.sections import Credit, RewardSection, Section, ThoughtCredit
 from turnwise.trajectory import Trajectory, read_trajectories
 
 logger = logging.getLogger(__name__)
@@ -34,6 +37,8 @@ class CreditParameters(Section):
     credit: Credit
     reference: dict[str, Any] | None
     """The penalty for distance from the reference policy, where its place is the reward."""
+    format: str | None = None
+    """How replies are read, where their parts have credit of their own."""
 
 
 @dataclass(frozen=True)
@@ -56,16 +61,19 @@ def credit(
     selection: Reference | None = None,
     values: Reference | None = None,
     reference: Reference | None = None,
+    tokenizer: Reference | None = None,
 ) -> Reference:
     """One row per turn: trajectory, turn, its weighted turn reward, the trajectory's outcome, its advantage.
 
     `selection` says which groups are kept, `values` what a critic thinks of each reply token, `reference` what the
-    reference policy does. Trajectories that are left out of the update have no row: those of groups that were not kept,
+    reference policy does; `tokenizer` tells the parts of a reply where they have credit of their own. Trajectories that
+    are left out of the update have no row: those of groups that were not kept,
     and, for an estimator that compares within groups, of a group with fewer than two survivors.
     """
     trajectories = read_trajectories(default_store().folder(rollout))
-    estimator = ESTIMATORS[parameters.credit.estimator]
-    kept = _kept(trajectories, None if selection is None else read_kept(selection), estimator.grouped)
+    estimator, thought = ESTIMATORS[parameters.credit.estimator], parameters.credit.thought
+    grouped = estimator.grouped or (thought is not None and ESTIMATORS[thought.estimator].grouped)
+    kept = _kept(trajectories, None if selection is None else read_kept(selection), grouped)
     batch = _batch(parameters, trajectories, kept, values, reference)
     with warnings.catch_warnings(record=True) as notes:
         warnings.simplefilter("always")
@@ -73,9 +81,14 @@ def credit(
         targets = None
         if "values" in estimator.needs:
             targets = value_targets(parameters.credit.estimator, batch, **parameters.credit.options)
+        of_thoughts = None if thought is None else _on_tokens(thought, batch)
     lengths = [[len(turn.reply_tokens) for turn in trajectories[index].turns] for index in kept]
     by_token = advantages if estimator.level == "token" else None
-    by_turn = _means(advantages, lengths) if estimator.level == "token" else advantages
+    if thought is not None and of_thoughts is not None:
+        actions = by_token or on_reply_tokens(advantages, lengths)
+        thought_lengths = _thought_lengths(parameters, [trajectories[index] for index in kept], tokenizer)
+        by_token = divided(actions, of_thoughts, lengths, thought_lengths, thought.weight)
+    by_turn = advantages if by_token is None else _means(by_token, lengths)
     with default_store().write("credit") as draft:
         parquet.write_table(_table(kept, batch, by_turn, by_token, targets, lengths), draft.folder / CREDIT_FILE)
         draft.metrics.update(_account(batch, by_turn, len(trajectories)))
@@ -146,6 +159,27 @@ def _batch(
         bootstrap=None if scores is None else [scores.at_end[index] for index in kept],
         trained=[[turn.trained for turn in trajectory.turns] for trajectory in chosen],
     )
+
+
+def _on_tokens(thought: ThoughtCredit, batch: CreditBatch) -> list[list[float]]:
+    """The advantages of every reply token by the estimator of thoughts."""
+    advantages = estimate(thought.estimator, batch, **thought.options)
+    if ESTIMATORS[thought.estimator].level == "token":
+        return advantages
+    assert batch.reply_lengths is not None, "a batch of trajectories knows the lengths of replies"
+    return on_reply_tokens(advantages, batch.reply_lengths)
+
+
+def _thought_lengths(
+    parameters: CreditParameters, chosen: Sequence[Trajectory], tokenizer: Reference | None
+) -> list[list[int]]:
+    """How many tokens of each reply are its thought's."""
+    from turnwise.policy.tokenizer import ChatFrame, load_tokenizer
+
+    assert parameters.format is not None and tokenizer is not None, "parts are found with the format and the tokenizer"
+    form = format_class(parameters.format)()
+    frame = ChatFrame(load_tokenizer(default_store().folder(tokenizer)))
+    return [[thought_tokens(turn, form, frame) for turn in trajectory.turns] for trajectory in chosen]
 
 
 def _penalties(

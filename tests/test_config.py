@@ -190,6 +190,23 @@ def test_credit_by_visits_to_a_state_needs_a_world_that_names_its_states() -> No
     assert "'gymnasium' names none: choose another estimator" in refused(*blackjack, "credit.estimator=gigpo")
 
 
+@pytest.mark.parametrize(
+    ("thought", "message"),
+    [
+        ("{estimator: grpo, options: {}, weight: 1.0}", "credit.thought must differ from the credit of the action"),
+        (
+            "{estimator: gae, options: {}, weight: 1.0}",
+            "needs a critic, which learns from credit.estimator",
+        ),
+        ("{estimator: rloo, options: {epsilon: 1.0}, weight: 1.0}", "credit.thought: the options of 'rloo' are"),
+        ("{estimator: grpo, options: {}, weight: -1.0}", "credit.thought.weight"),
+        ("{estimator: grpo}", "credit.thought.weight: must be set"),
+    ],
+)
+def test_credit_of_thoughts_that_makes_no_sense_is_refused(thought: str, message: str) -> None:
+    assert message in refused(f"credit.thought={thought}")
+
+
 def test_a_single_run_is_the_parameters_as_they_are_or_a_named_variant() -> None:
     experiment = load(
         PARAMETERS,

@@ -103,8 +103,6 @@ class Experiment(Section):
         self._require_curriculum(world)
         self._require_credit(world)
         require_selection(self.selection.rule, self.selection.options)
-        if self.rollout.scheme == "branching":
-            require_branching(self.credit.estimator, self.selection.rule)
         self._require_update()
         require_alarms(self.alarms, self.monitors, self.selection, self.optimization.iterations)
         CriticSettings(**self.critic.model_dump())
@@ -146,27 +144,45 @@ class Experiment(Section):
                 ) from error
 
     def _require_credit(self, world: World) -> None:
+        self._require_estimator("credit", self.credit.estimator, self.credit.options, world)
+        if (thought := self.credit.thought) is None:
+            return
+        self._require_estimator("credit.thought", thought.estimator, thought.options, world)
+        if (thought.estimator, thought.options, thought.weight) == (self.credit.estimator, self.credit.options, 1.0):
+            raise ConfigurationError(
+                "credit.thought must differ from the credit of the action in its estimator, options or weight; found "
+                "the same, which is the credit of the whole reply: set credit.thought to null"
+            )
+        if "values" in credit.ESTIMATORS[thought.estimator].needs and not has_critic(self):
+            raise ConfigurationError(
+                f"credit.thought.estimator {thought.estimator} needs a critic, which learns from credit.estimator; "
+                f"found {self.credit.estimator} there, which has none: set it to an estimator of the GAE family too"
+            )
+
+    def _require_estimator(self, key: str, estimator: str, options: dict[str, Any], world: World) -> None:
+        """An estimator that exists, with options that it has, and with what it needs here."""
         try:
-            credit.require_options(self.credit.estimator, self.credit.options)
+            credit.require_options(estimator, options)
         except CreditError as error:
-            raise ConfigurationError(f"credit: {error}") from error
-        grouped = credit.ESTIMATORS[self.credit.estimator].grouped
-        if grouped and self.rollout.group_size < 2:
+            raise ConfigurationError(f"{key}: {error}") from error
+        if credit.ESTIMATORS[estimator].grouped and self.rollout.group_size < 2:
             raise ConfigurationError(
                 "group size must be at least 2 to form a baseline; "
-                f"found rollout.group_size: {self.rollout.group_size} with credit.estimator: {self.credit.estimator}"
+                f"found rollout.group_size: {self.rollout.group_size} with {key}.estimator: {estimator}"
             )
-        if "anchors" in credit.ESTIMATORS[self.credit.estimator].needs and not world.names_states:
+        if "anchors" in credit.ESTIMATORS[estimator].needs and not world.names_states:
             raise ConfigurationError(
-                f"credit.estimator {self.credit.estimator} compares visits to the same state, which the world must "
-                f"name; {world.name!r} names none: choose another estimator"
+                f"{key}.estimator {estimator} compares visits to the same state, which the world must name; "
+                f"{world.name!r} names none: choose another estimator"
             )
-        paper = self.credit.estimator == "mt-grpo" and self.credit.options.get("rule") == "paper"
+        paper = estimator == "mt-grpo" and options.get("rule") == "paper"
         if paper and (longest := self.make_curriculum().longest) > 2:
             raise ConfigurationError(
-                "credit.estimator mt-grpo with rule 'paper' is defined on at most two turns; training allows "
-                f"{longest}; set credit.options.rule to 'return-to-go', or the curriculum's limit to 2"
+                f"{key}.estimator mt-grpo with rule 'paper' is defined on at most two turns; training allows "
+                f"{longest}; set {key}.options.rule to 'return-to-go', or the curriculum's limit to 2"
             )
+        if self.rollout.scheme == "branching":
+            require_branching(estimator, self.selection.rule)
 
     def _require_update(self) -> None:
         options = self.optimization.model_dump(exclude={"iterations", "sample", "adapter"})

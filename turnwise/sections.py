@@ -250,11 +250,23 @@ class Curriculum(Section):
     """`fixed` without any is at the world's own limit."""
 
 
+class ThoughtCredit(Section):
+    """Who gets how much for the thought of a reply: see `turnwise.credit.parts`."""
+
+    estimator: str
+    options: dict[str, Any]
+    weight: NotNegative
+    """What its advantages are multiplied by. 0: thoughts are not trained."""
+
+
 class Credit(Section):
     """Who gets how much: see `turnwise.credit`."""
 
     estimator: str
     options: dict[str, Any]
+    thought: ThoughtCredit | None = None
+    """Credit of its own for the tokens of a reply's thought; the estimator above then judges its action alone. null:
+    the whole reply has one credit."""
 
 
 class Critic(Section):
