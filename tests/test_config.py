@@ -1,5 +1,6 @@
 """The configuration: one model for the file, the command line and deployments; mistakes are refused."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,9 @@ def test_the_default_parameters_are_accepted() -> None:
 
 @pytest.mark.parametrize("overlay", sorted(ROOT.glob("experiments/*.yaml")), ids=lambda path: path.stem)
 def test_every_overlay_is_accepted(overlay: Path) -> None:
-    load(PARAMETERS, [overlay])
+    base = re.match(r"# Laid over (\S+\.yaml)", overlay.read_text())
+    beneath = [overlay.with_name(base[1])] if base and base[1] != PARAMETERS.name else []
+    load(PARAMETERS, [*beneath, overlay])
 
 
 @pytest.mark.parametrize("path", YAML_FILES, ids=lambda path: path.name)
