@@ -89,6 +89,7 @@ def _report(experiment: Experiment, players: dict[str, Reference], warm_start: R
             rewards=experiment.rewards,
             runs=[RunName(variant=run.variant, seed=run.seed) for run in runs],
             seed=experiment.evaluation.seed,
+            stated_success=experiment.ablation.stated_success,
         ),
         players=players,
         warm_start=warm_start,

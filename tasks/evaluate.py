@@ -15,9 +15,9 @@ from tasks.stage import stage
 from turnwise import seeding
 from turnwise.agent.loop import Played
 from turnwise.artifacts import Draft, Reference, default_store
+from turnwise.attempts import pass_at_k
 from turnwise.measures import episode_means, episode_value
 from turnwise.sections import Compute, Evaluation
-from turnwise.statistics import pass_at_k
 from turnwise.trajectory import Trajectory, read_trajectories
 from turnwise.world import Split
 

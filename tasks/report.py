@@ -15,7 +15,7 @@ from turnwise import measures
 from turnwise.artifacts import Reference, default_store
 from turnwise.reporting import story
 from turnwise.sections import RewardSection, Section, WorldSection
-from turnwise.statistics import Interval, over_tasks, student_over_seeds
+from turnwise.statistics import Interval, Judgement, Results, judge, over_tasks, student_over_seeds
 from turnwise.trajectory import Trajectory, read_trajectories
 from turnwise.world import Column, Reward, World
 
@@ -38,6 +38,8 @@ class ReportParameters(Section):
     runs: list[RunName]
     seed: int
     """Of the bootstrap."""
+    stated_success: float
+    """As in the section `ablation`."""
 
 
 @stage("report", code=world_code)
@@ -69,6 +71,7 @@ def report(
         ],
         samples=_samples(parameters, rollouts, credits),
         notes=_notes(world),
+        judgement=_judgement(parameters, world, players, warm_start, starts, evaluations, tests),
     )
     with default_store().write("report") as draft:
         (draft.folder / STORY_FILE).write_text(told.to_json())
@@ -176,11 +179,7 @@ def _curves(
     unit = story.SHARE if primary.percent else ""
     curves = []
     for mode in (SAMPLED, GREEDY):
-        found: list[tuple[int, float | None]] = []
-        for iteration, evaluation in enumerate([start, *evaluations]):
-            if evaluation is not None:
-                values = measures.by_task(read_evaluation(evaluation, mode), primary)
-                found.append((iteration, sum(values) / len(values) if values else None))
+        found = _validation(world, mode, start, evaluations)
         curves.append(curve(f"validation/{mode}", f"{primary.heading} on the validation panel, {mode}", unit, found))
     store = default_store()
     of_rollouts = [store.metrics(reference) for reference in rollouts]
@@ -197,6 +196,57 @@ def _curves(
             series = [(place, metrics.get(metric)) for place, metrics in enumerate(sources, start=1)]
             curves.append(curve(metric, heading, metric_unit, series))
     return [curve for curve in curves if curve.points]
+
+
+def _validation(
+    world: World, mode: str, start: Reference, evaluations: Sequence[Reference | None]
+) -> list[tuple[int, float | None]]:
+    """(iteration, primary metric) of every evaluation on the validation panel; None where it has no value."""
+    primary = _primary(world)
+    found: list[tuple[int, float | None]] = []
+    for iteration, evaluation in enumerate([start, *evaluations]):
+        if evaluation is not None:
+            values = measures.by_task(read_evaluation(evaluation, mode), primary)
+            found.append((iteration, sum(values) / len(values) if values else None))
+    return found
+
+
+def _judgement(
+    parameters: ReportParameters,
+    world: World,
+    players: Mapping[str, Reference],
+    warm_start: Reference,
+    starts: Sequence[Reference],
+    evaluations: Sequence[Sequence[Reference | None]],
+    tests: Sequence[Reference],
+) -> Judgement | None:
+    """The verdicts by the primary metric, sampled; None where some run has no value of it on the test panel."""
+    primary = _primary(world)
+
+    def shown(evaluation: Reference) -> dict[str, float]:
+        return measures.task_means(read_evaluation(evaluation, SAMPLED), primary)
+
+    variants: dict[str, dict[int, dict[str, float]]] = {}
+    curves: dict[str, list[list[tuple[float, float]]]] = {}
+    for index, run in enumerate(parameters.runs):
+        variants.setdefault(run.variant, {})[run.seed] = shown(tests[index])
+        points = _validation(world, SAMPLED, starts[index], evaluations[index])
+        curves.setdefault(run.variant, []).append([(at, value) for at, value in points if value is not None])
+    start = shown(warm_start)
+    if not start or not all(tasks for runs in variants.values() for tasks in runs.values()):
+        return None
+    of_players = {name: shown(evaluation) for name, evaluation in players.items()}
+    means = {name: sum(found.values()) / len(found) for name, found in of_players.items() if found}
+    return judge(
+        primary.heading,
+        {variant: Results(runs) for variant, runs in variants.items()},
+        warm_start=Results({0: start}),
+        random=means.get("random"),
+        oracle=means.get("oracle"),
+        curves=curves,
+        stated=parameters.stated_success,
+        share=primary.percent,
+    )
 
 
 def _samples(

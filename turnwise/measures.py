@@ -58,12 +58,17 @@ def column_value(trajectory: Trajectory, column: Column) -> float | None:
 
 def by_task(trajectories: Sequence[Trajectory], column: Column) -> list[float]:
     """One mean per task, in order of the tasks; tasks without a value are left out."""
+    return list(task_means(trajectories, column).values())
+
+
+def task_means(trajectories: Sequence[Trajectory], column: Column) -> dict[str, float]:
+    """The mean of every task by its id, in order of the tasks; tasks without a value are left out."""
     values: dict[str, list[float]] = {}
     for trajectory in trajectories:
         value = column_value(trajectory, column)
         if value is not None:
             values.setdefault(trajectory.task.id, []).append(value)
-    return [sum(of_task) / len(of_task) for of_task in values.values()]
+    return {task: sum(of_task) / len(of_task) for task, of_task in values.items()}
 
 
 def episode_means(trajectories: Sequence[Trajectory], lost: int = 0) -> dict[str, float]:

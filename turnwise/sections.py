@@ -358,6 +358,8 @@ class Ablation(Section):
     seeds: list[int]
     variants: list[str]
     """Names of entries of `variants`."""
+    stated_success: float = Field(default=0.8, ge=0.0, le=1.0)
+    """Of the validation panel: the report tells after how many iterations each run reached it."""
 
 
 class Tracking(Section):

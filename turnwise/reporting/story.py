@@ -15,7 +15,7 @@ from typing import Literal
 
 from pydantic import TypeAdapter
 
-from turnwise.statistics import Interval
+from turnwise.statistics import Interval, Judgement
 from turnwise.trajectory import Trajectory
 from turnwise.world import Reward
 
@@ -128,6 +128,8 @@ class Story:
     lineage: list[tuple[str, str]] = field(default_factory=list)
     """(what, which): commit, digests of parameters, panels and policies, platform."""
     notes: list[str] = field(default_factory=list)
+    judgement: Judgement | None = None
+    """How the variants stand beside the baselines and each other, by the world's primary metric."""
 
     def __post_init__(self) -> None:
         keys = [column.key for column in self.columns]

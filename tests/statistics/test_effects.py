@@ -1,0 +1,68 @@
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from turnwise.statistics.corrections import holm
+from turnwise.statistics.effects import effect_size, exact_p, probability_of_improvement, smallest_exact_p
+
+scores = st.lists(st.integers(0, 8).map(lambda value: value / 8), min_size=2, max_size=5)
+
+
+def test_the_effect_size_worked_by_hand() -> None:
+    # Means 2 and 3, pooled deviation 1, 4 degrees of freedom: -1 * (1 - 3 / 15)
+    assert effect_size([1, 2, 3], [2, 3, 4]) == pytest.approx(-0.8)
+    assert effect_size([1], [2, 3]) is None
+    assert effect_size([1, 1], [2, 2]) is None
+
+
+def test_the_probability_of_improvement_worked_by_hand() -> None:
+    # Of nine pairs of runs one is higher (3 > 2) and two are equal.
+    assert probability_of_improvement([1, 2, 3], [2, 3, 4]) == pytest.approx(2 / 9)
+    assert probability_of_improvement([0.5, 0.5], [0.5, 0.5]) == 0.5
+
+
+@given(scores, scores)
+def test_the_probability_of_improvement_is_that_of_all_pairs_of_runs(first: list[float], second: list[float]) -> None:
+    pairs = [(one > other) + 0.5 * (one == other) for one, other in itertools.product(first, second)]
+    assert probability_of_improvement(first, second) == pytest.approx(np.mean(pairs))
+
+
+def test_five_pairs_cannot_show_more_than_one_in_sixteen() -> None:
+    assert smallest_exact_p(5, 5, paired=True) == 0.0625
+    assert exact_p([0.9, 0.8, 0.9, 0.7, 0.8], [0.1, 0.2, 0.3, 0.1, 0.2], paired=True) == pytest.approx(0.0625)
+
+
+def test_three_runs_against_three_others_cannot_show_more_than_one_in_ten() -> None:
+    # 6 over 3 = 20 ways to choose who is on the first side; 2 of them are as extreme.
+    assert smallest_exact_p(3, 3, paired=False) == pytest.approx(0.1)
+    assert exact_p([0.7, 0.8, 0.9], [0.1, 0.2, 0.3], paired=False) == pytest.approx(0.1)
+
+
+@given(scores.flatmap(lambda first: st.tuples(st.just(first), st.permutations(first))))
+def test_the_exact_test_counts_the_ways_to_swap_each_pair(sides: tuple[list[float], list[float]]) -> None:
+    differences = np.subtract(*sides)
+    ways = np.array(list(itertools.product([-1, 1], repeat=len(differences)))) @ differences
+    as_high, as_low = ((sign * ways >= sign * differences.sum() - 1e-9).mean() for sign in (1, -1))
+    expected = min(1.0, 2 * min(as_high, as_low))
+    assert exact_p(*sides, paired=True) == pytest.approx(expected)
+
+
+def test_holms_method_worked_by_hand() -> None:
+    # 0.01 * 3, then 0.03 * 2 = 0.06, then 0.04 * 1, which may not fall below 0.06.
+    assert holm([0.04, 0.01, None, 0.03]) == [pytest.approx(0.06), pytest.approx(0.03), None, pytest.approx(0.06)]
+    assert holm([0.9, 0.8]) == [1.0, 1.0]
+    with pytest.raises(ValueError, match=r"between 0 and 1; found 1\.2"):
+        holm([1.2])
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=8))
+def test_a_corrected_p_lies_between_the_uncorrected_one_and_that_times_the_number(p_values: list[float]) -> None:
+    corrected = holm(p_values)
+    for p, after in zip(p_values, corrected, strict=True):
+        assert after is not None and p <= after <= min(1.0, p * len(p_values)) + 1e-12
+    assert sorted(range(len(p_values)), key=lambda place: (p_values[place], corrected[place])) == sorted(
+        range(len(p_values)), key=lambda place: (corrected[place], p_values[place])
+    )

@@ -1,0 +1,80 @@
+import numpy as np
+import pytest
+
+from turnwise.seeding import generator
+from turnwise.statistics import Results, judge
+from turnwise.statistics.results import common_tasks
+
+
+def results(level: float, seeds: int, name: str = "runs", tasks: int = 30, spread: float = 0.03) -> Results:
+    """Runs of a variant: a success for every task, four replicas each."""
+    random = generator(5, name, seeds, str(level))
+    of_runs = level + spread * random.normal(size=seeds)
+    return Results(
+        {
+            seed: {f"task {task}": float(random.binomial(4, np.clip(of_runs[seed], 0, 1)) / 4) for task in range(tasks)}
+            for seed in range(seeds)
+        }
+    )
+
+
+def test_a_variant_that_is_better_is_called_so_and_one_that_is_alike_is_not() -> None:
+    variants = {"good": results(0.8, 5), "alike": results(0.8, 5, "others"), "poor": results(0.3, 5)}
+    judged = judge("success", variants, warm_start=results(0.3, 1, "start", spread=0), random=0.1, oracle=1.0)
+    verdicts = {(pair.first, pair.second): pair.verdict for pair in judged.pairs}
+    assert verdicts == {
+        ("good", "alike"): "not distinguishable",
+        ("good", "poor"): "higher",
+        ("alike", "poor"): "higher",
+    }
+    gains = {standing.name: standing.gain for standing in judged.standings}
+    assert gains["good"] is not None and gains["good"].verdict == "higher" and gains["good"].second == "warm start"
+    assert gains["poor"] is not None and gains["poor"].verdict == "not distinguishable"
+    good = judged.standings[0]
+    assert good.normalised is not None and good.normalised.value == pytest.approx((good.mean.value - 0.1) / 0.9)
+
+
+def test_both_families_are_corrected_and_the_notes_say_so() -> None:
+    variants = {name: results(level, 5, name) for name, level in (("a", 0.5), ("b", 0.52), ("c", 0.8))}
+    judged = judge("success", variants, warm_start=results(0.4, 1, "start"))
+    for family in (judged.pairs, [each.gain for each in judged.standings if each.gain]):
+        least = min(family, key=lambda each: each.p or 0.0)
+        assert least.corrected == pytest.approx(min(1.0, 3 * (least.p or 0.0)))
+    assert any("3 pairs of variants are corrected together by Holm's method" in note for note in judged.notes)
+    assert any("cannot go below p = 0.062" in note for note in judged.notes)
+    assert judged.pairs[0].smallest == 0.0625
+
+
+def test_with_one_seed_nothing_is_decided() -> None:
+    judged = judge("success", {"a": results(0.9, 1), "b": results(0.1, 1)}, warm_start=results(0.1, 1, "start"))
+    assert [pair.verdict for pair in judged.pairs] == ["one seed: not decided"]
+    assert [standing.mean.absence for standing in judged.standings] == ["one seed: no interval"] * 2
+    assert judged.standings[0].gain is not None and judged.standings[0].gain.corrected is None
+    assert judged.notes == ["Where a variant has one seed there is no interval and no verdict."]
+
+
+def test_variants_with_other_seeds_are_compared_without_pairing() -> None:
+    others = Results({seed + 10: tasks for seed, tasks in results(0.5, 4).runs.items()})
+    pair = judge("success", {"a": results(0.5, 3), "b": others}).pairs[0]
+    assert not pair.paired
+    assert pair.smallest == pytest.approx(2 / 35)  # 7 over 3
+
+
+def test_runs_are_paired_by_seed_in_whatever_order_they_come() -> None:
+    runs = results(0.5, 4)
+    backwards = Results(dict(reversed(runs.runs.items())))
+    pair = judge("success", {"a": runs, "b": backwards}).pairs[0]
+    assert (pair.difference.value, pair.p, pair.verdict) == (0.0, 1.0, "not distinguishable")
+
+
+def test_a_task_that_one_run_lost_is_left_out_of_every_run() -> None:
+    first = Results({1: {"a": 1.0, "b": 0.0, "c": 0.5}, 2: {"a": 0.5, "c": 0.5}})
+    second = Results({1: {"c": 0.0, "a": 0.0, "d": 1.0}})
+    assert common_tasks(first, second) == ["a", "c"]
+    assert first.table(["a", "c"]).tolist() == [[1.0, 0.5], [0.5, 0.5]]
+
+
+def test_results_without_a_run_or_a_task_are_refused() -> None:
+    for runs in ({}, {1: {}}):
+        with pytest.raises(ValueError, match="must hold a run at least"):
+            Results(runs)

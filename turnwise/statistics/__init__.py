@@ -1,0 +1,31 @@
+"""Numbers with the uncertainty that they have.
+
+Three questions are kept apart. *How would this policy do on other tasks of the kind?* is answered over tasks, in
+`tasks.py`. *How would this method do if it were run again?* is answered over seeds, in `seeds.py`: the training run is
+the unit, however many tasks each run was tested on. *Is this method better than that one?* is answered over both, in
+`pairs.py`, and decided in `verdict.py`. What each interval covers is measured: see `docs/science/coverage.md`.
+"""
+
+from turnwise.attempts import average_at_k, mean_pass_at_k, pass_at_k
+from turnwise.statistics.interval import Interval
+from turnwise.statistics.results import Results
+from turnwise.statistics.seeds import interquartile_mean_over_seeds, student_over_seeds
+from turnwise.statistics.tasks import bootstrap_over_tasks, over_tasks, wilson
+from turnwise.statistics.verdict import Comparison, Judgement, Standing, judge
+
+__all__ = [
+    "Comparison",
+    "Interval",
+    "Judgement",
+    "Results",
+    "Standing",
+    "average_at_k",
+    "bootstrap_over_tasks",
+    "interquartile_mean_over_seeds",
+    "judge",
+    "mean_pass_at_k",
+    "over_tasks",
+    "pass_at_k",
+    "student_over_seeds",
+    "wilson",
+]

@@ -1,0 +1,68 @@
+"""An interval: a value, its bounds where the sample supports any, and what they are over."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+Unit = Literal["tasks", "seeds", "seeds and tasks"]
+Method = Literal[
+    "percentile bootstrap",
+    "Wilson",
+    "Student's t",
+    "Student's t, interquartile mean",
+    "Student's t, two-way",
+]
+
+SINGULAR: dict[Unit, str] = {"tasks": "task", "seeds": "seed", "seeds and tasks": "seed"}
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A value, and the bounds of its confidence interval where there is one."""
+
+    value: float
+    low: float | None
+    """Lower bound; None together with `high` when the sample supports no interval (see `absence`)."""
+    high: float | None
+    over: Unit
+    """What varies: the interval says how the value would differ with other tasks, with other seeds, or with both."""
+    count: int
+    """Number of tasks or seeds; of seeds where both vary."""
+    level: float = 0.95
+    method: Method | None = None
+    """How the bounds were found; None where there are none."""
+    sample: tuple[float, ...] = ()
+    """The value of each seed, so that a figure can show them; empty over tasks."""
+
+    def __post_init__(self) -> None:
+        if (self.low is None) != (self.high is None):
+            raise ValueError(f"an interval has both bounds or neither; found low={self.low}, high={self.high}")
+        bounds = [self.value] if self.low is None or self.high is None else [self.low, self.value, self.high]
+        if not all(math.isfinite(bound) for bound in bounds):
+            raise ValueError(f"value and bounds must be finite; found {bounds}: leave an undefined cell None instead")
+        if bounds[0] > bounds[-1]:
+            raise ValueError(f"the lower bound must not exceed the upper one; found {self.low} and {self.high}")
+        if self.count < 1:
+            raise ValueError(f"an interval is over at least one of its {self.over}; found count={self.count}")
+
+    @property
+    def absence(self) -> str | None:
+        """Why there are no bounds, as the report says it; None where there are."""
+        if self.low is not None:
+            return None
+        if self.count == 1:
+            return f"one {SINGULAR[self.over]}: no interval"
+        return f"all {self.count} {self.over} are equal: no interval"
+
+
+def finite(values: Sequence[float] | np.ndarray, unit: Unit) -> np.ndarray:
+    """The values as an array [values]. Raises ValueError when there is none or one is not finite."""
+    sample = np.asarray(values, dtype=np.float64)
+    if sample.ndim != 1 or len(sample) == 0 or not np.isfinite(sample).all():
+        raise ValueError(f"values must be a list of finite numbers, one per {SINGULAR[unit]}; found {list(values)!r}")
+    return sample

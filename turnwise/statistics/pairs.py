@@ -1,0 +1,139 @@
+"""Two variants beside each other: the difference between them if both were trained again and tested on other tasks.
+
+Every run of both was tested on the same tasks, so values are tables [seeds, tasks] and seeds and tasks vary at once.
+With the same seeds on both sides, which share their warm start, their first tasks and their first rollouts, the table
+of differences d[s, t] = a[s, t] - b[s, t] has the mean d' and the variance of a two-way layout with random rows and
+columns (Searle, Casella & McCulloch 1992, chapter 4):
+
+    V = A + B - C      A = var_s(mean_t d) / S      B = var_t(mean_s d) / T      C = residual mean square / (S T)
+    d' +- t(f) sqrt(V)       f = V^2 / (A^2 / (S-1) + B^2 / (T-1) + C^2 / ((S-1)(T-1)))        (Satterthwaite 1946)
+
+With different seeds A and C are the sums of both sides' own, as in Welch's test. V is never taken below A or B, each of
+which alone is what a part of it comes to.
+
+*What differs from the field*: papers resample seeds, or seeds and tasks, and take percentiles, which covers too little
+with few seeds and too much with many. `docs/science/coverage.md` has what each choice covers. One seed on either side
+gives no interval.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats
+
+from turnwise.statistics.interval import Interval
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How much higher one side is than the other, and how probable as much is when both are alike."""
+
+    interval: Interval
+    p: float | None
+    """Two-sided, before any correction; None where there is no interval. 1 where both sides are the same throughout."""
+
+
+def difference(first: np.ndarray, second: np.ndarray, *, paired: bool, level: float = 0.95) -> Difference:
+    """The mean of `first` minus that of `second`, over seeds and tasks.
+
+    Args:
+        first: [seeds, tasks].
+        second: [seeds, tasks] with the same tasks in the same order; [1, tasks] when `paired` stands for one policy
+            that is fixed, as the warm start.
+        paired: whether row i of both has the same seed.
+        level: of the interval.
+
+    Raises:
+        ValueError: the tables do not fit, or hold what is not finite.
+    """
+    _require_tables(first, second, paired)
+    count = len(first) if paired else min(len(first), len(second))
+    value = float(first.mean() - second.mean())
+    of_seeds = tuple(float(each) for each in (first - second).mean(axis=1)) if paired else ()
+    if count == 1:
+        return Difference(Interval(value, None, None, "seeds and tasks", 1, level, None, of_seeds), None)
+    spread = two_way_spread(first - second) if paired else two_sample_spread(first, second)
+    error, freedom = float(spread.error), float(spread.freedom)
+    if error == 0.0:
+        same = Interval(value, None, None, "seeds and tasks", count, level, None, of_seeds)
+        return Difference(same, 1.0 if value == 0.0 else None)
+    half = float(stats.t.ppf((1 + level) / 2, freedom)) * error
+    interval = Interval(
+        value, value - half, value + half, "seeds and tasks", count, level, "Student's t, two-way", of_seeds
+    )
+    return Difference(interval, float(2 * stats.t.sf(abs(value) / error, freedom)))
+
+
+@dataclass(frozen=True)
+class Spread:
+    """How far a mean over seeds and tasks lies from the truth. Arrays of whatever axes came before those two."""
+
+    error: np.ndarray
+    """The standard error."""
+    freedom: np.ndarray
+    """Degrees of freedom of Student's t."""
+
+
+def two_way_spread(values: np.ndarray) -> Spread:
+    """Of the mean of one table [..., seeds, tasks], of at least two seeds and two tasks."""
+    return _combined([_of_seeds(values)], _of_tasks(values.mean(axis=-2)), [_of_both(values)])
+
+
+def two_sample_spread(first: np.ndarray, second: np.ndarray) -> Spread:
+    """Of the difference of the means of two tables [..., seeds, tasks], whose seeds are their own."""
+    sides = (first, second)
+    between_tasks = _of_tasks(first.mean(axis=-2) - second.mean(axis=-2))
+    return _combined([_of_seeds(side) for side in sides], between_tasks, [_of_both(side) for side in sides])
+
+
+@dataclass(frozen=True)
+class _Part:
+    """One part of the variance of a mean, and the degrees of freedom that it was estimated with."""
+
+    variance: np.ndarray
+    freedom: int
+
+
+def _of_seeds(values: np.ndarray) -> _Part:
+    """A of the file's docstring."""
+    seeds = values.shape[-2]
+    return _Part(values.mean(axis=-1).var(axis=-1, ddof=1) / seeds, seeds - 1)
+
+
+def _of_tasks(means: np.ndarray) -> _Part:
+    """B of the file's docstring, from the means over seeds, [..., tasks]."""
+    tasks = means.shape[-1]
+    return _Part(means.var(axis=-1, ddof=1) / tasks, tasks - 1)
+
+
+def _of_both(values: np.ndarray) -> _Part:
+    """C of the file's docstring."""
+    seeds, tasks = values.shape[-2:]
+    rows, columns = values.mean(axis=-1, keepdims=True), values.mean(axis=-2, keepdims=True)
+    residuals = values - rows - columns + values.mean(axis=(-2, -1), keepdims=True)
+    freedom = (seeds - 1) * (tasks - 1)
+    return _Part((residuals**2).sum(axis=(-2, -1)) / freedom / (seeds * tasks), freedom)
+
+
+def _combined(seeds: Sequence[_Part], tasks: _Part, both: Sequence[_Part]) -> Spread:
+    """V and f of the file's docstring."""
+    of_seeds = sum((part.variance for part in seeds), np.zeros(()))
+    of_both = sum((part.variance for part in both), np.zeros(()))
+    variance = np.maximum(np.maximum(of_seeds, tasks.variance), of_seeds + tasks.variance - of_both)
+    doubts = sum((part.variance**2 / part.freedom for part in [*seeds, tasks, *both]), np.zeros(()))
+    # Where nothing varies there is no doubt about it either; the freedom of such a spread is never used.
+    freedom = np.divide(variance**2, doubts, out=np.ones_like(variance), where=doubts > 0)
+    return Spread(np.sqrt(variance), freedom)
+
+
+def _require_tables(first: np.ndarray, second: np.ndarray, paired: bool) -> None:
+    shapes = f"{first.shape} and {second.shape}"
+    if first.ndim != 2 or second.ndim != 2 or first.shape[1] != second.shape[1] or first.shape[1] < 2:
+        raise ValueError(f"values must be tables [seeds, tasks] with the same tasks, two at least; found {shapes}")
+    if len(first) == 0 or len(second) == 0 or (paired and len(second) not in (1, len(first))):
+        raise ValueError(f"paired tables must have a row for each seed, the second may have one alone; found {shapes}")
+    if not (np.isfinite(first).all() and np.isfinite(second).all()):
+        raise ValueError("values must be finite: leave tasks out that have no value in some run")

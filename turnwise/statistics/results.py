@@ -1,0 +1,43 @@
+"""What the runs of a variant showed on the tasks of a panel, as tables that can be laid beside each other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Results:
+    """One variant, or one policy that is fixed: a value per run and task."""
+
+    runs: Mapping[int, Mapping[str, float]]
+    """By seed, in order: the mean over replicas of each task, by the task's id. A task may lack where it was lost."""
+
+    def __post_init__(self) -> None:
+        if not self.runs or not all(self.runs.values()):
+            found = {seed: len(tasks) for seed, tasks in self.runs.items()}
+            raise ValueError(f"results must hold a run at least, and each run a task; found tasks by seed: {found}")
+
+    @property
+    def means(self) -> dict[int, float]:
+        """Of each run, over its tasks: by seed."""
+        return {seed: float(np.mean(list(tasks.values()))) for seed, tasks in self.runs.items()}
+
+    @property
+    def tasks(self) -> list[str]:
+        """The tasks that every run has, in the order of the first."""
+        first, *others = self.runs.values()
+        return [task for task in first if all(task in tasks for tasks in others)]
+
+    def table(self, tasks: Sequence[str], seeds: Sequence[int] | None = None) -> np.ndarray:
+        """The values [seeds, tasks] of these tasks, and of these seeds where not all are wanted."""
+        chosen = list(self.runs) if seeds is None else seeds
+        return np.array([[self.runs[seed][task] for task in tasks] for seed in chosen], dtype=np.float64)
+
+
+def common_tasks(first: Results, second: Results) -> list[str]:
+    """The tasks that every run of both has, in the order of the first."""
+    others = set(second.tasks)
+    return [task for task in first.tasks if task in others]

@@ -1,0 +1,61 @@
+"""Over tasks: how would this policy do on other tasks of the kind?
+
+The task is the unit: replicas of a task are averaged first, since they share its difficulty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from scipy import stats
+
+from turnwise.seeding import generator
+from turnwise.statistics.interval import Interval, Unit, finite
+
+
+def over_tasks(values: Sequence[float], *, seed: int, proportion: bool) -> Interval:
+    """The mean over tasks with the interval that suits it.
+
+    `values` holds one mean per task. For a proportion whose values are all 0 or 1 (one replica per task, or replicas
+    that agree) this is Wilson's interval, which keeps its width when every task succeeds; otherwise the bootstrap.
+    """
+    if proportion and all(value in (0.0, 1.0) for value in values):
+        return wilson(round(sum(values)), len(values))
+    return bootstrap_over_tasks(values, seed=seed)
+
+
+def bootstrap_over_tasks(values: Sequence[float], *, seed: int, resamples: int = 2000, level: float = 0.95) -> Interval:
+    """The mean over tasks with a percentile bootstrap interval (Efron 1979).
+
+    `values` holds one mean per task: replicas of a task are averaged before. One task, or tasks that are all equal,
+    give no interval: the bootstrap's would have no width, and claim a certainty that nobody has. For proportions use
+    `wilson` then, or `over_tasks`, which chooses. Raises ValueError when there is no value or one is not finite.
+    """
+    sample = finite(values, "tasks")
+    if (sample == sample[0]).all():
+        return Interval(float(sample[0]), None, None, "tasks", len(sample), level)
+    bounds = stats.bootstrap(
+        (sample,),
+        np.mean,
+        n_resamples=resamples,
+        batch=max(1, 1_000_000 // len(sample)),
+        vectorized=True,
+        confidence_level=level,
+        method="percentile",
+        rng=generator(seed, "bootstrap"),
+    ).confidence_interval
+    mean, low, high = float(sample.mean()), float(bounds.low), float(bounds.high)
+    return Interval(mean, low, high, "tasks", len(sample), level, "percentile bootstrap")
+
+
+def wilson(successes: int, count: int, *, level: float = 0.95, over: Unit = "tasks") -> Interval:
+    """A proportion over tasks, `successes` of `count`, with Wilson's score interval (Wilson 1927).
+
+    It has width at 0 and at 1 also, and stays within them. `over` says what was counted, e.g. the seeds that got
+    somewhere. Raises ValueError unless 0 <= successes <= count and count is 1 at least.
+    """
+    if not (count >= 1 and 0 <= successes <= count):
+        raise ValueError(f"successes must lie between 0 and count, count be 1 at least; found {successes} of {count}")
+    bounds = stats.binomtest(successes, count).proportion_ci(confidence_level=level, method="wilson")
+    return Interval(successes / count, float(bounds.low), float(bounds.high), over, count, level, "Wilson")

@@ -1,0 +1,229 @@
+"""Verdicts: which variants differ, from what they started with and from each other.
+
+Two families of comparisons, each corrected by Holm's method: every variant against the warm start, and every pair of
+variants. A pair is "distinguishable" when its corrected p is below 1 minus the level; then the one with the higher mean
+is the better. Everything else is "not distinguishable", which says that so many runs cannot tell, not that both are
+alike. With one seed nothing is decided.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from turnwise.statistics.baselines import normalised
+from turnwise.statistics.corrections import holm
+from turnwise.statistics.curves import Points, Reached, area, reached
+from turnwise.statistics.effects import effect_size, exact_p, probability_of_improvement, smallest_exact_p
+from turnwise.statistics.interval import Interval
+from turnwise.statistics.pairs import Difference, difference
+from turnwise.statistics.profiles import performance_profile
+from turnwise.statistics.results import Results, common_tasks
+from turnwise.statistics.seeds import interquartile_mean_over_seeds, student_over_seeds
+
+Verdict = Literal["higher", "lower", "not distinguishable", "one seed: not decided"]
+SHARE = (0.0, 1.0)
+THRESHOLDS = tuple(step / 20 for step in range(20))
+"""Of the performance profiles."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The first variant beside the second."""
+
+    first: str
+    second: str
+    difference: Interval
+    """First minus second, over seeds and tasks. Its bounds are those of this pair alone, before any correction."""
+    p: float | None
+    corrected: float | None
+    """p after Holm's method over the family: the verdict goes by it."""
+    verdict: Verdict
+    """Of the first."""
+    paired: bool
+    """Whether both have the same seeds, and run by run is compared."""
+    effect: float | None = None
+    """Hedges' g: the difference in deviations of the runs."""
+    improvement: float | None = None
+    """The probability that a run of the first is better than a run of the second."""
+    exact: float | None = None
+    """p of the exact test over runs, which assumes nothing; before any correction."""
+    smallest: float | None = None
+    """What the exact test can show at best with so many runs."""
+
+
+@dataclass(frozen=True)
+class Standing:
+    """One variant beside what frames it."""
+
+    name: str
+    mean: Interval
+    interquartile_mean: Interval
+    normalised: Interval | None
+    """The mean between the random player, 0, and the oracle, 1."""
+    gain: Comparison | None
+    """Against the warm start; None where there is none."""
+
+
+@dataclass(frozen=True)
+class Learning:
+    """How one variant came to where it stands, by the same measure on the validation panel."""
+
+    name: str
+    area: Interval | None
+    """The area under the learning curve divided by its length: the mean on the way; None where it has one point."""
+    reached: Reached
+    """When its runs reached the stated success, in iterations."""
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What a set of variants comes to, by one number per episode."""
+
+    measure: str
+    """What was measured, as the table's heading says it."""
+    standings: list[Standing]
+    pairs: list[Comparison]
+    level: float
+    notes: list[str]
+    """How the verdicts came about, in sentences."""
+    learning: list[Learning] = field(default_factory=list)
+    """Of every variant; empty where no curves are known."""
+    profiles: dict[str, list[tuple[float, Interval]]] = field(default_factory=dict)
+    """By variant: (threshold, share of tasks and runs with more); empty where the measure is no share."""
+
+
+def judge(
+    measure: str,
+    variants: Mapping[str, Results],
+    *,
+    warm_start: Results | None = None,
+    random: float | None = None,
+    oracle: float | None = None,
+    curves: Mapping[str, Sequence[Points]] | None = None,
+    stated: float = 0.8,
+    share: bool = True,
+    level: float = 0.95,
+) -> Judgement:
+    """The standing of every variant, and the verdict on every pair.
+
+    `warm_start` is one policy: a single run, the same for all seeds. `random` and `oracle` are the players' means on the
+    same panel. `curves` are the learning curves of each variant, one per run, over iterations; when they reach `stated`
+    is told. `share` says that the measure lies between 0 and 1. Raises ValueError where two variants, or one and the
+    warm start, have fewer than two tasks in common.
+    """
+    within = SHARE if share else (float("-inf"), float("inf"))
+    gains = [] if warm_start is None else [_gain(name, found, warm_start, level) for name, found in variants.items()]
+    gains = _corrected(gains, level)
+    standings = []
+    for place, (name, found) in enumerate(variants.items()):
+        means = list(found.means.values())
+        mean = student_over_seeds(means, level=level, within=within)
+        standings.append(
+            Standing(
+                name=name,
+                mean=mean,
+                interquartile_mean=interquartile_mean_over_seeds(means, level=level, within=within),
+                normalised=None if random is None or oracle is None else normalised(mean, random, oracle),
+                gain=gains[place] if gains else None,
+            )
+        )
+    found_pairs = [
+        compare(one, variants[one], other, variants[other], level=level)
+        for one, other in itertools.combinations(variants, 2)
+    ]
+    pairs = _corrected(found_pairs, level)
+    return Judgement(
+        measure=measure,
+        standings=standings,
+        pairs=pairs,
+        level=level,
+        notes=_notes(gains, pairs, level),
+        learning=[_learning(name, of_runs, stated, level, within) for name, of_runs in (curves or {}).items()],
+        profiles={name: _profile(found, level) for name, found in variants.items()} if share else {},
+    )
+
+
+def compare(first: str, of_first: Results, second: str, of_second: Results, *, level: float = 0.95) -> Comparison:
+    """One pair, run by run where both have the same seeds, before any correction.
+
+    Raises ValueError where they have fewer than two tasks in common.
+    """
+    tasks = common_tasks(of_first, of_second)
+    seeds = sorted(of_first.runs)
+    paired = seeds == sorted(of_second.runs)
+    one = of_first.table(tasks, seeds)
+    other = of_second.table(tasks, seeds if paired else None)
+    found = difference(one, other, paired=paired, level=level)
+    several = min(len(one), len(other)) > 1
+    means = (one.mean(axis=1).tolist(), other.mean(axis=1).tolist())
+    return replace(
+        _comparison(first, second, found, paired, level),
+        effect=effect_size(*means),
+        improvement=probability_of_improvement(*means) if several else None,
+        exact=exact_p(*means, paired=paired) if several else None,
+        smallest=smallest_exact_p(len(one), len(other), paired=paired) if several else None,
+    )
+
+
+def _gain(name: str, found: Results, warm_start: Results, level: float) -> Comparison:
+    """Against a policy that is the same for every seed, so that only the variant's own runs vary."""
+    tasks = common_tasks(found, warm_start)
+    compared = difference(found.table(tasks), warm_start.table(tasks), paired=True, level=level)
+    return _comparison(name, "warm start", compared, True, level)
+
+
+def _learning(
+    name: str, of_runs: Sequence[Points], stated: float, level: float, within: tuple[float, float]
+) -> Learning:
+    areas = [found for found in map(area, of_runs) if found is not None]
+    return Learning(
+        name, student_over_seeds(areas, level=level, within=within) if areas else None, reached(of_runs, stated)
+    )
+
+
+def _profile(found: Results, level: float) -> list[tuple[float, Interval]]:
+    profile = performance_profile(found.table(found.tasks), THRESHOLDS, level=level)
+    return list(zip(THRESHOLDS, profile, strict=True))
+
+
+def _comparison(first: str, second: str, found: Difference, paired: bool, level: float) -> Comparison:
+    return Comparison(first, second, found.interval, found.p, found.p, _verdict(found.interval, found.p, level), paired)
+
+
+def _corrected(family: Sequence[Comparison], level: float) -> list[Comparison]:
+    corrected = holm([each.p for each in family])
+    return [
+        replace(each, corrected=p, verdict=_verdict(each.difference, p, level))
+        for each, p in zip(family, corrected, strict=True)
+    ]
+
+
+def _verdict(found: Interval, p: float | None, level: float) -> Verdict:
+    if found.count == 1:
+        return "one seed: not decided"
+    if p is None or p >= 1 - level:
+        return "not distinguishable"
+    return "higher" if found.value > 0 else "lower"
+
+
+def _notes(gains: Sequence[Comparison], pairs: Sequence[Comparison], level: float) -> list[str]:
+    notes = []
+    for family, what in ((gains, "gains over the warm start"), (pairs, "pairs of variants")):
+        made = sum(each.p is not None for each in family)
+        if made > 1:
+            notes.append(
+                f"The {made} {what} are corrected together by Holm's method: the chance that one or more is "
+                f"called different though all are alike is {100 * (1 - level):g} % at most."
+            )
+    smallest = sorted({each.smallest for each in pairs if each.smallest is not None})
+    if smallest and smallest[-1] >= 1 - level:
+        notes.append(
+            f"With so few runs a test that assumes nothing cannot go below p = {smallest[-1]:.2g}; the verdicts assume "
+            "that runs of a variant vary about their mean as Student's t does."
+        )
+    if any(each.difference.count == 1 for each in [*gains, *pairs]):
+        notes.append("Where a variant has one seed there is no interval and no verdict.")
+    return notes
