@@ -8,6 +8,7 @@ turnwise play sokoban --preset ragen           play an episode yourself, as the 
 turnwise baselines                             play the scripted players and record what they reach
 turnwise credit                                every credit rule beside the truth, by replay
 turnwise science mt_grpo --run core            run a paper's claims on this machine and write docs/science/
+turnwise calibrate                             find the alarms' bounds by runs that collapse on purpose
 turnwise check frozen_lake                     does a world keep its contract?
 turnwise serve textcraft babyai                worlds over HTTP
 turnwise show "mt-grpo seed 1"                 look at the episodes of a run
@@ -92,6 +93,12 @@ def _parser() -> argparse.ArgumentParser:
             command.add_argument("--policy", metavar="DIGEST_OR_PATH", help="default: the experiment's warm start")
             command.add_argument("--tasks", type=int, default=16, help="of the validation panel (default: %(default)s)")
             command.add_argument("--replays", type=int, default=8, help="of each state (default: %(default)s)")
+    calibrate = commands.add_parser("calibrate", help="find the alarms' bounds by runs that collapse on purpose")
+    calibrate.add_argument("overlays", nargs="*", metavar="OVERLAY", help="an experiment each (default: the Echo Trap)")
+    calibrate.add_argument("--parameters", default="params.yaml", help="the parameters file (default: %(default)s)")
+    calibrate.add_argument("-s", "--set", action="append", default=[], metavar="KEY=VALUE", help="set one value in all")
+    calibrate.add_argument("--folder", type=Path, help="of the page (default: docs, beside the code)")
+    calibrate.set_defaults(run=_calibrate)
     stage = commands.add_parser("stage", help="run one stage of dvc.yaml and write what DVC versions of it")
     stage.add_argument("stage", choices=("prepare", "warm_start", "train", "report"))
     stage.add_argument("--parameters", default="params.yaml", help="the parameters file (default: %(default)s)")
@@ -236,6 +243,21 @@ def _science(parsed: argparse.Namespace) -> None:
     from flows.commands import show_science
 
     show_science(parsed.page, parsed.run)
+
+
+def _calibrate(parsed: argparse.Namespace) -> None:
+    from turnwise.config import load
+
+    parameters = project_root() / parsed.parameters
+    overlays = parsed.overlays or [f"experiments/{name}.yaml" for name in ("echo-trap", "echo-trap-bandit")]
+    experiments = [load(parameters, [project_root() / overlay], parsed.set) for overlay in overlays]
+    rules = load(parameters).alarms.rules
+    _ready_for_prefect()
+    from flows.calibrate import show_calibration
+    from flows.worlds import DOCS
+
+    defaults = {name: rule for name, rule in rules.items() if rule is not None}
+    show_calibration(experiments, defaults, parsed.folder or DOCS)
 
 
 def _stage(parsed: argparse.Namespace) -> None:

@@ -1,0 +1,92 @@
+"""Calibrate: runs that collapse and runs that do not, and the alarms that tell them apart in time."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from prefect import flow
+from rich.console import Console
+
+from flows.display import Display, expected_work
+from flows.experiment import run_variant
+from flows.prepare import prepare_materials, prepare_policy
+from tasks.monitor import read_history
+from turnwise.calibration import WatchedRun, calibrate
+from turnwise.config import Experiment
+from turnwise.errors import ConfigurationError
+from turnwise.reporting.calibration_page import FIGURE, Calibration, data, draw, page
+from turnwise.stability import AlarmRule
+
+
+def show_calibration(experiments: Sequence[Experiment], defaults: dict[str, AlarmRule], folder: Path) -> None:
+    """Run the experiments, calibrate on one half of their seeds, and write page, figure and data into a folder.
+
+    Raises ConfigurationError, before any compute, for experiments that cannot be calibrated on.
+    """
+    for experiment in experiments:
+        _require_sense(experiment)
+    console = Console()
+    calibrations: list[Calibration] = []
+
+    @flow(name="calibrate")
+    def the_flow() -> None:
+        choosing: list[WatchedRun] = []
+        trying: list[WatchedRun] = []
+        with Display(console, sum(map(expected_work, experiments))).showing():
+            for experiment in experiments:
+                for run in watched_runs(experiment):
+                    first_half = experiment.ablation.seeds[: len(experiment.ablation.seeds) // 2]
+                    (choosing if run.seed in first_half else trying).append(run)
+        calibrations.append(Calibration(choosing, trying, calibrate(choosing, trying), defaults))
+
+    the_flow()
+    write_calibration(calibrations[0], folder)
+    console.print(f"{len(calibrations[0].found)} rules  {folder / 'echo-trap.md'}", highlight=False, soft_wrap=True)
+
+
+def watched_runs(experiment: Experiment) -> list[WatchedRun]:
+    """Every variant with every seed, as its monitors tell it."""
+    prepared = prepare_policy(experiment, prepare_materials(experiment))
+    runs = []
+    for seed in experiment.ablation.seeds:
+        for variant in experiment.ablation.variants:
+            run = run_variant(experiment.variant(variant), prepared, variant, seed)
+            monitors = run.iterations[-1].monitors
+            assert monitors is not None, "a run is watched"
+            runs.append(WatchedRun(experiment.world.name, variant, seed, read_history(monitors)))
+    return runs
+
+
+def write_calibration(calibration: Calibration, folder: Path) -> None:
+    """The page, the figure and the data, each whole."""
+    folder.mkdir(parents=True, exist_ok=True)
+    figure = folder / f".{FIGURE}"
+    draw(calibration).savefig(figure, dpi=150, metadata={"Software": None})
+    os.replace(figure, folder / FIGURE)
+    for name, text in (
+        ("echo-trap.md", page(calibration)),
+        ("echo-trap.json", json.dumps(data(calibration), indent=1) + "\n"),
+    ):
+        (folder / f".{name}").write_text(text, encoding="utf-8")
+        os.replace(folder / f".{name}", folder / name)
+
+
+def _require_sense(experiment: Experiment) -> None:
+    """Refuse what would end or change a run before its collapse is seen, and seeds that cannot be halved."""
+    for variant in experiment.ablation.variants:
+        own = experiment.variant(variant)
+        guards = [name for name, most in own.guards if most is not None]
+        if own.alarms.response != "log" or guards:
+            raise ConfigurationError(
+                "a calibration must see runs to their end; found in variant "
+                f"{variant!r} alarms.response: {own.alarms.response} and guards {', '.join(guards) or 'none'}: "
+                "set the response to log and every guard to null"
+            )
+    if len(experiment.ablation.seeds) < 2:
+        raise ConfigurationError(
+            "a calibration must have seeds to choose on and others to try on; "
+            f"found ablation.seeds: {experiment.ablation.seeds}: give at least 2"
+        )
