@@ -3,13 +3,11 @@
 import math
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as some
 from scipy import stats
 
 from turnwise.reporting.story import Column, Curve, Row, Story
 from turnwise.science.claims import ClaimsPage
-from turnwise.science.verdict import Decision, Verdict, decide, holm
+from turnwise.science.verdict import Decision, Verdict, decide
 from turnwise.statistics import student_over_seeds
 
 BETTER, WORSE = (0.50, 0.54, 0.58, 0.56, 0.52), (0.31, 0.33, 0.41, 0.35, 0.35)
@@ -41,20 +39,6 @@ def page(*relations: dict[str, str]) -> ClaimsPage:
 def only(decisions: list[Decision]) -> Decision:
     (decision,) = decisions
     return decision
-
-
-def test_holm_multiplies_the_smallest_by_the_number_of_tests_and_never_falls() -> None:
-    # Sorted 0.01, 0.02, 0.03, 0.04: times 4, 3, 2, 1 is 0.04, 0.06, 0.06, 0.04; the last is raised to the one before.
-    assert holm([0.03, 0.01, 0.04, 0.02]) == pytest.approx([0.06, 0.04, 0.06, 0.06])
-    assert holm([0.9, 0.8]) == [1.0, 1.0] and holm([]) == []
-
-
-@given(some.lists(some.floats(0, 1), min_size=1, max_size=12))
-def test_a_corrected_p_is_at_least_the_p_and_keeps_the_order(p_values: list[float]) -> None:
-    corrected = holm(p_values)
-    assert all(one <= other <= 1 for one, other in zip(p_values, corrected, strict=True))
-    ordered = [value for _, value in sorted(zip(p_values, corrected, strict=True))]
-    assert ordered == sorted(ordered)
 
 
 def test_seeds_are_compared_in_pairs() -> None:

@@ -25,6 +25,7 @@ from scipy import stats
 from turnwise.reporting.story import Story
 from turnwise.science.claims import Claim, ClaimsPage, Relationship
 from turnwise.statistics import Interval, student_over_seeds
+from turnwise.statistics.corrections import holm
 
 LEVEL = 0.05
 
@@ -82,23 +83,12 @@ def decide(page: ClaimsPage, stories: Mapping[str, Story]) -> list[Decision]:
         each for claim in page.claims for each in claim.relations if all(r.ablation in stories for r in claim.relations)
     ]
     found = [_test(each, stories[each.ablation]) for each in relationships]
-    corrected = holm([p for _, p, _ in found])
+    corrected = [p for p in holm([p for _, p, _ in found]) if p is not None]
     evidence = {
         each: Evidence(each, estimate, p, adjusted, as_claimed)
         for each, (estimate, p, as_claimed), adjusted in zip(relationships, found, corrected, strict=True)
     }
     return [_decision(claim, evidence) for claim in page.claims]
-
-
-def holm(p_values: Sequence[float]) -> list[float]:
-    """The p values corrected for their number by Holm's step-down rule (Holm 1979), in the order given."""
-    order = np.argsort(p_values, kind="stable")
-    corrected = [0.0] * len(p_values)
-    least = 0.0
-    for rank, place in enumerate(order):
-        least = max(least, min(1.0, (len(p_values) - rank) * p_values[place]))
-        corrected[place] = least
-    return corrected
 
 
 def _decision(claim: Claim, evidence: Mapping[Relationship, Evidence]) -> Decision:

@@ -1,0 +1,94 @@
+"""Every command of the README is run, in a copy of the project whose default experiment is tiny."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import signal
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from project_copy import ROOT, copy_project, environment
+
+pytestmark = [pytest.mark.engine, pytest.mark.chain]
+
+SERVERS = {
+    "make ui": "http://127.0.0.1:5000/health",
+    ".venv/bin/turnwise ui": "http://127.0.0.1:5000/health",
+    ".venv/bin/turnwise serve": "http://127.0.0.1:8600/health",
+}
+"""Commands that serve until they are stopped, and where one sees that they do."""
+ELSEWHERE = {"make test": "this very test is run by it"}
+"""Commands that are not run, and why."""
+SMALL_LAKE = "ablation: { name: frozen_lake, seeds: [1], variants: [grpo-or] }\n"
+"""In the place of the overlay of that name, which would bring back the size of a real run."""
+
+
+def commands() -> list[str]:
+    """The lines of the README's blocks that have no language: what a reader types, without comments."""
+    blocks = re.findall(r"^```(\w*)\n(.*?)^```$", (ROOT / "README.md").read_text(), flags=re.MULTILINE | re.DOTALL)
+    typed = [block for language, block in blocks if not language]
+    lines = [re.sub(r"\s+#.*$", "", line) for block in typed for line in block.splitlines()]
+    return list(dict.fromkeys(line for line in lines if line))
+
+
+def test_the_readme_names_commands() -> None:
+    assert {"make demo", "make test"} <= set(commands())
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory, prefect_server: str) -> Iterator[Path]:
+    """One copy for all commands, so that what one has computed the next one finds, as a reader would."""
+    folder = copy_project(tmp_path_factory.mktemp("readme") / "project")
+    parameters = folder / "params.yaml"
+    parameters.write_text(parameters.read_text().replace("name: tiny", "name: credit"))
+    (folder / "experiments" / "frozen_lake.yaml").write_text(SMALL_LAKE)
+    yield folder
+
+
+@pytest.mark.parametrize("command", [each for each in commands() if each not in ELSEWHERE])
+def test_the_command_does_what_it_says(command: str, project: Path) -> None:
+    server = next((address for start, address in SERVERS.items() if command.startswith(start)), None)
+    typed = shlex.split(command)
+    if typed[0] == "make":
+        typed[1:1] = ["--old-file=.venv/ready"]  # the environment is shared, and newer files do not change it
+    output = project.parent / "output"
+    with output.open("wb") as said:
+        running = subprocess.Popen(
+            typed,
+            cwd=project,
+            env=environment(project, PYTHONPATH=str(project)),
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=said,
+            start_new_session=True,
+        )
+        try:
+            if server is not None:
+                wait_for(server, running, output)
+            else:
+                assert running.wait(timeout=500) == 0, output.read_text()
+        finally:
+            if running.poll() is None:
+                os.killpg(running.pid, signal.SIGKILL)
+                running.wait()
+    assert "Traceback" not in output.read_text()
+
+
+def wait_for(address: str, running: subprocess.Popen[bytes], output: Path) -> None:
+    """Until the address answers; fails when the server ends before."""
+    deadline = time.monotonic() + 240
+    while time.monotonic() < deadline:
+        assert running.poll() is None, output.read_text()
+        try:
+            with urllib.request.urlopen(address, timeout=5):
+                return
+        except urllib.error.URLError:
+            time.sleep(0.5)
+    raise AssertionError(f"{address} did not answer; the server said: {output.read_text()}")
