@@ -109,10 +109,10 @@ def judge(
 ) -> Judgement:
     """The standing of every variant, and the verdict on every pair.
 
-    `warm_start` is one policy: a single run, the same for all seeds. `random` and `oracle` are the players' means on the
-    same panel. `curves` are the learning curves of each variant, one per run, over iterations; when they reach `stated`
-    is told. `share` says that the measure lies between 0 and 1. Raises ValueError where two variants, or one and the
-    warm start, have fewer than two tasks in common.
+    `warm_start` is one policy: a single run, the same for all seeds. `random` and `oracle` are the players' means on
+    the same panel. `curves` are the learning curves of each variant, one per run, over iterations; when they reach
+    `stated` is told. `share` says that the measure lies between 0 and 1. Raises ValueError where two variants, or one
+    and the warm start, have fewer than two tasks in common.
     """
     within = SHARE if share else (float("-inf"), float("inf"))
     gains = [] if warm_start is None else [_gain(name, found, warm_start, level) for name, found in variants.items()]
