@@ -51,11 +51,14 @@ def play_branching(play: Play, tasks: Sequence[Task], group_size: int, seed: int
 def _continuations(
     rules: Rules, trunks: Sequence[Trajectory], prompts: int, group_size: int, of_worlds: int
 ) -> list[Continuation]:
-    """A group from the state of each turn of each trunk but the first, turn by turn."""
+    """A group from the state of each turn of each trunk but the first, turn by turn. A turn that is frozen has none:
+    nothing would be trained.
+    """
     later = [
         (group_of(trunk.group, point.turn, prompts), point)
         for trunk in trunks
         for point in points(trunk, episode_seed(of_worlds, trunk.group, trunk.replica), first=1)
+        if point.awaited.trained
     ]
     return [
         Continuation(rules, point, group, replica)

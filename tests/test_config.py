@@ -141,6 +141,17 @@ def test_the_paper_rule_with_more_than_two_turns_is_refused() -> None:
     assert "mt-grpo with rule 'paper' is defined on at most two turns; training allows 4" in message
 
 
+def test_a_context_without_room_for_the_longest_replies_is_refused() -> None:
+    assert "must hold more than the longest reply" in refused("agent.context_tokens=40")
+    summary = "agent.context={policy: summary, every: 2, summary_tokens: 280}"
+    assert "found 320 for 40 and 280 tokens" in refused(summary)
+
+
+def test_summaries_under_a_rule_for_two_turns_are_refused() -> None:
+    summary = "agent.context={policy: summary, every: 1, summary_tokens: 40}"
+    assert "a summary is a turn" in refused(summary)
+
+
 def test_a_format_that_cannot_express_the_world_is_refused() -> None:
     message = refused("agent.format=search", overlays=(ROOT / "experiments" / "frozen_lake.yaml",))
     assert "agent.format 'search' writes the actions search[...] and answer[...]" in message

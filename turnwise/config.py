@@ -101,6 +101,7 @@ class Experiment(Section):
         self._require_demonstrations(world)
         self._require_known_rewards(world)
         self._require_curriculum(world)
+        self._require_room()
         self._require_credit(world)
         require_selection(self.selection.rule, self.selection.options)
         self._require_update()
@@ -143,6 +144,17 @@ class Experiment(Section):
                     f"{curriculum.shortest}, of which it says: {error}"
                 ) from error
 
+    def _require_room(self) -> None:
+        """The longest replies must leave room for something to reply to."""
+        agent = self.agent
+        summary = agent.context.summary_tokens or 0
+        if agent.maximum_reply_tokens + summary >= agent.context_tokens:
+            raise ConfigurationError(
+                "agent.context_tokens must hold more than the longest reply and, where there is one, the longest "
+                f"summary; found {agent.context_tokens} for {agent.maximum_reply_tokens} and {summary} tokens: raise "
+                "it, or lower agent.maximum_reply_tokens"
+            )
+
     def _require_credit(self, world: World) -> None:
         self._require_estimator("credit", self.credit.estimator, self.credit.options, world)
         if (thought := self.credit.thought) is None:
@@ -180,6 +192,11 @@ class Experiment(Section):
             raise ConfigurationError(
                 f"{key}.estimator mt-grpo with rule 'paper' is defined on at most two turns; training allows "
                 f"{longest}; set {key}.options.rule to 'return-to-go', or the curriculum's limit to 2"
+            )
+        if paper and self.agent.context.policy == "summary":
+            raise ConfigurationError(
+                f"{key}.estimator mt-grpo with rule 'paper' is defined on at most two turns, and a summary is a turn; "
+                f"set {key}.options.rule to 'return-to-go', or agent.context.policy to 'full' or 'window'"
             )
         if self.rollout.scheme == "branching":
             require_branching(estimator, self.selection.rule)

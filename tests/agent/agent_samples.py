@@ -334,3 +334,22 @@ def faulty(call: Call) -> None:
     place = seeding.derive(call.episode, "fault", call.attempt) % 4
     if call.attempt <= 2 and (call.method, call.number) == (("reset", "step", "step", "step")[place], place // 2):
         raise ConnectionError("lost")
+
+
+def check_segments(
+    trajectory: Trajectory, submitted: Sequence[tuple[int, tuple[int, ...]]], replies: Sequence[Reply], episode: int
+) -> None:
+    """Each reply stands in its segment after exactly the context that was submitted for it."""
+    contexts = [context for of_episode, context in submitted if of_episode == episode]
+    sampled = [reply for reply in replies if reply.episode == episode]
+    assert len(contexts) == len(sampled) == len(trajectory.turns)
+    for turns, sequence in zip(trajectory.segment_turns, trajectory.segments(every_reply=True), strict=True):
+        mask = [0] * len(sequence.tokens)
+        for turn in turns:
+            context, reply = contexts[turn], sampled[turn]
+            end = len(context) + len(reply.tokens)
+            assert sequence.tokens[: len(context)] == context
+            assert sequence.tokens[len(context) : end] == reply.tokens
+            assert sequence.log_probabilities[len(context) : end] == reply.log_probabilities
+            mask[len(context) : end] = [1] * len(reply.tokens)
+        assert sequence.mask == tuple(mask)

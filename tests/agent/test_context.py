@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from agent_samples import Hill, RecordingEngine, form, improvised, play_with_engine, rules_for
+from agent_samples import Hill, RecordingEngine, check_segments, form, improvised, play_with_engine, rules_for
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
@@ -184,23 +184,6 @@ def test_no_reply_is_asked_for_that_might_not_fit(frame: ChatFrame, policy: str,
         assert given == [len(trajectory.turns) - 1]
 
 
-def check_segments(trajectory: Trajectory, engine: RecordingEngine, episode: int) -> None:
-    """Each reply stands in its segment after exactly the context that was submitted for it."""
-    contexts = [context for of_episode, context in engine.submitted if of_episode == episode]
-    replies = [reply for reply in engine.replies if reply.episode == episode]
-    assert len(contexts) == len(replies) == len(trajectory.turns)
-    for turns, sequence in zip(trajectory.segment_turns, trajectory.segments(every_reply=True), strict=True):
-        mask = [0] * len(sequence.tokens)
-        for turn in turns:
-            context, reply = contexts[turn], replies[turn]
-            end = len(context) + len(reply.tokens)
-            assert sequence.tokens[: len(context)] == context
-            assert sequence.tokens[len(context) : end] == reply.tokens
-            assert sequence.log_probabilities[len(context) : end] == reply.log_probabilities
-            mask[len(context) : end] = [1] * len(reply.tokens)
-        assert sequence.mask == tuple(mask)
-
-
 @settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     seed=st.integers(0, 10_000),
@@ -228,7 +211,7 @@ def test_every_reply_is_kept_after_the_context_in_which_it_was_sampled(
         reply_tokens=30,
     )
     for trajectory in played.trajectories:
-        check_segments(trajectory, engine, trajectory.group)
+        check_segments(trajectory, engine.submitted, engine.replies, trajectory.group)
 
 
 # Demonstrations

@@ -39,8 +39,8 @@ def turn_of(group: int, prompts: int) -> int:
 
 
 def trained_at(trajectory: Trajectory, turn: int) -> Trajectory:
-    """The trajectory with no reply trained on but that of one turn; the others are context."""
-    turns = tuple(replace(each, trained=place == turn) for place, each in enumerate(trajectory.turns))
+    """The trajectory with no reply trained on but that of one turn, unless it is frozen; the others are context."""
+    turns = tuple(replace(each, trained=each.trained and place == turn) for place, each in enumerate(trajectory.turns))
     return replace(trajectory, turns=turns)
 
 

@@ -152,6 +152,6 @@ def _unsuited(rule: Rule, batch: CreditBatch, turn_limit: int) -> str | None:
         return "it needs a critic, which a stored policy does not have"
     if "anchors" in needs and batch.anchors is None:
         return "it needs anchor states, which this world does not tell"
-    if rule.options.get("rule") == "paper" and turn_limit > 2:
-        return f"it is defined on at most two turns; this world allows {turn_limit}"
+    if rule.options.get("rule") == "paper" and (most := max(turn_limit, *batch.turns)) > 2:
+        return f"it is defined on at most two turns; this world allows {most}"
     return None
