@@ -22,8 +22,8 @@ from turnwise.errors import ConfigurationError
 from turnwise.measures import episode_value
 from turnwise.policy.learner import OPTIMIZER_FILE
 from turnwise.policy.tokenizer import ChatFrame, load_tokenizer
-from turnwise.sections import Compute, WarmStart
-from turnwise.trajectory import TokenSequence, read_trajectories
+from turnwise.sections import Agent, Compute, WarmStart
+from turnwise.trajectory import TokenSequence, TurnKind, read_trajectories
 
 CURVE_FILE = "warm_start.json"
 
@@ -96,7 +96,7 @@ def _sequences(parameters: WarmStartParameters, tokenizer: Reference, demonstrat
     sequences: list[TokenSequence] = []
     for trajectory in read_trajectories(default_store().folder(demonstrations)):
         context = make_context(agent.context, frame, instruction, agent.context_tokens)
-        said = tokenized(trajectory, frame, form, context, agent.maximum_reply_tokens)
+        said = tokenized(trajectory, frame, form, context, _longest_replies(agent))
         sequences += said.segments(every_reply=True)
     if not sequences:
         raise ConfigurationError(
@@ -104,6 +104,12 @@ def _sequences(parameters: WarmStartParameters, tokenizer: Reference, demonstrat
             f"which is {agent.context_tokens}, or lower agent.maximum_reply_tokens"
         )
     return sequences
+
+
+def _longest_replies(agent: Agent) -> dict[TurnKind, int]:
+    """What an episode asks for at most, by kind; a summary's length is the context policy's."""
+    thought = agent.mode.tokens or 0
+    return {TurnKind.ACT: agent.maximum_reply_tokens, TurnKind.PLAN: thought, TurnKind.REFLECT: thought}
 
 
 def _greedy_success(

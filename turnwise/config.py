@@ -147,11 +147,11 @@ class Experiment(Section):
     def _require_room(self) -> None:
         """The longest replies must leave room for something to reply to."""
         agent = self.agent
-        summary = agent.context.summary_tokens or 0
-        if agent.maximum_reply_tokens + summary >= agent.context_tokens:
+        reply, summary = max(agent.maximum_reply_tokens, agent.mode.tokens or 0), agent.context.summary_tokens or 0
+        if reply + summary >= agent.context_tokens:
             raise ConfigurationError(
                 "agent.context_tokens must hold more than the longest reply and, where there is one, the longest "
-                f"summary; found {agent.context_tokens} for {agent.maximum_reply_tokens} and {summary} tokens: raise "
+                f"summary; found {agent.context_tokens} for {reply} and {summary} tokens: raise "
                 "it, or lower agent.maximum_reply_tokens"
             )
 

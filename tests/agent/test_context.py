@@ -27,6 +27,7 @@ FORMAT = ThinkAnswerFormat()
 WINDOW = ContextSection(policy="window", turns=2)
 SUMMARY = ContextSection(policy="summary", every=2, summary_tokens=30)
 POLICIES = {"full": ContextSection(), "window": WINDOW, "summary": SUMMARY}
+LONGEST = {TurnKind.ACT: 64}
 LONG = Hill(100, Limits(turns=6, actions_per_turn=2))
 
 
@@ -226,7 +227,7 @@ def test_a_demonstration_has_the_tokens_that_an_episode_would_give_it(
     world = Hill(100, Limits(turns=7))
     episodes = make_episodes(rules_for(world, context=section), world.tasks("train", 1), 1, seed=0)
     (scripted,) = play_scripted(episodes, FORMAT.write, lambda index, turn: "random", 3).trajectories
-    said = tokenized(scripted, frame, FORMAT, make_context(section, frame, None, budget), 64)
+    said = tokenized(scripted, frame, FORMAT, make_context(section, frame, None, budget), LONGEST)
     replies = [turn.reply for turn in said.turns]
     lived, _ = play(frame, section, replies, world=world, token_budget=budget)
     assert [turn.observation_tokens for turn in said.turns] == [turn.observation_tokens for turn in lived.turns]

@@ -7,6 +7,7 @@ that episodes run. Summaries that were recorded are written anew for the turns t
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from turnwise.agent.context import Ask, Context
@@ -17,11 +18,11 @@ from turnwise.trajectory import Trajectory, Turn, TurnKind
 
 
 def tokenized(
-    trajectory: Trajectory, frame: ChatFrame, form: Format, context: Context, reply_tokens: int
+    trajectory: Trajectory, frame: ChatFrame, form: Format, context: Context, longest: Mapping[TurnKind, int]
 ) -> Trajectory:
     """A demonstration with the tokens of its texts, up to the first turn whose longest reply might not fit.
 
-    `context` is a fresh one; `reply_tokens` is the longest reply that an episode would ask for.
+    `context` is a fresh one; `longest` says how long a reply of each kind may be that an episode asks for.
     """
     turns: list[Turn] = []
 
@@ -49,7 +50,7 @@ def tokenized(
         if turn.attempt != attempt:
             context.begin_again()
             attempt = turn.attempt
-        ask = Ask(turn.kind, reply_tokens, turn.asked)
+        ask = Ask(turn.kind, longest[turn.kind], turn.asked)
         if summary := context.summary_before(turn.observation, ask):
             of_attempt = [each for each in turns if each.attempt == attempt]
             say(_summary(recollect(of_attempt, summary.reply_tokens), form, summary, attempt), summary)
