@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -48,6 +48,7 @@ tables = st.integers(2, 4).flatmap(
 )
 
 
+@settings(deadline=None, max_examples=50)
 @given(tables, st.booleans())
 def test_the_sides_are_alike_and_the_order_of_seeds_and_tasks_means_nothing(
     rows: list[list[float]], paired: bool
