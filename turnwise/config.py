@@ -24,6 +24,7 @@ from turnwise.errors import ConfigurationError, CreditError
 from turnwise.policy.model_settings import LINEAR_LAYERS
 from turnwise.policy.settings import require_update_options
 from turnwise.policy.value_learning import CriticSettings
+from turnwise.presets import preset_and_own
 from turnwise.sections import (
     Ablation,
     Agent,
@@ -92,7 +93,8 @@ class Experiment(Section):
         """The experiment with one variant's changes. Raises ConfigurationError for an unknown variant."""
         if name not in self.variants:
             raise ConfigurationError(f"ablation.variants: {_unknown(name, self.variants)}")
-        return build(merged(self.model_dump(mode="json"), self.variants[name]))
+        preset, own = preset_and_own(self.variants[name])
+        return build(merged(merged(self.model_dump(mode="json"), preset), own))
 
     @model_validator(mode="after")
     def _require_sense(self) -> Experiment:
