@@ -59,10 +59,11 @@ def _foreseen(episode: Episode) -> list[str]:
 
 
 def _mistaken(episode: Episode, write: Callable[[Decision], str], decision: Decision) -> str:
-    """The reply with an error: its first action said twice, which no world of free actions allows, or no action."""
+    """The reply with an error: an action that stammers, which no world of free actions allows, or no action."""
     reply = write(decision)
     if episode.rules.world.verbs is None:
-        return write(Decision(decision.thought, (f"{decision.actions[0]} {decision.actions[0]}",)))
+        action = decision.actions[0]
+        return write(Decision(decision.thought, (f"{action.split()[0]} {action}",)))
     return reply[: episode.rules.format.action_begins(reply)]
 
 

@@ -25,14 +25,17 @@ def worded(actions: Iterable[str], shown: str) -> list[str]:
 
 
 def as_many_as_fit(beginning: str, steps: Sequence[str], tokens: int) -> str:
-    """The beginning and the first steps, as many as fit into so many tokens; at least one step."""
-    text = beginning + steps[0]
+    """The beginning and as many of the first steps as fit into so many tokens; where none does, one step alone."""
+    text = beginning + steps[0] if _fits(beginning + steps[0], tokens) else steps[0]
     for step in steps[1:]:
-        longer = f"{text}, {step}"
-        if len(_PIECES.findall(longer)) + KEPT_FOR_THE_FORMAT > tokens:
+        if not _fits(f"{text}, {step}", tokens):
             break
-        text = longer
+        text += f", {step}"
     return text
+
+
+def _fits(text: str, tokens: int) -> bool:
+    return len(_PIECES.findall(text)) + KEPT_FOR_THE_FORMAT <= tokens
 
 
 def _without_hidden_argument(action: str, shown: str) -> str:

@@ -30,7 +30,7 @@ def trouble(turn: Turn, signs: Sequence[Sign], negative_below: float) -> Sign | 
 def told(turn: Turn, sign: Sign) -> str:
     """What went wrong, in a few words that name the actions."""
     if not turn.actions:
-        return "my reply had no action that could be read"
+        return "my reply had no action"
     verdict = {"invalid": "was refused", "ineffective": "changed nothing", "negative": "was punished"}[sign]
     return f"{', '.join(turn.actions)} {verdict}"
 
