@@ -95,14 +95,15 @@ def credited(
 
 def learn(run: Run, number: int, policy: Reference, critic: Reference | None, batch: Batch) -> Learned:
     """The policy and the critic after a batch."""
-    warming_up = critic is not None and number <= run.experiment.critic.warm_up
-    updated = None if warming_up else _update(run, number, policy, batch)
-    if critic is None:
-        return Learned(updated or policy, None, updated)
-    if run.experiment.critic.trunk == "policy":
-        both = updated or _learn_values(run, number, critic, batch)
-        return Learned(both, both, updated)
-    return Learned(updated or policy, _learn_values(run, number, critic, batch), updated)
+    with guarded(run, number, policy):
+        warming_up = critic is not None and number <= run.experiment.critic.warm_up
+        updated = None if warming_up else _update(run, number, policy, batch)
+        if critic is None:
+            return Learned(updated or policy, None, updated)
+        if run.experiment.critic.trunk == "policy":
+            both = updated or _learn_values(run, number, critic, batch)
+            return Learned(both, both, updated)
+        return Learned(updated or policy, _learn_values(run, number, critic, batch), updated)
 
 
 def _learn_values(run: Run, number: int, critic: Reference, batch: Batch) -> Reference:
@@ -127,15 +128,14 @@ def _update(run: Run, number: int, policy: Reference, batch: Batch) -> Reference
         number,
         critic=experiment.critic if joint else None,
     )
-    with guarded(run, number, policy):
-        return update.named(f"{run.name} iteration {number}")(
-            parameters,
-            policy=policy,
-            rollout=batch.rollout,
-            credit=batch.credit,
-            reference=batch.reference,
-            values=batch.values if joint else None,
-        )
+    return update.named(f"{run.name} iteration {number}")(
+        parameters,
+        policy=policy,
+        rollout=batch.rollout,
+        credit=batch.credit,
+        reference=batch.reference,
+        values=batch.values if joint else None,
+    )
 
 
 def _critic_parameters(run: Run, number: int) -> CriticParameters:

@@ -7,11 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from flows.calibrate import write_calibration
+from flows.calibrate import show_calibration, write_calibration
 from turnwise.calibration import SMOOTHING, WatchedRun, calibrate, judge, onset, raised_at
+from turnwise.config import load
+from turnwise.errors import ConfigurationError
 from turnwise.reporting.calibration_page import Calibration, data, in_short, page
 from turnwise.stability import AlarmRule
 
+ROOT = Path(__file__).parents[1]
 EARLY = AlarmRule(below=0.5, patience=2)
 
 
@@ -94,6 +97,16 @@ def test_the_page_tells_what_was_found_and_what_the_default_rules_are_worth(cali
         "half": "choosing",
         "onset": 13,
     }
+
+
+def test_runs_that_would_not_be_seen_to_their_end_are_refused(tmp_path: Path) -> None:
+    guarded = load(ROOT / "params.yaml")
+    with pytest.raises(ConfigurationError, match="set the response to log and every guard to null"):
+        show_calibration([guarded], {}, tmp_path)
+    alone = load(ROOT / "params.yaml", [ROOT / "experiments" / "echo-trap.yaml"], ["ablation.seeds=[1]"])
+    with pytest.raises(ConfigurationError, match="give at least 2"):
+        show_calibration([alone], {}, tmp_path)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_page_figure_and_data_are_written_and_the_same_again(calibration: Calibration, tmp_path: Path) -> None:

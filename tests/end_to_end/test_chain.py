@@ -125,7 +125,13 @@ def test_every_iteration_of_every_run_is_recorded_once(computed: tuple[Path, str
     assert len(of_variants) == 2
     for run in of_variants:
         history = run["history"]
-        for metric in ("update/mismatch", "update/gradient_norm", "credit/dead_groups", "seconds/sampling"):
+        for metric in (
+            "update/mismatch",
+            "update/gradient_norm",
+            "credit/dead_groups",
+            "seconds/sampling",
+            "monitor/entropy",
+        ):
             assert [point.step for point in history[metric]] == [1, 2], metric
 
 
