@@ -50,13 +50,13 @@ def compare(experiment: Experiment, console: Console) -> Comparison:
             for seed in experiment.ablation.seeds
             for variant in experiment.ablation.variants
         ]
-        told = _report(experiment, players, warm_start, runs)
+        told = _report(experiment, players, warm_start, prepared.tokenizer, runs)
     digest = digest_of([str(reference) for reference in [told, *players.values(), warm_start, *all_references(runs)]])
     if display.computed:
         spent = default_store().clock(told).get("wall_seconds", 0.0) + time.monotonic() - began
         default_store().record_clock(told, {"wall_seconds": spent})
     made = [*players.values(), warm_start, *all_references(runs)]
-    story = with_circumstances(read_story(told), experiment, prepared, told, made)
+    story = with_circumstances(read_story(told), experiment, prepared, told, made, runs)
     folder = results_folder(experiment)
     write_report(story, folder)
     write_digests(folder, digest, prepared, {**players, "warm start": warm_start}, runs)
@@ -78,7 +78,13 @@ def run_recorded(experiment: Experiment, prepared: Prepared, record: AblationRec
     return run
 
 
-def _report(experiment: Experiment, players: dict[str, Reference], warm_start: Reference, runs: list[Run]) -> Reference:
+def _report(
+    experiment: Experiment,
+    players: dict[str, Reference],
+    warm_start: Reference,
+    tokenizer: Reference,
+    runs: list[Run],
+) -> Reference:
     def of_iterations(choose: Any) -> list[list[Any]]:
         return [[choose(iteration) for iteration in run.iterations] for run in runs]
 
@@ -97,6 +103,10 @@ def _report(experiment: Experiment, players: dict[str, Reference], warm_start: R
         rollouts=of_iterations(lambda iteration: iteration.rollout),
         credits=of_iterations(lambda iteration: iteration.credit),
         policies=of_iterations(lambda iteration: iteration.policy),
+        horizons=of_iterations(lambda iteration: iteration.horizon),
+        monitors=of_iterations(lambda iteration: iteration.monitors),
+        alarms=of_iterations(lambda iteration: iteration.alarm),
         evaluations=of_iterations(lambda iteration: iteration.evaluation),
         tests=[run.test for run in runs if run.test is not None],
+        tokenizer=tokenizer,
     )

@@ -173,22 +173,15 @@ def _evaluation(
 
 def _sample(run: RecordedRun, trajectory: Trajectory, credited: Credited | None) -> Sample:
     rewards = {name: RewardSection(**values) for name, values in run.artifacts.experiment["rewards"].items()}
-    tokens = None if credited is None else credited.tokens
     return Sample(
         label=run.name,
         trajectory=trajectory,
         advantages=None if credited is None else credited.turns,
         rewards={name: Reward("", section.level, section.weight) for name, section in rewards.items()},
-        token_advantages=None if tokens is None else _by_turn(tokens, trajectory),
+        token_advantages=None if credited is None else credited.by_turn(trajectory),
     )
 
 
 @cache
 def _spelling(tokenizer: Path) -> Spelling:
     return Spelling(tokenizer)
-
-
-def _by_turn(numbers: Sequence[float], trajectory: Trajectory) -> list[list[float]]:
-    """One number per reply token of the trajectory, as a list for each turn."""
-    following = iter(numbers)
-    return [[next(following) for _ in turn.reply_tokens] for turn in trajectory.turns]

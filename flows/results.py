@@ -64,33 +64,49 @@ def write_digests(
 
 
 def with_circumstances(
-    story: Story, experiment: Experiment, prepared: Prepared, told: Reference, made: Sequence[Reference]
+    story: Story,
+    experiment: Experiment,
+    prepared: Prepared,
+    told: Reference,
+    made: Sequence[Reference],
+    runs: Sequence[Run],
 ) -> Story:
-    """The story with what is no part of the results: the time account and the lineage."""
+    """The story with what is no part of the results: the time account, of each variant's runs too, and the lineage."""
+    work = []
+    for each in story.work:
+        own = all_references([run for run in runs if run.variant == each.variant])
+        work.append(dataclasses.replace(each, seconds=stage_seconds(own)))
     return dataclasses.replace(
-        story, seconds=account(prepared, told, made), lineage=lineage_of(experiment, prepared, told)
+        story, seconds=account(prepared, told, made), work=work, lineage=lineage_of(experiment, prepared, told)
     )
 
 
 def account(prepared: Prepared, told: Reference, made: Sequence[Reference]) -> dict[str, float]:
     """The seconds that the results cost when they were computed; shared results are counted once."""
     store = default_store()
-    clocks = {reference: store.clock(reference) for reference in dict.fromkeys(made)}
+    seconds = {
+        "set-up": set_up_seconds(),
+        "warm start": store.clock(prepared.warm_start).get("seconds", 0.0),
+        **stage_seconds([reference for reference in made if reference != prepared.warm_start]),
+    }
+    wall = store.clock(told).get("wall_seconds", 0.0)
+    seconds["everything else"] = max(0.0, wall - sum(seconds.values()) + seconds["set-up"])
+    return seconds
+
+
+def stage_seconds(made: Sequence[Reference]) -> dict[str, float]:
+    """The seconds of sampling, worlds, updates and evaluations that made these; each counts once."""
+    clocks = {reference: default_store().clock(reference) for reference in dict.fromkeys(made)}
 
     def total(kind: str, name: str) -> float:
         return sum(clock.get(name, 0.0) for reference, clock in clocks.items() if reference.kind == kind)
 
-    seconds = {
-        "set-up": set_up_seconds(),
-        "warm start": store.clock(prepared.warm_start).get("seconds", 0.0),
+    return {
         "sampling": total("rollout", "sampling_seconds"),
         "worlds": total("rollout", "world_seconds"),
         "update": total("policy", "seconds") + total("critic", "update_seconds"),
         "evaluation": total("evaluation", "seconds"),
     }
-    wall = store.clock(told).get("wall_seconds", 0.0)
-    seconds["everything else"] = max(0.0, wall - sum(seconds.values()) + seconds["set-up"])
-    return seconds
 
 
 def set_up_seconds() -> float:

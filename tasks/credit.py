@@ -52,6 +52,13 @@ class Credited:
     value_targets: list[float] | None
     """What the critic learns, per reply token, for an estimator that has one."""
 
+    def by_turn(self, trajectory: Trajectory) -> list[list[float]] | None:
+        """The advantages of the trajectory's reply tokens, turn by turn, for an estimator on tokens."""
+        if self.tokens is None:
+            return None
+        following = iter(self.tokens)
+        return [[next(following) for _ in turn.reply_tokens] for turn in trajectory.turns]
+
 
 @stage("credit", platform_bound=False)
 def credit(

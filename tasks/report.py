@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from tasks import history
 from tasks.credit import read_credit
 from tasks.evaluate import GREEDY, SAMPLED, read_evaluation
 from tasks.playing import the_world, world_code
 from tasks.stage import stage
 from turnwise import measures
 from turnwise.artifacts import Reference, default_store
+from turnwise.policy.spelling import Spelling
 from turnwise.reporting import story
 from turnwise.sections import RewardSection, Section, WorldSection
 from turnwise.statistics import Interval, Judgement, Results, judge, over_tasks, student_over_seeds
@@ -20,6 +22,7 @@ from turnwise.trajectory import Trajectory, read_trajectories
 from turnwise.world import Column, Reward, World
 
 STORY_FILE = "story.json"
+VALIDATION = "Learning, on the validation panel"
 
 
 class RunName(Section):
@@ -52,24 +55,49 @@ def report(
     rollouts: list[list[Reference]],
     credits: list[list[Reference]],
     policies: list[list[Reference]],
+    horizons: list[list[Reference]],
+    monitors: list[list[Reference | None]],
+    alarms: list[list[Reference | None]],
     evaluations: list[list[Reference | None]],
     tests: list[Reference],
+    tokenizer: Reference,
 ) -> Reference:
     """The story of an ablation: `story.json`. The lists have one entry per run, the inner ones one per iteration."""
     world = the_world(parameters.world)
+    made: dict[str, Sequence[Sequence[Reference | None]]] = {
+        "rollout": rollouts,
+        "credit": credits,
+        "policy": policies,
+        "horizon": horizons,
+        "monitors": monitors,
+        "alarm": alarms,
+    }
+    runs = [
+        history.RunHistory(
+            run.variant,
+            run.seed,
+            {name: of_runs[index] for name, of_runs in made.items()},
+            [each for each in [starts[index], *evaluations[index], tests[index]] if each is not None],
+        )
+        for index, run in enumerate(parameters.runs)
+    ]
     told = story.Story(
         title=parameters.title,
         description=world.instruction,
         columns=[_column(column) for column in _columns(world)],
         rows=_rows(parameters, world, players, warm_start, tests),
         curves=[
-            curve
-            for index, run in enumerate(parameters.runs)
-            for curve in _curves(
-                world, run, starts[index], rollouts[index], credits[index], policies[index], evaluations[index]
-            )
+            *(
+                curve
+                for index, run in enumerate(parameters.runs)
+                for curve in _curves(world, run, starts[index], evaluations[index])
+            ),
+            *history.curves(runs),
         ],
-        samples=_samples(parameters, rollouts, credits),
+        samples=_samples(parameters, rollouts, credits, Spelling(default_store().folder(tokenizer))),
+        endings=history.endings(runs),
+        alarms=history.alarms(runs),
+        work=history.work(runs),
         notes=_notes(world),
         judgement=_judgement(parameters, world, players, warm_start, starts, evaluations, tests),
     )
@@ -149,52 +177,24 @@ def _over_seeds(evaluations: Sequence[Reference], world: World, column: Column) 
     return student_over_seeds(means, within=(0.0, 1.0)) if column.percent else student_over_seeds(means)
 
 
-TRAINING_CURVES = {
-    "turns": ("turns per episode, in training", ""),
-    "reply_tokens": ("reply tokens per episode, in training", ""),
-}
-UPDATE_CURVES = {
-    "entropy": ("entropy of the replies", "nats per token"),
-    "gradient_norm": ("gradient norm before clipping", ""),
-    "mismatch": ("mismatch of engine and learner", "nats per token"),
-}
-
-
 def _curves(
     world: World,
     run: RunName,
     start: Reference,
-    rollouts: Sequence[Reference],
-    credits: Sequence[Reference],
-    policies: Sequence[Reference],
     evaluations: Sequence[Reference | None],
 ) -> list[story.Curve]:
-    """One curve per metric: of the validation panel, of the training batches, of the updates."""
+    """The learning curves of one run: the primary metric on the validation panel, sampled and greedy."""
 
     def curve(metric: str, heading: str, unit: str, found: list[tuple[int, float | None]]) -> story.Curve:
         points = [(iteration, value) for iteration, value in found if value is not None]
-        return story.Curve(metric, heading, run.variant, run.seed, points, unit)
+        return story.Curve(metric, heading, run.variant, run.seed, points, unit, VALIDATION)
 
     primary = _primary(world)
     unit = story.SHARE if primary.percent else ""
     curves = []
     for mode in (SAMPLED, GREEDY):
         found = _validation(world, mode, start, evaluations)
-        curves.append(curve(f"validation/{mode}", f"{primary.heading} on the validation panel, {mode}", unit, found))
-    store = default_store()
-    of_rollouts = [store.metrics(reference) for reference in rollouts]
-    of_updates = [store.metrics(reference) for reference in policies]
-    of_credit = [store.metrics(reference) for reference in credits]
-    rewards = {f"reward/{name}": (f"{name}, in training", story.SHARE) for name in [*world.rewards, "format"]}
-    for sources, chosen in (
-        (of_credit, {"reward": ("weighted reward, in training", "")}),
-        (of_rollouts, {**rewards, **TRAINING_CURVES}),
-        (of_updates, UPDATE_CURVES),
-        (of_credit, {"dead_groups": ("groups without signal", "")}),
-    ):
-        for metric, (heading, metric_unit) in chosen.items():
-            series = [(place, metrics.get(metric)) for place, metrics in enumerate(sources, start=1)]
-            curves.append(curve(metric, heading, metric_unit, series))
+        curves.append(curve(f"validation/{mode}", f"{primary.heading}, {mode}", unit, found))
     return [curve for curve in curves if curve.points]
 
 
@@ -250,7 +250,10 @@ def _judgement(
 
 
 def _samples(
-    parameters: ReportParameters, rollouts: Sequence[Sequence[Reference]], credits: Sequence[Sequence[Reference]]
+    parameters: ReportParameters,
+    rollouts: Sequence[Sequence[Reference]],
+    credits: Sequence[Sequence[Reference]],
+    spelling: Spelling,
 ) -> list[story.Sample]:
     """Of each variant's first run, the best and the worst trajectory of one group of the first and the last batch."""
     rewards = {name: Reward("", section.level, section.weight) for name, section in parameters.rewards.items()}
@@ -262,10 +265,14 @@ def _samples(
         shown.add(run.variant)
         for place in sorted({0, len(rollouts[index]) - 1}):
             trajectories = read_trajectories(default_store().folder(rollouts[index][place]))
-            advantages = {number: found.turns for number, found in read_credit(credits[index][place]).items()}
+            credited = read_credit(credits[index][place])
+            advantages = {number: found.turns for number, found in credited.items()}
             for name, chosen in _contrast(trajectories, advantages).items():
                 label = f"{run.variant}, seed {run.seed}, batch {place + 1}: {name} of its group"
-                samples.append(story.Sample(label, trajectories[chosen], advantages[chosen], rewards))
+                trajectory = trajectories[chosen]
+                spelt = [spelling(turn.reply_tokens) for turn in trajectory.turns]
+                tokens = credited[chosen].by_turn(trajectory)
+                samples.append(story.Sample(label, trajectory, advantages[chosen], rewards, tokens, spelt))
     return samples
 
 

@@ -4,6 +4,7 @@ import math
 
 import pytest
 
+from turnwise.reporting.history import AlarmRaised, Endings, Work
 from turnwise.reporting.story import Column, Curve, Row, Sample, Story
 from turnwise.seeding import generator
 from turnwise.statistics import bootstrap_over_tasks, student_over_seeds, wilson
@@ -74,14 +75,14 @@ def made_up_rows(seeds):
 def made_up_curves(seeds):
     curves = []
     metrics = [
-        ("exact_match", "exact match", "share", 0, 4),
-        ("answer_in_results", "answer in results", "share", 1, 4),
-        ("tool_success", "tool success", "share", 2, 1),
-        ("reward", "reward", "", 0, 1),
-        ("entropy", "entropy (nats per token)", "", 4, 1),
-        ("mismatch", "mismatch (mean |Δ log p|)", "", 4, 1),
+        ("exact_match", "exact match", "share", 0, 4, "Learning"),
+        ("answer_in_results", "answer in results", "share", 1, 4, "Learning"),
+        ("tool_success", "tool success", "share", 2, 1, "Learning"),
+        ("reward", "reward", "", 0, 1, "Rewards"),
+        ("entropy", "entropy (nats per token)", "", 4, 1, "Updates"),
+        ("mismatch", "mismatch (mean |Δ log p|)", "", 4, 1, "Updates"),
     ]
-    for metric, heading, unit, position, every in metrics:
+    for metric, heading, unit, position, every, topic in metrics:
         for variant, finals in VARIANTS.items():
             for seed in range(1, seeds + 1):
                 noise = generator(seed, "made-up", metric, variant).normal(0, 0.025, size=25)
@@ -92,7 +93,7 @@ def made_up_curves(seeds):
                 ]
                 if metric == "mismatch":
                     points = [(step, 2e-7 * (1 + abs(value))) for step, value in points]
-                curves.append(Curve(metric, heading, variant, seed, points, unit))
+                curves.append(Curve(metric, heading, variant, seed, points, unit, topic))
     return curves
 
 
@@ -153,6 +154,19 @@ def hostile_sample():
     )
 
 
+def made_up_endings():
+    def rising(share):
+        return [(step, share * step / 24) for step in range(1, 25)]
+
+    told = []
+    for variant, finals in VARIANTS.items():
+        solved = rising(finals[0])
+        cut = [(step, 0.1) for step, _ in solved]
+        failed = [(step, 0.9 - share) for step, share in solved]
+        told.append(Endings(variant, {"success": solved, "failure": failed, "turn_limit": cut}))
+    return told
+
+
 def made_up_story(seeds=2):
     return Story(
         title="Placement of rewards on a search agent",
@@ -178,6 +192,12 @@ def made_up_story(seeds=2):
             ("panel test", "blake2b:02bd77e1c9a64f5d83e1b0a7f66c2d19 (100 tasks)"),
             ("policy mt-grpo, seed 1", "blake2b:77aa10cf2e3d4b5968700a1b2c3d4e5f"),
             ("platform", "Linux x86_64, AVX-512, 1 thread, torch 2.13.0, vLLM 0.32.0"),
+        ],
+        endings=made_up_endings(),
+        alarms=[AlarmRaised("grpo-or", 1, 17, "entropy_of_start 0.08, bound 0.1", "log")],
+        work=[
+            Work(name, seeds, 6144, 11_980, 302_118, 611_002, 302_118, 64_400, {"sampling": 39.4, "update": 50.4})
+            for name in VARIANTS
         ],
         notes=["GeoNames data (geonames.org), CC BY 4.0.", "Two episodes of 2,400 were lost and left out."],
     )

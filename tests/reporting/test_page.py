@@ -8,6 +8,7 @@ from html.parser import HTMLParser
 
 import pytest
 
+from turnwise.reporting.history import AlarmRaised, Endings, Work
 from turnwise.reporting.page import page, write_report
 from turnwise.reporting.story import Row, Story
 
@@ -19,7 +20,7 @@ class Reader(HTMLParser):
 
     def __init__(self, text):
         super().__init__(convert_charrefs=True)
-        self.tags, self.attributes, self.texts, self.open = [], [], [], []
+        self.tags, self.attributes, self.texts, self.open, self.headings = [], [], [], [], []
         self.feed(text)
         self.close()
         assert self.open == []
@@ -40,6 +41,8 @@ class Reader(HTMLParser):
     def handle_data(self, data):
         if self.open[-1:] != ["style"]:
             self.texts.append(data)
+        if self.open[-1:] in (["h2"], ["h3"]):
+            self.headings.append(data)
 
 
 @pytest.fixture(scope="module")
@@ -83,11 +86,14 @@ def test_every_text_of_the_story_is_escaped(story):
         samples=[sample],
         lineage=[(hostile, hostile)],
         notes=[hostile],
+        endings=[Endings(hostile, {hostile: [(1, 1.0)]})],
+        alarms=[AlarmRaised(hostile, 1, 1, hostile, hostile)],
+        work=[Work(hostile, 1, 1, 1, 1, 1, 1, 1)],
     )
     read = Reader(page(named))
     assert "script" not in read.tags
     # title twice, description, heading, unit inside it, ...: at least once for each place that it was put in
-    assert "".join(read.texts).count(hostile) >= 14
+    assert "".join(read.texts).count(hostile) >= 21
 
 
 def test_the_page_loads_nothing_from_anywhere(text, read):
@@ -119,7 +125,10 @@ def test_the_page_tells_the_whole_story(story, read):
     assert "range, not a confidence interval" in shown
     assert "+1.27" in shown and "−0.92" in shown
     assert "mean over 2 seeds, 95 % interval over seeds" in shown
-    assert read.tags.count("figure") == len(story.columns) + 6 + 1
+    assert read.tags.count("figure") == len(story.columns) + 6 + 1 + 1
+    for heading in ("Learning", "Rewards", "Updates", "How episodes ended", "Alarms", "Time and tokens"):
+        assert heading in read.headings
+    assert "entropy_of_start 0.08, bound 0.1" in shown and "302,118" in shown and "39 s" in shown
 
 
 def test_one_seed_is_said_and_nothing_is_invented_for_it(story_of_one_seed):
@@ -131,15 +140,13 @@ def test_one_seed_is_said_and_nothing_is_invented_for_it(story_of_one_seed):
 
 def test_a_story_of_a_table_alone_is_a_page_without_empty_sections(story):
     bare = Story("t", "d", story.columns[:1], [replace(story.rows[0], cells={})])
-    shown = "".join(Reader(page(bare)).texts)
-    for section in ("Learning curves", "Time", "Trajectories", "Lineage", "Notes"):
-        assert section not in shown
+    assert Reader(page(bare)).headings == ["Comparison", "Notes"]
 
 
 def small(story):
     curves = [curve for curve in story.curves if curve.metric == "reward"]
     rows = [replace(row, cells={"exact_match": row.cells["exact_match"]}) for row in story.rows]
-    return replace(story, columns=story.columns[:1], rows=rows, curves=curves)
+    return replace(story, columns=story.columns[:1], rows=rows, curves=curves, endings=story.endings[:1])
 
 
 def files(folder):
@@ -166,9 +173,9 @@ def test_the_folder_holds_each_figure_as_picture_and_data_and_nothing_of_a_forme
     write_report(replace(small(story), columns=story.columns[:2]), tmp_path)
     (tmp_path / "mine.csv").write_text("kept")
     write_report(small(story), tmp_path)
-    figures = ["comparison-01-exact_match", "curve-01-reward", "time-account"]
+    figures = ["comparison-01-exact_match", "curve-01-reward", "endings", "time-account"]
     assert sorted(files(tmp_path)) == sorted(
-        ["mine.csv", "report.html", "story.json", "table.csv"]
+        ["account.csv", "mine.csv", "report.html", "story.json", "table.csv"]
         + [f"figures/{name}.{suffix}" for name in figures for suffix in ("csv", "png")]
     )
 

@@ -12,24 +12,38 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from turnwise.reporting import figures, heat
+from turnwise.reporting.history_figures import endings_figure
+from turnwise.reporting.history_sections import (
+    account_section,
+    alarms_section,
+    curves_sections,
+    endings_section,
+    section,
+    work_rows,
+)
 from turnwise.reporting.markup import Markup, join, tag, text
 from turnwise.reporting.samples import samples_section
 from turnwise.reporting.story import ROW_KINDS, Column, Row, Story
 from turnwise.reporting.style import STYLE
-from turnwise.reporting.wording import UNDEFINED, basis, bounds, duration, heading, number
+from turnwise.reporting.wording import UNDEFINED, basis, bounds, heading, number
 
 PAGE_FILE = "report.html"
 STORY_FILE = "story.json"
 TABLE_FILE = "table.csv"
+ACCOUNT_FILE = "account.csv"
 FIGURES_FOLDER = "figures"
 
 # Nothing is loaded and nothing runs, whatever a policy or a world wrote: escaping is the first wall, this the second.
 _CONTENT_POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+_BESIDE = (
+    f"Beside this page: every figure as PNG and its data as CSV in {FIGURES_FOLDER}/, the comparison in {TABLE_FILE}, "
+    f"everything that is told here in {STORY_FILE}."
+)
 _TABLE_HEADER = ("row", "kind", "column", "value", "low", "high", "over", "count", "level", "method")
 
 
 def write_report(story: Story, folder: Path) -> None:
-    """Write `report.html`, `story.json`, `table.csv` and `figures/` into `folder`; each figure is a PNG and a CSV.
+    """Write `report.html`, `story.json`, tables as CSV and `figures/` into `folder`; each figure is a PNG and a CSV.
 
     The same story gives the same bytes. Each file is replaced as a whole; figures of a former report that this one does
     not have are removed.
@@ -40,6 +54,8 @@ def write_report(story: Story, folder: Path) -> None:
         STORY_FILE: story.to_json().encode(),
         TABLE_FILE: _csv(_TABLE_HEADER, _table_rows(story)),
     }
+    if story.work:
+        files[ACCOUNT_FILE] = _csv(("variant", "what", "how much"), work_rows(story))
     for figure in drawn:
         files[f"{FIGURES_FOLDER}/{figure.name}.png"] = figure.png()
         files[f"{FIGURES_FOLDER}/{figure.name}.csv"] = _csv(figure.header, figure.data)
@@ -54,15 +70,20 @@ def write_report(story: Story, folder: Path) -> None:
 def all_figures(story: Story) -> list[figures.Figure]:
     """Every figure of the report."""
     account = [figures.time_account(story)] if story.seconds else []
-    return [*figures.comparisons(story), *figures.learning_curves(story), *account]
+    told = [endings for endings in story.endings if endings.shares]
+    endings = [endings_figure(told)] if told else []
+    return [*figures.comparisons(story), *figures.learning_curves(story), *endings, *account]
 
 
 def page(story: Story) -> str:
     """The whole page as text."""
+    swatches = [_variant_swatch(name, style) for name, style in figures.styles(story).items()]
     sections = [
         _comparison_section(story),
-        _curves_section(story),
-        _time_section(story),
+        *curves_sections(story, _legend(swatches), _figure_grid),
+        endings_section(story, _figure_grid),
+        alarms_section(story),
+        account_section(story, _figure_grid),
         samples_section(story),
         _lineage_section(story),
         _notes_section(story),
@@ -85,12 +106,8 @@ def page(story: Story) -> str:
     return "<!doctype html>\n" + tag("html", head, "\n", body, lang="en") + "\n"
 
 
-def _section(title: str, *children: object) -> Markup:
-    return join("\n", tag("section", tag("h2", title), *children))
-
-
 def _comparison_section(story: Story) -> Markup:
-    return _section(
+    return section(
         "Comparison",
         _table(story),
         *(tag("p", sentence, class_="fine") for sentence in basis(story)),
@@ -148,28 +165,6 @@ def _column_descriptions(story: Story) -> Markup:
     return tag("dl", *(tag("div", term) for term in terms), class_="columns")
 
 
-def _curves_section(story: Story) -> Markup | None:
-    if not story.curves:
-        return None
-    seeds = len({curve.seed for curve in story.curves})
-    meaning = (
-        "One seed: no interval, and none is drawn."
-        if seeds == 1
-        else f"Line: mean over the seeds. Band: from the lowest to the highest of the {seeds} seeds; it is a range, "
-        "not a confidence interval (the table has those)."
-    )
-    swatches = (_variant_swatch(name, style) for name, style in figures.styles(story).items())
-    curves = _figure_grid(figures.learning_curves(story))
-    return _section("Learning curves", tag("p", meaning, class_="fine"), _legend(swatches), curves)
-
-
-def _time_section(story: Story) -> Markup | None:
-    if not story.seconds:
-        return None
-    total = duration(sum(story.seconds.values()))
-    return _section("Time", tag("p", f"{total} in all."), _figure_grid([figures.time_account(story)]))
-
-
 def _figure_grid(drawn: Sequence[figures.Figure]) -> Markup:
     cells = [
         tag(
@@ -204,13 +199,11 @@ def _lineage_section(story: Story) -> Markup | None:
     if not story.lineage:
         return None
     rows = [tag("div", tag("dt", name), tag("dd", value)) for name, value in story.lineage]
-    return _section("Lineage", tag("dl", *rows, class_="lineage"))
+    return section("Lineage", tag("dl", *rows, class_="lineage"))
 
 
-def _notes_section(story: Story) -> Markup | None:
-    if not story.notes:
-        return None
-    return _section("Notes", tag("ul", *(tag("li", note) for note in story.notes), class_="notes"))
+def _notes_section(story: Story) -> Markup:
+    return section("Notes", tag("ul", *(tag("li", note) for note in [*story.notes, _BESIDE]), class_="notes"))
 
 
 def _table_rows(story: Story) -> list[tuple[object, ...]]:

@@ -15,6 +15,7 @@ from typing import Literal
 
 from pydantic import TypeAdapter
 
+from turnwise.reporting.history import AlarmRaised, Endings, Work
 from turnwise.statistics import Interval, Judgement
 from turnwise.trajectory import Trajectory
 from turnwise.world import Reward
@@ -66,6 +67,8 @@ class Curve:
     """(iteration, value), iterations ascending, values finite: an undefined value is left out."""
     unit: str = ""
     """As in `Column.unit`."""
+    topic: str = ""
+    """What it is shown with: curves of one topic stand together under it."""
 
     def __post_init__(self) -> None:
         iterations = [iteration for iteration, _ in self.points]
@@ -130,6 +133,12 @@ class Story:
     notes: list[str] = field(default_factory=list)
     judgement: Judgement | None = None
     """How the variants stand beside the baselines and each other, by the world's primary metric."""
+    endings: list[Endings] = field(default_factory=list)
+    """One for each variant."""
+    alarms: list[AlarmRaised] | None = None
+    """Those that were raised; None where nobody watched."""
+    work: list[Work] = field(default_factory=list)
+    """One for each variant."""
 
     def __post_init__(self) -> None:
         keys = [column.key for column in self.columns]

@@ -33,6 +33,15 @@ table.comparison { border-collapse: collapse; width: 100%; table-layout: fixed; 
 .comparison .note { display: block; font-size: 12px; font-weight: 400; color: var(--grey); white-space: normal;
   max-width: 16em; }
 
+section > h3 { margin: 34px 0 0; padding-top: 10px; border-top: 1px solid var(--line); }
+table.plain { border-collapse: collapse; font-size: 14px; margin: 10px 0; }
+.plain th, .plain td { padding: 6px 22px 6px 0; text-align: left; vertical-align: top;
+  border-bottom: 1px solid var(--line); }
+.plain thead th { font-size: 13px; color: var(--grey); border-bottom: 1.5px solid var(--ink); }
+.plain tbody th { font-weight: 600; }
+.plain.numbers td, .plain.numbers thead th { text-align: right; padding: 6px 0 6px 22px; }
+.wide { overflow-x: auto; }
+
 dl { margin: 0; }
 dd { margin: 0; }
 dl.columns { margin: 16px 0 0; font-size: 13.5px; color: var(--grey); columns: 2; column-gap: 40px; }
@@ -131,6 +140,10 @@ ul.notes { margin: 0; padding-left: 1.1em; font-size: 15px; }
   .comparison th, .comparison td { padding: 4px 0 4px 6px; }
   .figures { grid-template-columns: repeat(2, 1fr); gap: 14px 20px; }
   .observation pre, .reply pre { max-height: none; overflow: visible; }
+  section > h3 { margin-top: 18px; }
+  table.plain { font-size: 8.5pt; }
+  .wide { overflow: visible; }
+  .trajectory > header { break-after: avoid; }
   .turns > li, dl.lineage > div, .comparison tr { break-inside: avoid; }
 }
 """
