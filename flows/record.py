@@ -11,6 +11,7 @@ from typing import Any
 
 from flows.experiment import Iteration, Run
 from flows.prepare import Prepared
+from flows.recorded_metrics import evaluation_metrics, evaluation_seconds, metrics_of
 from tasks.credit import read_credit
 from tasks.evaluate import SAMPLED, read_evaluation
 from turnwise import lineage
@@ -20,6 +21,7 @@ from turnwise.panel import panel_digest, read_panel
 from turnwise.tracking import Dataset, Recorder
 from turnwise.tracking import Run as Recorded
 from turnwise.tracking.finding import ARTIFACTS_FILE, PLAYERS_FILE, PlayersArtifacts, RunArtifacts
+from turnwise.tracking.values import flatten
 from turnwise.trajectory import read_trajectories
 from turnwise.world import SPLITS, world_class
 
@@ -67,7 +69,7 @@ class AblationRecord:
             self._parent,
             run_name,
             digest_of([self._identity, values, seed]),
-            {"variant": variant, "seed": seed, **values},
+            _differing_first(self._experiment, {"variant": variant, "seed": seed, **values}),
             {**self._tags(), "variant": variant, "seed": str(seed), "params_digest": digest_of(values)},
             self._datasets(),
         )
@@ -81,9 +83,11 @@ class AblationRecord:
         if child.finished:
             return
         if iteration.number == 1:
-            child.log_iteration(0, _evaluated("validation", run.start, run.start_at_horizon))
-        child.log_iteration(iteration.number, _metrics_of(iteration))
+            child.log_iteration(0, evaluation_metrics("validation", run.start, run.start_at_horizon))
+        child.log_iteration(iteration.number, metrics_of(iteration))
         if iteration.evaluation is not None:
+            validated = evaluation_metrics("validation", iteration.evaluation, iteration.evaluation_at_horizon)
+            child.log_iteration(iteration.number, {**validated, **evaluation_seconds(iteration)})
             self._trace(child, run, iteration)
             self._name_artifacts(child, run)
 
@@ -91,7 +95,7 @@ class AblationRecord:
         """The child has ended: its summary, the digest of its policy, a few test episodes."""
         child = self._children[run.name]
         assert run.test is not None, "the run has not been tested"
-        child.log_summary(_evaluated("test", run.test, run.test_at_horizon))
+        child.log_summary(evaluation_metrics("test", run.test, run.test_at_horizon))
         test = read_evaluation(run.test, SAMPLED)[: self._experiment.tracking.traces]
         child.log_trajectories("test", test, weights=self._weights())
         if not child.finished or child.result == run.policy.digest:
@@ -166,62 +170,18 @@ class AblationRecord:
         return datasets
 
 
-def _metrics_of(iteration: Iteration) -> dict[str, float]:
-    store = default_store()
-    sampled = store.clock(iteration.rollout)
-    metrics: dict[str, Any] = {
-        **_prefixed("rollout", store.metrics(iteration.rollout)),
-        **_prefixed("credit", store.metrics(iteration.credit)),
-        **_prefixed("update", store.metrics(iteration.policy)),
-        **(_prefixed("selection", store.metrics(iteration.selection)) if iteration.selection else {}),
-        **_prefixed("critic", _of_critic(iteration)),
-        **(_prefixed("monitor", store.metrics(iteration.monitors)) if iteration.monitors else {}),
-        **(_prefixed("alarm", store.metrics(iteration.alarm)) if iteration.alarm else {}),
-        **_of_probe(iteration),
-        **_prefixed("horizon", store.metrics(iteration.horizon)),
-        "seconds/sampling": sampled.get("sampling_seconds", 0.0),
-        "seconds/worlds": sampled.get("world_seconds", 0.0),
-        "seconds/update": store.clock(iteration.policy).get("seconds", 0.0),
-        "seconds/credit": store.clock(iteration.credit).get("seconds", 0.0),
-        "seconds/monitors": store.clock(iteration.monitors).get("seconds", 0.0) if iteration.monitors else 0.0,
-    }
-    if sampled.get("sampling_seconds"):
-        metrics["speed/sampled_tokens_per_second"] = sampled["sampled_tokens"] / sampled["sampling_seconds"]
-    updated = store.clock(iteration.policy)
-    if "trained_tokens_per_second" in updated:
-        metrics["speed/trained_tokens_per_second"] = updated["trained_tokens_per_second"]
-    if "peak_memory_bytes" in updated:
-        metrics["memory/update_peak_bytes"] = updated["peak_memory_bytes"]
-    if iteration.evaluation is not None:
-        metrics.update(_evaluated("validation", iteration.evaluation, iteration.evaluation_at_horizon))
-        made = [each for each in (iteration.evaluation, iteration.evaluation_at_horizon) if each is not None]
-        metrics["seconds/evaluation"] = sum(store.clock(each).get("seconds", 0.0) for each in made)
-    return metrics
+SAME = "with/"
+"""Before the names of the parameters that all variants share: MLflow sorts by name, so those that differ come first."""
 
 
-def _of_probe(iteration: Iteration) -> dict[str, float]:
-    """What the iteration's probe cost, where it had one; what it found is among the monitors."""
-    if iteration.probe is None:
-        return {}
-    store = default_store()
+def _differing_first(experiment: Experiment, values: Mapping[str, Any]) -> dict[str, str]:
+    """A variant's parameters, flat: variant, seed and what differs between the variants under its own name, what is the
+    same in all under `with/`.
+    """
+    variants = [experiment.variant(name).model_dump(mode="json") for name in experiment.ablation.variants]
+    of_variants = [flatten(each) for each in variants]
+    own = {name for flat in of_variants for name in flat if len({each.get(name) for each in of_variants}) > 1}
     return {
-        "probe/scored_tokens": store.metrics(iteration.probe)["scored_tokens"],
-        "seconds/probe": store.clock(iteration.probe).get("seconds", 0.0),
+        name if name in ("variant", "seed") or name in own else f"{SAME}{name}": value
+        for name, value in flatten(values).items()
     }
-
-
-def _evaluated(panel: str, full: Reference, at_horizon: Reference | None) -> dict[str, float]:
-    """What was reached on a panel at the world's limit on turns and, where there is one, at that of training."""
-    at_limit = {} if at_horizon is None else _prefixed(f"{panel}_at_horizon", default_store().metrics(at_horizon))
-    return {**_prefixed(panel, default_store().metrics(full)), **at_limit}
-
-
-def _of_critic(iteration: Iteration) -> dict[str, float]:
-    """The critic's metrics, where it is not part of the policy, which has them then."""
-    if iteration.critic is None or iteration.critic == iteration.policy:
-        return {}
-    return default_store().metrics(iteration.critic)
-
-
-def _prefixed(prefix: str, metrics: dict[str, float]) -> dict[str, float]:
-    return {f"{prefix}/{name}": value for name, value in metrics.items()}

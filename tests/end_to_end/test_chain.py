@@ -126,18 +126,18 @@ def test_every_iteration_of_every_run_is_recorded_once(computed: tuple[Path, str
     for run in of_variants:
         history = run["history"]
         for metric in (
-            "update/mismatch",
+            "update/mismatch_nats",
             "update/gradient_norm",
             "credit/dead_groups",
             "seconds/sampling",
-            "monitor/entropy",
+            "monitor/entropy_nats",
         ):
             assert [point.step for point in history[metric]] == [1, 2], metric
 
 
 def test_engine_and_learner_agree_at_every_update(computed: tuple[Path, str]) -> None:
     for run in children(computed[0]):
-        for point in run["history"].get("update/mismatch", []):
+        for point in run["history"].get("update/mismatch_nats", []):
             assert point.value < 1e-5
 
 
@@ -215,7 +215,7 @@ def test_a_run_that_was_killed_ends_with_the_digests_of_one_that_was_not(
     assert digest == computed[1]  # also across hash seeds: the killed half ran under another one
     assert "warm_start" in calls.found and "update" in calls.computed
     assert all(run["status"] == "FINISHED" for run in children(home))
-    steps = [point.step for run in children(home) for point in run["history"].get("update/mismatch", [])]
+    steps = [point.step for run in children(home) for point in run["history"].get("update/mismatch_nats", [])]
     assert sorted(steps) == [1, 1, 2, 2]
 
 

@@ -92,7 +92,7 @@ def test_every_iteration_tells_its_limit_and_what_came_of_it(undisturbed: tuple[
         assert list(found["horizon/limit"].values()) == LIMITS[variant]
         assert all(0 <= share <= 1 for share in found["horizon/share_at_limit"].values())
         for iteration, limit in enumerate(LIMITS[variant], start=1):
-            assert found["horizon/turns"][iteration] == found["rollout/turns"][iteration] <= limit
+            assert found["rollout/turns"][iteration] <= limit
 
 
 def test_policies_are_evaluated_at_the_full_limit_and_at_that_of_training_where_it_is_shorter(

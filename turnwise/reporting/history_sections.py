@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from turnwise.reporting import figures
 from turnwise.reporting.figures import Figure
@@ -13,7 +14,13 @@ from turnwise.reporting.samples import ENDINGS
 from turnwise.reporting.story import STAGES, Story
 from turnwise.reporting.wording import duration
 
-Grid = Callable[[Sequence[Figure]], Markup]
+
+class Grid(Protocol):
+    """How the page arranges figures."""
+
+    def __call__(self, drawn: Sequence[Figure], alone: bool = False) -> Markup:
+        """Beside each other in equal columns; one that is wide stands alone."""
+
 
 COUNTS: tuple[tuple[str, Callable[[Work], int]], ...] = (
     ("runs", lambda work: work.runs),
@@ -58,7 +65,12 @@ def endings_section(story: Story, grid: Grid) -> Markup | None:
     swatches = [tag("li", _swatch(name), ENDINGS.get(name, name)) for name in endings_in(told)]
     meaning = "Shares of the training episodes of each batch; the mean over the runs of a variant."
     legend = tag("ul", *swatches, class_="legend")
-    return section("How episodes ended", tag("p", meaning, class_="fine"), legend, grid([endings_figure(told)]))
+    return section(
+        "How episodes ended",
+        tag("p", meaning, class_="fine"),
+        legend,
+        grid([endings_figure(told)], alone=len(told) > 1),
+    )
 
 
 def alarms_section(story: Story) -> Markup | None:
@@ -86,7 +98,7 @@ def account_section(story: Story, grid: Grid) -> Markup | None:
     parts: list[Markup] = []
     if story.seconds:
         total = duration(sum(story.seconds.values()))
-        parts += [tag("p", f"{total} in all."), grid([figures.time_account(story)])]
+        parts += [tag("p", f"{total} in all."), grid([figures.time_account(story)], alone=True)]
     if story.work:
         parts += [
             tag("h3", "By variant"),

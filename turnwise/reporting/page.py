@@ -165,7 +165,8 @@ def _column_descriptions(story: Story) -> Markup:
     return tag("dl", *(tag("div", term) for term in terms), class_="columns")
 
 
-def _figure_grid(drawn: Sequence[figures.Figure]) -> Markup:
+def _figure_grid(drawn: Sequence[figures.Figure], alone: bool = False) -> Markup:
+    """Figures beside each other in equal columns; one that is wide stands alone."""
     cells = [
         tag(
             "figure",
@@ -173,7 +174,7 @@ def _figure_grid(drawn: Sequence[figures.Figure]) -> Markup:
         )
         for figure in drawn
     ]
-    return tag("div", *cells, class_="figures" if len(drawn) > 1 else "figures single")
+    return tag("div", *cells, class_="figures single" if alone else "figures")
 
 
 def _legend(swatches: Iterable[Markup]) -> Markup:

@@ -53,7 +53,7 @@ dl.columns dd { display: inline; }
 .before-figures { margin-top: 40px; }
 .figures { display: grid; grid-template-columns: repeat(auto-fill, minmax(310px, 1fr)); gap: 28px 32px;
   margin-top: 18px; }
-.figures.single { display: block; max-width: 760px; }
+.figures.single { display: block; max-width: 860px; }
 figure { margin: 0; break-inside: avoid; }
 figure svg { display: block; width: 100%; height: auto; }
 figure svg text { font-family: var(--sans) !important; }

@@ -1,0 +1,88 @@
+"""What MLflow is told of an iteration: each number once, where it belongs, with its unit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from flows.experiment import Iteration
+from flows.record import SAME, _differing_first
+from flows.recorded_metrics import evaluation_metrics, metrics_of
+from turnwise.artifacts import Reference, default_store
+from turnwise.config import load
+
+ROOT = Path(__file__).parents[2]
+
+
+def made(kind: str, clock: dict[str, float] | None = None, **metrics: float) -> Reference:
+    with default_store().write(kind) as draft:
+        draft.metrics.update(metrics)
+    default_store().record_clock(draft.reference, clock or {})
+    return draft.reference
+
+
+@pytest.fixture
+def iteration(turnwise_home: Path) -> Iteration:
+    return Iteration(
+        number=1,
+        rollout=made("rollout", {"sampling_seconds": 2.0, "sampled_tokens": 500.0}, success=0.5, turns=2.0),
+        credit=made("credit", {"seconds": 0.1}, reward=0.7),
+        policy=made("policy", {"seconds": 3.0}, skipped=0.0, entropy=0.25, gradient_norm=1.5, value_loss=0.1),
+        horizon=made("horizon", limit=4.0, turns=2.0),
+        evaluation=None,
+        monitors=made("monitors", success=0.5, gradient_norm=1.5, invalid_replies=0.1),
+    )
+
+
+def test_a_number_is_told_once_and_with_its_unit(iteration: Iteration) -> None:
+    assert metrics_of(iteration) == {
+        "rollout/success": 0.5,
+        "rollout/turns": 2.0,
+        "credit/reward": 0.7,
+        "horizon/limit": 4.0,
+        "monitor/invalid_replies": 0.1,
+        "update/skipped": 0.0,
+        "update/entropy_nats": 0.25,
+        "update/gradient_norm": 1.5,
+        "update/value_loss": 0.1,
+        "seconds/sampling": 2.0,
+        "seconds/worlds": 0.0,
+        "seconds/credit": 0.1,
+        "seconds/update": 3.0,
+        "seconds/monitors": 0.0,
+        "speed/sampled_tokens_per_second": 250.0,
+    }
+
+
+def test_while_a_critic_warms_up_the_warm_start_is_no_update(iteration: Iteration) -> None:
+    warm_start = made("policy", {"seconds": 70.0}, warm_start_steps=400.0)
+    own = replace(iteration, policy=warm_start, critic=made("critic", value_loss=0.3))
+    assert metrics_of(own)["critic/value_loss"] == 0.3
+    on_trunk = made("policy", value_loss=0.4)
+    shared = replace(iteration, policy=on_trunk, critic=on_trunk)
+    assert metrics_of(shared)["critic/value_loss"] == 0.4
+    for warming in (own, shared):
+        assert not [name for name in metrics_of(warming) if name.startswith(("update/", "seconds/update"))]
+
+
+def test_a_critic_that_the_update_trains_is_told_with_it(iteration: Iteration) -> None:
+    told = metrics_of(replace(iteration, critic=iteration.policy))
+    assert told["update/value_loss"] == 0.1 and "critic/value_loss" not in told
+
+
+def test_a_panel_is_told_at_both_limits(turnwise_home: Path) -> None:
+    full, short = made("evaluation", success=0.5), made("evaluation", success=0.25)
+    told = evaluation_metrics("test", full, short)
+    assert told == {"test/success": 0.5, "test_at_horizon/success": 0.25}
+    assert evaluation_metrics("test", full, None) == {"test/success": 0.5}
+
+
+def test_parameters_that_differ_between_variants_are_sorted_before_those_that_do_not() -> None:
+    experiment = load(ROOT / "params.yaml", [ROOT / "tests" / "end_to_end" / "tiny.yaml"])
+    own = experiment.variant("mt-grpo").model_dump(mode="json", exclude={"tracking", "ablation", "variants"})
+    names = sorted(_differing_first(experiment, {"variant": "mt-grpo", "seed": 1, **own}))
+    assert names[:4] == ["credit.estimator", "credit.options.rule", "seed", "variant"]
+    assert all(name.startswith(SAME) for name in names[4:])
+    assert f"{SAME}optimization.learning_rate" in names
