@@ -147,9 +147,16 @@ def test_a_context_without_room_for_the_longest_replies_is_refused() -> None:
     assert "found 320 for 40 and 280 tokens" in refused(summary)
 
 
-def test_summaries_under_a_rule_for_two_turns_are_refused() -> None:
-    summary = "agent.context={policy: summary, every: 1, summary_tokens: 40}"
-    assert "a summary is a turn" in refused(summary)
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "agent.context={policy: summary, every: 1, summary_tokens: 40}",
+        "agent.mode={name: plan, tokens: 20}",
+        "agent.mode={name: reflect, tokens: 20}",
+    ],
+)
+def test_more_turns_than_those_that_act_are_refused_under_a_rule_for_two(setting: str) -> None:
+    assert "a summary, a plan or a lesson is a turn" in refused(setting)
 
 
 def test_a_format_that_cannot_express_the_world_is_refused() -> None:

@@ -195,10 +195,11 @@ class Experiment(Section):
                 f"{key}.estimator mt-grpo with rule 'paper' is defined on at most two turns; training allows "
                 f"{longest}; set {key}.options.rule to 'return-to-go', or the curriculum's limit to 2"
             )
-        if paper and self.agent.context.policy == "summary":
+        if paper and (self.agent.context.policy == "summary" or self.agent.mode.name != "plain"):
             raise ConfigurationError(
-                f"{key}.estimator mt-grpo with rule 'paper' is defined on at most two turns, and a summary is a turn; "
-                f"set {key}.options.rule to 'return-to-go', or agent.context.policy to 'full' or 'window'"
+                f"{key}.estimator mt-grpo with rule 'paper' is defined on at most two turns, and a summary, a plan or a "
+                f"lesson is a turn; set {key}.options.rule to 'return-to-go', agent.mode to plain and "
+                "agent.context.policy to 'full' or 'window'"
             )
         if self.rollout.scheme == "branching":
             require_branching(estimator, self.selection.rule)
