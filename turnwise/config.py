@@ -197,8 +197,8 @@ class Experiment(Section):
             )
         if paper and (self.agent.context.policy == "summary" or self.agent.mode.name != "plain"):
             raise ConfigurationError(
-                f"{key}.estimator mt-grpo with rule 'paper' is defined on at most two turns, and a summary, a plan or a "
-                f"lesson is a turn; set {key}.options.rule to 'return-to-go', agent.mode to plain and "
+                f"{key}.estimator mt-grpo with rule 'paper' is defined on at most two turns, and a summary, a plan or "
+                f"a lesson is a turn; set {key}.options.rule to 'return-to-go', agent.mode to plain and "
                 "agent.context.policy to 'full' or 'window'"
             )
         if self.rollout.scheme == "branching":
