@@ -17,7 +17,7 @@ from turnwise.artifacts import Reference, default_store
 from turnwise.policy.spelling import Spelling
 from turnwise.reporting import story
 from turnwise.sections import RewardSection, Section, WorldSection
-from turnwise.statistics import Interval, Judgement, Results, judge, over_tasks, student_over_seeds
+from turnwise.statistics import Frame, Interval, Judgement, Results, judge, over_tasks, student_over_seeds
 from turnwise.trajectory import Trajectory, read_trajectories
 from turnwise.world import Column, Reward, World
 
@@ -237,12 +237,11 @@ def _judgement(
         return None
     of_players = {name: shown(evaluation) for name, evaluation in players.items()}
     means = {name: sum(found.values()) / len(found) for name, found in of_players.items() if found}
+    frame = Frame(Results({0: start}), means.get("random"), means.get("oracle"))
     return judge(
         primary.heading,
         {variant: Results(runs) for variant, runs in variants.items()},
-        warm_start=Results({0: start}),
-        random=means.get("random"),
-        oracle=means.get("oracle"),
+        frames=dict.fromkeys(variants, frame),
         curves=curves,
         stated=parameters.stated_success,
         share=primary.percent,

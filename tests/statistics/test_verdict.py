@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from turnwise.seeding import generator
-from turnwise.statistics import Results, judge
+from turnwise.statistics import Frame, Results, judge
 from turnwise.statistics.results import common_tasks
 
 
@@ -20,7 +20,9 @@ def results(level: float, seeds: int, name: str = "runs", tasks: int = 30, sprea
 
 def test_a_variant_that_is_better_is_called_so_and_one_that_is_alike_is_not() -> None:
     variants = {"good": results(0.8, 5), "alike": results(0.8, 5, "others"), "poor": results(0.3, 5)}
-    judged = judge("success", variants, warm_start=results(0.3, 1, "start", spread=0), random=0.1, oracle=1.0)
+    judged = judge(
+        "success", variants, frames=dict.fromkeys(variants, Frame(results(0.3, 1, "start", spread=0), 0.1, 1.0))
+    )
     verdicts = {(pair.first, pair.second): pair.verdict for pair in judged.pairs}
     assert verdicts == {
         ("good", "alike"): "not distinguishable",
@@ -36,7 +38,7 @@ def test_a_variant_that_is_better_is_called_so_and_one_that_is_alike_is_not() ->
 
 def test_both_families_are_corrected_and_the_notes_say_so() -> None:
     variants = {name: results(level, 5, name) for name, level in (("a", 0.5), ("b", 0.52), ("c", 0.8))}
-    judged = judge("success", variants, warm_start=results(0.4, 1, "start"))
+    judged = judge("success", variants, frames=dict.fromkeys(variants, Frame(results(0.4, 1, "start"))))
     for family in (judged.pairs, [each.gain for each in judged.standings if each.gain]):
         least = min(family, key=lambda each: each.p or 0.0)
         assert least.corrected == pytest.approx(min(1.0, 3 * (least.p or 0.0)))
@@ -46,7 +48,8 @@ def test_both_families_are_corrected_and_the_notes_say_so() -> None:
 
 
 def test_with_one_seed_nothing_is_decided() -> None:
-    judged = judge("success", {"a": results(0.9, 1), "b": results(0.1, 1)}, warm_start=results(0.1, 1, "start"))
+    variants = {"a": results(0.9, 1), "b": results(0.1, 1)}
+    judged = judge("success", variants, frames=dict.fromkeys(variants, Frame(results(0.1, 1, "start"))))
     assert [pair.verdict for pair in judged.pairs] == ["one seed: not decided"]
     assert [standing.mean.absence for standing in judged.standings] == ["one seed: no interval"] * 2
     assert judged.standings[0].gain is not None and judged.standings[0].gain.corrected is None
@@ -65,6 +68,19 @@ def test_runs_are_paired_by_seed_in_whatever_order_they_come() -> None:
     backwards = Results(dict(reversed(runs.runs.items())))
     pair = judge("success", {"a": runs, "b": backwards}).pairs[0]
     assert (pair.difference.value, pair.p, pair.verdict) == (0.0, 1.0, "not distinguishable")
+
+
+def test_variants_that_were_tested_on_other_tasks_are_compared_by_whole_runs() -> None:
+    others = Results({seed: {f"other {task}": 0.25 * seed for task in range(3)} for seed in range(3)})
+    pair = judge("success", {"a": results(0.9, 3), "b": others}).pairs[0]
+    assert (pair.difference.over, pair.paired, pair.p is None) == ("seeds", False, False)
+
+
+def test_curves_tell_the_area_and_when_the_stated_success_was_reached() -> None:
+    curves = {"a": [[(0, 0.2), (10, 0.9)], [(0, 0.2), (10, 0.4)]]}
+    (learning,) = judge("success", {"a": results(0.5, 2)}, curves=curves, stated=0.9).learning
+    assert learning.area is not None and learning.area.value == pytest.approx((0.55 + 0.3) / 2)
+    assert (learning.reached.at, learning.reached.median) == ((10, None), None)
 
 
 def test_a_task_that_one_run_lost_is_left_out_of_every_run() -> None:

@@ -11,10 +11,11 @@ from turnwise.statistics.interval import Interval
 from turnwise.statistics.results import Results
 from turnwise.statistics.seeds import interquartile_mean_over_seeds, student_over_seeds
 from turnwise.statistics.tasks import bootstrap_over_tasks, over_tasks, wilson
-from turnwise.statistics.verdict import Comparison, Judgement, Standing, judge
+from turnwise.statistics.verdict import Comparison, Frame, Judgement, Standing, judge
 
 __all__ = [
     "Comparison",
+    "Frame",
     "Interval",
     "Judgement",
     "Results",

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-from turnwise.statistics.interval import Interval
+from turnwise.statistics.interval import Interval, finite
 
 
 @dataclass(frozen=True)
@@ -65,6 +65,19 @@ def difference(first: np.ndarray, second: np.ndarray, *, paired: bool, level: fl
         value, value - half, value + half, "seeds and tasks", count, level, "Student's t, two-way", of_seeds
     )
     return Difference(interval, float(2 * stats.t.sf(abs(value) / error, freedom)))
+
+
+def difference_of_runs(first: Sequence[float], second: Sequence[float], *, level: float = 0.95) -> Difference:
+    """The same where both were tested on other tasks: Welch's test of one number per run, over seeds alone."""
+    one, other = finite(first, "seeds"), finite(second, "seeds")
+    value, count = float(one.mean() - other.mean()), min(len(one), len(other))
+    if count == 1 or (one.std() == 0.0 and other.std() == 0.0):
+        same = count > 1 and value == 0.0
+        return Difference(Interval(value, None, None, "seeds", count, level), 1.0 if same else None)
+    found = stats.ttest_ind(one, other, equal_var=False)
+    bounds = found.confidence_interval(level)
+    low, high = float(bounds.low), float(bounds.high)
+    return Difference(Interval(value, low, high, "seeds", count, level, "Student's t"), float(found.pvalue))
 
 
 @dataclass(frozen=True)

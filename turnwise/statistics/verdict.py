@@ -18,7 +18,7 @@ from turnwise.statistics.corrections import holm
 from turnwise.statistics.curves import Points, Reached, area, reached
 from turnwise.statistics.effects import effect_size, exact_p, probability_of_improvement, smallest_exact_p
 from turnwise.statistics.interval import Interval
-from turnwise.statistics.pairs import Difference, difference
+from turnwise.statistics.pairs import Difference, difference, difference_of_runs
 from turnwise.statistics.profiles import performance_profile
 from turnwise.statistics.results import Results, common_tasks
 from turnwise.statistics.seeds import interquartile_mean_over_seeds, student_over_seeds
@@ -52,6 +52,17 @@ class Comparison:
     """p of the exact test over runs, which assumes nothing; before any correction."""
     smallest: float | None = None
     """What the exact test can show at best with so many runs."""
+
+
+@dataclass(frozen=True)
+class Frame:
+    """What a variant is held against, on the panel that it was tested on."""
+
+    warm_start: Results | None = None
+    """One policy, with a single run: the same for all seeds."""
+    random: float | None = None
+    oracle: float | None = None
+    """The means of the world's players; None where it has no such player."""
 
 
 @dataclass(frozen=True)
@@ -99,9 +110,7 @@ def judge(
     measure: str,
     variants: Mapping[str, Results],
     *,
-    warm_start: Results | None = None,
-    random: float | None = None,
-    oracle: float | None = None,
+    frames: Mapping[str, Frame] | None = None,
     curves: Mapping[str, Sequence[Points]] | None = None,
     stated: float = 0.8,
     share: bool = True,
@@ -109,16 +118,17 @@ def judge(
 ) -> Judgement:
     """The standing of every variant, and the verdict on every pair.
 
-    `warm_start` is one policy: a single run, the same for all seeds. `random` and `oracle` are the players' means on
-    the same panel. `curves` are the learning curves of each variant, one per run, over iterations; when they reach
-    `stated` is told. `share` says that the measure lies between 0 and 1. Raises ValueError where two variants, or one
-    and the warm start, have fewer than two tasks in common.
+    `frames` and `curves` are by variant; the curves one per run, over iterations: when they reach `stated` is told.
+    `share` says that the measure lies between 0 and 1.
     """
     within = SHARE if share else (float("-inf"), float("inf"))
-    gains = [] if warm_start is None else [_gain(name, found, warm_start, level) for name, found in variants.items()]
-    gains = _corrected(gains, level)
+    framed = {name: (frames or {}).get(name, Frame()) for name in variants}
+    starts = {name: frame.warm_start for name, frame in framed.items() if frame.warm_start is not None}
+    gains = _corrected([_gain(name, variants[name], start, level) for name, start in starts.items()], level)
+    gain_of = {gain.first: gain for gain in gains}
     standings = []
-    for place, (name, found) in enumerate(variants.items()):
+    for name, found in variants.items():
+        frame = framed[name]
         means = list(found.means.values())
         mean = student_over_seeds(means, level=level, within=within)
         standings.append(
@@ -126,8 +136,8 @@ def judge(
                 name=name,
                 mean=mean,
                 interquartile_mean=interquartile_mean_over_seeds(means, level=level, within=within),
-                normalised=None if random is None or oracle is None else normalised(mean, random, oracle),
-                gain=gains[place] if gains else None,
+                normalised=_normalised(mean, frame),
+                gain=gain_of.get(name),
             )
         )
     found_pairs = [
@@ -149,23 +159,32 @@ def judge(
 def compare(first: str, of_first: Results, second: str, of_second: Results, *, level: float = 0.95) -> Comparison:
     """One pair, run by run where both have the same seeds, before any correction.
 
-    Raises ValueError where they have fewer than two tasks in common.
+    Where they were tested on other tasks, whole runs are compared, and the difference is over seeds alone.
     """
     tasks = common_tasks(of_first, of_second)
     seeds = sorted(of_first.runs)
-    paired = seeds == sorted(of_second.runs)
-    one = of_first.table(tasks, seeds)
-    other = of_second.table(tasks, seeds if paired else None)
-    found = difference(one, other, paired=paired, level=level)
-    several = min(len(one), len(other)) > 1
-    means = (one.mean(axis=1).tolist(), other.mean(axis=1).tolist())
+    paired = seeds == sorted(of_second.runs) and len(tasks) > 1
+    if len(tasks) > 1:
+        one, other = of_first.table(tasks, seeds), of_second.table(tasks, seeds if paired else None)
+        means = (one.mean(axis=1).tolist(), other.mean(axis=1).tolist())
+        found = difference(one, other, paired=paired, level=level)
+    else:
+        means = (list(of_first.means.values()), list(of_second.means.values()))
+        found = difference_of_runs(*means, level=level)
+    several = min(map(len, means)) > 1
     return replace(
         _comparison(first, second, found, paired, level),
         effect=effect_size(*means),
         improvement=probability_of_improvement(*means) if several else None,
         exact=exact_p(*means, paired=paired) if several else None,
-        smallest=smallest_exact_p(len(one), len(other), paired=paired) if several else None,
+        smallest=smallest_exact_p(*map(len, means), paired=paired) if several else None,
     )
+
+
+def _normalised(mean: Interval, frame: Frame) -> Interval | None:
+    if frame.random is None or frame.oracle is None:
+        return None
+    return normalised(mean, frame.random, frame.oracle)
 
 
 def _gain(name: str, found: Results, warm_start: Results, level: float) -> Comparison:
