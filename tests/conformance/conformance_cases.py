@@ -30,15 +30,23 @@ class Effort:
     random_episodes: int = 5000
     opened: int = 30
     """Episodes that are opened and closed in a row."""
+    near_misses: bool = True
+    """Whether an agent's strange replies are also an action with a character replaced: many of them are one, too, and
+    each of these costs an episode."""
 
 
 EFFORT: Mapping[str, Effort] = {
-    "agentgym": Effort(tasks=3, random_episodes=200),
-    "babyai": Effort(random_episodes=500),
-    "browser": Effort(tasks=2, sample=1, random_episodes=20, opened=5),
-    "remote": Effort(random_episodes=200),
-    "sciworld": Effort(tasks=2, sample=1, random_episodes=10, opened=5),
-    "textcraft": Effort(random_episodes=2000),
+    "agentgym": Effort(tasks=3, random_episodes=60),
+    "babyai": Effort(random_episodes=300),
+    "browser": Effort(tasks=2, sample=1, random_episodes=8, opened=3, near_misses=False),
+    "frozen_lake": Effort(random_episodes=2000),
+    "gymnasium": Effort(random_episodes=1000),
+    "mixture": Effort(random_episodes=1000),
+    "remote": Effort(random_episodes=60),
+    "sciworld": Effort(tasks=2, sample=1, random_episodes=6, opened=3),
+    "sokoban": Effort(random_episodes=2000),
+    "textcraft": Effort(random_episodes=600),
+    "webshop": Effort(random_episodes=1000),
 }
 
 NEEDED: Mapping[str, tuple[str, str]] = {
@@ -120,7 +128,7 @@ def two_lakes(folder: Path) -> Iterator[dict[str, Any]]:
 @contextmanager
 def short_science(folder: Path) -> Iterator[dict[str, Any]]:
     """Tasks that take few actions: to say what is possible costs the simulator a tenth of a second a step."""
-    yield {"types": ["find-non-living-thing", "lifespan-longest-lived"], "turns": 8}
+    yield {"types": ["find-non-living-thing", "lifespan-longest-lived"], "turns": 7}
 
 
 PARAMETERS: Mapping[str, Callable[[Path], Any]] = {

@@ -1,7 +1,6 @@
 """Every installed world keeps the contract, and says of itself what is true: one suite, found from the registry.
 
-Three minutes on two cores that have nothing else to do. A world of somebody's own that is installed beside these is
-examined too.
+A world of somebody's own that is installed beside these is examined too.
 """
 
 from __future__ import annotations
@@ -105,7 +104,7 @@ def opened(case: Case, task: Task, episode: ExitStack) -> Environment:
 def test_strange_replies_change_nothing_but_the_turn_count(case: Case) -> None:
     (task,) = case.world.tasks("test", 1)
     guided = play(case.world, task, FRESH, "oracle" if "oracle" in case.world.players else "random")
-    strange = refused_replies(case, task, guided.actions[0])
+    strange = refused_replies(case, task, guided.actions[0] if case.effort.near_misses else "")
     assert len(strange) >= STRANGE_REPLIES
     frame = Listener()
     limits = Limits(turns=10_000, actions_per_turn=case.world.limits_of(task).actions_per_turn)
@@ -205,13 +204,17 @@ def test_close_frees_what_make_took(case: Case) -> None:
             gone.append(weakref.ref(environment))
         return gone
 
-    # A world may keep things to lend them again: after the first few episodes it needs no more of them.
-    open_and_close(5)
-    before = held()
-    gone = open_and_close(case.effort.opened)
-    gc.collect()
-    assert more_than(before, held()) == {}
-    assert [reference for reference in gone if reference() is not None] == []
+    def grown_in_a_round() -> dict[str, int]:
+        before = held()
+        gone = open_and_close(case.effort.opened)
+        gc.collect()
+        assert [reference for reference in gone if reference() is not None] == []
+        return more_than(before, held())
+
+    # A world may keep things to lend them again, and a server that lives here the threads that it once needed: rounds
+    # come in which these do not grow. What leaks grows in every round.
+    open_and_close(3)
+    assert not all(grown_in_a_round() for _ in range(4))
 
 
 def more_than(before: dict[str, int], after: dict[str, int]) -> dict[str, int]:

@@ -10,7 +10,7 @@ from turnwise.checking.episodes import at_the_start
 from turnwise.checking.fuzz import replies
 from turnwise.checking.report import Broken, shortened
 from turnwise.checking.subject import Subject
-from turnwise.world import Observation, Step, Task
+from turnwise.world import Decision, Environment, Observation, Step, Task
 
 REPLIES = 1000
 """How many strange replies a world is given at least."""
@@ -59,25 +59,33 @@ def any_reply_is_answered(subject: Subject) -> str:
 def _taken_as_actions(subject: Subject, task: Task, prefix: Sequence[str], strange: Sequence[str]) -> list[bool]:
     """For each strange reply after the prefix, whether the world took it as an action of its own.
 
-    One episode hears the replies one after the other, and another takes its place when one was taken as an action.
+    One episode hears the replies one after the other, and goes on from what an action has made of it; another takes its
+    place at its end.
     """
     remaining = at_the_start(subject.world.limits_of(task))
+
+    def mind(environment: Environment) -> Decision | None:
+        return environment.oracle(remaining) if subject.has_oracle else None
+
     taken = []
     with ExitStack() as episode:
         environment, before = episode.enter_context(subject.reached(task, prefix))
-        decision = environment.oracle(remaining) if subject.has_oracle else None
+        decision = mind(environment)
         for reply in strange:
             step = environment.step(reply)
             taken.append(step.valid)
             _require_an_answer(reply, step)
             _require_declared(step, subject.world.rewards.keys(), task)
-            if step.valid:
+            if not step.valid:
+                _require_no_change(reply, step, before)
+                if mind(environment) != decision:
+                    raise Broken(f"an invalid reply must not change what the oracle does; {shortened(reply)} did")
+                continue
+            before = step.observation
+            if step.terminated or step.truncated:
                 episode.close()
                 environment, before = episode.enter_context(subject.reached(task, prefix))
-                continue
-            _require_no_change(reply, step, before)
-            if decision is not None and environment.oracle(remaining) != decision:
-                raise Broken(f"an invalid reply must not change what the oracle does; {shortened(reply)} did")
+            decision = mind(environment)
     return taken
 
 

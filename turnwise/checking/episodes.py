@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -128,9 +128,14 @@ def first_tasks(world: World, split: Split, count: int) -> list[Task]:
 
 
 def digests(world: World, count: int, seed: int) -> dict[str, str]:
+    """`digests_of` a world whose episodes are played for it."""
+    return digests_of(world, count, lambda task, player: play(world, task, seed, player))
+
+
+def digests_of(world: World, count: int, played: Callable[[Task, str], Episode]) -> dict[str, str]:
     """A digest of what the world says of itself, of the tasks of each split, and of an episode of each player on each.
 
-    `count`: tasks per split. The keys name what was digested.
+    `count`: tasks per split; `played`: the episode of a task and a player. The keys name what was digested.
     """
     found = {"instruction, grammar and limits": _digest([world.instruction, world.grammar, asdict(world.limits)])}
     for split in SPLITS:
@@ -138,7 +143,7 @@ def digests(world: World, count: int, seed: int) -> dict[str, str]:
         found[f"tasks of {split}"] = _digest([_plain(task) for task in tasks])
         for task in tasks:
             for player in world.players:
-                found[f"{task.id} by {player}"] = _digest(play(world, task, seed, player).written())
+                found[f"{task.id} by {player}"] = _digest(played(task, player).written())
     return found
 
 

@@ -21,7 +21,7 @@ class Subject:
         self.count = count
         self.sample_size = sample_size
         self.seed = seed
-        self._played: dict[str, list[Episode]] = {}
+        self._played: dict[tuple[Split, str, str], Episode] = {}
 
     @cached_property
     def panels(self) -> dict[Split, list[Task]]:
@@ -56,18 +56,23 @@ class Subject:
         """A new episode: see `episodes.play`."""
         return play(self.world, task, self.seed, player, ask_the_oracle=ask_the_oracle)
 
+    def played(self, task: Task, player: str) -> Episode:
+        """The episode that others of this task and player are compared with: the first one, played once."""
+        key = (task.split, task.id, player)
+        if key not in self._played:
+            self._played[key] = self.play(task, player)
+        return self._played[key]
+
     def guided(self, task: Task) -> Episode:
         """The guide's episode. Raises Broken where it offers no action."""
-        episode = self.play(task, self.guide)
+        episode = self.played(task, self.guide)
         if not episode.actions:
             raise Broken(f"the {self.guide} player must offer an action to begin with; found none at {task.id}")
         return episode
 
     def episodes(self, player: str) -> list[Episode]:
         """One episode of a player on each task of the test panel."""
-        if player not in self._played:
-            self._played[player] = [self.play(task, player) for task in self.panels["test"]]
-        return self._played[player]
+        return [self.played(task, player) for task in self.panels["test"]]
 
     def success(self, player: str) -> float:
         """The share of the test panel that a player solves."""
