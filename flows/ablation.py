@@ -96,6 +96,7 @@ def _report(
             runs=[RunName(variant=run.variant, seed=run.seed) for run in runs],
             seed=experiment.evaluation.seed,
             stated_success=experiment.ablation.stated_success,
+            attempts=experiment.agent.mode.attempts or 1,
         ),
         players=players,
         warm_start=warm_start,

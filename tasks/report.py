@@ -25,6 +25,12 @@ STORY_FILE = "story.json"
 VALIDATION = "Learning, on the validation panel"
 
 
+ATTEMPTS = (
+    Column("first attempt", "first_success", description="Tasks that were solved at the first attempt."),
+    Column("attempts", "attempts", percent=False, better=None, description="Attempts per task, the first included."),
+)
+
+
 class RunName(Section):
     """Which run: its references are found under the same index in the report's inputs."""
 
@@ -43,6 +49,8 @@ class ReportParameters(Section):
     """Of the bootstrap."""
     stated_success: float
     """As in the section `ablation`."""
+    attempts: int
+    """How often a task may be attempted: above 1, success at the first attempt is a column of its own."""
 
 
 @stage("report", code=world_code)
@@ -84,7 +92,7 @@ def report(
     told = story.Story(
         title=parameters.title,
         description=world.instruction,
-        columns=[_column(column) for column in _columns(world)],
+        columns=[_column(column) for column in _columns(parameters, world)],
         rows=_rows(parameters, world, players, warm_start, tests),
         curves=[
             *(
@@ -120,8 +128,8 @@ def _primary(world: World) -> Column:
     return next(column for column in world.columns if column.value == world.primary_metric)
 
 
-def _columns(world: World) -> list[Column]:
-    return [*world.columns, _greedy(world)]
+def _columns(parameters: ReportParameters, world: World) -> list[Column]:
+    return [*world.columns, *(ATTEMPTS if parameters.attempts > 1 else ()), _greedy(world)]
 
 
 def _greedy(world: World) -> Column:
@@ -142,17 +150,18 @@ def _rows(
     warm_start: Reference,
     tests: Sequence[Reference],
 ) -> list[story.Row]:
+    columns = _columns(parameters, world)
     by_variant: dict[str, list[Reference]] = {}
     for run, test in zip(parameters.runs, tests, strict=True):
         by_variant.setdefault(run.variant, []).append(test)
     rows = [
-        story.Row(variant, "variant", {c.heading: _over_seeds(of_seeds, world, c) for c in _columns(world)})
+        story.Row(variant, "variant", {c.heading: _over_seeds(of_seeds, world, c) for c in columns})
         for variant, of_seeds in by_variant.items()
     ]
     others = {"warm start": warm_start, **players}
     for name, evaluation in others.items():
         kind: story.RowKind = "warm start" if name == "warm start" else "player"
-        cells = {c.heading: _over_tasks(evaluation, world, c, parameters.seed) for c in _columns(world)}
+        cells = {c.heading: _over_tasks(evaluation, world, c, parameters.seed) for c in columns}
         rows.append(story.Row(name, kind, cells))
     return rows
 

@@ -293,3 +293,13 @@ def test_a_limit_within_which_no_task_can_be_solved_is_refused_in_the_worlds_own
 
 def test_the_paper_rule_counts_the_turns_of_training() -> None:
     load(PARAMETERS, settings=["world.parameters.turns=4", "curriculum.options={limit: 2}"])
+
+
+def test_the_paper_rule_with_plans_or_lessons_is_refused() -> None:
+    message = refused("agent.mode={name: plan, tokens: 20}")
+    assert "mt-grpo with rule 'paper' is defined on at most two turns, and a plan or a lesson is a turn" in message
+
+
+def test_a_modes_options_are_read_or_refused() -> None:
+    assert "the mode 'plan' must have tokens" in refused("agent.mode={name: plan}")
+    assert "'attempt' is not a known name; did you mean 'attempts'" in refused("agent.mode={name: reflect, attempt: 2}")

@@ -201,6 +201,11 @@ class Experiment(Section):
                 f"a lesson is a turn; set {key}.options.rule to 'return-to-go', agent.mode to plain and "
                 "agent.context.policy to 'full' or 'window'"
             )
+        if paper and self.agent.mode.name != "plain":
+            raise ConfigurationError(
+                f"{key}.estimator mt-grpo with rule 'paper' is defined on at most two turns, and a plan or a lesson is "
+                f"a turn; set {key}.options.rule to 'return-to-go', or agent.mode to {{name: plain}}"
+            )
         if self.rollout.scheme == "branching":
             require_branching(estimator, self.selection.rule)
 

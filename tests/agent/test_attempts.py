@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from agent_samples import Call, Disturbed, Hill, Planned, answer, form, play_texts, play_with_engine, rules_for
 
+from turnwise.agent.context import make_context
+from turnwise.agent.demonstration import tokenized
 from turnwise.agent.episode import Episode
 from turnwise.agent.formats import ThinkAnswerFormat
 from turnwise.agent.host import Patience
@@ -325,3 +327,27 @@ def test_after_a_failed_attempt_the_lesson_is_the_whole_way() -> None:
 
 def test_a_player_that_does_not_look_ahead_asks_no_world_for_its_thoughts() -> None:
     assert thoughts(demonstrated(PlanMode(tokens=9), ["random"] * 3, looks_ahead=False))[0] == "go on"
+
+
+@pytest.mark.parametrize("budget", [100_000, 300])
+@pytest.mark.parametrize("context", CONTEXTS)
+@pytest.mark.parametrize("mode", MODES)
+def test_demonstrated_thoughts_have_the_tokens_that_an_episode_would_give_them(
+    frame: ChatFrame, mode: str, context: str, budget: int
+) -> None:
+    form_of_all, section, world = ThinkAnswerFormat(), CONTEXTS[context], Hill(100, Limits(4, 1))
+    rules = rules_for(world, mode=MODES[mode], context=section)
+    episodes = make_episodes(rules, world.tasks("train", 1), 1, seed=0)
+    players = [MISTAKEN, "oracle", MISTAKEN, MISTAKEN] * 5
+    written = play_scripted(episodes, form_of_all.demonstrate, lambda episode, turn: players[turn], 0, looks_ahead=True)
+    longest = {TurnKind.ACT: 64, TurnKind.PLAN: 20, TurnKind.REFLECT: 20}
+    said = tokenized(written.trajectories[0], frame, form_of_all, make_context(section, frame, None, budget), longest)
+    rules = rules_for(world, frame, mode=MODES[mode], context=section, token_budget=budget)
+    (episode,) = make_episodes(rules, world.tasks("train", 1), 1, seed=0)
+    episode.open()
+    for turn in said.turns:
+        assert episode.ask.kind is turn.kind
+        assert tuple(episode.context[-len(turn.observation_tokens) :]) == turn.observation_tokens
+        assert (len(episode.context) == len(turn.observation_tokens)) == turn.opens_segment
+        reply(episode, frame, turn.reply)
+    assert episode.over

@@ -43,17 +43,19 @@ def tokenized(
         context.replied(reply, True, "" if turn.kind is TurnKind.ACT else form.escape(turn.thought))
         return True
 
-    attempt = 0
+    attempt, last_said = 0, ""
     for turn in trajectory.turns:
         if turn.kind is TurnKind.SUMMARY:
             continue
         if turn.attempt != attempt:
             context.begin_again()
             attempt = turn.attempt
+        last_said = turn.observation or last_said
         ask = Ask(turn.kind, longest[turn.kind], turn.asked)
         if summary := context.summary_before(turn.observation, ask):
             of_attempt = [each for each in turns if each.attempt == attempt]
             say(_summary(recollect(of_attempt, summary.reply_tokens), form, summary, attempt), summary)
+            turn = replace(turn, observation=turn.observation or last_said)
         if not say(turn, ask):
             break
     return replace(trajectory, turns=tuple(turns))
