@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+import statistics
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from prefect import flow
 from rich.console import Console
 
 from flows.display import Display, expected_work
-from flows.experiment import run_variant
+from flows.experiment import Run, run_variant
 from flows.prepare import prepare_materials, prepare_policy
 from tasks.monitor import read_history
+from turnwise.artifacts import Reference, default_store
 from turnwise.calibration import WatchedRun, calibrate
 from turnwise.config import Experiment
 from turnwise.errors import ConfigurationError
-from turnwise.reporting.calibration_page import FIGURE, Calibration, data, draw, page
+from turnwise.reporting.calibration_page import FIGURE, Calibration, Cost, data, draw, page
 from turnwise.stability import AlarmRule
 
 
@@ -30,6 +32,7 @@ def show_calibration(experiments: Sequence[Experiment], defaults: dict[str, Alar
         _require_sense(experiment)
     console = Console()
     calibrations: list[Calibration] = []
+    runs: list[Run] = []
 
     @flow(name="calibrate")
     def the_flow() -> None:
@@ -37,27 +40,54 @@ def show_calibration(experiments: Sequence[Experiment], defaults: dict[str, Alar
         trying: list[WatchedRun] = []
         with Display(console, sum(map(expected_work, experiments))).showing():
             for experiment in experiments:
-                for run in watched_runs(experiment):
-                    first_half = experiment.ablation.seeds[: len(experiment.ablation.seeds) // 2]
-                    (choosing if run.seed in first_half else trying).append(run)
-        calibrations.append(Calibration(choosing, trying, calibrate(choosing, trying), defaults))
+                first_half = experiment.ablation.seeds[: len(experiment.ablation.seeds) // 2]
+                for run in all_runs(experiment):
+                    runs.append(run)
+                    (choosing if run.seed in first_half else trying).append(as_watched(run))
+        calibrations.append(Calibration(choosing, trying, calibrate(choosing, trying), defaults, cost_of(runs)))
 
     the_flow()
     write_calibration(calibrations[0], folder)
     console.print(f"{len(calibrations[0].found)} rules  {folder / 'echo-trap.md'}", highlight=False, soft_wrap=True)
 
 
-def watched_runs(experiment: Experiment) -> list[WatchedRun]:
-    """Every variant with every seed, as its monitors tell it."""
+def all_runs(experiment: Experiment) -> list[Run]:
+    """Every variant with every seed."""
     prepared = prepare_policy(experiment, prepare_materials(experiment))
-    runs = []
-    for seed in experiment.ablation.seeds:
-        for variant in experiment.ablation.variants:
-            run = run_variant(experiment.variant(variant), prepared, variant, seed)
-            monitors = run.iterations[-1].monitors
-            assert monitors is not None, "a run is watched"
-            runs.append(WatchedRun(experiment.world.name, variant, seed, read_history(monitors)))
-    return runs
+    return [
+        run_variant(experiment.variant(variant), prepared, variant, seed)
+        for seed in experiment.ablation.seeds
+        for variant in experiment.ablation.variants
+    ]
+
+
+def as_watched(run: Run) -> WatchedRun:
+    """A run as its monitors tell it."""
+    monitors = run.iterations[-1].monitors
+    assert monitors is not None, "a run is watched"
+    return WatchedRun(run.experiment.world.name, run.variant, run.seed, read_history(monitors))
+
+
+def cost_of(runs: Sequence[Run]) -> Cost:
+    """What watching these runs cost, when they were computed."""
+    store = default_store()
+    iterations = [iteration for run in runs for iteration in run.iterations]
+
+    def milliseconds(*references: Reference | None) -> float:
+        return 1000.0 * sum(store.clock(each).get("seconds", 0.0) for each in references if each is not None)
+
+    def median(values: Iterable[float]) -> float:
+        found = list(values)
+        return statistics.median(found) if found else 0.0
+
+    probes = [iteration.probe for iteration in iterations if iteration.probe is not None]
+    return Cost(
+        iteration_milliseconds=median(milliseconds(each.rollout, each.credit, each.policy) for each in iterations),
+        trained_tokens=median(store.metrics(each.policy).get("tokens", 0.0) for each in iterations),
+        monitors_milliseconds=median(milliseconds(each.monitors, each.alarm) for each in iterations),
+        probe_milliseconds=median(map(milliseconds, probes)),
+        probe_tokens=median(store.metrics(probe)["scored_tokens"] for probe in probes),
+    )
 
 
 def write_calibration(calibration: Calibration, folder: Path) -> None:

@@ -11,11 +11,18 @@ from flows.calibrate import show_calibration, write_calibration
 from turnwise.calibration import SMOOTHING, WatchedRun, calibrate, judge, onset, raised_at
 from turnwise.config import load
 from turnwise.errors import ConfigurationError
-from turnwise.reporting.calibration_page import Calibration, data, in_short, page
+from turnwise.reporting.calibration_page import Calibration, Cost, data, in_short, page
 from turnwise.stability import AlarmRule
 
 ROOT = Path(__file__).parents[1]
 EARLY = AlarmRule(below=0.5, patience=2)
+COST = Cost(
+    iteration_milliseconds=2000.0,
+    trained_tokens=4000.0,
+    monitors_milliseconds=50.0,
+    probe_milliseconds=140.0,
+    probe_tokens=3000.0,
+)
 
 
 def run(seed: int, success: list[float], entropy: list[float], world: str = "hill") -> WatchedRun:
@@ -80,7 +87,7 @@ def test_where_nothing_collapses_no_rule_is_found() -> None:
 def calibration() -> Calibration:
     choosing = [collapsed(1), steady(1), run(1, [0.5] * 18, [1.0] * 18, world="flat")]
     trying = [collapsed(2), steady(2), run(2, [0.5] * 18, [1.0] * 18, world="flat")]
-    return Calibration(choosing, trying, calibrate(choosing, trying), {"entropy_of_start": EARLY})
+    return Calibration(choosing, trying, calibrate(choosing, trying), {"entropy_of_start": EARLY}, COST)
 
 
 def test_the_page_tells_what_was_found_and_what_the_default_rules_are_worth(calibration: Calibration) -> None:
@@ -88,6 +95,7 @@ def test_the_page_tells_what_was_found_and_what_the_default_rules_are_worth(cali
     assert "| entropy_of_start | below 0.35 | 1 of 1 | 0 | 0 of 2 | 4 | 1 of 1 | 0 | 0 of 2 | 4 |" in told
     assert "told 1 of 1 collapses in time, a median of 3 iterations ahead, 0 too late" in " ".join(told.split())
     assert in_short(AlarmRule(below=1.0, above=2.0, patience=3)) == "below 1 or above 2, 3 times"
+    assert "50 ms an iteration, 2.5% of the 2,000 ms" in told
     tables = [line for line in told.splitlines() if line.startswith("|")]
     assert all(line.count("|") in (7, 10, 11) for line in tables)
     assert data(calibration)["runs"][0] == {

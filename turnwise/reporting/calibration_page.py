@@ -25,6 +25,20 @@ PUBLISHED = {"reward_deviation_of_start": AlarmRule(below=0.1, patience=10)}
 
 
 @dataclass(frozen=True)
+class Cost:
+    """What watching costs beside what it watches: medians over the iterations of all runs."""
+
+    iteration_milliseconds: float
+    """Of sampling, credit and update."""
+    trained_tokens: float
+    """Reply tokens of an update."""
+    monitors_milliseconds: float
+    probe_milliseconds: float
+    probe_tokens: float
+    """That a probe scores, prompts included."""
+
+
+@dataclass(frozen=True)
 class Calibration:
     """Everything that the page tells."""
 
@@ -33,6 +47,7 @@ class Calibration:
     found: Sequence[Calibrated]
     defaults: Mapping[str, AlarmRule]
     """The rules of params.yaml."""
+    cost: Cost
 
 
 def page(calibration: Calibration) -> str:
@@ -67,6 +82,10 @@ An alarm of any of them counts.
 
 Runs of the half that rules were tried on. Vermilion: runs that collapsed, with a bar at the onset. Blue: the others.
 Dashed: the bound of the best rule; dots: where it raised its alarm. What is above {LARGEST:g} is drawn there.
+
+## What it costs
+
+{_cost_in_words(calibration.cost)}
 
 ## How far this goes
 
@@ -181,6 +200,17 @@ def _together_table(calibration: Calibration) -> str:
         verdicts = (judge(calibration.choosing, rules), judge(calibration.trying, rules))
         lines.append(f"| {name} | {' | '.join(_cells(verdict) for verdict in verdicts)} |")
     return "\n".join(lines)
+
+
+def _cost_in_words(cost: Cost) -> str:
+    share = cost.monitors_milliseconds / cost.iteration_milliseconds
+    return (
+        f"The monitors took {cost.monitors_milliseconds:.0f} ms an iteration, {share:.1%} of the "
+        f"{cost.iteration_milliseconds:,.0f} ms of sampling, credit and update, and score nothing. A probe took "
+        f"{cost.probe_milliseconds:.0f} ms and scored {cost.probe_tokens:,.0f} tokens, prompts included, beside "
+        f"{cost.trained_tokens:,.0f} reply tokens that an iteration trains on; it is made every few iterations. All "
+        "are medians, on a machine that did other work as well."
+    )
 
 
 def _words(calibration: Calibration) -> str:
