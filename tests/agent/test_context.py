@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -240,8 +241,15 @@ def test_a_demonstration_has_the_tokens_that_an_episode_would_give_it(
 def test_a_scripted_summary_tells_what_was_played_and_what_the_world_said(frame: ChatFrame) -> None:
     trajectory, _ = play(frame, ContextSection(), REPLIES[:3])
     _, first, second, *_ = said(frame)
-    assert recollect(trajectory.turns, 100) == f"up -> {first}; stay -> {second}; up"
-    assert recollect(trajectory.turns, 12) == "up"
+    whole = f"up -> {first}; stay -> {second}; up"
+    assert recollect(trajectory.turns, 100) == whole
+    # Words, digits and marks, and three for the format.
+    pieces = len(re.findall(r"[a-zA-Z]+|\d|[^\w\s]", whole)) + 3
+    assert recollect(trajectory.turns, pieces) == whole
+    assert recollect(trajectory.turns, pieces - 1) == f"up; stay -> {second}; up"
+    assert recollect(trajectory.turns, 8) == "up; stay; up"
+    assert recollect(trajectory.turns, 7) == "stay; up"
+    assert recollect(trajectory.turns, 1) == "up"
     assert recollect([], 12) == NOTHING
     unread = replace(trajectory.turns[0], actions=(), invalid="no form")
     assert recollect([unread], 100) == "a reply that could not be read"

@@ -26,15 +26,16 @@ def worded(actions: Iterable[str], shown: str) -> list[str]:
 
 def as_many_as_fit(beginning: str, steps: Sequence[str], tokens: int) -> str:
     """The beginning and as many of the first steps as fit into so many tokens; where none does, one step alone."""
-    text = beginning + steps[0] if _fits(beginning + steps[0], tokens) else steps[0]
+    text = beginning + steps[0] if fits(beginning + steps[0], tokens) else steps[0]
     for step in steps[1:]:
-        if not _fits(f"{text}, {step}", tokens):
+        if not fits(f"{text}, {step}", tokens):
             break
         text += f", {step}"
     return text
 
 
-def _fits(text: str, tokens: int) -> bool:
+def fits(text: str, tokens: int) -> bool:
+    """Whether a thought is of about so many tokens at most, with what its format adds."""
     return len(_PIECES.findall(text)) + KEPT_FOR_THE_FORMAT <= tokens
 
 
