@@ -30,8 +30,9 @@ prompt j,
 as RAGEN-2 does (arXiv 2604.06268): where thoughts fit any prompt equally well, they are templates.
 
 Differs from the papers: the entropy is the estimate from the sampled log-probabilities, at the sampling's temperature,
-and not the learner's exact one (which is `update/entropy`): it is there when an update was skipped, and costs nothing.
-Only replies that are trained on count. Thoughts are scored whole, not per token, and those of the first reply alone.
+and not the learner's exact one (which is `update/entropy_nats`): it is there when an update was skipped, and costs
+nothing. Only replies that are trained on count. Thoughts are scored whole, not per token, and those of the first reply
+alone.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ import pytest
 from turnwise.reporting.history import AlarmRaised, Endings, Work
 from turnwise.reporting.story import Column, Curve, Row, Sample, Story
 from turnwise.seeding import generator
-from turnwise.statistics import bootstrap_over_tasks, student_over_seeds, wilson
+from turnwise.statistics import Frame, Results, bootstrap_over_tasks, judge, student_over_seeds, wilson
 from turnwise.trajectory import Ending, Trajectory, Turn
 from turnwise.world import Reward, Task
 
@@ -167,6 +167,28 @@ def made_up_endings():
     return told
 
 
+def made_up_judgement(seeds):
+    """By exact match over twenty tasks, of which each run solves so many in each of four samples."""
+
+    def results(mean, of_seeds):
+        runs = {}
+        for seed in of_seeds:
+            solved = generator(seed, "made-up results", str(mean)).binomial(4, mean, size=20)
+            runs[seed] = {f"task {place:02d}": float(count) / 4 for place, count in enumerate(solved)}
+        return Results(runs)
+
+    curves = {
+        name: [[(0.0, 0.4), (24.0, values[0] - 0.02 * seed)] for seed in range(1, seeds + 1)]
+        for name, values in VARIANTS.items()
+    }
+    return judge(
+        "exact match",
+        {name: results(values[0], range(1, seeds + 1)) for name, values in VARIANTS.items()},
+        frames=dict.fromkeys(VARIANTS, Frame(warm_start=results(WARM_START[0], [0]), random=0.0, oracle=1.0)),
+        curves=curves,
+    )
+
+
 def made_up_story(seeds=2):
     return Story(
         title="Placement of rewards on a search agent",
@@ -193,6 +215,7 @@ def made_up_story(seeds=2):
             ("policy mt-grpo, seed 1", "blake2b:77aa10cf2e3d4b5968700a1b2c3d4e5f"),
             ("platform", "Linux x86_64, AVX-512, 1 thread, torch 2.13.0, vLLM 0.32.0"),
         ],
+        judgement=made_up_judgement(seeds),
         endings=made_up_endings(),
         alarms=[AlarmRaised("grpo-or", 1, 17, "entropy_of_start 0.08, bound 0.1", "log")],
         work=[

@@ -11,6 +11,7 @@ import pytest
 from turnwise.reporting.history import AlarmRaised, Endings, Work
 from turnwise.reporting.page import page, write_report
 from turnwise.reporting.story import Row, Story
+from turnwise.reporting.verdict_section import told
 
 VOID = {"meta", "br", "hr", "img", "input", "link"}
 
@@ -125,10 +126,40 @@ def test_the_page_tells_the_whole_story(story, read):
     assert "range, not a confidence interval" in shown
     assert "+1.27" in shown and "−0.92" in shown
     assert "mean over 2 seeds, 95 % interval over seeds" in shown
-    assert read.tags.count("figure") == len(story.columns) + 6 + 1 + 1
-    for heading in ("Learning", "Rewards", "Updates", "How episodes ended", "Alarms", "Time and tokens"):
+    assert read.tags.count("figure") == len(story.columns) + 6 + len(["profiles", "endings", "time"])
+    for heading in (
+        "Verdicts",
+        "Pairs of variants",
+        "Performance profiles",
+        "Learning",
+        "Rewards",
+        "Updates",
+        "How episodes ended",
+        "Alarms",
+        "Time and tokens",
+    ):
         assert heading in read.headings
     assert "entropy_of_start 0.08, bound 0.1" in shown and "302,118" in shown and "39 s" in shown
+
+
+def test_the_verdicts_are_those_of_the_judgement(story, read):
+    shown = "".join(read.texts)
+    for comparison in story.judgement.pairs:
+        assert f"{comparison.first} − {comparison.second}" in shown
+        assert told(comparison) in shown
+    assert "lower than mt-grpo" in shown and "higher than warm start" in shown and "not distinguishable" in shown
+    assert "corrected together by Holm's method" in shown
+    # The oracle is 1 and the random player 0: normalised is as it is.
+    assert all(standing.normalised == standing.mean for standing in story.judgement.standings)
+    assert "2 of 2" in shown and "24 iterations" in shown
+
+
+def test_with_one_seed_nothing_is_decided(story_of_one_seed):
+    shown = "".join(Reader(page(story_of_one_seed)).texts)
+    assert "one seed: not decided" in shown
+    assert not {"lower than mt-grpo", "higher than warm start", "not distinguishable"} & set(
+        Reader(page(story_of_one_seed)).texts
+    )
 
 
 def test_one_seed_is_said_and_nothing_is_invented_for_it(story_of_one_seed):
@@ -146,7 +177,9 @@ def test_a_story_of_a_table_alone_is_a_page_without_empty_sections(story):
 def small(story):
     curves = [curve for curve in story.curves if curve.metric == "reward"]
     rows = [replace(row, cells={"exact_match": row.cells["exact_match"]}) for row in story.rows]
-    return replace(story, columns=story.columns[:1], rows=rows, curves=curves, endings=story.endings[:1])
+    return replace(
+        story, columns=story.columns[:1], rows=rows, curves=curves, endings=story.endings[:1], judgement=None
+    )
 
 
 def files(folder):

@@ -66,3 +66,11 @@ def test_names_are_not_read_as_the_terminals_markup():
     text = printed(Story("[i]title[/i]", "d", [Column("a", "[b]a[/b]")], [row]), 100)
     for name in ("[red]rule[/red]", "[bold]n[/bold]", "[i]title[/i]", "[b]a[/b]"):
         assert name in text
+
+
+def test_the_verdicts_stand_below_the_table(story):
+    text = printed(story, 120)
+    assert "grpo-or − mt-grpo: −0.3" in text and "lower than mt-grpo" in text
+    assert text.count("not distinguishable") == sum(
+        pair.verdict == "not distinguishable" for pair in story.judgement.pairs
+    )

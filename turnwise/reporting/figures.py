@@ -150,7 +150,7 @@ def time_account(story: Story) -> Figure:
     told = ", ".join(f"{stage} {duration(seconds)}" for stage, seconds in account)
 
     def draw(legend: bool) -> Drawing:
-        drawing, axes = _axes(7.2, 0.28 * len(account) + 0.3)
+        drawing, axes = axes_of(7.2, 0.28 * len(account) + 0.3)
         places = range(len(account))
         axes.barh(places, [seconds for _, seconds in account], height=0.62, color=COLOURS[0])
         for place, (_, seconds) in enumerate(account):
@@ -185,7 +185,7 @@ def _learning_curve(story: Story, metric: str, place: int) -> Figure:
     look = styles(story)
 
     def draw(legend: bool) -> Drawing:
-        drawing, axes = _axes(3.4, 2.35)
+        drawing, axes = axes_of(3.4, 2.35)
         for name, seeds in variants.items():
             draw_variant(axes, seeds, look[name])
         axes.set_title(_wrapped(heading(curves[0])))
@@ -196,7 +196,7 @@ def _learning_curve(story: Story, metric: str, place: int) -> Figure:
         if curves[0].unit == SHARE:
             axes.set_ylim(-0.03, 1.03)
         if legend:
-            _legend(drawing, [_handle(name, look[name]) for name in variants])
+            legend_below(drawing, [handle(name, look[name]) for name in variants])
         return drawing
 
     ends = [f"{name} {_last_mean(seeds)}" for name, seeds in variants.items()]
@@ -240,7 +240,7 @@ def _comparison(story: Story, column: Column, place: int) -> Figure:
     look, dashes = styles(story), reference_dashes(story)
 
     def draw(legend: bool) -> Drawing:
-        drawing, axes = _axes(3.4, 0.3 * len(measured) + 0.65)
+        drawing, axes = axes_of(3.4, 0.3 * len(measured) + 0.65)
         for row, interval in players:
             axes.axvline(interval.value, color=GREY, dashes=dashes[row.name], linewidth=1.1, zorder=1)
         for height, (row, interval) in enumerate(measured):
@@ -255,7 +255,7 @@ def _comparison(story: Story, column: Column, place: int) -> Figure:
             right = 1.0 if largest > 0.4 else max(1.2 * largest, 0.05)
             axes.set_xlim(-0.03 * right, 1.03 * right)
         if legend:
-            _legend(drawing, [_reference_handle(row.name, dashes[row.name]) for row, _ in players])
+            legend_below(drawing, [_reference_handle(row.name, dashes[row.name]) for row, _ in players])
         return drawing
 
     return Figure(
@@ -282,14 +282,16 @@ def _draw_interval(axes: Axes, height: int, interval: Interval, style: Style) ->
     axes.plot([interval.value], [height], marker=style.marker, color=style.colour, markersize=6.5)
 
 
-def _axes(width: float, height: float) -> tuple[Drawing, Axes]:
+def axes_of(width: float, height: float) -> tuple[Drawing, Axes]:
+    """An empty drawing of so many inches."""
     drawing = Drawing(figsize=(width, height), layout=ConstrainedLayoutEngine(w_pad=0.09, h_pad=0.05))
     axes = drawing.add_subplot()
     axes.set_axisbelow(True)
     return drawing, axes
 
 
-def _handle(name: str, style: Style) -> Line2D:
+def handle(name: str, style: Style) -> Line2D:
+    """A variant's entry in a legend."""
     return Line2D(
         [], [], color=style.colour, dashes=style.dashes, marker=style.marker, markersize=4, linewidth=1.6, label=name
     )
@@ -299,7 +301,8 @@ def _reference_handle(name: str, dashes: tuple[float, ...]) -> Line2D:
     return Line2D([], [], color=GREY, dashes=dashes, linewidth=1.1, label=name)
 
 
-def _legend(drawing: Drawing, handles: Sequence[Line2D]) -> None:
+def legend_below(drawing: Drawing, handles: Sequence[Line2D]) -> None:
+    """Put a legend below the axes, where there is something to tell apart."""
     if handles:
         drawing.legend(handles=handles, loc="outside lower center", ncols=min(4, len(handles)))
 

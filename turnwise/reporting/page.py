@@ -25,19 +25,21 @@ from turnwise.reporting.markup import Markup, join, tag, text
 from turnwise.reporting.samples import samples_section
 from turnwise.reporting.story import ROW_KINDS, Column, Row, Story
 from turnwise.reporting.style import STYLE
+from turnwise.reporting.verdict_section import CSV_HEADER, profile_figure, verdict_rows, verdict_section
 from turnwise.reporting.wording import UNDEFINED, basis, bounds, heading, number
 
 PAGE_FILE = "report.html"
 STORY_FILE = "story.json"
 TABLE_FILE = "table.csv"
+VERDICTS_FILE = "verdicts.csv"
 ACCOUNT_FILE = "account.csv"
 FIGURES_FOLDER = "figures"
 
 # Nothing is loaded and nothing runs, whatever a policy or a world wrote: escaping is the first wall, this the second.
 _CONTENT_POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 _BESIDE = (
-    f"Beside this page: every figure as PNG and its data as CSV in {FIGURES_FOLDER}/, the comparison in {TABLE_FILE}, "
-    f"everything that is told here in {STORY_FILE}."
+    f"Beside this page: every figure as PNG and its data as CSV in {FIGURES_FOLDER}/, the tables as {TABLE_FILE}, "
+    f"{VERDICTS_FILE} and {ACCOUNT_FILE}, everything that is told here in {STORY_FILE}."
 )
 _TABLE_HEADER = ("row", "kind", "column", "value", "low", "high", "over", "count", "level", "method")
 
@@ -54,6 +56,8 @@ def write_report(story: Story, folder: Path) -> None:
         STORY_FILE: story.to_json().encode(),
         TABLE_FILE: _csv(_TABLE_HEADER, _table_rows(story)),
     }
+    if story.judgement is not None:
+        files[VERDICTS_FILE] = _csv(CSV_HEADER, verdict_rows(story.judgement))
     if story.work:
         files[ACCOUNT_FILE] = _csv(("variant", "what", "how much"), work_rows(story))
     for figure in drawn:
@@ -72,15 +76,17 @@ def all_figures(story: Story) -> list[figures.Figure]:
     account = [figures.time_account(story)] if story.seconds else []
     told = [endings for endings in story.endings if endings.shares]
     endings = [endings_figure(told)] if told else []
-    return [*figures.comparisons(story), *figures.learning_curves(story), *endings, *account]
+    profiles = [profile_figure(story)] if story.judgement is not None and story.judgement.profiles else []
+    return [*figures.comparisons(story), *profiles, *figures.learning_curves(story), *endings, *account]
 
 
 def page(story: Story) -> str:
     """The whole page as text."""
-    swatches = [_variant_swatch(name, style) for name, style in figures.styles(story).items()]
+    legend = _legend(_variant_swatch(name, style) for name, style in figures.styles(story).items())
     sections = [
         _comparison_section(story),
-        *curves_sections(story, _legend(swatches), _figure_grid),
+        verdict_section(story, legend, _figure_grid),
+        *curves_sections(story, legend, _figure_grid),
         endings_section(story, _figure_grid),
         alarms_section(story),
         account_section(story, _figure_grid),

@@ -39,6 +39,7 @@ table.plain { border-collapse: collapse; font-size: 14px; margin: 10px 0; }
   border-bottom: 1px solid var(--line); }
 .plain thead th { font-size: 13px; color: var(--grey); border-bottom: 1.5px solid var(--ink); }
 .plain tbody th { font-weight: 600; }
+.plain .bounds { display: block; font-size: 12px; line-height: 1.35; color: var(--grey); white-space: nowrap; }
 .plain.numbers td, .plain.numbers thead th { text-align: right; padding: 6px 0 6px 22px; }
 .wide { overflow-x: auto; }
 

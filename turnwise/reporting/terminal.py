@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from turnwise.reporting.story import ROW_KINDS, Column, Row, Story
+from turnwise.reporting.verdict_section import sentence
 from turnwise.reporting.wording import UNDEFINED, basis, bounds, duration, heading, number
 
 
@@ -23,11 +24,16 @@ def print_story(story: Story, console: Console) -> None:
         console.print()
         console.print(_table(story, columns))
     console.print()
-    for sentence in basis(story):
-        console.print(Text(sentence, style="dim"))
+    for line in basis(story):
+        console.print(Text(line, style="dim"))
     for row in story.rows:
         if row.note:
             console.print(Text(f"{row.name}: {row.note}", style="dim"))
+    if story.judgement is not None:
+        console.print()
+        gains = [standing.gain for standing in story.judgement.standings if standing.gain is not None]
+        for comparison in [*gains, *story.judgement.pairs]:
+            console.print(Text(sentence(comparison)))
     if story.seconds:
         console.print()
         for line in _time_account(story, console.width):
