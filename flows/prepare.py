@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tasks.conversations import ConversationParameters, conversations
 from tasks.evaluate import EvaluationParameters, PlayerParameters, evaluate, player
 from tasks.playing import PatienceSection, PlayParameters
 from tasks.prepare import (
@@ -20,8 +21,9 @@ from tasks.prepare import (
     tokenizer,
 )
 from tasks.warm_start import WarmStartParameters, warm_start
-from turnwise.artifacts import Reference
+from turnwise.artifacts import Reference, project_root
 from turnwise.config import Experiment
+from turnwise.conversations import sha256_of
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,7 @@ class Materials:
 
     panels: Reference
     demonstrations: Reference
+    """What is imitated: demonstrations, or a user's conversations."""
     tokenizer: Reference
 
 
@@ -60,20 +63,31 @@ def panel_parameters(experiment: Experiment) -> PanelParameters:
 
 def prepare_materials(experiment: Experiment) -> Materials:
     """Panels, demonstrations and the tokenizer."""
-    play, data = play_parameters(experiment), experiment.data
     made_panels = panels(panel_parameters(experiment))
-    made_demonstrations = demonstrations(
-        DemonstrationParameters(
-            **dict(play), seed=data.seed, count=data.demonstrations, noise=data.demonstration_noise
-        ),
-        panels=made_panels,
-    )
+    made_demonstrations = _to_imitate(experiment, made_panels)
     policy = experiment.policy
     made_tokenizer = tokenizer(
         TokenizerParameters(model=policy.model, vocabulary=policy.vocabulary, format=experiment.agent.format),
         demonstrations=made_demonstrations,
     )
     return Materials(made_panels, made_demonstrations, made_tokenizer)
+
+
+def _to_imitate(experiment: Experiment, made_panels: Reference) -> Reference:
+    """The conversations that the configuration names, or else demonstrations by the world's oracle."""
+    data = experiment.data
+    if data.conversations is not None:
+        path = project_root() / data.conversations
+        return conversations(ConversationParameters(path=str(path), sha256=sha256_of(path)))
+    return demonstrations(
+        DemonstrationParameters(
+            **dict(play_parameters(experiment)),
+            seed=data.seed,
+            count=data.demonstrations,
+            noise=data.demonstration_noise,
+        ),
+        panels=made_panels,
+    )
 
 
 def prepare_policy(experiment: Experiment, materials: Materials) -> Prepared:

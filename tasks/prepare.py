@@ -6,6 +6,7 @@ import json
 import shutil
 from pathlib import Path
 
+from tasks.imitation import texts_to_imitate
 from tasks.playing import PlayParameters, play_with_script, save_played, tasks_of, the_world, world_code
 from tasks.stage import stage
 from turnwise import seeding
@@ -18,7 +19,6 @@ from turnwise.panel import panel_digest, write_panels
 from turnwise.policy.architecture import create_policy
 from turnwise.policy.tokenizer import ChatFrame, load_tokenizer, save_tokenizer, train_tokenizer
 from turnwise.sections import Policy, Section, WorldSection
-from turnwise.trajectory import read_trajectories
 from turnwise.world import SPLITS, Split, Task
 
 
@@ -118,9 +118,7 @@ def tokenizer(parameters: TokenizerParameters, *, demonstrations: Reference) -> 
         if parameters.model != "scratch":
             save_tokenizer(load_tokenizer(parameters.model), draft.folder)
         else:
-            texts = []
-            for trajectory in read_trajectories(default_store().folder(demonstrations)):
-                texts += [text for turn in trajectory.turns for text in (turn.observation, turn.asked, turn.reply)]
+            texts = texts_to_imitate(demonstrations)
             tags = format_class(parameters.format).tags
             save_tokenizer(train_tokenizer(texts, parameters.vocabulary, tags), draft.folder)
     return draft.reference

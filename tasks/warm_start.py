@@ -1,4 +1,4 @@
-"""Warm start: supervised learning on the demonstrations until the policy can play, and no longer.
+"""Warm start: supervised learning on what is to be imitated until the policy can play, and no longer.
 
 It ends as soon as greedy success on the validation panel passes a threshold: copying an answer out of a search result
 appears quite suddenly, so that a fixed number of steps is a lottery.
@@ -10,20 +10,15 @@ import json
 import shutil
 from pathlib import Path
 
+from tasks.imitation import sequences_to_imitate
 from tasks.learning import LearnerParameters, take_learner
-from tasks.playing import PlayParameters, instruction_of, play_with_policy, tasks_of, the_world, world_code
+from tasks.playing import PlayParameters, play_with_policy, tasks_of, the_world, world_code
 from tasks.stage import stage
 from turnwise import progress, seeding
-from turnwise.agent.context import make_context
-from turnwise.agent.demonstration import tokenized
-from turnwise.agent.formats import make_format
 from turnwise.artifacts import Reference, default_store
-from turnwise.errors import ConfigurationError
 from turnwise.measures import episode_value
 from turnwise.policy.learner import OPTIMIZER_FILE
-from turnwise.policy.tokenizer import ChatFrame, load_tokenizer
-from turnwise.sections import Agent, Compute, WarmStart
-from turnwise.trajectory import TokenSequence, TurnKind, read_trajectories
+from turnwise.sections import Compute, WarmStart
 
 CURVE_FILE = "warm_start.json"
 
@@ -48,7 +43,7 @@ def warm_start(
     begins with a fresh one.
     """
     section = parameters.warm_start
-    sequences = _sequences(parameters, tokenizer, demonstrations)
+    sequences = sequences_to_imitate(parameters, tokenizer, demonstrations)
     learner = take_learner(policy, LearnerParameters(compute=parameters.compute))
     curve: list[dict[str, float]] = []
     losses: list[float] = []
@@ -83,33 +78,6 @@ def _learning_rate(section: WarmStart, step: int) -> float:
         return section.learning_rate * step / section.learning_rate_warmup
     left = 1.0 - step / section.maximum_steps
     return section.final_learning_rate + (section.learning_rate - section.final_learning_rate) * left
-
-
-def _sequences(parameters: WarmStartParameters, tokenizer: Reference, demonstrations: Reference) -> list[TokenSequence]:
-    """The demonstrations as the token sequences that the policy would meet in an episode. All replies are learned from,
-    those too which reinforcement leaves alone.
-    """
-    frame, agent = ChatFrame(load_tokenizer(default_store().folder(tokenizer))), parameters.agent
-    world = the_world(parameters.world)
-    form = make_format(agent.format, world)
-    instruction = instruction_of(agent, world)
-    sequences: list[TokenSequence] = []
-    for trajectory in read_trajectories(default_store().folder(demonstrations)):
-        context = make_context(agent.context, frame, instruction, agent.context_tokens)
-        said = tokenized(trajectory, frame, form, context, _longest_replies(agent))
-        sequences += said.segments(every_reply=True)
-    if not sequences:
-        raise ConfigurationError(
-            "a demonstration's first turn must fit into the context; found none that does: raise agent.context_tokens, "
-            f"which is {agent.context_tokens}, or lower agent.maximum_reply_tokens"
-        )
-    return sequences
-
-
-def _longest_replies(agent: Agent) -> dict[TurnKind, int]:
-    """What an episode asks for at most, by kind; a summary's length is the context policy's."""
-    thought = agent.mode.tokens or 0
-    return {TurnKind.ACT: agent.maximum_reply_tokens, TurnKind.PLAN: thought, TurnKind.REFLECT: thought}
 
 
 def _greedy_success(

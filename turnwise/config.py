@@ -19,6 +19,8 @@ from turnwise import credit, sections
 from turnwise.agent.branching import require_branching
 from turnwise.agent.formats import make_format
 from turnwise.agent.rewards import AGENT_REWARDS
+from turnwise.artifacts import project_root
+from turnwise.conversations import require_conversations_file
 from turnwise.curriculum import Curriculum, make_curriculum
 from turnwise.errors import ConfigurationError, CreditError
 from turnwise.policy.model_settings import LINEAR_LAYERS
@@ -113,14 +115,17 @@ class Experiment(Section):
         return self
 
     def _require_demonstrations(self, world: World) -> None:
-        """Demonstrations are an oracle's: where there is none, nothing may need them."""
+        """Demonstrations are an oracle's: where there is none, nothing may need them but what has conversations."""
+        if self.data.conversations is not None:
+            require_conversations_file(project_root() / self.data.conversations)
+            return
         if "oracle" in world.players or not (self.warm_start.enabled or self.policy.model == "scratch"):
             return
         raise ConfigurationError(
             f"a warm start, and a policy from scratch, learn from demonstrations by the world's oracle; the world "
             f"{world.name!r} has none, its players are {', '.join(world.players) or 'none'}; found warm_start.enabled: "
             f"{str(self.warm_start.enabled).lower()} and policy.model: {self.policy.model}: set warm_start.enabled to "
-            "false and policy.model to a directory or a hub id"
+            "false and policy.model to a directory or a hub id, or data.conversations to a file to learn from"
         )
 
     def _require_known_rewards(self, world: World) -> None:

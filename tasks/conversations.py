@@ -1,0 +1,47 @@
+"""Conversations: a user's file of chat messages as an artifact, to imitate in place of demonstrations by an oracle."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+from tasks.stage import stage
+from turnwise.artifacts import Reference, default_store
+from turnwise.conversations import Conversation, Exchange, read_conversations, sha256_of
+from turnwise.errors import ConfigurationError
+from turnwise.sections import Section
+
+CONVERSATIONS_FILE = "conversations.jsonl"
+
+
+class ConversationParameters(Section):
+    """What is read, and what was in it when it was asked for."""
+
+    path: str
+    sha256: str
+    """Of the file: another content is another artifact."""
+
+
+@stage("conversations", platform_bound=False)
+def conversations(parameters: ConversationParameters) -> Reference:
+    """The conversations of the file, checked, one a line. Raises ConfigurationError with the line and the field."""
+    path = Path(parameters.path)
+    found = read_conversations(path)
+    if sha256_of(path) != parameters.sha256:
+        raise ConfigurationError(f"data.conversations must not change while it is read; {path} has: run again")
+    with default_store().write("conversations") as draft:
+        lines = [json.dumps(asdict(conversation), ensure_ascii=False) for conversation in found]
+        (draft.folder / CONVERSATIONS_FILE).write_text("\n".join(lines) + "\n", encoding="utf-8")
+        draft.metrics["conversations"] = len(found)
+        draft.metrics["replies"] = sum(len(conversation.exchanges) for conversation in found)
+    return draft.reference
+
+
+def kept_conversations(reference: Reference) -> list[Conversation]:
+    """The conversations that an artifact holds."""
+    text = (default_store().folder(reference) / CONVERSATIONS_FILE).read_text(encoding="utf-8")
+    rows = [json.loads(line) for line in text.split("\n") if line]
+    return [
+        Conversation(row["instruction"], tuple(Exchange(**exchange) for exchange in row["exchanges"])) for row in rows
+    ]
