@@ -28,6 +28,8 @@ EXPECTED_SECONDS = {
     "evaluate": 2.0,
     "rollout": 1.0,
     "gather": 0.1,
+    "keep": 0.1,
+    "fine_tune": 1.5,
     "horizon": 0.1,
     "select": 0.1,
     "reference": 0.4,

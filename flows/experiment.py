@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from flows.evolve import evolve
 from flows.horizon import horizon_at, next_horizon
 from flows.learning import credited, first_critic, learn
 from flows.prepare import Prepared, play_parameters
@@ -129,8 +130,11 @@ def _iterate(
     sampled, selection = _sample(run, number, prepared, policy, limit)
     horizon = next_horizon(label, experiment, number, sampled, before)
     probed = probe_policy(run, number, prepared, policy, sampled)
-    batch = credited(run, number, prepared, sampled, selection, critic)
-    learned = learn(run, number, policy, critic, batch)
+    if experiment.optimization.method == "evolution":
+        batch, learned = evolve(run, number, prepared, policy, sampled)
+    else:
+        batch = credited(run, number, prepared, sampled, selection, critic)
+        learned = learn(run, number, policy, critic, batch)
     due = number % experiment.evaluation.every == 0 or number == experiment.optimization.iterations
     full, at_horizon = (
         _evaluate(label, experiment, "validation", prepared, learned.policy, limit) if due else (None, None)

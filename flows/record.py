@@ -36,6 +36,8 @@ COMPUTING_MODULES = (
     "tasks.credit",
     "tasks.critic",
     "tasks.update",
+    "tasks.keep",
+    "tasks.fine_tune",
     "tasks.probe",
     "tasks.monitor",
     "tasks.alarms",

@@ -18,7 +18,7 @@ from tasks.select import read_kept
 from tasks.stage import stage
 from turnwise.agent.formats import format_class
 from turnwise.agent.parts import thought_tokens
-from turnwise.artifacts import Reference, default_store
+from turnwise.artifacts import Draft, Reference, default_store
 from turnwise.credit import ESTIMATORS, CreditBatch, estimate, value_targets
 from turnwise.credit.parts import divided, on_reply_tokens
 from turnwise.measures import anchors, weighted_rewards
@@ -97,12 +97,28 @@ def credit(
         by_token = divided(actions, of_thoughts, lengths, thought_lengths, thought.weight)
     by_turn = advantages if by_token is None else _means(by_token, lengths)
     with default_store().write("credit") as draft:
-        parquet.write_table(_table(kept, batch, by_turn, by_token, targets, lengths), draft.folder / CREDIT_FILE)
-        draft.metrics.update(_account(batch, by_turn, len(trajectories)))
+        save_credit(draft, kept, batch, by_turn, sampled=len(trajectories), by_token=by_token, targets=targets)
         if notes:
             draft.metrics["estimator_notes"] = len(notes)
             logger.info("%d notes of the estimator; the first: %s", len(notes), notes[0].message)
     return draft.reference
+
+
+def save_credit(
+    draft: Draft,
+    kept: Sequence[int],
+    batch: CreditBatch,
+    by_turn: list[list[float]],
+    *,
+    sampled: int,
+    by_token: list[list[float]] | None = None,
+    targets: list[list[float]] | None = None,
+) -> None:
+    """Write credit, and what is reported of it: of the trajectories `kept`, by their index in the rollout of `sampled`
+    ones, which are the rows of `batch` and of the advantages.
+    """
+    parquet.write_table(_table(kept, batch, by_turn, by_token, targets), draft.folder / CREDIT_FILE)
+    draft.metrics.update(_account(batch, by_turn, sampled))
 
 
 def read_credit(reference: Reference) -> dict[int, Credited]:
@@ -222,17 +238,17 @@ def _means(advantages: list[list[float]], lengths: list[list[int]]) -> list[list
 
 
 def _table(
-    kept: list[int],
+    kept: Sequence[int],
     batch: CreditBatch,
     by_turn: list[list[float]],
     by_token: list[list[float]] | None,
     targets: list[list[float]] | None,
-    lengths: list[list[int]],
 ) -> pa.Table:
+    assert batch.reply_lengths is not None, "credit is stored reply by reply"
     rows = []
     for position, index in enumerate(kept):
         end = 0
-        for turn, length in enumerate(lengths[position]):
+        for turn, length in enumerate(batch.reply_lengths[position]):
             begin, end = end, end + length
             rows.append(
                 {

@@ -21,7 +21,7 @@ from turnwise.trajectory import Trajectory, read_trajectories
 
 logger = logging.getLogger(__name__)
 
-NOT_AN_OPTION = ("iterations", "sample", "adapter")
+NOT_AN_OPTION = ("method", "iterations", "sample", "adapter")
 """Keys of the optimization section that are no option of `UpdateSettings`."""
 
 

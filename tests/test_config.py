@@ -291,6 +291,32 @@ def test_a_limit_within_which_no_task_can_be_solved_is_refused_in_the_worlds_own
     assert "'webshop' can be played under; found 2, of which it says: turns must be a whole number from 3" in message
 
 
+EVOLUTION = "optimization.method=evolution"
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ((EVOLUTION, "selection.rule=uncertainty"), "must have selection.rule: all"),
+        ((EVOLUTION, "optimization.reference={coefficient: 0.1, estimator: k2, place: loss}"), "reference: null"),
+        ((EVOLUTION, "rollout.scheme=branching"), "must have rollout.scheme: independent"),
+        ((EVOLUTION, "credit.estimator=gae"), "has no critic; found credit.estimator: gae"),
+        ((EVOLUTION, "evolution.demonstration_share=1.0"), "which is 32 demonstrations"),
+        ((EVOLUTION, "evolution.demonstration_share=0.01"), "which is 0 demonstrations"),
+        ((EVOLUTION,), "variant 'grpo-mr' must not change credit, which optimization.method: evolution does not read"),
+        (("variants.grpo-mr={evolution: {steps: 9}}",), "must not change evolution, which optimization.method: rein"),
+    ],
+)
+def test_an_evolution_that_makes_no_sense_is_refused(settings: tuple[str, ...], expected: str) -> None:
+    assert expected in refused(*settings)
+
+
+def test_conversations_must_be_a_file_that_can_be_read(tmp_path: Path) -> None:
+    assert "found no file at" in refused("data.conversations=nowhere.jsonl")
+    (tmp_path / "a.jsonl").write_text("{}")
+    load(PARAMETERS, settings=[f"data.conversations={tmp_path / 'a.jsonl'}"])
+
+
 def test_the_paper_rule_counts_the_turns_of_training() -> None:
     load(PARAMETERS, settings=["world.parameters.turns=4", "curriculum.options={limit: 2}"])
 

@@ -23,6 +23,7 @@ from turnwise.artifacts import project_root
 from turnwise.conversations import require_conversations_file
 from turnwise.curriculum import Curriculum, make_curriculum
 from turnwise.errors import ConfigurationError, CreditError
+from turnwise.evolution import require_shares
 from turnwise.policy.model_settings import LINEAR_LAYERS
 from turnwise.policy.settings import require_update_options
 from turnwise.policy.value_learning import CriticSettings
@@ -35,6 +36,7 @@ from turnwise.sections import (
     Critic,
     Data,
     Evaluation,
+    Evolution,
     Optimization,
     Policy,
     RewardSection,
@@ -52,6 +54,11 @@ from turnwise.world import World, make_world, world_class
 
 REPLACED_WHOLE = ("world", "rewards", "variants")
 """Sections that an overlay replaces rather than merges: two worlds' parameters and rewards have nothing in common."""
+UNREAD: Mapping[str, tuple[str, ...]] = {
+    "reinforcement": ("evolution",),
+    "evolution": ("credit", "critic", "selection"),
+}
+"""Sections that a method of optimization does not read, so that a variant of it cannot change them."""
 SHARED = ("world", "agent", "data", "policy", "warm_start", "evaluation", "ablation", "tracking")
 """Sections that a variant cannot change, since all variants of an ablation share what is made from them."""
 
@@ -75,6 +82,7 @@ class Experiment(Section):
     monitors: Monitors
     alarms: Alarms
     guards: Guards
+    evolution: Evolution
     evaluation: Evaluation
     ablation: Ablation
     variants: dict[str, dict[str, Any]]
@@ -112,6 +120,7 @@ class Experiment(Section):
         require_alarms(self.alarms, self.monitors, self.selection, self.optimization.iterations)
         CriticSettings(**self.critic.model_dump())
         self._require_adapter()
+        self._require_evolution(world)
         return self
 
     def _require_demonstrations(self, world: World) -> None:
@@ -127,6 +136,33 @@ class Experiment(Section):
             f"{str(self.warm_start.enabled).lower()} and policy.model: {self.policy.model}: set warm_start.enabled to "
             "false and policy.model to a directory or a hub id, or data.conversations to a file to learn from"
         )
+
+    def _require_evolution(self, world: World) -> None:
+        """Evolution imitates whole episodes: what weighs or chooses otherwise has nothing to say."""
+        if self.optimization.method != "evolution":
+            return
+        for key, found, wanted in (
+            ("selection.rule", self.selection.rule, "all"),
+            ("rollout.scheme", self.rollout.scheme, "independent"),
+            ("optimization.reference", self.optimization.reference, None),
+        ):
+            if found != wanted:
+                raise ConfigurationError(
+                    f"optimization.method: evolution must have {key}: {wanted or 'null'}, since it imitates whole "
+                    f"episodes and nothing else; found {found!r}"
+                )
+        if has_critic(self):
+            raise ConfigurationError(
+                "optimization.method: evolution has no critic; found credit.estimator: "
+                f"{self.credit.estimator}, which needs one: set it to grpo, which evolution does not ask either"
+            )
+        require_shares(self.evolution.batch, self.evolution.demonstration_share)
+        if self.evolution.demonstration_share and "oracle" not in world.players and self.data.conversations is None:
+            raise ConfigurationError(
+                f"evolution.demonstration_share must be 0 where there are no demonstrations; found "
+                f"{self.evolution.demonstration_share}, and the world {world.name!r} has no oracle: set it to 0, or "
+                "data.conversations to a file to learn from"
+            )
 
     def _require_known_rewards(self, world: World) -> None:
         known = {**world.rewards, **AGENT_REWARDS}
@@ -215,7 +251,7 @@ class Experiment(Section):
             require_branching(estimator, self.selection.rule)
 
     def _require_update(self) -> None:
-        options = self.optimization.model_dump(exclude={"iterations", "sample", "adapter"})
+        options = self.optimization.model_dump(exclude={"method", "iterations", "sample", "adapter"})
         require_update_options({**options, "temperature": self.rollout.temperature})
         batch = self.rollout.prompts * self.rollout.group_size
         if batch % self.optimization.mini_batches:
@@ -288,6 +324,11 @@ def require_distinct_variants(experiment: Experiment) -> None:
             raise ConfigurationError(
                 f"variant {name!r} sets critic, which its estimator {experiment.variant(name).credit.estimator!r} has "
                 "not: only those of the GAE family have one"
+            )
+        method = experiment.variant(name).optimization.method
+        for section in (section for section in UNREAD[method] if section in experiment.variants[name]):
+            raise ConfigurationError(
+                f"variant {name!r} must not change {section}, which optimization.method: {method} does not read"
             )
         for section in (section for section in SHARED if section in experiment.variants[name]):
             raise ConfigurationError(

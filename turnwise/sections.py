@@ -309,6 +309,10 @@ class Adapter(Section):
 class Optimization(Section):
     """The update: see `turnwise.policy.settings`, which knows what makes sense together."""
 
+    method: Literal["reinforcement", "evolution"]
+    """How a policy learns from what it has sampled: by credit and a policy gradient, or by imitating its own successes,
+    as AgentEvol does. Of what follows, evolution reads what a supervised step has: learning rate, adapter, weight
+    decay, maximum gradient norm, micro-batches."""
     iterations: Count
     learning_rate: Positive
     adapter: Adapter | None
@@ -341,6 +345,21 @@ class Optimization(Section):
     """Tokens, padding included, that go through the model at once. Changes memory and speed, not what is computed."""
     maximum_mismatch: Positive
     """Mean absolute difference of log-probabilities between engine and learner above which a run is stopped."""
+
+
+class Evolution(Section):
+    """AgentEvol, for `optimization.method: evolution`: see `turnwise.evolution`."""
+
+    threshold: float
+    """What an episode must reach in the world's primary metric to be imitated."""
+    steps: Count
+    """Supervised steps per iteration."""
+    batch: Count
+    """Sequences per step."""
+    demonstration_share: Share
+    """Of the sequences of a step, those that are demonstrations."""
+    start: Literal["policy", "warm_start"]
+    """Where each fine-tuning begins: at the policy that sampled, or afresh at the warm start."""
 
 
 class Evaluation(Section):
