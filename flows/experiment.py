@@ -1,11 +1,10 @@
 """Experiment: one variant with one seed, iteration by iteration.
 
-P_k --rollout--> trajectories_k --select--> groups_k --credit--> advantages_k --update--> P_(k+1)
+P_k --rollout--> trajectories_k --select--> groups_k --learn--> P_(k+1)
 
 and every n iterations an evaluation, at the world's limit on turns and, where training has a shorter one, at that too.
-The curriculum, told of trajectories_k, sets the limit of iteration k + 1. Where the configuration asks for them, a
-critic V_k values the trajectories before credit and learns from them after it, and a reference policy, the warm start,
-scores them.
+The curriculum, told of trajectories_k, sets the limit of iteration k + 1. How a policy learns from trajectories is told
+in `flows.learning` and, where it imitates the best of them, in `flows.evolve`.
 """
 
 from __future__ import annotations
