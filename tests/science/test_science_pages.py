@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from flows.science import CLAIMS, PAGES, draw_page, experiment_of, known_claims, records
+from turnwise.config import read_yaml
 from turnwise.errors import ConfigurationError
 from turnwise.science.claims import COMPARING, read_claims
 
@@ -48,6 +49,14 @@ def test_the_core_is_small(name: str) -> None:
         if planned.core:
             ablation = experiment_of(planned).ablation
             assert len(ablation.variants) <= 6 and len(ablation.seeds) == 5
+
+
+def test_dvc_knows_every_ablation_of_every_page() -> None:
+    stages = read_yaml(ROOT / "experiments" / "dvc.yaml")["stages"]
+    assert {page: stages[page]["foreach"] for page in stages} == {
+        page: list(known_claims(page).ablations) for page in ("mt_grpo", "ragen", "agentgym_rl")
+    }
+    assert sorted(stages) == NAMES
 
 
 def test_an_unknown_page_is_answered_with_those_that_there_are() -> None:
