@@ -109,10 +109,11 @@ def _parser() -> argparse.ArgumentParser:
     science.add_argument("page", help="a name in experiments/claims")
     science.add_argument(
         "--run",
+        dest="ablations",
         nargs="+",
         default=[],
         metavar="ABLATION",
-        help="of the page, or core, or all (default: none, draw the page)",
+        help="of the page, or core, or all (default: none, draw the page from what was run)",
     )
     science.set_defaults(run=_science)
     worlds = commands.add_parser("worlds", help="list the installed worlds")
@@ -235,14 +236,14 @@ def _credit(parsed: argparse.Namespace) -> None:
 
 
 def _science(parsed: argparse.Namespace) -> None:
-    from flows.science import known_claims
+    from turnwise.science.claims import known_claims
 
     known_claims(parsed.page)
-    if parsed.run:
+    if parsed.ablations:
         _ready_for_prefect()
     from flows.commands import show_science
 
-    show_science(parsed.page, parsed.run)
+    show_science(parsed.page, parsed.ablations)
 
 
 def _calibrate(parsed: argparse.Namespace) -> None:

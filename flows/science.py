@@ -20,10 +20,9 @@ from turnwise.config import Experiment, load
 from turnwise.errors import ConfigurationError
 from turnwise.reporting.science_page import Record, figures, page
 from turnwise.reporting.story import Story
-from turnwise.science.claims import ClaimsPage, PlannedAblation, read_claims
+from turnwise.science.claims import ClaimsPage, PlannedAblation, known_claims
 from turnwise.science.verdict import decide
 
-CLAIMS = Path("experiments/claims")
 PAGES = Path("docs/science")
 
 
@@ -43,15 +42,6 @@ def write_page(name: str, run: Sequence[str], compare: Callable[[PlannedAblation
     for decision in decide(claims, {ablation: record.story for ablation, record in records(claims, folder).items()}):
         console.print(f"{decision.verdict:<26}{decision.claim.claim}", highlight=False)
     console.print(f"page  {folder / name}.md", highlight=False, soft_wrap=True)
-
-
-def known_claims(name: str) -> ClaimsPage:
-    """The claims of a page. Raises ConfigurationError with the pages that there are."""
-    path = project_root() / CLAIMS / f"{name}.yaml"
-    if not path.is_file():
-        known = sorted(each.stem for each in path.parent.glob("*.yaml"))
-        raise ConfigurationError(f"a page must be one of {', '.join(known) or 'none'} (in {CLAIMS}); found {name!r}")
-    return read_claims(path)
 
 
 def draw_page(name: str, claims: ClaimsPage, folder: Path) -> None:

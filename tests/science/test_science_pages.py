@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from flows.science import CLAIMS, PAGES, draw_page, experiment_of, known_claims, records
+from flows.science import PAGES, draw_page, experiment_of, records
 from turnwise.config import read_yaml
 from turnwise.errors import ConfigurationError
-from turnwise.science.claims import COMPARING, read_claims
+from turnwise.science.claims import CLAIMS, COMPARING, known_claims, read_claims
 
 ROOT = Path(__file__).parents[2]
 NAMES = sorted(path.stem for path in (ROOT / CLAIMS).glob("*.yaml"))

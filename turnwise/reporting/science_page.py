@@ -155,8 +155,10 @@ def _ablation(name: str, ablation: str, claims: ClaimsPage, record: Record) -> l
         "",
         f"    {command(planned)}",
         "",
-        f"Digest of everything: `{record.digest}`; panels: {panels}. Platform: `{lineage['platform']}`. It took "
-        f"{duration(sum(story.seconds.values()))} on the machine that ran it.",
+        f"Digest of everything: `{record.digest}`; panels: {panels}. It took {duration(sum(story.seconds.values()))} on "
+        "the machine that ran it.",
+        "",
+        f"<details><summary>Platform</summary><code>{lineage['platform']}</code></details>",
         "",
         *(f"* {note}" for note in story.notes),
         "",

@@ -11,9 +11,12 @@ from typing import Annotated, Literal
 
 from pydantic import Field, ValidationError, model_validator
 
+from turnwise.artifacts import project_root
 from turnwise.config import explain, read_yaml
 from turnwise.errors import ConfigurationError
 from turnwise.sections import Section
+
+CLAIMS = Path("experiments/claims")
 
 Relation = Literal["above", "below", "varies less than", "rises", "falls"]
 COMPARING: tuple[Relation, ...] = ("above", "below", "varies less than")
@@ -85,6 +88,15 @@ class ClaimsPage(Section):
                         f"{relationship.ablation!r} in the claim {claim.claim!r}"
                     )
         return self
+
+
+def known_claims(name: str) -> ClaimsPage:
+    """The claims of a page of this project. Raises ConfigurationError with the pages that there are."""
+    path = project_root() / CLAIMS / f"{name}.yaml"
+    if not path.is_file():
+        known = sorted(each.stem for each in path.parent.glob("*.yaml"))
+        raise ConfigurationError(f"a page must be one of {', '.join(known) or 'none'} (in {CLAIMS}); found {name!r}")
+    return read_claims(path)
 
 
 def read_claims(path: Path) -> ClaimsPage:
