@@ -155,8 +155,8 @@ def _ablation(name: str, ablation: str, claims: ClaimsPage, record: Record) -> l
         "",
         f"    {command(planned)}",
         "",
-        f"Digest of everything: `{record.digest}`; panels: {panels}. It took {duration(sum(story.seconds.values()))} on "
-        "the machine that ran it.",
+        f"Digest of everything: `{record.digest}`; panels: {panels}. It took {duration(sum(story.seconds.values()))} "
+        "on the machine that ran it.",
         "",
         f"<details><summary>Platform</summary><code>{lineage['platform']}</code></details>",
         "",
