@@ -7,7 +7,7 @@
     not_finite          a loss, a gradient or a weight that is no number (raised by the learner)
 
 A message says what was seen, what it usually means, what to change, and which policy is the last good one. That policy
-is an artifact, which nothing touches: it is evaluated with `turnwise evaluate`, or gone on from as `policy.model`.
+is an artifact, which nothing touches: its folder in the store, as `policy.model`, is what another run can go on from.
 """
 
 from __future__ import annotations
