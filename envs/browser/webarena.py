@@ -99,7 +99,7 @@ class WebArena(World):
             for name, task in found[:count]
         ]
 
-    def size(self, split: Split) -> int:
+    def split_size(self, split: Split) -> int:
         """How many tasks of the files fall to a split."""
         return len(self._of(split))
 

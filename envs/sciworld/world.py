@@ -135,7 +135,7 @@ class SciWorld(World):
             )
         return [self._task(variation, split) for variation in found[:count]]
 
-    def size(self, split: Split) -> int:
+    def split_size(self, split: Split) -> int:
         """The variations of all types together."""
         return sum(len(numbers(type, split)) for type in self.types)
 

@@ -220,8 +220,8 @@ def test_templates_are_dealt_out_so_that_none_is_in_two_splits(tmp_path: Path) -
     files = write(tmp_path / "t.json", [task(number, intent_template_id=number // 4) for number in range(160)])
     world = WebArena(task_files=files, sites=SITE, splits="templates")
     # 40 templates of four tasks each; how many fall to a split follows from their digests.
-    assert [world.size(split) for split in SPLITS] == [132, 12, 16]
-    found = {split: world.tasks(split, world.size(split)) for split in SPLITS}
+    assert [world.split_size(split) for split in SPLITS] == [132, 12, 16]
+    found = {split: world.tasks(split, world.split_size(split)) for split in SPLITS}
     templates = {split: {found_task.tags["template"] for found_task in tasks} for split, tasks in found.items()}
     assert not templates["train"] & templates["test"] and not templates["train"] & templates["validation"]
     assert sum(map(len, templates.values())) == 40
