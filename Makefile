@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 LOCK := requirements/cpu.lock
 WORLD ?= search
-OVERLAY = $(if $(filter search,$(WORLD)),,experiments/$(WORLD).yaml)
+OVERLAY = $(if $(filter search,$(WORLD)),,$(firstword $(wildcard experiments/$(WORLD).yaml experiments/worlds/$(WORLD).yaml) experiments/$(WORLD).yaml))
 
 # Without bytecode every process compiles all that it imports again: vLLM then takes three times as long to import.
 unexport PYTHONDONTWRITEBYTECODE

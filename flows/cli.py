@@ -6,6 +6,7 @@ turnwise experiment -s credit.estimator=mt-grpo --seed 3
 turnwise worlds                                what can be played, and what scripted players reach
 turnwise play sokoban --preset ragen           play an episode yourself, as the policy sees it
 turnwise baselines                             play the scripted players and record what they reach
+turnwise lessons                               record what the small policies of experiments/worlds have learned
 turnwise credit                                every credit rule beside the truth, by replay
 turnwise science mt_grpo --run core            run a paper's claims on this machine and write docs/science/
 turnwise calibrate                             find the alarms' bounds by runs that collapse on purpose
@@ -135,6 +136,10 @@ def _parser() -> argparse.ArgumentParser:
     baselines.add_argument("--episodes", type=int, help="of every player (default: thousands, or hundreds)")
     baselines.add_argument("--folder", type=Path, help="of the record (default: docs, beside the code)")
     baselines.set_defaults(run=_baselines)
+    learned = commands.add_parser("lessons", help="record what small policies have learned on each world")
+    learned.add_argument("overlays", nargs="*", type=Path, metavar="OVERLAY", help="default: all of experiments/worlds")
+    learned.add_argument("--folder", type=Path, help="of the record (default: docs, beside the code)")
+    learned.set_defaults(run=_lessons)
     serving = commands.add_parser("serve", help="serve worlds over HTTP")
     serving.add_argument(
         "worlds", nargs="+", metavar="WORLD", help="a name, module:Class, WORLD={parameters} or WORLD=file.yaml"
@@ -306,6 +311,13 @@ def _baselines(parsed: argparse.Namespace) -> None:
     from flows.worlds import DOCS
 
     record_baselines(parsed.worlds, parsed.folder or DOCS, parsed.episodes)
+
+
+def _lessons(parsed: argparse.Namespace) -> None:
+    from flows.lessons import record_lessons
+    from flows.worlds import DOCS
+
+    record_lessons(parsed.overlays, parsed.folder or DOCS)
 
 
 def _serve(parsed: argparse.Namespace) -> None:

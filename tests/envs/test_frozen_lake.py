@@ -324,10 +324,10 @@ def test_the_world_is_found_by_name() -> None:
     assert isinstance(make_world("frozen_lake", {"size": 5}), FrozenLake)
 
 
-@pytest.mark.parametrize("parameters", [{}, FrozenLake.presets["ragen-v2"], FrozenLake.presets["ragen-v2-no-slip"]])
+@pytest.mark.parametrize("parameters", [FrozenLake.presets["ragen-v2"], FrozenLake.presets["ragen-v2-no-slip"]])
 def test_the_world_keeps_the_contract(parameters: dict[str, Any]) -> None:
     promised = 0.85 if parameters.get("success_rate", 1.0) < 1 else FrozenLake.oracle_success
-    report = check_world(FrozenLake(**parameters), parameters=parameters, count=30, oracle_success=promised)
+    report = check_world(FrozenLake(**parameters), parameters=parameters, count=30, oracle_success=promised, sample=1)
     assert report.passed, report.lines()
 
 

@@ -177,13 +177,13 @@ def test_every_start_of_the_taxi_is_solved_within_the_turns() -> None:
 @pytest.mark.parametrize("parameters", [*TAXI_PRESETS.values(), {"actions_per_turn": 5, "turns": 5}])
 def test_the_world_keeps_the_contract(parameters: dict[str, Any]) -> None:
     world = GymnasiumText(**parameters)
-    report = check_world(world, parameters=parameters, count=30, oracle_success=GymnasiumText.oracle_success)
+    report = check_world(world, parameters=parameters, count=8, oracle_success=1.0, sample=1)
     assert report.passed, report.lines()
 
 
 def test_the_slippery_lake_keeps_the_contract_and_its_oracle_wins_as_often_as_is_known() -> None:
     parameters = GymnasiumText.presets["frozen-lake"]
-    report = check_world(GymnasiumText(**parameters), parameters=parameters, count=20, oracle_success=0.4)
+    report = check_world(GymnasiumText(**parameters), parameters=parameters, count=20, oracle_success=0.4, sample=1)
     assert report.passed, report.lines()
     world = GymnasiumText(**parameters)
     won = sum(play(world, task, 1, "oracle").success for task in world.tasks("test", 400)) / 400

@@ -189,7 +189,7 @@ def test_close_closes_the_worlds_own_environment() -> None:
 @pytest.mark.parametrize("introduce", [True, False])
 def test_the_world_keeps_the_contract(introduce: bool) -> None:
     parameters = {"parts": {"lake": LAKE, "bandit": {}}, "train": ["lake"], "introduce": introduce}
-    report = check_world(Mixture(**parameters), parameters=parameters, count=12, oracle_success=1.0)
+    report = check_world(Mixture(**parameters), parameters=parameters, count=12, oracle_success=1.0, sample=1)
     assert report.passed, report.lines()
 
 

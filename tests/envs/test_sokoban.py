@@ -384,9 +384,9 @@ def test_the_random_player_uses_the_whole_turn_and_no_more_than_is_left() -> Non
 # The world
 
 
-@pytest.mark.parametrize("parameters", [{}, Sokoban.presets["ragen-large"], Sokoban.presets["ragen-coordinates"]])
+@pytest.mark.parametrize("parameters", [Sokoban.presets["ragen-large"], Sokoban.presets["ragen-coordinates"]])
 def test_the_world_keeps_the_contract(parameters: dict[str, Any]) -> None:
-    report = check_world(Sokoban(**parameters), parameters=parameters, oracle_success=Sokoban.oracle_success)
+    report = check_world(Sokoban(**parameters), parameters=parameters, oracle_success=1.0, count=20, sample=1)
     assert report.passed, report.lines()
 
 

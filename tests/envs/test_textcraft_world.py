@@ -44,15 +44,10 @@ def solve(environment: CraftingEnvironment, turns: int = 100) -> int | None:
 # The contract
 
 
-def test_the_world_keeps_its_contract() -> None:
-    report = check_world(TextCraft(), oracle_success=TextCraft.oracle_success)
-    assert report.passed, report.lines()
-
-
 @pytest.mark.parametrize("preset", sorted(TextCraft.presets))
 def test_every_preset_keeps_the_contract_and_its_turns_suffice(preset: str) -> None:
     parameters = dict(TextCraft.presets[preset])
-    report = check_world(TextCraft(**parameters), count=30, parameters=parameters, oracle_success=1.0)
+    report = check_world(TextCraft(**parameters), count=20, parameters=parameters, oracle_success=1.0, sample=1)
     assert report.passed, report.lines()
 
 

@@ -25,9 +25,9 @@ def play(world: WebShop, task: Task, player: str) -> tuple[bool, float]:
     return False, score
 
 
-@pytest.mark.parametrize("parameters", [{}, *WebShop.presets.values(), {"turns": 4, "results_per_page": 1}])
+@pytest.mark.parametrize("parameters", [*WebShop.presets.values(), {"turns": 4, "results_per_page": 1}])
 def test_the_world_keeps_the_contract(parameters: dict[str, Any]) -> None:
-    report = check_world(WebShop(**parameters), parameters=parameters, oracle_success=WebShop.oracle_success, count=20)
+    report = check_world(WebShop(**parameters), parameters=parameters, oracle_success=1.0, count=8, sample=1)
     assert report.passed, report.lines()
 
 

@@ -1,0 +1,44 @@
+"""`turnwise lessons`: what the small policies of `experiments/worlds` learned, from their results, as one page."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from flows.results import DIGESTS_FILE
+from turnwise.artifacts import project_root
+from turnwise.config import read_yaml
+from turnwise.reporting.lessons import PAGE_FILE, RECORD_FILE, Lesson, lessons, page, read_lessons, write_lessons
+from turnwise.reporting.page import STORY_FILE
+from turnwise.reporting.story import Story
+
+
+def record_lessons(overlays: Sequence[Path], folder: Path) -> None:
+    """Bring the record and the page in a folder up to date with the results of these overlays.
+
+    Without overlays: of all in `experiments/worlds`. What has no results here stays as it was recorded.
+    """
+    console = Console(highlight=False, soft_wrap=True)
+    record = folder / RECORD_FILE
+    found = read_lessons(record.read_text(encoding="utf-8")) if record.is_file() else []
+    for overlay in overlays or sorted((project_root() / "experiments" / "worlds").glob("*.yaml")):
+        own = _of_results(overlay)
+        if not own:
+            console.print(f"{overlay.stem}: left as it was; no results here: turnwise ablation {overlay}")
+        else:
+            found = [*(line for line in found if line.experiment != overlay.stem), *own]
+    found.sort(key=lambda line: line.experiment)
+    folder.mkdir(parents=True, exist_ok=True)
+    record.write_text(write_lessons(found), encoding="utf-8")
+    (folder / PAGE_FILE).write_text(page(found), encoding="utf-8")
+
+
+def _of_results(overlay: Path) -> list[Lesson]:
+    results = project_root() / "results" / read_yaml(overlay)["ablation"]["name"]
+    if not (results / STORY_FILE).is_file():
+        return []
+    story = Story.from_json((results / STORY_FILE).read_text(encoding="utf-8"))
+    return lessons(overlay.stem, story, json.loads((results / DIGESTS_FILE).read_text(encoding="utf-8"))["all"])

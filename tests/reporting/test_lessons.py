@@ -1,0 +1,61 @@
+import pytest
+from pydantic import ValidationError
+
+from turnwise.reporting.lessons import lessons, page, read_lessons, write_lessons
+from turnwise.reporting.story import Column, Curve, Row, Story
+from turnwise.statistics import Interval, student_over_seeds, wilson
+
+
+def story(trained: float = 0.5, *, oracle: bool = True) -> Story:
+    """One rule that learned for seven iterations, above a warm start of 30 of 100."""
+    rows = [
+        Row("grpo", "variant", {"success": student_over_seeds([trained], within=(0.0, 1.0)), "turns": None}),
+        Row("warm start", "warm start", {"success": wilson(30, 100)}),
+        Row("random", "player", {"success": wilson(10, 100)}),
+    ]
+    rows += [Row("oracle", "player", {"success": wilson(100, 100)})] if oracle else []
+    columns = [Column("success", "success", "share", "up"), Column("turns", "turns")]
+    curves = [Curve("success", "success", "grpo", 1, [(0, 0.3), (7, trained)])]
+    return Story("a world", "Play.", columns, rows, curves)
+
+
+def test_a_lesson_holds_the_first_column_of_every_player_and_the_iterations() -> None:
+    (found,) = lessons("lake", story(), "d" * 32)
+    assert (found.measure, found.iterations) == ("success", 7)
+    assert [cell.value for cell in (found.random, found.warm_start, found.trained, found.oracle) if cell] == [
+        0.1,
+        0.3,
+        0.5,
+        1.0,
+    ]
+    assert read_lessons(write_lessons([found])) == [found]
+    with pytest.raises(ValidationError):
+        read_lessons('[{"experiment": "lake"}]')
+
+
+@pytest.mark.parametrize(
+    ("trained", "verdict"),
+    # Wilson's interval of 30 of 100 is 0.219 to 0.396.
+    [(0.5, "higher"), (0.39, "no difference seen"), (0.23, "no difference seen"), (0.1, "lower")],
+)
+def test_the_trained_policy_differs_where_it_leaves_the_warm_starts_interval(trained: float, verdict: str) -> None:
+    assert lessons("lake", story(trained), "")[0].verdict == verdict
+
+
+def test_the_page_has_a_row_for_each_rule_and_says_where_there_is_no_oracle() -> None:
+    text = page([*lessons("lake", story(), "d" * 32), *lessons("ice", story(oracle=False), "e" * 32)])
+    rows = [
+        line for line in text.splitlines() if line.startswith("| `lake` | grpo") or line.startswith("| `ice` | grpo")
+    ]
+    figures = "0.10 (0.06 to 0.17) | 0.30 (0.22 to 0.40) | 0.50 | 1.00 (0.96 to 1.00)"
+    assert rows[0] == f"| `lake` | grpo | success | {figures} | 7 | higher |"
+    assert rows[1].endswith("| 0.50 | – | 7 | higher |")
+    assert f"| `lake` | `{'d' * 16}` |" in text
+
+
+def test_without_an_interval_the_means_are_compared() -> None:
+    (found,) = lessons("lake", story(0.2), "")
+    alone = type(found)(
+        "lake", "grpo", "success", None, Interval(0.2, None, None, "tasks", 1), found.trained, None, 1, ""
+    )
+    assert alone.verdict == "no difference seen"
