@@ -13,6 +13,7 @@ turnwise calibrate                             find the alarms' bounds by runs t
 turnwise check frozen_lake                     does a world keep its contract?
 turnwise serve textcraft babyai                worlds over HTTP
 turnwise show "mt-grpo seed 1"                 look at the episodes of a run
+turnwise compare credit longer                 any recorded runs beside each other, with verdicts
 turnwise ui                                    MLflow's pages on what was run
 """
 
@@ -26,6 +27,7 @@ import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
+from flows.compare import add_compare
 from flows.show import add_show
 from turnwise.artifacts import project_root
 from turnwise.errors import TurnwiseError
@@ -158,6 +160,7 @@ def _parser() -> argparse.ArgumentParser:
     serving.add_argument("--body-bytes", type=int, default=1_048_576)
     serving.set_defaults(run=_serve)
     add_show(commands)
+    add_compare(commands)
     pages = commands.add_parser("ui", help="open MLflow's pages on what was run")
     pages.add_argument("--port", type=int, default=5000)
     pages.set_defaults(run=_ui)

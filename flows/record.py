@@ -159,6 +159,7 @@ class AblationRecord:
             "panels": prepared.panels.digest,
             "demonstrations": prepared.demonstrations.digest,
             "warm_start": prepared.warm_start.digest,
+            "world_version": world_class(self._experiment.world.name).version,
         }
 
     def _datasets(self) -> list[Dataset]:

@@ -61,7 +61,7 @@ def show_episodes(parsed: argparse.Namespace) -> None:
     from turnwise.tracking.finding import find_runs
 
     console = Console()
-    wanted, uri = _wanted(parsed), parsed.tracking or _tracking_uri()
+    wanted, uri = _wanted(parsed), parsed.tracking or recorded_in()
     runs = find_runs(uri, parsed.which)
     title = f"{runs[0].ablation}: {runs[0].name}" if len(runs) == 1 else runs[0].ablation
     if parsed.html is not None:
@@ -118,7 +118,8 @@ def _advantages(text: str | None) -> tuple[float, float] | None:
     return bounds
 
 
-def _tracking_uri() -> str:
+def recorded_in() -> str:
+    """The tracking URI of the project: as params.yaml says, or its own database."""
     from flows.record import tracking_uri
     from turnwise.artifacts import project_root
     from turnwise.config import load

@@ -1,0 +1,189 @@
+"""Recorded runs as groups that can be compared: a variant of an ablation, with a run per seed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tasks.evaluate import SAMPLED, read_evaluation
+from turnwise import measures
+from turnwise.artifacts import Reference, default_store
+from turnwise.comparability import circumstances
+from turnwise.errors import ConfigurationError
+from turnwise.panel import panel_digest, read_panel
+from turnwise.statistics import Frame, Interval, Judgement, Results, judge, student_over_seeds
+from turnwise.statistics.curves import Points, within_budget
+from turnwise.tracking.finding import RecordedRun
+from turnwise.world import Column, World, make_world
+
+BUDGETS = ("iterations", "tokens", "seconds")
+"""By which runs are compared at the same cost: sampled tokens, and the seconds of every stage but the evaluations."""
+
+
+@dataclass
+class Group:
+    """One variant of one ablation."""
+
+    name: str
+    runs: dict[int, RecordedRun] = field(default_factory=dict)
+    """By seed."""
+
+
+@dataclass(frozen=True)
+class AtEqualBudget:
+    """How the variants stand on the validation panel when all have spent as much."""
+
+    budget: str
+    spent: float
+    """The most that every run has spent."""
+    shown: dict[str, Interval]
+    """By variant: what the last evaluation showed that this pays for."""
+
+
+def grouped(runs: Sequence[RecordedRun]) -> list[Group]:
+    """The runs by variant, and by ablation where they are of several, each found once and in order.
+
+    Raises ConfigurationError for a run that has not been tested, and for two runs of a group with the same seed.
+    """
+    found = {run.id: run for run in runs}.values()
+    ablations = {run.tags.get("mlflow.parentRunId", ""): run.ablation for run in found}
+    groups: dict[str, Group] = {}
+    for run in found:
+        if run.artifacts.test is None:
+            raise ConfigurationError(
+                f"a run must have been tested to be compared; {run.name} ({run.id[:8]}) of {run.ablation} "
+                "has not been: let it end, or leave it out"
+            )
+        name = _name(run, ablations)
+        group = groups.setdefault(name, Group(name))
+        if run.artifacts.seed in group.runs:
+            both = f"{group.runs[run.artifacts.seed].id[:8]} and {run.id[:8]}"
+            raise ConfigurationError(
+                f"a variant has one run per seed; {name} has two with seed {run.artifacts.seed}: {both}: name one by id"
+            )
+        group.runs[run.artifacts.seed] = run
+    return list(groups.values())
+
+
+def _name(run: RecordedRun, ablations: Mapping[str, str]) -> str:
+    """The variant; with its ablation where there are several, and with that one's id where these have one name."""
+    if len(ablations) == 1:
+        return run.artifacts.variant
+    parent = run.tags.get("mlflow.parentRunId", "")
+    alike = list(ablations.values()).count(run.ablation) > 1
+    return f"{run.ablation}{f' {parent[:6]}' if alike else ''}: {run.artifacts.variant}"
+
+
+def how_tested(groups: Sequence[Group]) -> dict[str, dict[str, str]]:
+    """How every run was tested, by the group's name and the seed: see `turnwise.comparability`."""
+    found = {}
+    for group in groups:
+        for seed, run in group.runs.items():
+            panels = default_store().folder(run.artifacts.prepared["panels"])
+            panel = panel_digest(read_panel(panels, "test"))
+            name = f"{group.name} seed {seed}"
+            found[name] = circumstances(run.artifacts.experiment, run.tags.get("world_version"), panel)
+    return found
+
+
+def judged(groups: Sequence[Group], stated: float) -> Judgement:
+    """The verdicts by the primary metric of the first group's world. Raises ConfigurationError where a run has none."""
+    world = _world(groups[0])
+    primary = next(column for column in world.columns if column.value == world.primary_metric)
+    variants, frames = {}, {}
+    for group in groups:
+        variants[group.name] = Results({seed: _shown(run, primary) for seed, run in sorted(group.runs.items())})
+        frames[group.name] = _frame(next(iter(group.runs.values())), primary)
+    curves = {group.name: _curves(group, primary, "iterations") for group in groups}
+    return judge(primary.heading, variants, frames=frames, curves=curves, stated=stated, share=primary.percent)
+
+
+def at_equal_budgets(groups: Sequence[Group]) -> list[AtEqualBudget]:
+    """How the groups stand at the largest budgets that every run has spent; those that nobody measured are left out."""
+    world = _world(groups[0])
+    primary = next(column for column in world.columns if column.value == world.primary_metric)
+    within = (0.0, 1.0) if primary.percent else (float("-inf"), float("inf"))
+    found = []
+    for budget in BUDGETS:
+        curves = {group.name: _curves(group, primary, budget) for group in groups}
+        ends = [points[-1][0] if points else 0.0 for of_group in curves.values() for points in of_group]
+        spent = min(ends)
+        if spent > 0:
+            shown = {
+                name: student_over_seeds([_at(points, spent) for points in of_group], within=within)
+                for name, of_group in curves.items()
+            }
+            found.append(AtEqualBudget(budget, spent, shown))
+    return found
+
+
+def _world(group: Group) -> World:
+    section = next(iter(group.runs.values())).artifacts.experiment["world"]
+    return make_world(section["name"], section["parameters"])
+
+
+def _shown(run: RecordedRun, primary: Column) -> dict[str, float]:
+    assert run.artifacts.test is not None, "grouped() refuses runs without a test"
+    found = measures.task_means(read_evaluation(run.artifacts.test, SAMPLED), primary)
+    if not found:
+        raise ConfigurationError(
+            f"a run must have a value of the measure {primary.heading!r} to be compared; {run.name} ({run.id[:8]}) has "
+            "none on the test panel: leave it out"
+        )
+    return found
+
+
+def _frame(run: RecordedRun, primary: Column) -> Frame:
+    """What the run's ablation recorded of its warm start and its players."""
+
+    def shown(name: str) -> dict[str, float]:
+        evaluation = run.players.get(name)
+        return {} if evaluation is None else measures.task_means(read_evaluation(evaluation, SAMPLED), primary)
+
+    def mean(name: str) -> float | None:
+        found = shown(name)
+        return sum(found.values()) / len(found) if found else None
+
+    start = shown("warm start")
+    return Frame(Results({0: start}) if start else None, mean("random"), mean("oracle"))
+
+
+def _curves(group: Group, primary: Column, budget: str) -> list[list[tuple[float, float]]]:
+    """One curve per run over what it had spent, in order of the seeds: the primary metric on the validation panel."""
+    return [_curve(run, primary, budget) for _, run in sorted(group.runs.items())]
+
+
+def _curve(run: RecordedRun, primary: Column, budget: str) -> list[tuple[float, float]]:
+    points = []
+    spent = 0.0
+    evaluations: list[tuple[float, Reference]] = [(0.0, run.artifacts.start)]
+    for made in run.artifacts.iterations:
+        cost = _cost(made, budget)
+        if cost is None:
+            return []
+        spent += cost
+        if "evaluation" in made:
+            evaluations.append((spent, made["evaluation"]))
+    for at, evaluation in evaluations:
+        values = list(measures.task_means(read_evaluation(evaluation, SAMPLED), primary).values())
+        if values:
+            points.append((at, sum(values) / len(values)))
+    return points
+
+
+def _cost(made: Mapping[str, Reference], budget: str) -> float | None:
+    """What one iteration spent; None where its clock was not recorded."""
+    store = default_store()
+    if budget == "iterations":
+        return 1.0
+    if budget == "tokens":
+        return store.clock(made["rollout"]).get("sampled_tokens")
+    stages = {reference for name, reference in made.items() if name != "evaluation"}
+    clocks = [store.clock(reference).get("seconds") for reference in sorted(stages, key=str)]
+    return None if None in clocks else sum(seconds for seconds in clocks if seconds is not None)
+
+
+def _at(points: Points, spent: float) -> float:
+    shown = within_budget(points, spent)
+    assert shown is not None, "every curve begins at 0"
+    return shown

@@ -1,0 +1,96 @@
+"""Runs whose "policies" are mixtures of scripted players: real worlds, episodes, artifacts and MLflow, no training."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from flows.prepare import play_parameters
+from tasks.evaluate import SAMPLED
+from tasks.playing import play_with_script, save_played, tasks_of
+from tasks.prepare import PanelParameters, panels
+from turnwise.artifacts import Reference, default_store, home
+from turnwise.config import Experiment, load
+from turnwise.seeding import generator
+from turnwise.tracking import Recorder
+from turnwise.tracking.finding import ARTIFACTS_FILE, PLAYERS_FILE, PlayersArtifacts, RunArtifacts
+from turnwise.world import Split
+
+ROOT = Path(__file__).parents[2]
+TINY = ROOT / "tests" / "end_to_end" / "tiny.yaml"
+
+
+def tiny(*settings: str) -> Experiment:
+    return load(ROOT / "params.yaml", [TINY], settings)
+
+
+def tracking_uri() -> str:
+    """Of the present home."""
+    return f"sqlite:///{home() / 'mlflow.db'}"
+
+
+def record(
+    ablation: str,
+    skills: dict[str, float],
+    seeds: tuple[int, ...],
+    experiment: Experiment,
+    version: str = "1",
+    final_test: bool = True,
+) -> None:
+    """Record an ablation whose variants play as the oracle with such a probability, and at random otherwise."""
+    recorder = Recorder(tracking_uri(), "turnwise", home() / "mlflow")
+    parent = recorder.parent(ablation, ablation, {})
+    made_panels = panels.function(
+        PanelParameters(
+            world=experiment.world, train_tasks=8, validation_tasks=6, test_tasks=experiment.data.test_tasks
+        )
+    )
+    known = {"random": 0.0, "oracle": 1.0, "warm start": 0.3}
+    players = {name: played(experiment, made_panels, "test", skill, name) for name, skill in known.items()}
+    parent.log_text(PlayersArtifacts(evaluations=players).model_dump_json(), PLAYERS_FILE)
+    for variant, skill in skills.items():
+        for seed in seeds:
+            name = f"{variant} seed {seed}"
+            tags = {"variant": variant, "world_version": version}
+            child = recorder.child(parent, name, f"{ablation} {name}", {}, tags)
+            own = f"{ablation} {name}"
+            made = RunArtifacts(
+                variant=variant,
+                seed=seed,
+                experiment=experiment.model_dump(mode="json", exclude={"tracking", "ablation", "variants"}),
+                prepared={"panels": made_panels},
+                start=played(experiment, made_panels, "validation", 0.3, f"{own} start"),
+                iterations=[iteration(experiment, made_panels, skill * number / 2, own, number) for number in (1, 2)],
+                test=played(experiment, made_panels, "test", skill, own) if final_test else None,
+            )
+            child.log_text(made.model_dump_json(), ARTIFACTS_FILE)
+            child.finish("result")
+    parent.finish("result")
+
+
+def played(experiment: Experiment, made_panels: Reference, split: Split, skill: float, name: str) -> Reference:
+    """An evaluation of the mixture: four episodes of each task."""
+    tasks = tasks_of(made_panels, split)
+    masters = generator(3, name, split).random(4 * len(tasks)) < skill
+    found = play_with_script(
+        play_parameters(experiment),
+        tasks,
+        4,
+        lambda episode, turn: "oracle" if masters[episode] else "random",
+        int(generator(4, name).integers(1000)),
+    )
+    with default_store().write("evaluation") as draft:
+        save_played(draft, found, SAMPLED)
+    return draft.reference
+
+
+def iteration(
+    experiment: Experiment, made_panels: Reference, skill: float, name: str, number: int
+) -> dict[str, Reference]:
+    """A batch of 100 tokens per iteration and its update, a second each, and an evaluation."""
+    made = {}
+    for kind, clock in (("rollout", {"seconds": 1.0, "sampled_tokens": 100.0}), ("policy", {"seconds": 1.0})):
+        with default_store().write(kind) as draft:
+            (draft.folder / "content.txt").write_text(f"{name} {number} {kind}")
+        default_store().record_clock(draft.reference, clock)
+        made[kind] = draft.reference
+    return {**made, "evaluation": played(experiment, made_panels, "validation", skill, f"{name} {number}")}

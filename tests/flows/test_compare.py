@@ -1,0 +1,117 @@
+"""`turnwise compare` on a real MLflow store and real episodes."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from recorded_runs import record, tiny, tracking_uri
+
+from flows import cli
+from flows.comparison import at_equal_budgets, grouped, how_tested, judged
+from turnwise.comparability import require_comparable
+from turnwise.errors import ConfigurationError
+from turnwise.tracking.finding import find_runs
+
+SEEDS = (1, 2, 3)
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Three ablations: the second as the first, the third on another panel and with another temperature."""
+    folder = tmp_path_factory.mktemp("home")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TURNWISE_HOME", str(folder))
+        record("first", {"good": 0.95, "poor": 0.2}, SEEDS, tiny("data.test_tasks=20"))
+        record("second", {"good": 0.95}, (5, 6), tiny("data.test_tasks=20"))
+        record("third", {"other": 0.9}, SEEDS, tiny("data.test_tasks=12", "evaluation.temperature=0.5"), version="2")
+        record("unfinished", {"good": 0.9}, (1,), tiny("data.test_tasks=20"), final_test=False)
+        yield folder
+
+
+def groups(*wanted: str) -> list:
+    return grouped([run for each in wanted for run in find_runs(tracking_uri(), each)])
+
+
+def test_the_variants_of_an_ablation_are_told_apart(home: Path) -> None:
+    found = groups("first")
+    assert [(group.name, sorted(group.runs)) for group in found] == [("good", list(SEEDS)), ("poor", list(SEEDS))]
+    judgement = judged(found, stated=0.6)
+    (pair,) = judgement.pairs
+    assert (pair.first, pair.second, pair.verdict, pair.paired) == ("good", "poor", "higher", True)
+    gains = {standing.name: standing.gain for standing in judgement.standings}
+    assert gains["good"] is not None and gains["good"].verdict == "higher"
+    assert all(standing.normalised is not None for standing in judgement.standings)
+    assert [each.name for each in judgement.learning] == ["good", "poor"]
+
+
+def test_runs_of_two_ablations_are_named_by_both_and_seeds_of_their_own_are_not_paired(home: Path) -> None:
+    found = groups("first", "second")
+    assert [group.name for group in found] == ["first: good", "first: poor", "second: good"]
+    require_comparable(how_tested(found))
+    pairs = {(pair.first, pair.second): pair for pair in judged(found, 0.8).pairs}
+    assert not pairs["first: good", "second: good"].paired
+    assert pairs["first: good", "second: good"].verdict == "not distinguishable"
+
+
+def test_runs_that_were_not_tested_alike_are_refused_with_what_differs(home: Path) -> None:
+    found = groups("first", "third")
+    with pytest.raises(ConfigurationError) as refused:
+        require_comparable(how_tested(found))
+    message = str(refused.value)
+    for expected in (
+        "test panel: ",
+        "world version: 1 (first: good seed 1",
+        "evaluation.temperature: 1.0 (",
+        "--anyway",
+    ):
+        assert expected in message
+    assert "evaluation.every" not in message and "world.parameters" not in message
+    # Anyway: the tasks are not the same, so whole runs are compared.
+    overs = {(pair.first, pair.second): pair.difference.over for pair in judged(found, 0.8).pairs}
+    assert overs["first: good", "first: poor"] == "seeds and tasks"
+
+
+def test_a_run_without_a_test_and_two_runs_with_one_seed_are_refused(home: Path) -> None:
+    with pytest.raises(ConfigurationError, match="must have been tested to be compared; good seed 1"):
+        groups("unfinished")
+    runs = find_runs(tracking_uri(), "good seed 5")
+    assert len(grouped(runs * 2)) == 1  # the same run twice is one
+
+
+def test_variants_are_compared_at_the_same_iterations_tokens_and_seconds(home: Path) -> None:
+    budgets = {each.budget: each for each in at_equal_budgets(groups("first"))}
+    assert {name: each.spent for name, each in budgets.items()} == {"iterations": 2, "tokens": 200, "seconds": 4}
+    assert budgets["tokens"].shown["good"].value > budgets["tokens"].shown["poor"].value
+    assert budgets["tokens"].shown == budgets["iterations"].shown
+
+
+def command(*arguments: str) -> None:
+    parsed = cli._parser().parse_args(["compare", *arguments])
+    parsed.run(parsed)
+
+
+def test_the_command_prints_tables_that_fit_and_writes_them(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    command("first", "--csv", str(tmp_path / "tables"), "--html", str(tmp_path / "page.html"))
+    printed = capsys.readouterr().out
+    assert max(map(len, printed.splitlines())) <= 80
+    assert "higher" in printed and "Holm" in printed
+    with (tmp_path / "tables" / "pairs.csv").open() as file:
+        (row,) = csv.DictReader(file)
+    assert row["verdict"] == "higher" and row[""] == "good beside poor"
+    page = (tmp_path / "page.html").read_text()
+    assert "Pairs of variants" in page and "src=" not in page and "href=" not in page
+
+
+def test_the_command_compares_what_was_not_tested_alike_only_when_told_to(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(ConfigurationError, match="must have been tested alike"):
+        command("first", "third")
+    command("first", "third", "--anyway")
+    assert "Not tested alike, compared anyway: test panel: " in capsys.readouterr().out
