@@ -6,10 +6,11 @@ import os
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
-from benchmarks import credit_bias, engines, learner, service
+from benchmarks import credit_bias, engines, learner, plateau, service
 
 if __name__ == "__main__":
     credit_bias.main()
+    plateau.main()
     learner.main()
     service.main()
     engines.main()

@@ -118,7 +118,9 @@ def test_success_is_level_when_a_gain_above_the_tolerance_can_be_ruled_out() -> 
 
 
 def adaptive(**options: Any) -> Curriculum:
-    return make_curriculum("adaptive", {"first": 2, "step": 3, "window": 2, "tolerance": 0.2, **options}, 6)
+    return make_curriculum(
+        "adaptive", {"first": 2, "step": 3, "window": 2, "tolerance": 0.2, "standard_errors": 1.0, **options}, 6
+    )
 
 
 def test_an_adaptive_limit_grows_where_level_success_meets_episodes_cut_off_and_begins_its_windows_anew() -> None:

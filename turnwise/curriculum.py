@@ -11,8 +11,8 @@ With h_k the limit of iteration k, from 1, and H the world's own limit on turns:
 length, as there, h_k = limits[min((k - 1) // length, last)]. What differs: stages may have lengths of their own, and a
 run that is resumed is in the stage of its iteration, where the released code skips one.
 
-`adaptive` is ours. What "levelled off" means, and why few episodes do not make it true, is said in `turnwise.plateau`:
-it is asked of the last two windows of iterations at the present limit, and of the recent one at least the `share` of
+`adaptive` is ours. What "levelled off" means, and why few episodes make it wait, is said in `turnwise.plateau`: it is
+asked of the last two windows of iterations at the present limit, and of the recent one at least the `share` of
 episodes must have been cut off by the limit, unsolved. A limit never shrinks, so to grow too early cannot be mended,
 while to grow late costs some iterations; hence a rule that noise delays. Success at one limit says nothing of that at
 another: after each growth the windows begin anew.
@@ -166,8 +166,8 @@ class Adaptive(Curriculum):
     """Iterations of each of the two windows that are compared."""
     tolerance: float = 0.05
     """The gain in success, from window to window, below which it is level."""
-    standard_errors: float = 1.0
-    """How far above the gain that was seen the true one may be thought to be."""
+    standard_errors: float = 2.0
+    """How far above the gain that was seen the true one may be thought to be; `docs/plateau.md` says why two."""
     share: float = 0.2
     """Of the recent window's episodes, those that must have ended at the limit."""
 

@@ -8,11 +8,12 @@ p = (S_earlier + S_recent + 1) / (n_earlier + n_recent + 2):
     noise          e = max(sqrt((s_earlier + s_recent) / w), sqrt(p (1 - p) (1 / n_earlier + 1 / n_recent)))
     levelled off   g + standard_errors * e <= tolerance
 
-**Few episodes do not make it say yes.** It does not ask whether a gain can be shown, which few episodes never can, but
+**Few episodes make it wait.** It does not ask whether a gain can be shown, which few episodes never can, but
 whether one can be ruled out: where batches are small, e is large, and the answer is no until there is more to go by.
 The noise is the larger of two estimates. The spread between iterations knows that episodes of one task, and iterations
 with easy tasks, go together; but w values may agree by chance, or be all 0, and the binomial error, which never is 0,
-then stands in. To be told sooner, enlarge the batch, the window or the tolerance.
+then stands in. To be told sooner, enlarge the batch, the window or the tolerance. How rarely it errs, and how long it
+waits, is in `docs/plateau.md`: noise cannot be ruled out, and who asks at every iteration asks often.
 
 Ours; plateaus are usually found by comparing a best value with a patience (as learning-rate schedulers do), which takes
 the luckiest of noisy values for the standard.
