@@ -17,16 +17,22 @@ from turnwise.agent.demonstration import tokenized
 from turnwise.agent.episode import Episode
 from turnwise.agent.formats import ThinkAnswerFormat
 from turnwise.agent.loop import episode_seed, make_episodes, play_scripted, roll_out
+from turnwise.agent.modes import MODES, make_mode
 from turnwise.agent.recollection import NOTHING, recollect
 from turnwise.agent.replay import Continuation, points
 from turnwise.policy.tokenizer import ChatFrame
-from turnwise.sections import ContextSection
+from turnwise.sections import ContextSection, ModeSection
 from turnwise.trajectory import Ending, Trajectory, TurnKind
 from turnwise.world import Limits
 
 FORMAT = ThinkAnswerFormat()
 WINDOW = ContextSection(policy="window", turns=2)
 SUMMARY = ContextSection(policy="summary", every=2, summary_tokens=30)
+THOUGHTS: dict[str, dict[str, int]] = {
+    "plain": {},
+    "plan": {"tokens": 24, "every": 2},
+    "reflect": {"tokens": 24, "attempts": 2},
+}
 POLICIES = {"full": ContextSection(), "window": WINDOW, "summary": SUMMARY}
 LONGEST = {TurnKind.ACT: 64}
 LONG = Hill(100, Limits(turns=6, actions_per_turn=2))
@@ -260,12 +266,17 @@ def test_a_scripted_summary_tells_what_was_played_and_what_the_world_said(frame:
 # Replay
 
 
+@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("policy", POLICIES)
-def test_a_state_in_a_later_segment_is_entered_again_with_its_own_context(frame: ChatFrame, policy: str) -> None:
-    world, section = Hill(100, Limits(turns=6)), POLICIES[policy]
-    played, _ = play_with_engine(world, frame, improvised(frame, 3), tasks=1, replicas=1, context=section)
+def test_a_state_in_a_later_segment_is_entered_again_with_its_own_context(
+    frame: ChatFrame, policy: str, mode: str
+) -> None:
+    world = Hill(100, Limits(turns=6))
+    agent = {"context": POLICIES[policy], "mode": make_mode(ModeSection(name=mode, **THOUGHTS[mode]))}
+    played, _ = play_with_engine(world, frame, improvised(frame, 3), tasks=1, replicas=1, **agent)
     (trajectory,) = played.trajectories
-    rules = rules_for(world, frame, context=section)
+    assert (len(trajectory.segment_turns) > 1) == (policy != "full" or mode == "reflect")
+    rules = rules_for(world, frame, **agent)
     found = points(trajectory, episode_seed(5, 0, 0))
     engine = RecordingEngine(improvised(frame, 4))
     again = roll_out([Continuation(rules, point, 0, 0) for point in found], engine, frame.decode)
