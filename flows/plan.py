@@ -17,6 +17,7 @@ from flows.prepare import panel_parameters
 from tasks.prepare import draw_panels
 from turnwise.config import Experiment, has_critic
 from turnwise.panel import panel_digest
+from turnwise.sections import Agent
 
 
 @dataclass(frozen=True)
@@ -38,22 +39,29 @@ class PlannedRun:
 def planned_run(experiment: Experiment, variant: str) -> PlannedRun:
     """What one seed of a variant computes, at most."""
     own = experiment.variant(variant)
-    limits = own.make_world().limits
+    acting = own.make_world().limits.turns * (own.agent.mode.attempts or 1)
+    lengths = _longest_replies(own.agent)
     optimization, evaluation = own.optimization, own.evaluation
     episodes = optimization.iterations * own.rollout.prompts * own.rollout.group_size
     if own.rollout.scheme == "branching":  # one group from each state, for each reply of the group
-        episodes *= limits.turns
+        episodes *= acting * len(lengths)
     panels = 1 + -(-optimization.iterations // evaluation.every)
     tasks = panels * own.data.validation_tasks + own.data.test_tasks
     return PlannedRun(
         variant,
         own.credit.estimator,
         episodes,
-        episodes * limits.turns * own.agent.maximum_reply_tokens,
+        episodes * acting * sum(lengths),
         optimization.iterations * optimization.epochs * optimization.mini_batches,
         tasks * (1 + evaluation.samples),
         has_critic(own),
     )
+
+
+def _longest_replies(agent: Agent) -> list[int]:
+    """The tokens of an acting reply, and of a thought and a summary: of either there is at most one beside it."""
+    beside = [length for length in (agent.mode.tokens, agent.context.summary_tokens) if length is not None]
+    return [agent.maximum_reply_tokens, *beside]
 
 
 def show_plan(experiment: Experiment, console: Console) -> None:

@@ -12,6 +12,7 @@ from turnwise.config import Experiment, load
 from turnwise.errors import ConfigurationError
 
 ROOT = Path(__file__).parents[2]
+MR = {"ablation.variants": ["grpo-mr"]}
 PAPERS = sorted(path.stem for path in (ROOT / "experiments" / "paper").glob("*.yaml"))
 
 
@@ -72,6 +73,15 @@ def test_branching_is_counted_with_a_group_for_each_state() -> None:
     base = load(ROOT / "params.yaml")
     branching = load(ROOT / "params.yaml", settings={"rollout.scheme": "branching"})
     assert planned_run(branching, "grpo-or").episodes == 2 * planned_run(base, "grpo-or").episodes
+
+
+def test_thoughts_and_further_attempts_are_counted() -> None:
+    mode = {"name": "reflect", "tokens": 20, "attempts": 3}
+    acting = load(ROOT / "params.yaml", settings=MR)
+    reflecting = load(ROOT / "params.yaml", settings={**MR, "agent.mode": mode})
+    # Replies of 40 tokens; three times as many, and a lesson of 20 beside each.
+    most = planned_run(acting, "grpo-mr").reply_tokens
+    assert planned_run(reflecting, "grpo-mr").reply_tokens == most // 40 * 3 * 60
 
 
 def test_a_panel_that_the_world_cannot_fill_is_refused() -> None:
