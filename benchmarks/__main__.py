@@ -6,12 +6,13 @@ import os
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
-from benchmarks import credit_bias, engines, learner, plateau, service
+from benchmarks import credit_bias, engines, learner, plateau, service, worlds
 
 if __name__ == "__main__":
     credit_bias.main()
     plateau.main()
     learner.main()
     service.main()
+    worlds.main()
     engines.main()
     os._exit(0)  # tearing vLLM down takes seconds

@@ -144,7 +144,10 @@ def _parser() -> argparse.ArgumentParser:
     learned.set_defaults(run=_lessons)
     serving = commands.add_parser("serve", help="serve worlds over HTTP")
     serving.add_argument(
-        "worlds", nargs="+", metavar="WORLD", help="a name, module:Class, WORLD={parameters} or WORLD=file.yaml"
+        "worlds",
+        nargs="+",
+        metavar="WORLD",
+        help="a name, module:Class, WORLD@PRESET, WORLD={parameters} or WORLD=file.yaml",
     )
     serving.add_argument("--host", default="127.0.0.1", help="another than the loopback address needs a token")
     serving.add_argument("--port", type=int, default=8600)

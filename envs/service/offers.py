@@ -14,7 +14,7 @@ from envs.service.homes import Home
 from envs.service.processes import ProcessHome
 from envs.service.schema import ServedWorld
 from envs.service.threads import ThreadHome
-from turnwise.world import World, make_world, whole_number
+from turnwise.world import World, make_world, whole_number, with_preset
 
 HEAVY: Mapping[str, int] = {"sciworld": 1, "browser": 1}
 """Worlds that live in processes of their own, and in how many, unless it is said otherwise."""
@@ -41,9 +41,10 @@ class Served:
 
 
 def read_offers(texts: Sequence[str], processes: Mapping[str, int] | None = None) -> list[Offer]:
-    """Offers from texts such as `search`, `search={"hops": [1, 2]}` or `search=search.yaml`.
+    """Offers from texts such as `search`, `search={"hops": [1, 2]}`, `search=search.yaml` or `sokoban@ragen-large`.
 
-    The parameters are YAML, of which JSON is a part. `processes` says of a world in how many worker processes it lives,
+    The parameters are YAML, of which JSON is a part; they are laid over the preset that is named after the @, and a
+    client names all of them. `processes` says of a world in how many worker processes it lives,
     beside what `HEAVY` says. Raises ValueError for a text that is none of these, and for processes of another world.
     """
     pairs = [_read(text) for text in texts]
@@ -77,9 +78,12 @@ def _made(offer: Offer) -> Served:
 
 
 def _read(text: str) -> tuple[str, dict[str, Any]]:
-    world, equals, given = text.partition("=")
-    if not equals:
-        return world, {}
+    named, equals, given = text.partition("=")
+    world, _, preset = named.partition("@")
+    return world, with_preset(world, preset, _parameters(world, given) if equals else {})
+
+
+def _parameters(world: str, given: str) -> dict[str, Any]:
     written = given if given.lstrip().startswith("{") else _content(Path(given))
     try:
         parameters = yaml.safe_load(written)
@@ -88,7 +92,7 @@ def _read(text: str) -> tuple[str, dict[str, Any]]:
         raise ValueError(f"the parameters of {world!r} must be YAML or JSON; found {error}") from error
     if not isinstance(parameters, dict) or not all(isinstance(name, str) for name in parameters):
         raise ValueError(f"the parameters of {world!r} must be names with values; found {parameters!r}")
-    return world, parameters
+    return parameters
 
 
 def _content(path: Path) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from service_samples import BRITTLE
 
+from envs.frozen_lake import FrozenLake
 from envs.service.episodes import ServiceLimits
 from envs.service.offers import Offer, read_offers, served
 from envs.service.processes import ProcessHome
@@ -22,6 +23,16 @@ def test_a_world_is_named_with_or_without_parameters(tmp_path: Path) -> None:
         Offer("search", {"turns": 3}),
         Offer("frozen_lake", {"size": 5, "success_rate": 0.8}),
     ]
+
+
+def test_a_preset_is_written_out_and_parameters_are_laid_over_it() -> None:
+    slippery = {**FrozenLake.presets["ragen-v2"], "turns": 3}
+    assert read_offers(["frozen_lake@ragen-v2={turns: 3}", "frozen_lake@ragen-v2"]) == [
+        Offer("frozen_lake", slippery),
+        Offer("frozen_lake", FrozenLake.presets["ragen-v2"]),
+    ]
+    with pytest.raises(ValueError, match="the world 'frozen_lake' has no preset 'ragen-v3': did you mean"):
+        read_offers(["frozen_lake@ragen-v3"])
 
 
 @pytest.mark.parametrize(
