@@ -184,7 +184,10 @@ def _differing_first(experiment: Experiment, values: Mapping[str, Any]) -> dict[
     variants = [experiment.variant(name).model_dump(mode="json") for name in experiment.ablation.variants]
     of_variants = [flatten(each) for each in variants]
     own = {name for flat in of_variants for name in flat if len({each.get(name) for each in of_variants}) > 1}
+    # Options that one variant has and another leaves empty are named one by one.
+    named = {name for name in own if not any(other.startswith(f"{name}.") for other in own)}
     return {
         name if name in ("variant", "seed") or name in own else f"{SAME}{name}": value
         for name, value in flatten(values).items()
+        if name not in own - named
     }

@@ -37,8 +37,9 @@ section > h3 { margin: 34px 0 0; padding-top: 10px; border-top: 1px solid var(--
 table.plain { border-collapse: collapse; font-size: 14px; margin: 10px 0; }
 .plain th, .plain td { padding: 6px 22px 6px 0; text-align: left; vertical-align: top;
   border-bottom: 1px solid var(--line); }
-.plain thead th { font-size: 13px; color: var(--grey); border-bottom: 1.5px solid var(--ink); }
-.plain tbody th { font-weight: 600; }
+.plain thead th { vertical-align: bottom; line-height: 1.3; font-size: 13px; color: var(--grey);
+  border-bottom: 1.5px solid var(--ink); }
+.plain tbody th { font-weight: 600; white-space: nowrap; }
 .plain .bounds { display: block; font-size: 12px; line-height: 1.35; color: var(--grey); white-space: nowrap; }
 .plain.numbers td, .plain.numbers thead th { text-align: right; padding: 6px 0 6px 22px; }
 .wide { overflow-x: auto; }
@@ -119,6 +120,8 @@ ul.notes { margin: 0; padding-left: 1.1em; font-size: 15px; }
   .comparison tbody th { grid-column: 1 / -1; font-size: 16px; }
   .comparison td::before { content: attr(data-heading); display: block; font-size: 12px; line-height: 1.3;
     color: var(--grey); }
+  table.plain { font-size: 13px; }
+  .plain th, .plain td { padding-right: 14px; }
   dl.columns { columns: 1; }
   .figures { grid-template-columns: repeat(auto-fill, minmax(250px, 1fr)); gap: 22px; }
   .turns > li { grid-template-columns: minmax(0, 1fr); gap: 10px; padding: 16px; }
@@ -143,6 +146,9 @@ ul.notes { margin: 0; padding-left: 1.1em; font-size: 15px; }
   .observation pre, .reply pre { max-height: none; overflow: visible; }
   section > h3 { margin-top: 18px; }
   table.plain { font-size: 8.5pt; }
+  .plain thead th, .plain .bounds { font-size: 7pt; }
+  .plain th, .plain td { padding: 4px 12px 4px 0; }
+  .plain tr { break-inside: avoid; }
   .wide { overflow: visible; }
   .trajectory > header { break-after: avoid; }
   .turns > li, dl.lineage > div, .comparison tr { break-inside: avoid; }
