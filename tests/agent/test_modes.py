@@ -177,9 +177,10 @@ def test_a_demonstration_says(mode: Mode, turns: list[Turn], ending: Ending | No
 
 
 def test_a_step_keeps_its_argument_only_where_it_was_shown() -> None:
-    actions = ["search[Avo time zone]", "answer[UTC+1]", "click[b-1]", "Left", "get 1 oak log"]
+    actions = ["search[Avo time zone]", "answer[UTC+1]", "click[b-1]", "type [12] [avo] [1]", "Left", "get 1 oak log"]
     shown = "In which time zone is Avo? A page with UTC+2 and B-1 and 12."
-    assert worded(actions, shown) == ["search Avo time zone", "answer", "click b-1", "Left", "get 1 oak log"]
+    assert worded(actions, shown) == ["search Avo time zone", "answer", "click b-1", "type", "Left", "get 1 oak log"]
+    assert worded(["type [12] [avo] [1]"], f"{shown} 1") == ["type 12 avo 1"]
 
 
 @given(steps=st.lists(st.sampled_from(["up", "far down"]), min_size=1, max_size=9), tokens=st.integers(1, 40))

@@ -1,8 +1,9 @@
 """The steps of a demonstrated plan or lesson, as words: only what the player has seen, and no more than fits.
 
-**Truthful.** A step `verb[argument]` keeps its argument only where the argument has been shown, word for word; else the
-verb stands alone. An oracle reads a task's hidden state: written out, its later steps would teach a policy to make up
-what it cannot know (an answer before the search that finds it).
+**Truthful.** A step `verb[argument]` keeps its arguments only where every word of them has been shown; else the verb
+stands alone. An oracle reads a task's hidden state: written out, its later steps would teach a policy to make up what
+it cannot know (an answer before the search that finds it). Actions that are plain words stay as they are: where an
+oracle sees more of a map than the player, so do its plans.
 
 **Short.** There is no tokenizer yet when demonstrations are made. A text is counted in words, single digits and marks,
 which are the pieces that no token reaches across; one that was trained on the demonstrations has about one token for
@@ -40,12 +41,12 @@ def fits(text: str, tokens: int) -> bool:
 
 
 def _without_hidden_argument(action: str, shown: str) -> str:
-    verb, bracket, rest = action.partition("[")
+    verb, bracket, arguments = action.partition("[")
     if not bracket:
         return action
-    argument = rest.removesuffix("]")
-    return f"{verb} {argument}" if _words(argument) <= _words(shown) else verb
+    said = arguments.replace("[", " ").replace("]", " ").split()
+    return " ".join([verb.strip(), *(said if _words(said) <= _words(shown.split()) else ())])
 
 
-def _words(text: str) -> set[str]:
-    return {word.strip(string.punctuation) for word in text.lower().split()}
+def _words(written: Iterable[str]) -> set[str]:
+    return {word.lower().strip(string.punctuation) for word in written}
