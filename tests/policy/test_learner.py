@@ -12,7 +12,7 @@ from gradient_samples import gradients_of_first_step
 from policy_samples import two_turn_sequences
 from safetensors.torch import load_file
 
-from turnwise.errors import ArtifactError, ConfigurationError, MismatchError
+from turnwise.errors import ArtifactError, ConfigurationError, MismatchError, NotFiniteError
 from turnwise.policy.learner import Learner
 from turnwise.policy.update import UpdateBatch, UpdateSettings, mini_batches
 from turnwise.trajectory import TokenSequence
@@ -267,3 +267,10 @@ def test_a_model_that_caps_its_logits_is_refused(tmp_path: Path) -> None:
     Gemma2ForCausalLM(configuration).save_pretrained(tmp_path)
     with pytest.raises(ConfigurationError, match="caps or scales"):
         Learner(tmp_path, threads=1)
+
+
+def test_a_step_after_which_the_policy_cannot_compute_is_refused(make_policy: MakePolicy) -> None:
+    learner = Learner(make_policy(0), threads=1)
+    batch = UpdateBatch.from_turns(two_turn_sequences()[:1], [(1.0, -1.0)])
+    with pytest.raises(NotFiniteError, match="logits must be finite after an update"):
+        learner.update(batch, dataclasses.replace(SETTINGS, learning_rate=1e39))
