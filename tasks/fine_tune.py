@@ -44,10 +44,10 @@ def fine_tune(
     demonstrations: Reference,
 ) -> Reference:
     """The next policy, with its optimizer's state: `start` after supervised steps. Kept are the trajectories with any
-    credit; where there are none, nothing was learned and `policy`, which sampled, stays.
+    credit; where none is and one is needed, nothing was learned and `policy`, which sampled, stays.
     """
     kept = [index for index, credited in read_credit(credit).items() if any(credited.turns)]
-    if not kept:
+    if not kept and parameters.evolution.demonstration_share < 1:
         logger.warning("iteration %d: no trajectory reached evolution.threshold", parameters.iteration)
         return same_policy(policy)
     trajectories = read_trajectories(default_store().folder(rollout))
@@ -92,7 +92,5 @@ def _drawn(
     section = parameters.evolution
     generator = seeding.generator(parameters.seed, "imitation", parameters.iteration, step)
     of_shown = round(section.batch * section.demonstration_share)
-    return [
-        *(own[index] for index in generator.integers(len(own), size=section.batch - of_shown)),
-        *(shown[index] for index in generator.integers(len(shown), size=of_shown) if of_shown),
-    ]
+    parts = ((own, section.batch - of_shown), (shown, of_shown))
+    return [part[index] for part, size in parts if size for index in generator.integers(len(part), size=size)]

@@ -304,7 +304,7 @@ EVOLUTION = "optimization.method=evolution"
         ((EVOLUTION, "optimization.reference={coefficient: 0.1, estimator: k2, place: loss}"), "reference: null"),
         ((EVOLUTION, "rollout.scheme=branching"), "must have rollout.scheme: independent"),
         ((EVOLUTION, "credit.estimator=gae"), "has no critic; found credit.estimator: gae"),
-        ((EVOLUTION, "evolution.demonstration_share=1.0"), "which is 32 demonstrations"),
+        ((EVOLUTION, "evolution.demonstration_share=0.99"), "which is 32 demonstrations"),
         ((EVOLUTION, "evolution.demonstration_share=0.01"), "which is 0 demonstrations"),
         ((EVOLUTION,), "variant 'grpo-mr' must not change credit, which optimization.method: evolution does not read"),
         (("variants.grpo-mr={evolution: {steps: 9}}",), "must not change evolution, which optimization.method: rein"),

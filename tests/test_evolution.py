@@ -32,6 +32,7 @@ def test_with_degrees_the_best_that_reaches_the_threshold_is_kept() -> None:
 def test_a_step_without_the_policys_own_is_refused() -> None:
     require_shares(4, 0.0)
     require_shares(4, 0.75)
+    require_shares(4, 1.0)
     with pytest.raises(ConfigurationError, match="which is 4 demonstrations"):
         require_shares(4, 0.9)
     with pytest.raises(ConfigurationError, match="which is 0 demonstrations"):

@@ -21,15 +21,13 @@ from turnwise.trajectory import Trajectory
 
 
 def require_shares(batch: int, demonstration_share: float) -> None:
-    """Raise ConfigurationError where a step would hold no trajectory of the policy's own, or fewer than the share of
-    demonstrations says.
-    """
+    """Raise ConfigurationError where a step would hold none of what has a share in it. A share of 1 is on purpose."""
     shown = round(batch * demonstration_share)
-    if shown == batch or (demonstration_share > 0 and shown == 0):
+    if (demonstration_share < 1 and shown == batch) or (demonstration_share > 0 and shown == 0):
         raise ConfigurationError(
-            "a step of evolution must hold the policy's own successes, and demonstrations where they have a share; "
-            f"found evolution.batch: {batch} and evolution.demonstration_share: {demonstration_share:g}, which is "
-            f"{shown} demonstrations: change the share, or enlarge the batch"
+            "a step of evolution must hold some of all that has a share in it, the policy's own successes and "
+            f"demonstrations; found evolution.batch: {batch} and evolution.demonstration_share: "
+            f"{demonstration_share:g}, which is {shown} demonstrations: change the share, or enlarge the batch"
         )
 
 
