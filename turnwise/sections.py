@@ -357,8 +357,8 @@ class Evolution(Section):
     batch: Count
     """Sequences per step."""
     demonstration_share: Share
-    """Of the sequences of a step, those that are demonstrations. With 1 nothing of its own is imitated: more cloning, to
-    compare with."""
+    """Of the sequences of a step, those that are demonstrations. With 1 nothing of its own is imitated: more cloning,
+    to compare with."""
     start: Literal["policy", "warm_start"]
     """Where each fine-tuning begins: at the policy that sampled, or afresh at the warm start."""
 
