@@ -14,6 +14,7 @@ turnwise check frozen_lake                     does a world keep its contract?
 turnwise serve textcraft babyai                worlds over HTTP
 turnwise show "mt-grpo seed 1"                 look at the episodes of a run
 turnwise compare credit longer                 any recorded runs beside each other, with verdicts
+turnwise lineage mt-grpo/success               from a number back to all that it came from
 turnwise ui                                    MLflow's pages on what was run
 """
 
@@ -28,6 +29,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from flows.compare import add_compare
+from flows.lineage import add_lineage
 from flows.show import add_show
 from turnwise.artifacts import project_root
 from turnwise.errors import TurnwiseError
@@ -164,6 +166,7 @@ def _parser() -> argparse.ArgumentParser:
     serving.set_defaults(run=_serve)
     add_show(commands)
     add_compare(commands)
+    add_lineage(commands)
     pages = commands.add_parser("ui", help="open MLflow's pages on what was run")
     pages.add_argument("--port", type=int, default=5000)
     pages.set_defaults(run=_ui)

@@ -141,6 +141,41 @@ def test_engine_and_learner_agree_at_every_update(computed: tuple[Path, str]) ->
             assert point.value < 1e-5
 
 
+def test_a_number_of_the_report_leads_back_to_the_panels_and_the_commit(
+    computed: tuple[Path, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from flows import cli
+
+    monkeypatch.setenv("TURNWISE_HOME", str(computed[0]))
+    monkeypatch.setenv("COLUMNS", "80")
+    parsed = cli._parser().parse_args(["lineage", "mt-grpo/success", "--of", "tiny"])
+    parsed.run(parsed)
+    told = capsys.readouterr().out
+    for expected in (
+        "mt-grpo/success = ",
+        "run mt-grpo seed 1",
+        "panels train ",
+        "(update, iteration 2, seed 1)",
+        "earlier updates: 1, from",
+        "(warm_start",
+        "by commit ",
+    ):
+        assert expected in told, told
+    assert max(map(len, told.splitlines())) <= 80
+
+
+def test_the_variants_of_one_seed_are_laid_beside_each_other_without_a_verdict(
+    computed: tuple[Path, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from flows import cli
+
+    monkeypatch.setenv("TURNWISE_HOME", str(computed[0]))
+    parsed = cli._parser().parse_args(["compare", "tiny"])
+    parsed.run(parsed)
+    told = capsys.readouterr().out
+    assert "not decided" in told and "2 iterations" in told and "tokens" in told
+
+
 def test_changing_the_estimator_reuses_what_does_not_depend_on_it(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     changed = tiny("variants.mt-grpo={credit: {options: {rewards: merged, epsilon: 0.01}}}")
     _, calls = run(changed, home / "results", monkeypatch)

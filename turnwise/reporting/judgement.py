@@ -25,8 +25,7 @@ def standings(judgement: Judgement) -> Sheet:
     """Every variant: mean and interquartile mean over seeds, between random and oracle, and beside the warm start."""
     rows = [
         [
-            standing.name,
-            str(standing.mean.count),
+            f"{standing.name}\n{_seeds(standing.mean.count)}",
             cell(standing.mean),
             cell(standing.interquartile_mean),
             cell(standing.normalised),
@@ -35,7 +34,7 @@ def standings(judgement: Judgement) -> Sheet:
         ]
         for standing in judgement.standings
     ]
-    columns = ["", "seeds", "mean", "inter-\nquartile mean", "normalised", "gain over the warm start", "than it"]
+    columns = ["", "mean", "inter-\nquartile mean", "normalised", "gain over the warm start", "than it"]
     level = f"{100 * judgement.level:g} %"
     notes = [
         f"Beneath each value its {level} interval: of means over seeds, of gains over seeds and tasks.",
@@ -104,6 +103,10 @@ def exact(comparison: Comparison) -> str:
     if comparison.exact is None or comparison.smallest is None:
         return UNDEFINED
     return f"{probability(comparison.exact)}\n≥ {comparison.smallest:.2g}"
+
+
+def _seeds(count: int) -> str:
+    return "1 seed" if count == 1 else f"{count} seeds"
 
 
 def _reached(found: Learning) -> str:

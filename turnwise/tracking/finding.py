@@ -21,6 +21,7 @@ from turnwise.tracking.library import mlflow
 
 ARTIFACTS_FILE = "artifacts.json"
 PLAYERS_FILE = "players.json"
+UNCOMMITTED_FILE = "uncommitted.diff"
 PARENT = "mlflow.parentRunId"
 SHORTEST_ID = 6
 LISTED = 12
@@ -100,6 +101,12 @@ def find_runs(tracking_uri: str, wanted: str = "") -> list[RecordedRun]:
             f"{ARTIFACTS_FILE}: run it again, which finds in the store what is computed, or choose another"
         )
     return runs
+
+
+def read_text(tracking_uri: str, run_id: str, name: str) -> str | None:
+    """The text of one of a run's files, e.g. `uncommitted.diff`; None where it has none of this name."""
+    client = mlflow().MlflowClient(tracking_uri)
+    return _read(client, client.get_run(run_id), name)
 
 
 def _all_runs(client: Any) -> list[Any]:
