@@ -8,12 +8,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from agent_samples import Call, Disturbed, Hill, Planned, answer, form, play_texts, play_with_engine, rules_for
+from agent_samples import Call, Climb, Disturbed, Hill, Planned, answer, form, play_texts, play_with_engine, rules_for
 
 from turnwise.agent.context import make_context
 from turnwise.agent.demonstration import tokenized
 from turnwise.agent.episode import Episode
-from turnwise.agent.formats import ThinkAnswerFormat
+from turnwise.agent.formats import FORMATS, ThinkAnswerFormat, make_format
 from turnwise.agent.host import Patience
 from turnwise.agent.loop import episode_seed, make_episodes, play_scripted
 from turnwise.agent.modes import Mode, PlanMode, ReflectMode
@@ -23,7 +23,7 @@ from turnwise.measures import episode_means, episode_value, weighted_rewards
 from turnwise.policy.tokenizer import ChatFrame
 from turnwise.sections import ContextSection, RewardSection
 from turnwise.trajectory import Ending, Lost, Trajectory, Turn, TurnKind
-from turnwise.world import Limits
+from turnwise.world import Decision, Environment, Limits, Remaining, Task
 
 PLAN, REVISE = "Write a plan in one thought, without an action.", "Revise the plan in one thought, without an action."
 LESSON = "Write in one thought, without an action, what went wrong and what to do instead."
@@ -317,6 +317,32 @@ def test_a_demonstrated_lesson_names_what_was_refused_and_what_is_done_instead()
     trajectory = demonstrated(ReflectMode(tokens=9), [MISTAKEN, "oracle", "oracle"])
     assert thoughts(trajectory) == ["up up was refused; up"]
     assert [turn.actions for turn in acted(trajectory)] == [("up up",), ("up",), ("up",)]
+
+
+class Library(Hill):
+    """The hill with actions of the form `verb[argument]`, so that every format can write them."""
+
+    verbs = frozenset({"search", "answer"})
+
+    def make(self, task: Task, seed: int) -> Environment:
+        return Librarian(self.top, task, seed)
+
+
+class Librarian(Climb):
+    def oracle(self, remaining: Remaining) -> Decision:
+        return Decision("look", ("search[hills]",))
+
+
+@pytest.mark.parametrize("world", [Hill(), Library()], ids=["free actions", "verbs"])
+@pytest.mark.parametrize("name", FORMATS)
+def test_an_error_on_purpose_is_an_invalid_turn_in_every_format(name: str, world: Hill) -> None:
+    if name == "search" and world.verbs is None:
+        pytest.skip("the format search writes no free actions")
+    written = make_format(name, world)
+    episodes = make_episodes(rules_for(world, format=written, limits=Limits(2)), world.tasks("train", 1), 1, seed=0)
+    (trajectory,) = play_scripted(episodes, written.demonstrate, lambda episode, turn: MISTAKEN, 0).trajectories
+    assert [turn.rewards["invalid_turn"] for turn in trajectory.turns] == [1.0, 1.0]
+    assert [turn.invalid is None for turn in trajectory.turns] == [world.verbs is None] * 2
 
 
 def test_after_a_failed_attempt_the_lesson_is_the_whole_way() -> None:

@@ -36,11 +36,6 @@ class Mode(ABC):
     name: ClassVar[str]
 
     @property
-    def most_attempts(self) -> int:
-        """How often a task may be attempted, the first time included."""
-        return 1
-
-    @property
     def instruction(self) -> str:
         """What a policy that is given an instruction is told of this mode; empty where there is nothing to tell."""
         return ""

@@ -36,11 +36,6 @@ class ReflectMode(ThoughtfulMode):
     attempts: int = 1
 
     @property
-    def most_attempts(self) -> int:
-        """As configured."""
-        return self.attempts
-
-    @property
     def instruction(self) -> str:
         """What a lesson is for."""
         again = " A task that you failed begins again, with your lessons." if self.attempts > 1 else ""
