@@ -248,19 +248,19 @@ def test_a_scripted_summary_tells_what_was_played_and_what_the_world_said(frame:
     trajectory, _ = play(frame, ContextSection(), REPLIES[:3])
     _, first, second, *_ = said(frame)
     whole = f"up -> {first}; stay -> {second}; up"
-    assert recollect(trajectory.turns, 100) == whole
+    assert recollect(trajectory.turns, 100, ThinkAnswerFormat()) == whole
     # Words, digits and marks, and three for the format.
     pieces = len(re.findall(r"[a-zA-Z]+|\d|[^\w\s]", whole)) + 3
-    assert recollect(trajectory.turns, pieces) == whole
-    assert recollect(trajectory.turns, pieces - 1) == f"up; stay -> {second}; up"
-    assert recollect(trajectory.turns, 8) == "up; stay; up"
-    assert recollect(trajectory.turns, 7) == "stay; up"
-    assert recollect(trajectory.turns, 1) == "up"
-    assert recollect([], 12) == NOTHING
+    assert recollect(trajectory.turns, pieces, ThinkAnswerFormat()) == whole
+    assert recollect(trajectory.turns, pieces - 1, ThinkAnswerFormat()) == f"up; stay -> {second}; up"
+    assert recollect(trajectory.turns, 8, ThinkAnswerFormat()) == "up; stay; up"
+    assert recollect(trajectory.turns, 7, ThinkAnswerFormat()) == "stay; up"
+    assert recollect(trajectory.turns, 1, ThinkAnswerFormat()) == "up"
+    assert recollect([], 12, ThinkAnswerFormat()) == NOTHING
     unread = replace(trajectory.turns[0], actions=(), invalid="no form")
-    assert recollect([unread], 100) == "a reply that could not be read"
+    assert recollect([unread], 100, ThinkAnswerFormat()) == "a reply that could not be read"
     long = replace(trajectory.turns[1], observation="word " * 40)
-    assert recollect([trajectory.turns[0], long], 100) == f"up -> {'word ' * 12}...; stay"
+    assert recollect([trajectory.turns[0], long], 100, ThinkAnswerFormat()) == f"up -> {'word ' * 12}...; stay"
 
 
 # Replay

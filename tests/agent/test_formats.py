@@ -126,6 +126,11 @@ def test_no_tag_and_no_label_of_the_format_is_left_in_what_a_world_says(form: Fo
         assert form.read(shown, 9).actions == () and escaped in shown
 
 
+@given(formats, odd_texts)
+def test_what_a_world_said_is_told_apart_from_how_it_was_shown(form: Format, text: str) -> None:
+    assert form.said(form.observation(text)) == form.escape(text)
+
+
 @every_format
 def test_an_ordinary_text_is_shown_as_it_is(form: Format) -> None:
     text = "Up. 3 < 4, a <b>bold</b> Action: none\n\tThoughts: \\ [search]"

@@ -54,7 +54,7 @@ def tokenized(
         ask = Ask(turn.kind, longest[turn.kind], turn.asked)
         if summary := context.summary_before(turn.observation, ask):
             of_attempt = [each for each in turns if each.attempt == attempt]
-            say(_summary(recollect(of_attempt, summary.reply_tokens), form, summary, attempt), summary)
+            say(_summary(recollect(of_attempt, summary.reply_tokens, form), form, summary, attempt), summary)
             turn = replace(turn, observation=turn.observation or last_said)
         if not say(turn, ask):
             break

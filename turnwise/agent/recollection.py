@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from turnwise.agent.formats import Format
 from turnwise.agent.modes.steps import fits
 from turnwise.trajectory import Turn, TurnKind
 
@@ -21,13 +22,16 @@ LONGEST_ANSWER = 60
 NOTHING = "Nothing happened yet."
 
 
-def recollect(turns: Sequence[Turn], tokens: int) -> str:
-    """A summary of these turns of about so many tokens at most; of the last action alone, however long it is."""
+def recollect(turns: Sequence[Turn], tokens: int, form: Format) -> str:
+    """A summary of these turns of about so many tokens at most; of the last action alone, however long it is.
+
+    `form` is the format in which observations were shown.
+    """
     acted = [turn for turn in turns if turn.kind is TurnKind.ACT]
     if not acted:
         return NOTHING
     actions = [", ".join(turn.actions) or "a reply that could not be read" for turn in acted]
-    answers = [_beginning(turn.observation) for turn in acted[1:]]
+    answers = [_beginning(form.said(turn.observation)) for turn in acted[1:]]
     answered = [f"{action} -> {answer}" for action, answer in zip(actions, answers, strict=False)] + actions[-1:]
     fewer_answers = ([*actions[:left_out], *answered[left_out:]] for left_out in range(len(acted)))
     fewer_actions = (actions[left_out:] for left_out in range(len(acted)))

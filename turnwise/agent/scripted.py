@@ -37,7 +37,7 @@ def think(episode: Episode, looks_ahead: bool) -> None:
     """Let a scripted player write the thought that the episode waits for: a true one, where it looks ahead."""
     turns, asked = episode.turns, episode.ask
     if asked.kind is TurnKind.SUMMARY:
-        thought = recollect(turns, asked.reply_tokens)
+        thought = recollect(turns, asked.reply_tokens, episode.rules.format)
     else:
         try:
             steps = _foreseen(episode) if looks_ahead else NOT_FORESEEN

@@ -101,6 +101,10 @@ class Format(ABC):
         """A world's answer to an action, as the policy is shown it."""
         return self.escape(text)
 
+    def said(self, shown: str) -> str:
+        """The world's words in an observation as it was shown: what `observation` puts around them is left out."""
+        return shown
+
     def demonstrate(self, decision: Decision) -> str:
         """`write`, for a reply that a policy shall learn from.
 

@@ -66,6 +66,10 @@ class ReactFormat(Format):
         """`Observation: ...`."""
         return f"{OBSERVATION} {self.escape(text)}"
 
+    def said(self, shown: str) -> str:
+        """Without the label."""
+        return shown.removeprefix(f"{OBSERVATION} ")
+
 
 def _thought(lines: list[str]) -> str | None:
     """The text of lines of which the first, and no other, bears a label: that of a thought."""

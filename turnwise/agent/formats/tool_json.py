@@ -90,6 +90,10 @@ class ToolJsonFormat(Format):
         """Between `<tool_response>` tags."""
         return f"{RESPONSE}\n{self.escape(text)}\n{RESPONSE_END}"
 
+    def said(self, shown: str) -> str:
+        """Without the tags."""
+        return shown.removeprefix(f"{RESPONSE}\n").removesuffix(f"\n{RESPONSE_END}")
+
     @property
     def _functions(self) -> list[str]:
         return [ACT] if self.verbs is None else sorted(self.verbs)
