@@ -15,6 +15,7 @@ turnwise serve textcraft babyai                worlds over HTTP
 turnwise show "mt-grpo seed 1"                 look at the episodes of a run
 turnwise compare credit longer                 any recorded runs beside each other, with verdicts
 turnwise lineage mt-grpo/success               from a number back to all that it came from
+turnwise reproduce "mt-grpo seed 1"            make a run again elsewhere and compare the digests
 turnwise ui                                    MLflow's pages on what was run
 """
 
@@ -30,6 +31,7 @@ from pathlib import Path
 
 from flows.compare import add_compare
 from flows.lineage import add_lineage
+from flows.reproduce import add_reproduce
 from flows.show import add_show
 from turnwise.artifacts import project_root
 from turnwise.errors import TurnwiseError
@@ -167,6 +169,7 @@ def _parser() -> argparse.ArgumentParser:
     add_show(commands)
     add_compare(commands)
     add_lineage(commands)
+    add_reproduce(commands)
     pages = commands.add_parser("ui", help="open MLflow's pages on what was run")
     pages.add_argument("--port", type=int, default=5000)
     pages.set_defaults(run=_ui)

@@ -1,0 +1,46 @@
+from turnwise.artifacts import Reference
+from turnwise.reproduction import differing_ingredients, first_difference, steps
+from turnwise.tracking.finding import RunArtifacts
+
+
+def reference(kind: str, digit: str) -> Reference:
+    return Reference(kind=kind, digest=digit * 32)
+
+
+def run(*rollouts: str, tokenizer: str = "b") -> RunArtifacts:
+    """A run whose rollouts have these digests."""
+    return RunArtifacts(
+        variant="mt-grpo",
+        seed=1,
+        experiment={},
+        prepared={"tokenizer": reference("tokenizer", tokenizer), "panels": reference("panels", "a")},
+        start=reference("evaluation", "c"),
+        iterations=[{"rollout": reference("rollout", digit), "policy": reference("policy", "d")} for digit in rollouts],
+        test=reference("evaluation", "e"),
+    )
+
+
+def test_steps_stand_in_the_order_of_making() -> None:
+    names = [step.name for step in steps(run("1"), run("1"))]
+    expected = ["panels", "tokenizer", "start: evaluation", "iteration 1: rollout", "iteration 1: policy"]
+    assert names == [*expected, "test: evaluation"]
+    assert first_difference(steps(run("1"), run("1"))) is None
+
+
+def test_the_first_difference_is_the_earliest() -> None:
+    different = first_difference(steps(run("1", "2"), run("1", "3")))
+    assert different is not None and different.name == "iteration 2: rollout"
+    different = first_difference(steps(run("1", "2"), run("9", "3", tokenizer="f")))
+    assert different is not None and different.name == "tokenizer"
+
+
+def test_a_run_that_ended_earlier_differs_where_the_other_goes_on() -> None:
+    different = first_difference(steps(run("1", "2"), run("1")))
+    assert different is not None and (different.name, different.again) == ("iteration 2: rollout", None)
+
+
+def test_what_a_step_was_made_from_is_compared_down_to_the_key() -> None:
+    one = {"code": "x", "parameters": {"seed": 1}, "platform": {"packages": {"torch": "2.12", "numpy": "2.3"}}}
+    other = {"code": "x", "parameters": {"seed": 1}, "platform": {"packages": {"torch": "2.13", "numpy": "2.3"}}}
+    assert differing_ingredients(one, other) == ["platform.packages.torch"]
+    assert differing_ingredients(one, one) == []
