@@ -4,6 +4,7 @@ run which was killed after an alarm is the run that was not.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -17,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from flows.calibrate import show_calibration
 from flows.experiment import Run, run_variant
 from flows.prepare import Prepared, prepare_materials, prepare_policy
 from tasks.alarms import read_judgement
@@ -205,6 +207,16 @@ def require_good(message: str, expected: Reference) -> None:
     found = re.search(r"The last good policy is policy/([0-9a-f]{32})$", message)
     assert found is not None and found.group(1) == expected.digest
     default_store().verify(expected)
+
+
+def test_a_calibration_runs_every_seed_and_writes_what_it_found(fresh: Prepared, tmp_path: Path) -> None:
+    unguarded = {f"guards.{name}": None for name in ("no_signal", "dead_groups", "truncated_replies")}
+    chosen = experiment(**unguarded, **{"optimization.iterations": 1, "ablation.seeds": [1, 2]})
+    show_calibration([chosen], {}, tmp_path / "docs")
+    written = json.loads((tmp_path / "docs" / "echo-trap.json").read_text())
+    assert [(run["seed"], run["half"]) for run in written["runs"]] == [(1, "choosing"), (2, "trying")]
+    (said,) = re.findall(r"scored ([\d,]+) tokens", (tmp_path / "docs" / "echo-trap.md").read_text())
+    assert int(said.replace(",", "")) > 0
 
 
 def run_that_is_killed() -> None:
