@@ -54,8 +54,8 @@ def page(calibration: Calibration) -> str:
     """The page, in Markdown."""
     return f"""# The Echo Trap: which alarms tell a collapse before it comes
 
-Written by `turnwise calibrate` from the runs of `experiments/echo-trap.yaml` and `experiments/echo-trap-bandit.yaml`.
-`turnwise/monitors.py` says what every monitor is, `turnwise/calibration.py` how a rule is chosen.
+Written by `turnwise calibrate` from the runs of the first table. `turnwise/monitors.py` says what every monitor is,
+`turnwise/calibration.py` how a rule is chosen.
 
 A run has **collapsed** when its success, as the mean of {SMOOTHING} iterations, falls below {SHARE:.0%} of its best and
 never comes back. A rule **detects** a collapse when it raises its alarm by then; the **lead** is the median number of
@@ -89,9 +89,8 @@ Dashed: the bound of the best rule; dots: where it raised its alarm. What is abo
 
 ## How far this goes
 
-Policies of a few hundred thousand parameters on two small worlds, {_count(calibration)} runs in all: enough to see
-which monitors move first, too few for a rate. The collapses come of a learning rate that is too high; other causes may
-begin otherwise. Run it on a world of your own: `turnwise calibrate your-experiment.yaml`.
+{_count(calibration)} runs on {_worlds(calibration)}: a rate that is told by so few is uncertain. Collapses that come
+of another cause than these may begin otherwise. On a world of your own: `turnwise calibrate your-experiment.yaml`.
 """
 
 
@@ -242,3 +241,7 @@ def in_short(rule: AlarmRule) -> str:
 
 def _count(calibration: Calibration) -> int:
     return len(calibration.choosing) + len(calibration.trying)
+
+
+def _worlds(calibration: Calibration) -> str:
+    return " and ".join(dict.fromkeys(run.world for run in [*calibration.choosing, *calibration.trying]))
