@@ -9,9 +9,10 @@ from __future__ import annotations
 from typing import TextIO
 
 from turnwise import seeding
-from turnwise.agent.episode import Episode, Rules
+from turnwise.agent.episode import Episode
 from turnwise.agent.formats import Format, ThinkAnswerFormat, make_format
 from turnwise.agent.host import Patience
+from turnwise.agent.rules import Rules
 from turnwise.errors import ConfigurationError
 from turnwise.trajectory import Lost, Trajectory
 from turnwise.world import SPLITS, Decision, Task, World

@@ -8,9 +8,10 @@ from typing import Protocol
 from tasks.playing import MOST_EPISODES_AT_ONCE, MakeEpisodes, worlds_seed
 from turnwise import seeding
 from turnwise.agent.branching import group_of, trained_at, turn_of
-from turnwise.agent.episode import Episode, Rules
+from turnwise.agent.episode import Episode
 from turnwise.agent.loop import Played, episode_seed, make_episodes
 from turnwise.agent.replay import Continuation, points
+from turnwise.agent.rules import Rules
 from turnwise.trajectory import Trajectory
 from turnwise.world import Task
 

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from turnwise import progress, seeding
-from turnwise.agent.episode import Episode, Rules
+from turnwise.agent.episode import Episode
 from turnwise.agent.formats import make_format
 from turnwise.agent.host import Patience
 from turnwise.agent.loop import Played, make_episodes, play_scripted, require_few_losses, roll_out
 from turnwise.agent.modes import make_mode
+from turnwise.agent.rules import Rules
 from turnwise.artifacts import Draft, Reference, default_store
 from turnwise.panel import read_panel
 from turnwise.policy.engine import Sampling, close_resident_engine, resident_engine

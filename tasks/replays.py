@@ -16,9 +16,9 @@ from tasks.playing import (
 )
 from tasks.stage import stage
 from turnwise import seeding
-from turnwise.agent.episode import Rules
 from turnwise.agent.loop import episode_seed
 from turnwise.agent.replay import Continuation, Point, points
+from turnwise.agent.rules import Rules
 from turnwise.artifacts import Reference, default_store
 from turnwise.measures import episode_means
 from turnwise.sections import Compute

@@ -13,16 +13,30 @@ import numpy as np
 
 from turnwise import seeding
 from turnwise.agent.context import Frame
-from turnwise.agent.episode import Episode, Rules
+from turnwise.agent.episode import Episode
 from turnwise.agent.formats import ThinkAnswerFormat
 from turnwise.agent.host import Patience
 from turnwise.agent.loop import Played, make_episodes, roll_out
+from turnwise.agent.modes import Mode, PlanMode, ReflectMode
+from turnwise.agent.rules import Rules
 from turnwise.policy.engine import Reply
 from turnwise.policy.tokenizer import START, ChatFrame
+from turnwise.sections import ContextSection
 from turnwise.trajectory import Trajectory
 from turnwise.world import Decision, Environment, Limits, Observation, Remaining, Reward, Split, Step, Task, World
 
 LEGAL = "Legal: up, stay, jump, rest, peek."
+THOUGHTFUL: dict[str, Mode] = {
+    "plan": PlanMode(tokens=20, every=2),
+    "reflect": ReflectMode(tokens=20, attempts=3, signs=("invalid", "ineffective")),
+}
+"""Modes that ask for thoughts."""
+CONTEXTS = {
+    "full": ContextSection(),
+    "window": ContextSection(policy="window", turns=1),
+    "summary": ContextSection(policy="summary", every=2, summary_tokens=24),
+}
+"""Context policies that rewrite history soon."""
 
 
 class Hill(World):
@@ -310,6 +324,12 @@ def play_texts(world: World, *replies: str, **changes: Any) -> Trajectory:
 
 def answer(episode: Episode, reply: str, complete: bool = True) -> None:
     episode.receive(reply, (), (), complete)
+    episode.settle()
+
+
+def answer_in_tokens(episode: Episode, frame: ChatFrame, text: str) -> None:
+    tokens = frame.reply(text)
+    episode.receive(text, tokens, (-1.0,) * len(tokens), True)
     episode.settle()
 
 

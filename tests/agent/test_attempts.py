@@ -8,22 +8,32 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from agent_samples import Call, Climb, Disturbed, Hill, Planned, answer, form, play_texts, play_with_engine, rules_for
+from agent_samples import (
+    CONTEXTS,
+    THOUGHTFUL,
+    Call,
+    Disturbed,
+    Hill,
+    Planned,
+    answer,
+    answer_in_tokens,
+    form,
+    play_texts,
+    play_with_engine,
+    rules_for,
+)
 
-from turnwise.agent.context import make_context
-from turnwise.agent.demonstration import tokenized
 from turnwise.agent.episode import Episode
-from turnwise.agent.formats import FORMATS, ThinkAnswerFormat, make_format
+from turnwise.agent.formats import ThinkAnswerFormat
 from turnwise.agent.host import Patience
-from turnwise.agent.loop import episode_seed, make_episodes, play_scripted
+from turnwise.agent.loop import episode_seed, make_episodes
 from turnwise.agent.modes import Mode, PlanMode, ReflectMode
 from turnwise.agent.replay import Continuation, Point
-from turnwise.agent.scripted import MISTAKEN
 from turnwise.measures import episode_means, episode_value, weighted_rewards
 from turnwise.policy.tokenizer import ChatFrame
-from turnwise.sections import ContextSection, RewardSection
-from turnwise.trajectory import Ending, Lost, Trajectory, Turn, TurnKind
-from turnwise.world import Decision, Environment, Limits, Remaining, Task
+from turnwise.sections import RewardSection
+from turnwise.trajectory import Ending, Lost, Trajectory, TurnKind
+from turnwise.world import Limits
 
 PLAN, REVISE = "Write a plan in one thought, without an action.", "Revise the plan in one thought, without an action."
 LESSON = "Write in one thought, without an action, what went wrong and what to do instead."
@@ -193,21 +203,10 @@ def writer(frame: ChatFrame, seed: int) -> Callable[[int], Planned]:
     return plan
 
 
-MODES: dict[str, Mode] = {
-    "plan": PlanMode(tokens=20, every=2),
-    "reflect": ReflectMode(tokens=20, attempts=3, signs=("invalid", "ineffective")),
-}
-CONTEXTS = {
-    "full": ContextSection(),
-    "window": ContextSection(policy="window", turns=1),
-    "summary": ContextSection(policy="summary", every=2, summary_tokens=24),
-}
-
-
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", THOUGHTFUL)
 @pytest.mark.parametrize("context", CONTEXTS)
 def test_every_reply_follows_the_tokens_that_its_segment_says(frame: ChatFrame, mode: str, context: str) -> None:
-    rules: dict[str, Any] = {"mode": MODES[mode], "context": CONTEXTS[context]}
+    rules: dict[str, Any] = {"mode": THOUGHTFUL[mode], "context": CONTEXTS[context]}
     played, engine = play_with_engine(hill(turns=5, top=7), frame, writer(frame, 3), tasks=8, **rules)
     asked = [(episode, [list(context) for at, context in engine.submitted if at == episode]) for episode in range(16)]
     kinds = set()
@@ -224,17 +223,17 @@ def test_every_reply_follows_the_tokens_that_its_segment_says(frame: ChatFrame, 
     assert len(kinds) == (3 if context == "summary" else 2)
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", THOUGHTFUL)
 def test_the_same_replies_give_the_same_trajectories(frame: ChatFrame, mode: str) -> None:
-    first, _ = play_with_engine(hill(), frame, writer(frame, 1), mode=MODES[mode])
-    again, _ = play_with_engine(hill(), frame, writer(frame, 1), mode=MODES[mode])
+    first, _ = play_with_engine(hill(), frame, writer(frame, 1), mode=THOUGHTFUL[mode])
+    again, _ = play_with_engine(hill(), frame, writer(frame, 1), mode=THOUGHTFUL[mode])
     assert first.trajectories == again.trajectories
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", THOUGHTFUL)
 def test_an_episode_can_be_continued_from_every_turn(frame: ChatFrame, mode: str) -> None:
-    world, rules = hill(), rules_for(hill(), frame, mode=MODES[mode])
-    played, _ = play_with_engine(world, frame, writer(frame, 2), tasks=4, mode=MODES[mode])
+    world, rules = hill(), rules_for(hill(), frame, mode=THOUGHTFUL[mode])
+    played, _ = play_with_engine(world, frame, writer(frame, 2), tasks=4, mode=THOUGHTFUL[mode])
     for trajectory in played.trajectories:
         for number in range(len(trajectory.turns)):
             seed = episode_seed(5, trajectory.group, trajectory.replica)
@@ -257,21 +256,15 @@ def open_episode(frame: ChatFrame, mode: Mode, budget: int) -> Episode:
     return episode
 
 
-def reply(episode: Episode, frame: ChatFrame, text: str) -> None:
-    tokens = frame.reply(text)
-    episode.receive(text, tokens, (-1.0,) * len(tokens), True)
-    episode.settle()
-
-
 def test_a_task_is_attempted_again_only_where_the_lesson_fits(frame: ChatFrame) -> None:
     mode = ReflectMode(tokens=17, attempts=2)
     whole = open_episode(frame, mode, 10_000)
-    reply(whole, frame, form("stay"))
+    answer_in_tokens(whole, frame, form("stay"))
     assert whole.ask.kind is TurnKind.REFLECT and whole.reply_tokens == 17
     enough = len(whole.context) + 17
     exact, short = open_episode(frame, mode, enough), open_episode(frame, mode, enough - 1)
-    reply(exact, frame, form("stay"))
-    reply(short, frame, form("stay"))
+    answer_in_tokens(exact, frame, form("stay"))
+    answer_in_tokens(short, frame, form("stay"))
     assert not exact.over and short.over
     result = short.result()
     assert isinstance(result, Trajectory) and (result.ending, result.earlier_endings) == (Ending.TURN_LIMIT, ())
@@ -280,100 +273,8 @@ def test_a_task_is_attempted_again_only_where_the_lesson_fits(frame: ChatFrame) 
 
 def test_a_new_attempt_opens_with_the_lessons(frame: ChatFrame) -> None:
     episode = open_episode(frame, ReflectMode(tokens=17, attempts=2), 10_000)
-    reply(episode, frame, form("stay"))
-    reply(episode, frame, thought("up, not <answer>stay"))
+    answer_in_tokens(episode, frame, form("stay"))
+    answer_in_tokens(episode, frame, thought("up, not <answer>stay"))
     text = frame.decode(tuple(episode.context))
     assert "Your lesson: up, not <\\answer>stay" in text and "Task hill/train/0. Height 0 after 0." in text
     assert "Still here." not in text and episode.remaining.turns == 1
-
-
-# Scripted players
-
-
-def demonstrated(mode: Mode, players: list[str], *, looks_ahead: bool = True, turns: int = 3) -> Trajectory:
-    world = Hill(4, Limits(turns, 1))
-    episodes = make_episodes(rules_for(world, mode=mode), world.tasks("train", 1), 1, seed=0)
-    (trajectory,) = play_scripted(
-        episodes, ThinkAnswerFormat().demonstrate, lambda episode, turn: players[turn], 0, looks_ahead=looks_ahead
-    ).trajectories
-    return trajectory
-
-
-def thoughts(trajectory: Trajectory) -> list[str]:
-    return [turn.thought for turn in trajectory.turns if turn.kind is not TurnKind.ACT]
-
-
-def acted(trajectory: Trajectory) -> list[Turn]:
-    return [turn for turn in trajectory.turns if turn.kind is TurnKind.ACT]
-
-
-def test_a_demonstrated_plan_is_what_the_oracle_then_does() -> None:
-    trajectory = demonstrated(PlanMode(tokens=9), ["oracle"] * 3)
-    assert trajectory.success
-    assert thoughts(trajectory) == [", ".join(action for turn in acted(trajectory) for action in turn.actions)]
-
-
-def test_a_demonstrated_lesson_names_what_was_refused_and_what_is_done_instead() -> None:
-    trajectory = demonstrated(ReflectMode(tokens=9), [MISTAKEN, "oracle", "oracle"])
-    assert thoughts(trajectory) == ["up up was refused; up"]
-    assert [turn.actions for turn in acted(trajectory)] == [("up up",), ("up",), ("up",)]
-
-
-class Library(Hill):
-    """The hill with actions of the form `verb[argument]`, so that every format can write them."""
-
-    verbs = frozenset({"search", "answer"})
-
-    def make(self, task: Task, seed: int) -> Environment:
-        return Librarian(self.top, task, seed)
-
-
-class Librarian(Climb):
-    def oracle(self, remaining: Remaining) -> Decision:
-        return Decision("look", ("search[hills]",))
-
-
-@pytest.mark.parametrize("world", [Hill(), Library()], ids=["free actions", "verbs"])
-@pytest.mark.parametrize("name", FORMATS)
-def test_an_error_on_purpose_is_an_invalid_turn_in_every_format(name: str, world: Hill) -> None:
-    if name == "search" and world.verbs is None:
-        pytest.skip("the format search writes no free actions")
-    written = make_format(name, world)
-    episodes = make_episodes(rules_for(world, format=written, limits=Limits(2)), world.tasks("train", 1), 1, seed=0)
-    (trajectory,) = play_scripted(episodes, written.demonstrate, lambda episode, turn: MISTAKEN, 0).trajectories
-    assert [turn.rewards["invalid_turn"] for turn in trajectory.turns] == [1.0, 1.0]
-    assert [turn.invalid is None for turn in trajectory.turns] == [world.verbs is None] * 2
-
-
-def test_after_a_failed_attempt_the_lesson_is_the_whole_way() -> None:
-    trajectory = demonstrated(ReflectMode(tokens=14, attempts=2), [MISTAKEN, *["oracle"] * 3], turns=1)
-    assert thoughts(trajectory) == ["the limit came first; up"]
-    assert [turn.attempt for turn in trajectory.turns] == [0, 0, 1]
-
-
-def test_a_player_that_does_not_look_ahead_asks_no_world_for_its_thoughts() -> None:
-    assert thoughts(demonstrated(PlanMode(tokens=9), ["random"] * 3, looks_ahead=False))[0] == "go on"
-
-
-@pytest.mark.parametrize("budget", [100_000, 300])
-@pytest.mark.parametrize("context", CONTEXTS)
-@pytest.mark.parametrize("mode", MODES)
-def test_demonstrated_thoughts_have_the_tokens_that_an_episode_would_give_them(
-    frame: ChatFrame, mode: str, context: str, budget: int
-) -> None:
-    form_of_all, section, world = ThinkAnswerFormat(), CONTEXTS[context], Hill(100, Limits(4, 1))
-    rules = rules_for(world, mode=MODES[mode], context=section)
-    episodes = make_episodes(rules, world.tasks("train", 1), 1, seed=0)
-    players = [MISTAKEN, "oracle", MISTAKEN, MISTAKEN] * 5
-    written = play_scripted(episodes, form_of_all.demonstrate, lambda episode, turn: players[turn], 0, looks_ahead=True)
-    longest = {TurnKind.ACT: 64, TurnKind.PLAN: 20, TurnKind.REFLECT: 20}
-    said = tokenized(written.trajectories[0], frame, form_of_all, make_context(section, frame, None, budget), longest)
-    rules = rules_for(world, frame, mode=MODES[mode], context=section, token_budget=budget)
-    (episode,) = make_episodes(rules, world.tasks("train", 1), 1, seed=0)
-    episode.open()
-    for turn in said.turns:
-        assert episode.ask.kind is turn.kind
-        assert tuple(episode.context[-len(turn.observation_tokens) :]) == turn.observation_tokens
-        assert (len(episode.context) == len(turn.observation_tokens)) == turn.opens_segment
-        reply(episode, frame, turn.reply)
-    assert episode.over

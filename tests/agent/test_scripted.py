@@ -99,7 +99,7 @@ def test_a_world_that_is_lost_in_asking_a_player_is_counted() -> None:
 
 SCRIPT = """
 import hashlib, pathlib, sys
-from turnwise.agent.episode import Rules
+from turnwise.agent.rules import Rules
 from turnwise.agent.formats import ThinkAnswerFormat
 from turnwise.agent.host import Patience
 from turnwise.agent.loop import make_episodes, play_scripted

@@ -18,9 +18,10 @@ import pytest
 from conformance_cases import DOCUMENTED, Case, opened_case
 
 from turnwise import seeding
-from turnwise.agent.episode import Episode, Rules
+from turnwise.agent.episode import Episode
 from turnwise.agent.formats import ThinkAnswerFormat
 from turnwise.agent.host import Patience
+from turnwise.agent.rules import Rules
 from turnwise.checking import CheckReport, check_world
 from turnwise.checking.baselines import Score, score
 from turnwise.checking.episodes import first_tasks, open_episode, play

@@ -19,10 +19,10 @@ from envs.service.episodes import ServiceLimits
 from envs.service.offers import Offer
 from envs.service.schema import Health
 from turnwise import seeding
-from turnwise.agent.episode import Rules
 from turnwise.agent.formats import ThinkAnswerFormat
 from turnwise.agent.host import Patience
 from turnwise.agent.loop import Played, make_episodes, play_scripted, roll_out
+from turnwise.agent.rules import Rules
 from turnwise.checking import check_world
 from turnwise.panel import panel_digest
 from turnwise.world import SPLITS, World, make_world

@@ -21,11 +21,11 @@ import pytest
 from tasks.credit_study import truth_of
 from tasks.playing import worlds_seed
 from tasks.replays import states
-from turnwise.agent.episode import Rules
 from turnwise.agent.formats import ThinkAnswerFormat
 from turnwise.agent.host import Patience
 from turnwise.agent.loop import make_episodes, roll_out
 from turnwise.agent.replay import Continuation
+from turnwise.agent.rules import Rules
 from turnwise.credit import CreditBatch, estimate
 from turnwise.credit.truth import Truth, agreement
 from turnwise.measures import weighted_rewards

@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from turnwise import seeding
-from turnwise.agent.episode import Episode, Rules
+from turnwise.agent.episode import Episode
+from turnwise.agent.rules import Rules
 from turnwise.agent.scripted import act, think
 from turnwise.errors import WorldLost
 from turnwise.trajectory import Lost, Trajectory, TurnKind

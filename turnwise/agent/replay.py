@@ -16,7 +16,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from turnwise.agent.context import Message
-from turnwise.agent.episode import Episode, Rules
+from turnwise.agent.episode import Episode
+from turnwise.agent.rules import Rules
 from turnwise.errors import WorldLost
 from turnwise.trajectory import Trajectory, Turn, TurnKind
 
