@@ -50,6 +50,10 @@ def tracking_uri(experiment: Experiment) -> str:
     return experiment.tracking.uri or f"sqlite:///{home() / 'mlflow.db'}"
 
 
+COLUMNS = ("test/sampled/success", "test/greedy/success")
+"""What the saved view of an ablation shows in MLflow."""
+
+
 class AblationRecord:
     """One ablation in MLflow: a parent, and a child per variant and seed."""
 
@@ -132,6 +136,7 @@ class AblationRecord:
     def close(self, report: Path, result_digest: str) -> None:
         """The ablation has ended: its report."""
         self._parent.log_artifact(report)
+        self._parent.save_view(f"{self._experiment.ablation.name}: by variant", COLUMNS)
         self._parent.finish(result_digest)
 
     def _trace(self, child: Recorded, run: Run, iteration: Iteration) -> None:

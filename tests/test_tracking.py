@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import math
 import os
 import random
@@ -9,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import zlib
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -435,3 +438,18 @@ def test_the_ui_is_served_on_this_machine_only_from_the_given_store() -> None:
     assert (options["--host"], options["--port"]) == ("127.0.0.1", "5001")
     with pytest.raises(ConfigurationError, match="is a server"):
         ui_command("http://localhost:5000", 5001)
+
+
+def test_an_ablation_has_one_saved_view_however_often_it_is_closed(open_recorder: Callable[[], Recorder]) -> None:
+    for _ in range(2):
+        recorder = open_recorder()
+        parent = recorder.parent("credit rules", "parent-1", PARAMETERS)
+        parent.save_view("credit rules: by variant", ["test/success"])
+    tags = recorder._client.get_experiment(recorder._experiment_id).tags
+    (value,) = [value for key, value in tags.items() if key == f"mlflow.sharedViewState.turnwise-{parent.id[:12]}"]
+    view = json.loads(value)
+    assert view["name"] == "credit rules: by variant"
+    state = json.loads(zlib.decompress(base64.b64decode(view["state"].removeprefix("deflate;"))))
+    assert state["searchFilter"] == f"tags.mlflow.parentRunId = '{parent.id}'"
+    assert state["groupBy"]["groupByKeys"] == [{"mode": "param", "groupByData": "variant"}]
+    assert "metrics.`test/success`" in state["selectedColumns"]

@@ -26,6 +26,7 @@ from turnwise.tracking.values import (
     flatten,
     shortened,
 )
+from turnwise.tracking.views import VIEW, saved_view, view_key
 
 if TYPE_CHECKING:
     from turnwise.trajectory import Trajectory
@@ -235,6 +236,11 @@ class Run:
     def log_text(self, text: str, name: str) -> None:
         """A text among the run's artifacts, e.g. `uncommitted.diff`; an earlier one of this name is replaced."""
         self._client.log_text(self.id, text, name)
+
+    def save_view(self, name: str, columns: Sequence[str]) -> None:
+        """Under *Views* of the experiment's page: the runs below this one by variant, with these metrics as columns."""
+        value = saved_view(name, self._entity.info.start_time, self.id, columns)
+        self._client.set_experiment_tag(self._entity.info.experiment_id, f"{VIEW}{view_key(self.id)}", value)
 
     def log_trajectories(
         self,
