@@ -24,8 +24,8 @@ UNITS = {
     "monitor/mutual_information": "nats",
 }
 """Of the numbers whose own name does not tell it."""
-ALREADY_TOLD = frozenset({"monitor/success", "monitor/gradient_norm", "horizon/turns"})
-"""The same numbers as rollout/success, update/gradient_norm and rollout/turns."""
+ALREADY_TOLD = frozenset({"monitor/success", "monitor/gradient_norm"})
+"""The same numbers as rollout/success and update/gradient_norm."""
 
 
 def metrics_of(iteration: Iteration) -> dict[str, float]:

@@ -15,7 +15,7 @@ from tasks.stage import stage
 from turnwise.agent.branching import turn_of
 from turnwise.artifacts import Reference, default_store
 from turnwise.curriculum import State, make_curriculum
-from turnwise.measures import ended_at, episode_value
+from turnwise.measures import ended_at
 from turnwise.plateau import Batch
 from turnwise.sections import Curriculum, Section
 from turnwise.trajectory import Trajectory, read_trajectories
@@ -39,7 +39,7 @@ def horizon(parameters: HorizonParameters, *, rollout: Reference, before: Refere
     """The curriculum's state after an iteration. `before` is that after the last one.
 
     Metrics: `limit`, that of this iteration's episodes; `share_at_limit`, of the episodes that it cut off, unsolved;
-    `turns`, their mean; `next_limit`.
+    `next_limit`. How many turns they had is told by the rollout.
     """
     curriculum = make_curriculum(parameters.curriculum.rule, parameters.curriculum.options, parameters.turns)
     state = curriculum.first() if before is None else read_horizon(before)
@@ -53,7 +53,6 @@ def horizon(parameters: HorizonParameters, *, rollout: Reference, before: Refere
         draft.metrics.update(limit=state.limit, next_limit=following.limit)
         if episodes:
             draft.metrics["share_at_limit"] = batch.at_limit / batch.episodes
-            draft.metrics["turns"] = sum(episode_value(episode, "turns") for episode in episodes) / len(episodes)
     return draft.reference
 
 
