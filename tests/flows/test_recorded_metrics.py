@@ -30,7 +30,7 @@ def iteration(turnwise_home: Path) -> Iteration:
         rollout=made("rollout", {"sampling_seconds": 2.0, "sampled_tokens": 500.0}, success=0.5, turns=2.0),
         credit=made("credit", {"seconds": 0.1}, reward=0.7),
         policy=made("policy", {"seconds": 3.0}, skipped=0.0, entropy=0.25, gradient_norm=1.5, value_loss=0.1),
-        horizon=made("horizon", limit=4.0, turns=2.0),
+        horizon=made("horizon", limit=4.0),
         evaluation=None,
         monitors=made("monitors", success=0.5, gradient_norm=1.5, invalid_replies=0.1),
     )
