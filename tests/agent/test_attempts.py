@@ -115,9 +115,10 @@ def test_a_failed_task_begins_again_with_the_same_seed_and_the_whole_limit_on_tu
     assert [turn.opens_segment for turn in trajectory.turns] == [True, False, False, True, False, False]
 
 
-def test_a_further_attempt_meets_the_same_noise() -> None:
-    climb = [form("up")] * 3
-    trajectory = play_texts(hill(), *climb, thought("."), *climb, mode=ReflectMode(tokens=9, attempts=2))
+def test_a_further_attempt_meets_the_same_noise_and_has_all_actions_again() -> None:
+    climb, world = [form("up")] * 3, Hill(100, Limits(turns=9, actions=3))
+    trajectory = play_texts(world, *climb, thought("."), *climb, mode=ReflectMode(tokens=9, attempts=2))
+    assert (trajectory.earlier_endings, trajectory.ending) == ((Ending.ACTION_LIMIT,), Ending.ACTION_LIMIT)
     assert [turn.rewards.get("climbed") for turn in trajectory.turns] == [1.0, 1.0, 2.0, None, 1.0, 1.0, 2.0]
 
 

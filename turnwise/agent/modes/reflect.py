@@ -7,7 +7,8 @@ the full limit on turns, in a context that opens with the lessons.
 
 **What counts.** `success`, the outcome rewards and the world's metrics are those of the last attempt; rewards of turns
 stay with their turns in every attempt; turns and tokens of all attempts are counted. `first_success` is success at the
-first attempt. The task is not attempted again where the lesson would not fit into the context.
+first attempt. The task is not attempted again where an attempt ended for want of tokens, or the lesson would not fit
+into the context.
 """
 
 from __future__ import annotations
