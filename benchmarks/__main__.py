@@ -6,9 +6,10 @@ import os
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
-from benchmarks import credit_bias, engines, learner, plateau, service, worlds
+from benchmarks import coverage, credit_bias, engines, learner, plateau, service, worlds
 
 if __name__ == "__main__":
+    coverage.main()
     credit_bias.main()
     plateau.main()
     learner.main()

@@ -39,7 +39,7 @@ def compare_runs(parsed: argparse.Namespace) -> None:
     """Run the command."""
     from rich.console import Console
 
-    from flows.comparison import at_equal_budgets, grouped, how_tested, judged
+    from flows.comparison import at_equal_budgets, grouped, how_tested, judged, references
     from flows.show import recorded_in
     from turnwise.comparability import differences, require_comparable, told
     from turnwise.reporting.judgement import sheets
@@ -52,7 +52,7 @@ def compare_runs(parsed: argparse.Namespace) -> None:
     of_runs = how_tested(groups)
     if not parsed.anyway:
         require_comparable(of_runs)
-    made = [*sheets(judged(groups, parsed.success)), *_budgets(at_equal_budgets(groups))]
+    made = [*sheets(judged(groups, parsed.success), references(groups)), *_budgets(at_equal_budgets(groups))]
     for sheet in made:
         print_sheet(sheet, console)
     for difference in told(differences(of_runs)):

@@ -11,7 +11,7 @@ from turnwise.artifacts import Reference, default_store
 from turnwise.comparability import circumstances
 from turnwise.errors import ConfigurationError
 from turnwise.panel import panel_digest, read_panel
-from turnwise.statistics import Frame, Interval, Judgement, Results, judge, student_over_seeds
+from turnwise.statistics import Frame, Interval, Judgement, Results, judge, over_tasks, student_over_seeds
 from turnwise.statistics.curves import Points, within_budget
 from turnwise.tracking.finding import RecordedRun
 from turnwise.world import Column, World, make_world
@@ -88,8 +88,7 @@ def how_tested(groups: Sequence[Group]) -> dict[str, dict[str, str]]:
 
 def judged(groups: Sequence[Group], stated: float) -> Judgement:
     """The verdicts by the primary metric of the first group's world. Raises ConfigurationError where a run has none."""
-    world = _world(groups[0])
-    primary = next(column for column in world.columns if column.value == world.primary_metric)
+    primary = _primary(_world(groups[0]))
     variants, frames = {}, {}
     for group in groups:
         variants[group.name] = Results({seed: _shown(run, primary) for seed, run in sorted(group.runs.items())})
@@ -100,8 +99,7 @@ def judged(groups: Sequence[Group], stated: float) -> Judgement:
 
 def at_equal_budgets(groups: Sequence[Group]) -> list[AtEqualBudget]:
     """How the groups stand at the largest budgets that every run has spent; those that nobody measured are left out."""
-    world = _world(groups[0])
-    primary = next(column for column in world.columns if column.value == world.primary_metric)
+    primary = _primary(_world(groups[0]))
     within = (0.0, 1.0) if primary.percent else (float("-inf"), float("inf"))
     found = []
     for budget in BUDGETS:
@@ -131,6 +129,27 @@ def _shown(run: RecordedRun, primary: Column) -> dict[str, float]:
             "none on the test panel: leave it out"
         )
     return found
+
+
+def references(groups: Sequence[Group]) -> dict[str, Interval]:
+    """What the warm starts and players reached on the test panels, each once; by ablation where there are several."""
+    primary = _primary(_world(groups[0]))
+    runs = [next(iter(group.runs.values())) for group in groups]
+    found = {
+        (name, evaluation): f"{name} ({run.ablation})" if len({run.ablation for run in runs}) > 1 else name
+        for run in reversed(runs)
+        for name, evaluation in run.players.items()
+    }
+    shown = {}
+    for (_, evaluation), told in sorted(found.items(), key=lambda item: (item[0][0] != "warm start", item[1])):
+        values = measures.by_task(read_evaluation(evaluation, SAMPLED), primary)
+        if values:
+            shown[told] = over_tasks(values, seed=0, proportion=primary.percent)
+    return shown
+
+
+def _primary(world: World) -> Column:
+    return next(column for column in world.columns if column.value == world.primary_metric)
 
 
 def _frame(run: RecordedRun, primary: Column) -> Frame:

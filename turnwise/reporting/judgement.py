@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from turnwise.reporting.sheets import Sheet
 from turnwise.reporting.wording import UNDEFINED, bounds, number, signed
 from turnwise.statistics import Comparison, Interval, Judgement
@@ -11,9 +13,11 @@ DIGITS = 2
 SMALLEST_P = 0.001
 
 
-def sheets(judgement: Judgement) -> list[Sheet]:
-    """The sheets of a judgement, those that would be empty left out."""
-    made = [standings(judgement)]
+def sheets(judgement: Judgement, references: Mapping[str, Interval] | None = None) -> list[Sheet]:
+    """The sheets of a judgement, those that would be empty left out. `references` are rows beneath the variants: what
+    the warm start and the players reached, by name.
+    """
+    made = [standings(judgement, references or {})]
     if judgement.pairs:
         made.append(pairs(judgement))
     if judgement.learning:
@@ -21,8 +25,10 @@ def sheets(judgement: Judgement) -> list[Sheet]:
     return made
 
 
-def standings(judgement: Judgement) -> Sheet:
-    """Every variant: mean and interquartile mean over seeds, between random and oracle, and beside the warm start."""
+def standings(judgement: Judgement, references: Mapping[str, Interval]) -> Sheet:
+    """Every variant: mean and interquartile mean over seeds, between random and oracle, and beside the warm start. Then
+    what they are held against.
+    """
     rows = [
         [
             f"{standing.name}\n{_seeds(standing.mean.count)}",
@@ -34,10 +40,12 @@ def standings(judgement: Judgement) -> Sheet:
         ]
         for standing in judgement.standings
     ]
-    columns = ["", "mean", "inter-\nquartile mean", "normalised", "gain over the warm start", "than it"]
+    rows += [[f"{name}\n{each.count} tasks", cell(each), *[UNDEFINED] * 4] for name, each in references.items()]
+    columns = ["", "mean", "inter-\nquartile\nmean", "normalised", "gain over the\nwarm start", "than it"]
     level = f"{100 * judgement.level:g} %"
     notes = [
-        f"Beneath each value its {level} interval: of means over seeds, of gains over seeds and tasks.",
+        f"Beneath each value its {level} interval: of means over seeds, or over tasks where there is one "
+        "policy; of gains over seeds and tasks.",
         "Normalised: 0 is the random player, 1 the oracle.",
     ]
     return Sheet("standings", f"{judgement.measure} on the test panel", columns, rows, [*notes, *judgement.notes])
