@@ -19,8 +19,11 @@ LEFT_OUT = ("tests", "data", "models", "runs", "results", "dvc.lock")
 """What no stage reads, and what a run of the stages makes: a copy begins without results."""
 
 
-def copy_project(folder: Path) -> Path:
-    """A fresh clone of the working tree, with the tiny parameters as its params.yaml, sharing the environment."""
+def copy_project(folder: Path, *overlays: Path) -> Path:
+    """A fresh clone of the working tree, with the tiny parameters, and these overlays on them, as its params.yaml.
+
+    It shares the environment.
+    """
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT,
@@ -33,7 +36,7 @@ def copy_project(folder: Path) -> Path:
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(ROOT / name, folder / name)
     with (folder / "params.yaml").open("w") as file:
-        YAML().dump(load(ROOT / "params.yaml", [TINY]).model_dump(mode="json"), file)
+        YAML().dump(load(ROOT / "params.yaml", [TINY, *overlays]).model_dump(mode="json"), file)
     (folder / ".venv").symlink_to(sys.prefix)
     git(folder, "init", "--quiet")
     (folder / ".git" / "info" / "exclude").write_text(".venv\n")

@@ -14,10 +14,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from project_copy import ROOT, copy_project, environment
+from project_copy import ROOT, TINY, copy_project, environment
 
 pytestmark = [pytest.mark.engine, pytest.mark.chain]
 
+TINY_SEARCH = TINY.with_name("tiny_search.yaml")
 SERVERS = {
     "make ui": "http://127.0.0.1:5000/health",
     ".venv/bin/turnwise ui": "http://127.0.0.1:5000/health",
@@ -26,8 +27,6 @@ SERVERS = {
 """Commands that serve until they are stopped, and where one sees that they do."""
 ELSEWHERE = {"make test": "this very test is run by it"}
 """Commands that are not run, and why."""
-SMALL_LAKE = "ablation: { name: frozen_lake, seeds: [1], variants: [grpo-or] }\n"
-"""In the place of the overlay of that name, which would bring back the size of a real run."""
 
 
 def commands() -> list[str]:
@@ -45,10 +44,13 @@ def test_the_readme_names_commands() -> None:
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory, prefect_server: str) -> Iterator[Path]:
     """One copy for all commands, so that what one has computed the next one finds, as a reader would."""
-    folder = copy_project(tmp_path_factory.mktemp("readme") / "project")
+    folder = copy_project(tmp_path_factory.mktemp("readme") / "project", TINY_SEARCH)
     parameters = folder / "params.yaml"
     parameters.write_text(parameters.read_text().replace("name: tiny", "name: credit"))
-    (folder / "experiments" / "frozen_lake.yaml").write_text(SMALL_LAKE)
+    # The overlay would bring back the size of a real run.
+    (folder / "experiments" / "frozen_lake.yaml").write_text(
+        TINY.read_text().replace("name: tiny", "name: frozen_lake")
+    )
     yield folder
 
 
