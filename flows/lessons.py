@@ -24,16 +24,19 @@ def record_lessons(overlays: Sequence[Path], folder: Path) -> None:
     console = Console(highlight=False, soft_wrap=True)
     record = folder / RECORD_FILE
     found = read_lessons(record.read_text(encoding="utf-8")) if record.is_file() else []
-    for overlay in overlays or sorted((project_root() / "experiments" / "worlds").glob("*.yaml")):
+    every = sorted((project_root() / "experiments" / "worlds").glob("*.yaml"))
+    for overlay in overlays or every:
         own = _of_results(overlay)
         if not own:
             console.print(f"{overlay.stem}: left as it was; no results here: turnwise ablation {overlay}")
         else:
             found = [*(line for line in found if line.experiment != overlay.stem), *own]
     found.sort(key=lambda line: line.experiment)
+    recorded = {line.experiment for line in found}
+    missing = [overlay.stem for overlay in every if overlay.stem not in recorded]
     folder.mkdir(parents=True, exist_ok=True)
     record.write_text(write_lessons(found), encoding="utf-8")
-    (folder / PAGE_FILE).write_text(page(found), encoding="utf-8")
+    (folder / PAGE_FILE).write_text(page(found, missing), encoding="utf-8")
 
 
 def _of_results(overlay: Path) -> list[Lesson]:

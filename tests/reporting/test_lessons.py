@@ -53,6 +53,11 @@ def test_the_page_has_a_row_for_each_rule_and_says_where_there_is_no_oracle() ->
     assert f"| `lake` | `{'d' * 16}` |" in text
 
 
+def test_the_page_names_what_has_not_been_recorded() -> None:
+    assert "Not recorded yet: `shop`, `taxi`." in page([], ["shop", "taxi"])
+    assert "Not recorded" not in page(lessons("lake", story(), "d" * 32))
+
+
 def test_without_an_interval_the_means_are_compared() -> None:
     (found,) = lessons("lake", story(0.2), "")
     alone = type(found)(

@@ -86,8 +86,8 @@ def read_lessons(text: str) -> list[Lesson]:
     return TypeAdapter(list[Lesson]).validate_json(text)
 
 
-def page(found: Sequence[Lesson]) -> str:
-    """The whole page."""
+def page(found: Sequence[Lesson], missing: Sequence[str] = ()) -> str:
+    """The whole page. `missing`: the experiments of which nothing has been recorded yet."""
     heading = ["world", "rule", "measure", "random", "warm start", "after RL", "oracle", "iterations", "after RL is"]
     rows = [
         [
@@ -102,7 +102,9 @@ def page(found: Sequence[Lesson]) -> str:
     ]
     digests = [[f"`{line.experiment}`", f"`{line.digest[:16]}`"] for line in found]
     made_of = ["## Digests of what was made", "", *markdown_table(["world", "digest"], _once(digests))]
-    return "\n".join([INTRODUCTION, *markdown_table(heading, rows), "", *made_of, ""])
+    named = ", ".join(f"`{name}`" for name in missing)
+    not_yet = [f"Not recorded yet: {named}.", ""] if missing else []
+    return "\n".join([INTRODUCTION, *markdown_table(heading, rows), "", *not_yet, *made_of, ""])
 
 
 INTRODUCTION = """# What small policies learn on each world
