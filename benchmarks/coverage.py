@@ -165,8 +165,9 @@ def p_values(first: np.ndarray, second: np.ndarray, paired: bool) -> np.ndarray:
 
 def seeds_alone(first: np.ndarray, second: np.ndarray, paired: bool) -> np.ndarray:
     """The p of the t test over the means of runs, as most papers have it."""
-    test = stats.ttest_rel if paired else (lambda one, other, axis: stats.ttest_ind(one, other, axis, equal_var=False))
-    return test(first.mean(axis=2), second.mean(axis=2), axis=1).pvalue
+    means = first.mean(axis=2), second.mean(axis=2)
+    found = stats.ttest_rel(*means, axis=1) if paired else stats.ttest_ind(*means, axis=1, equal_var=False)
+    return found.pvalue
 
 
 def both_resampled(first: np.ndarray, second: np.ndarray, paired: bool) -> float:
@@ -245,8 +246,8 @@ all runs are equal there is no interval, which counts as one that does not hold.
 
 **What was chosen.** Student's t for the mean and for the interquartile mean: with three seeds it is the only one that
 comes near 95 %; both bootstraps fall far short. With five seeds and more the studentised bootstrap covers a skewed
-population a few points better, at intervals about a third wider. Its failure at three seeds weighs more here, and one
-rule for all is easier to trust than two. For pairs, the two-way interval over seeds and tasks.
+population a few points better. Its failure at three seeds weighs more here, and one rule for all is easier to trust
+than two. For pairs, the two-way interval over seeds and tasks.
 
 **What none can do.** Where runs either learn or collapse, three runs often are all of one kind, and no interval made of
 them can know of the other kind. Such variants need more seeds; the report shows every seed as a point for that reason.
