@@ -76,6 +76,13 @@ def test_variants_that_were_tested_on_other_tasks_are_compared_by_whole_runs() -
     assert (pair.difference.over, pair.paired, pair.p is None) == ("seeds", False, False)
 
 
+def test_a_panel_of_one_task_gives_no_gain_but_whole_runs_are_compared() -> None:
+    variants = {"a": results(0.9, 3, tasks=1), "b": results(0.1, 3, tasks=1)}
+    judged = judge("success", variants, frames=dict.fromkeys(variants, Frame(results(0.1, 1, "start", tasks=1))))
+    assert [standing.gain for standing in judged.standings] == [None, None]
+    assert judged.pairs[0].difference.over == "seeds"
+
+
 def test_curves_tell_the_area_and_when_the_stated_success_was_reached() -> None:
     curves = {"a": [[(0, 0.2), (10, 0.9)], [(0, 0.2), (10, 0.4)]]}
     (learning,) = judge("success", {"a": results(0.5, 2)}, curves=curves, stated=0.9).learning

@@ -123,8 +123,8 @@ def judge(
     """
     within = SHARE if share else (float("-inf"), float("inf"))
     framed = {name: (frames or {}).get(name, Frame()) for name in variants}
-    starts = {name: frame.warm_start for name, frame in framed.items() if frame.warm_start is not None}
-    gains = _corrected([_gain(name, variants[name], start, level) for name, start in starts.items()], level)
+    tried = [_gain(name, variants[name], frame.warm_start, level) for name, frame in framed.items()]
+    gains = _corrected([gain for gain in tried if gain is not None], level)
     gain_of = {gain.first: gain for gain in gains}
     standings = []
     for name, found in variants.items():
@@ -187,9 +187,13 @@ def _normalised(mean: Interval, frame: Frame) -> Interval | None:
     return normalised(mean, frame.random, frame.oracle)
 
 
-def _gain(name: str, found: Results, warm_start: Results, level: float) -> Comparison:
-    """Against a policy that is the same for every seed, so that only the variant's own runs vary."""
-    tasks = common_tasks(found, warm_start)
+def _gain(name: str, found: Results, warm_start: Results | None, level: float) -> Comparison | None:
+    """Against a policy that is the same for every seed, so that only the variant's own runs vary; None without one, and
+    where fewer than two tasks are common.
+    """
+    tasks = [] if warm_start is None else common_tasks(found, warm_start)
+    if warm_start is None or len(tasks) < 2:
+        return None
     compared = difference(found.table(tasks), warm_start.table(tasks), paired=True, level=level)
     return _comparison(name, "warm start", compared, True, level)
 
