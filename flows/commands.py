@@ -16,8 +16,6 @@ from flows.science import experiment_of, write_page
 from turnwise.artifacts import default_store, home
 from turnwise.config import Experiment
 from turnwise.reporting.credit_page import print_study
-from turnwise.reporting.judgement import pairs
-from turnwise.reporting.sheets import print_sheet
 from turnwise.reporting.terminal import print_story
 from turnwise.science.claims import PlannedAblation
 
@@ -37,9 +35,6 @@ def show_ablation(experiment: Experiment) -> None:
     (result,) = comparison
     print_story(result.story, console)
     console.print()
-    judgement = result.story.judgement
-    if judgement is not None and any(pair.p is not None for pair in judgement.pairs):
-        print_sheet(pairs(judgement), console)
     for name, value in (
         ("stages", f"{result.computed} computed, {result.found} found in the store"),
         ("digest", digest),
