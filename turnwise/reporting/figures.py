@@ -308,7 +308,7 @@ def legend_below(drawing: Drawing, handles: Sequence[Line2D]) -> None:
 
 
 def _wrapped(title: str) -> str:
-    return "\n".join(textwrap.wrap(title, 40))
+    return "\n".join(textwrap.wrap(title, 36))
 
 
 def _file_name(kind: str, place: int, name: str) -> str:
