@@ -69,7 +69,7 @@ class ToolJsonFormat(Format):
         return self._reading(thought.strip(), played, actions_per_turn)
 
     def write_thought(self, thought: str) -> str:
-        """The thought as it is."""
+        """The thought, with a backslash in any tag that it quotes."""
         return self.escape(thought)
 
     def read_thought(self, reply: str) -> Reading:
@@ -103,9 +103,8 @@ class ToolJsonFormat(Format):
         return "action" if self.verbs is None else "text"
 
     def _call(self, name: str, value: str) -> str:
-        pieces = split_at_tags(
-            json.dumps({"name": name, "arguments": {self._argument: f" {value}"}}, ensure_ascii=False), self.tags
-        )
+        function = json.dumps({"name": name, "arguments": {self._argument: f" {value}"}}, ensure_ascii=False)
+        pieces = split_at_tags(function, self.tags)
         pieces[1::2] = [f"\\u003c{tag[1:]}" for tag in pieces[1::2]]  # JSON's own way to write the letter <
         return f"{CALL}\n{''.join(pieces)}\n{CALL_END}"
 
