@@ -239,7 +239,8 @@ def _notes(gains: Sequence[Comparison], pairs: Sequence[Comparison], level: floa
         if made > 1:
             notes.append(
                 f"The {made} {what} are corrected together by Holm's method: the chance that one or more is "
-                f"called different though all are alike is {100 * (1 - level):g} % at most."
+                f"called different though all are alike is {100 * (1 - level):g} % at most, and about twice that with "
+                "three seeds (docs/science/coverage.md)."
             )
     smallest = sorted({each.smallest for each in pairs if each.smallest is not None})
     if smallest and smallest[-1] >= 1 - level:
