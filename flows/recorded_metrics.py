@@ -48,9 +48,13 @@ def metrics_of(iteration: Iteration) -> dict[str, float]:
 
 
 def evaluation_metrics(panel: str, full: Reference, at_horizon: Reference | None) -> dict[str, float]:
-    """What was reached on a panel at the world's limit on turns and, where there is one, at that of training."""
+    """What was reached on a panel at the world's limit on turns and, where there is one, at that of training.
+
+    Success comes first: MLflow's compare page draws the metric that was recorded first.
+    """
     at_limit = {} if at_horizon is None else _under(f"{panel}_at_horizon", default_store().metrics(at_horizon))
-    return _named({**_under(panel, default_store().metrics(full)), **at_limit})
+    told = _named({**_under(panel, default_store().metrics(full)), **at_limit})
+    return dict(sorted(told.items(), key=lambda metric: metric[0] != f"{panel}/sampled/success"))
 
 
 def evaluation_seconds(iteration: Iteration) -> dict[str, float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from flows.record import SAME, _differing_first
 from flows.recorded_metrics import evaluation_metrics, metrics_of
 from turnwise.artifacts import Reference, default_store
 from turnwise.config import load
+from turnwise.tracking import Recorder
 
 ROOT = Path(__file__).parents[2]
 
@@ -77,6 +79,15 @@ def test_a_panel_is_told_at_both_limits(turnwise_home: Path) -> None:
     told = evaluation_metrics("test", full, short)
     assert told == {"test/success": 0.5, "test_at_horizon/success": 0.25}
     assert evaluation_metrics("test", full, None) == {"test/success": 0.5}
+
+
+def test_success_is_the_first_metric_that_is_recorded(turnwise_home: Path) -> None:
+    full = made("evaluation", **{"greedy/turns": 2.0, "sampled/success": 0.5, "sampled/turns": 2.0})
+    recorder = Recorder(f"sqlite:///{turnwise_home / 'mlflow.db'}", "turnwise", turnwise_home / "mlflow")
+    run = recorder.parent("first", "first", {})
+    run.log_iteration(0, evaluation_metrics("validation", full, None))
+    recorded = sqlite3.connect(turnwise_home / "mlflow.db").execute("select key from latest_metrics order by rowid")
+    assert recorded.fetchone() == ("validation/sampled/success",)
 
 
 def test_parameters_that_differ_between_variants_are_sorted_before_those_that_do_not() -> None:
