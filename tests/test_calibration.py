@@ -48,6 +48,8 @@ def test_a_run_has_collapsed_from_where_its_mean_falls_below_half_of_its_best_fo
     assert onset([1.0] * 10 + [0.0] * 8) == 13
     assert onset([1.0] * 10 + [0.0] * 4 + [1.0] * 4) is None  # it came back
     assert onset([0.2] * 18) is None  # it never rose
+    # At the start the mean is of what there is: 1, 1/2, 1/3, 1/4 of a warm start that is lost at once.
+    assert onset([1.0] + [0.0] * 8) == 3
     assert onset([1.0] * (SMOOTHING - 1)) is None
     assert onset([1.0] * 10 + [0.0] * 2) is None  # its mean is still above
 

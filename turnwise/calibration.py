@@ -25,7 +25,7 @@ from turnwise.monitors import Values
 from turnwise.stability import AlarmRule
 
 SMOOTHING = 5
-"""Iterations of the trailing mean of success."""
+"""Iterations of the trailing mean of success; at the start of a run, those that there are."""
 SHARE = 0.5
 """Of the best mean so far, below which success has collapsed."""
 ALLOWED = 0
@@ -101,13 +101,13 @@ class Calibrated:
 
 def onset(success: Sequence[float]) -> int | None:
     """The iteration, from 1, at which success falls below a share of its best and never comes back; else None."""
-    means = [statistics.fmean(success[end - SMOOTHING : end]) for end in range(SMOOTHING, len(success) + 1)]
-    best = np.maximum.accumulate(means) if means else np.array([])
+    means = [statistics.fmean(success[max(0, end - SMOOTHING) : end]) for end in range(1, len(success) + 1)]
+    best = np.maximum.accumulate(means)
     down = [mean < SHARE * most for mean, most in zip(means, best, strict=True)]
     first = len(down)
     while first and down[first - 1]:
         first -= 1
-    return first + SMOOTHING if first < len(down) else None
+    return first + 1 if first < len(down) else None
 
 
 def raised_at(history: Sequence[Values], monitor: str, rule: AlarmRule) -> int | None:
