@@ -111,7 +111,7 @@ def test_a_long_heading_with_its_unit_stays_inside_the_picture():
     figure = figures.learning_curves(Story("t", "d", [], [], [curve]))[0]
     root = ElementTree.fromstring(figure.svg())
     title = [element.text for element in root.iter("{http://www.w3.org/2000/svg}text") if "e" in (element.text or "")]
-    assert " ".join(title[-2:]) == "exact match on the validation panel, sampled at temperature one (per cent)"
+    assert " ".join(title[-3:]) == "exact match on the validation panel, sampled at temperature one (per cent)"
     with matplotlib.rc_context(figures.SETTINGS):
         drawing = figure.draw(False)
         drawing.draw_without_rendering()
