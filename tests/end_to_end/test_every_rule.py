@@ -1,4 +1,4 @@
-"""Every estimator, loss, aggregation and selection trains small policies on two worlds through the real chain."""
+"""Every estimator, loss, aggregation and selection trains small policies through the real chain."""
 
 from __future__ import annotations
 
