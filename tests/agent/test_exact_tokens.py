@@ -1,0 +1,199 @@
+"""What is trained on is what was sampled, in the context it was sampled in: every format, context policy and mode.
+
+One small policy has learned a little of all cases from demonstrations, so that its replies are of all kinds. The real
+engine samples, the real learner scores: on the segments of the trajectories it must find the engine's log-probabilities
+again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+from agent_samples import check_segments
+
+from turnwise.agent.context import make_context
+from turnwise.agent.demonstration import tokenized
+from turnwise.agent.episode import Rules
+from turnwise.agent.formats import FORMATS, make_format
+from turnwise.agent.host import Patience
+from turnwise.agent.loop import make_episodes, play_scripted, roll_out
+from turnwise.agent.modes import MODES, make_mode
+from turnwise.errors import ConfigurationError
+from turnwise.policy.architecture import create_policy
+from turnwise.policy.engine import Engine, Reply, Sampling, close_resident_engine, resident_engine
+from turnwise.policy.learner import Learner
+from turnwise.policy.tokenizer import ChatFrame, train_tokenizer
+from turnwise.sections import ContextSection, ModeSection
+from turnwise.trajectory import Trajectory, TurnKind
+from turnwise.world import World, make_world
+
+pytestmark = pytest.mark.engine
+
+BUDGET, LONGEST, TEMPERATURE = 480, 40, 0.5
+REPLIES = {TurnKind.ACT: LONGEST, TurnKind.PLAN: 24, TurnKind.REFLECT: 24, TurnKind.SUMMARY: 32}
+EXTRA = {"summary": {TurnKind.SUMMARY}, "plan": {TurnKind.PLAN}, "reflect": {TurnKind.REFLECT}}
+"""What a context policy and a mode ask for beside acting."""
+CONTEXTS = {
+    "full": ContextSection(),
+    "window": ContextSection(policy="window", turns=1),
+    "summary": ContextSection(policy="summary", every=1, summary_tokens=32),
+}
+THOUGHTS = {"plain": {}, "plan": {"tokens": 24, "every": 2}, "reflect": {"tokens": 24, "attempts": 2}}
+CASES = list(product(FORMATS, CONTEXTS, MODES))
+
+
+@cache
+def world_for(form: str) -> World:
+    """The first of two worlds that a format can express."""
+    lake = make_world("frozen_lake", {"size": 3, "success_rate": 1.0, "turns": 4, "actions_per_turn": 1, "actions": 9})
+    try:
+        make_format(form, lake)
+    except ConfigurationError:
+        return make_world("search", {"hops": [1], "turns": 4, "passages": 1})
+    return lake
+
+
+def rules_of(form: str, context: str, mode: str, frame: ChatFrame | None) -> Rules:
+    world = world_for(form)
+    return Rules(
+        world=world,
+        format=make_format(form, world),
+        limits=None,
+        patience=Patience(),
+        frame=frame,
+        instruction=form,  # by its name alone: which of the forms is wanted
+        token_budget=BUDGET,
+        reply_tokens=LONGEST,
+        context=CONTEXTS[context],
+        mode=make_mode(ModeSection(name=mode, **THOUGHTS[mode])),
+    )
+
+
+def demonstrations(form: str, context: str, mode: str) -> list[Trajectory]:
+    rules = rules_of(form, context, mode, None)
+    episodes = make_episodes(rules, rules.world.tasks("train", 4), 1, seed=0)
+    # At random on the lake, so that episodes fail; a random player of the other world answers at once.
+    player = "oracle" if form == "search" else "random"
+    return play_scripted(episodes, rules.format.write, lambda index, turn: player, 0).trajectories
+
+
+@dataclass
+class Player:
+    """A policy that knows a little of every case."""
+
+    folder: Path
+    frame: ChatFrame
+    learner: Learner
+
+
+@pytest.fixture(scope="module")
+def player(tmp_path_factory: pytest.TempPathFactory) -> Player:
+    played = {case: demonstrations(*case) for case in CASES}
+    texts = [
+        text
+        for trajectories in played.values()
+        for trajectory in trajectories
+        for turn in trajectory.turns
+        for text in (turn.observation, turn.asked, turn.reply)
+    ]
+    tags = sorted({tag for form in FORMATS.values() for tag in form.tags})
+    frame = ChatFrame(train_tokenizer(texts, 600, tags))
+    sequences = []
+    for case, trajectories in played.items():
+        rules = rules_of(*case, frame)
+        for trajectory in trajectories:
+            fresh = make_context(rules.context, frame, rules.instruction, BUDGET)
+            sequences += tokenized(trajectory, frame, rules.format, fresh, REPLIES).segments(every_reply=True)
+    folder = tmp_path_factory.mktemp("player")
+    create_policy(
+        folder,
+        vocabulary_size=len(frame.tokenizer),
+        context_length=BUDGET,
+        end_token=frame.end_tokens[0],
+        pad_token=frame.tokenizer.pad_token_id,
+        seed=0,
+        hidden=64,
+        layers=2,
+        heads=2,
+        key_value_heads=1,
+        feed_forward=128,
+        initial_deviation=0.08,
+    )
+    learner = Learner(folder, threads=1)
+    draws = np.random.default_rng(0)
+    for _ in range(150):
+        batch = [sequences[index] for index in draws.integers(len(sequences), size=12)]
+        learner.supervised_step(batch, learning_rate=1e-2, micro_batch_tokens=4096)
+    taught = tmp_path_factory.mktemp("taught")
+    learner.save(taught)
+    return Player(taught, frame, learner)
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[Engine]:
+    pytest.importorskip("vllm", reason="vLLM is not installed")
+    yield resident_engine("vllm", threads=1, context_length=BUDGET, maximum_episodes=32)
+    close_resident_engine()
+
+
+@dataclass
+class Recorder:
+    """The engine, with a note of every context that it was given and every reply that it gave."""
+
+    engine: Engine
+    submitted: list[tuple[int, tuple[int, ...]]] = field(default_factory=list)
+    replies: list[Reply] = field(default_factory=list)
+
+    @property
+    def in_flight(self) -> int:
+        return self.engine.in_flight
+
+    def submit(self, episode: int, context: Sequence[int], reply_tokens: int | None = None) -> None:
+        self.submitted.append((episode, tuple(context)))
+        self.engine.submit(episode, context, reply_tokens)
+
+    def step(self) -> Sequence[Reply]:
+        finished = self.engine.step()
+        self.replies += finished
+        return finished
+
+
+@pytest.mark.parametrize(("form", "context", "mode"), CASES)
+def test_what_is_trained_on_is_what_was_sampled_in_its_context(
+    form: str, context: str, mode: str, player: Player, engine: Engine
+) -> None:
+    rules = rules_of(form, context, mode, player.frame)
+    engine.load(player.folder, "taught")
+    engine.begin(7, Sampling(temperature=TEMPERATURE, max_reply_tokens=LONGEST, end_tokens=player.frame.end_tokens))
+    recorder = Recorder(engine)
+    episodes = make_episodes(rules, rules.world.tasks("train", 8)[4:], 2, seed=1)
+    played = roll_out(episodes, recorder, player.frame.decode)
+    assert len(played.trajectories) == 8 and not played.lost
+    for trajectory in played.trajectories:
+        episode = 2 * trajectory.group + trajectory.replica
+        check_segments(trajectory, recorder.submitted, recorder.replies, episode)
+        assert all(len(turn.reply_tokens) <= REPLIES[turn.kind] for turn in trajectory.turns)
+    sequences = [sequence for trajectory in played.trajectories for sequence in trajectory.segments()]
+    scored = player.learner.log_probabilities(sequences, TEMPERATURE, 4096)
+    differences = [
+        abs(found - sampled)
+        for sequence, row in zip(sequences, scored, strict=True)
+        for found, sampled, mask in zip(row, sequence.log_probabilities, sequence.mask, strict=True)
+        if mask
+    ]
+    assert sum(differences) / len(differences) < 1e-5
+    assert max(differences) < 1e-3
+    # Else nothing of this would be proved: contexts were rewritten, and replies of all kinds asked for and read.
+    attempts = sum(1 + len(trajectory.earlier_endings) for trajectory in played.trajectories)
+    assert (len(sequences) > attempts) == (context != "full")
+    assert (attempts > 8) == (mode == "reflect")
+    turns = [turn for trajectory in played.trajectories for turn in trajectory.turns]
+    expected = {TurnKind.ACT} | EXTRA.get(context, set()) | EXTRA.get(mode, set())
+    assert {turn.kind for turn in turns} == expected
+    assert {turn.kind for turn in turns if turn.invalid is None} >= expected - {TurnKind.SUMMARY}
