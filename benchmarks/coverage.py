@@ -276,7 +276,7 @@ tasks. Resampling both is too narrow where runs vary and there are few, and too 
 
 Of four variants that are alike: the share of experiments in which one or more of the six pairs is called different.
 It should be 5 % at most. With three seeds it is not: six comparisons ask for p-values of less than 1 %, and how many
-degrees of freedom three runs leave is itself too uncertain so far out. With five seeds and more Holm's method holds.
+degrees of freedom three runs leave is itself too uncertain so far out. With five seeds it comes near, with ten it is.
 
 {family_table(figures["families"])}
 
