@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -13,6 +13,14 @@ from flows import server
 # Prefect reads its settings when a test module imports it, long before the first fixture.
 for name, value in server.CLIENT_SETTINGS.items():
     os.environ.setdefault(name, value)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A report goes from worker to master as UTF-8, and what a test logged may hold halves of characters."""
+    report = yield
+    report.sections = [(name, text.encode("utf-8", "backslashreplace").decode()) for name, text in report.sections]
+    return report
 
 
 @pytest.fixture
