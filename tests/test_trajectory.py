@@ -9,10 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
+import pyarrow.parquet as parquet
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from turnwise.errors import ArtifactError
 from turnwise.trajectory import (
     LOST_FILE,
     TRAJECTORIES_FILE,
@@ -266,3 +268,11 @@ def test_lost_episodes_are_written_beside_in_any_language(tmp_path: Path) -> Non
 def test_no_losses_are_an_empty_list(tmp_path: Path) -> None:
     write_trajectories(tmp_path, [TWO_TURNS])
     assert read_lost(tmp_path) == []
+
+
+def test_files_of_another_version_are_refused_by_the_columns_that_they_lack(tmp_path: Path) -> None:
+    write_trajectories(tmp_path, [])
+    turns = parquet.read_table(tmp_path / TURNS_FILE)
+    parquet.write_table(turns.drop_columns(["kind", "asked"]), tmp_path / TURNS_FILE)
+    with pytest.raises(ArtifactError, match="must have the columns"):
+        read_trajectories(tmp_path)

@@ -25,6 +25,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as parquet
 
+from turnwise.errors import ArtifactError
 from turnwise.world import Task
 
 
@@ -316,12 +317,26 @@ def _turn_table(trajectories: Iterable[Trajectory]) -> pa.Table:
 
 
 def read_trajectories(folder: Path) -> list[Trajectory]:
-    """The trajectories that `write_trajectories` wrote, equal to those that were given to it."""
+    """The trajectories that `write_trajectories` wrote, equal to those that were given to it.
+
+    Raises ArtifactError for files of another version of this code, which have other columns.
+    """
     turns: dict[int, list[Turn]] = {}
-    for row in parquet.read_table(folder / TURNS_FILE).to_pylist():
+    for row in _rows(folder / TURNS_FILE, _TURN_SCHEMA):
         turns.setdefault(row["trajectory"], []).append(_turn(row))
-    rows = parquet.read_table(folder / TRAJECTORIES_FILE).to_pylist()
+    rows = _rows(folder / TRAJECTORIES_FILE, _TRAJECTORY_SCHEMA)
     return [_trajectory(row, tuple(turns.get(row["trajectory"], ()))) for row in rows]
+
+
+def _rows(path: Path, schema: pa.Schema) -> list[dict[str, Any]]:
+    table = parquet.read_table(path)
+    if missing := [name for name in schema.names if name not in table.column_names]:
+        raise ArtifactError(
+            f"{path} must have the columns {', '.join(missing)} and has not: another version of Turnwise wrote it. Run "
+            "the experiment again with this one, or check out the commit that its run names"
+        )
+    rows: list[dict[str, Any]] = table.to_pylist()
+    return rows
 
 
 def read_lost(folder: Path) -> list[dict[str, Any]]:
