@@ -332,3 +332,7 @@ def test_the_paper_rule_with_plans_or_lessons_is_refused() -> None:
 def test_a_modes_options_are_read_or_refused() -> None:
     assert "the mode 'plan' must have tokens" in refused("agent.mode={name: plan}")
     assert "'attempt' is not a known name; did you mean 'attempts'" in refused("agent.mode={name: reflect, attempt: 2}")
+
+
+def test_a_width_that_the_engine_refuses_is_refused_before_anything_is_computed() -> None:
+    assert "found 96 / 4 = 24: change hidden or heads" in refused("policy.hidden=96")

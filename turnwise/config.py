@@ -24,7 +24,7 @@ from turnwise.conversations import require_conversations_file
 from turnwise.curriculum import Curriculum, make_curriculum
 from turnwise.errors import ConfigurationError, CreditError
 from turnwise.evolution import require_shares
-from turnwise.policy.model_settings import LINEAR_LAYERS
+from turnwise.policy.model_settings import LINEAR_LAYERS, require_heads
 from turnwise.policy.settings import require_update_options
 from turnwise.policy.value_learning import CriticSettings
 from turnwise.presets import preset_and_own
@@ -114,6 +114,8 @@ class Experiment(Section):
         self._require_known_rewards(world)
         self._require_curriculum(world)
         self._require_room()
+        if self.policy.model == "scratch":
+            require_heads(self.policy.hidden, self.policy.heads, self.policy.heads)
         self._require_credit(world)
         require_selection(self.selection.rule, self.selection.options)
         self._require_update()

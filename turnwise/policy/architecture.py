@@ -11,10 +11,7 @@ from pathlib import Path
 import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
-from turnwise.errors import ConfigurationError
-
-HEAD_DIMENSIONS = (32, 64, 80, 96, 112, 128, 160, 192, 224, 256, 512)
-"""What vLLM's attention kernels for the CPU accept."""
+from turnwise.policy.model_settings import require_heads
 
 
 def create_policy(
@@ -39,18 +36,7 @@ def create_policy(
     layer.
     The same arguments give the same bytes. Raises ConfigurationError for a size that the engine's kernels refuse.
     """
-    if hidden % heads:
-        raise ConfigurationError(f"hidden must be a multiple of heads; found hidden {hidden} and heads {heads}")
-    if hidden // heads not in HEAD_DIMENSIONS:
-        allowed = ", ".join(map(str, HEAD_DIMENSIONS))
-        raise ConfigurationError(
-            f"hidden / heads must be one of {allowed} for vLLM's CPU attention; found {hidden} / {heads} = "
-            f"{hidden // heads}: change hidden or heads"
-        )
-    if heads % key_value_heads:
-        raise ConfigurationError(
-            f"heads must be a multiple of key_value_heads; found heads {heads}, key_value_heads {key_value_heads}"
-        )
+    require_heads(hidden, heads, key_value_heads)
     config = Qwen3Config(
         vocab_size=vocabulary_size,
         hidden_size=hidden,

@@ -12,6 +12,24 @@ Precision = Literal["float32", "bfloat16"]
 
 LINEAR_LAYERS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 """All of a policy that is made here, and of most others: of its attention, and of its feed-forward part."""
+HEAD_DIMENSIONS = (32, 64, 80, 96, 112, 128, 160, 192, 224, 256, 512)
+"""What vLLM's attention kernels for the CPU accept."""
+
+
+def require_heads(hidden: int, heads: int, key_value_heads: int) -> None:
+    """Raise ConfigurationError for a width and numbers of heads that the engine's kernels refuse."""
+    if hidden % heads:
+        raise ConfigurationError(f"hidden must be a multiple of heads; found hidden {hidden} and heads {heads}")
+    if hidden // heads not in HEAD_DIMENSIONS:
+        allowed = ", ".join(map(str, HEAD_DIMENSIONS))
+        raise ConfigurationError(
+            f"hidden / heads must be one of {allowed} for vLLM's CPU attention; found {hidden} / {heads} = "
+            f"{hidden // heads}: change hidden or heads"
+        )
+    if heads % key_value_heads:
+        raise ConfigurationError(
+            f"heads must be a multiple of key_value_heads; found heads {heads}, key_value_heads {key_value_heads}"
+        )
 
 
 @dataclass(frozen=True)
