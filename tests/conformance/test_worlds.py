@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 from conformance_cases import DOCUMENTED, Case, opened_case
+from scipy import stats
 
 from turnwise import seeding
 from turnwise.agent.episode import Episode
@@ -35,6 +36,8 @@ FORM = ThinkAnswerFormat()
 FRESH = 1
 """The seed of episodes that nobody has recorded: the record's is 0."""
 STRANGE_REPLIES = 1000
+THREE_STANDARD_ERRORS = 0.0027
+"""How seldom a normal variable lies further from its mean."""
 
 
 @pytest.fixture(scope="module", params=installed_worlds())
@@ -153,7 +156,7 @@ def test_the_texts_tell_a_newcomer_what_to_do(case: Case) -> None:
 def test_random_succeeds_as_often_as_is_recorded(case: Case) -> None:
     fresh = score(case.world, "random", case.effort.random_episodes, FRESH)
     before = recorded(case)
-    assert agree(fresh.success, before.success), f"{fresh.success} and {before.success}"
+    assert may_be_of_one_chance(fresh.success, before.success), f"{fresh.success} and {before.success}"
     assert agree(fresh.rewards, before.rewards), f"{fresh.rewards} and {before.rewards}"
 
 
@@ -166,6 +169,12 @@ def recorded(case: Case) -> Score:
     assert line is not None, f"turnwise baselines {case.name} must have been run: {RECORD} has no line of it"
     assert line.version == case.world.version, f"turnwise baselines {case.name} must be run again: another version"
     return line.score
+
+
+def may_be_of_one_chance(one: Interval, other: Interval) -> bool:
+    """Whether two shares of successes may be of one chance: by Fisher's exact test, which holds for few episodes too."""
+    successes = [[round(each.value * each.count), round((1 - each.value) * each.count)] for each in (one, other)]
+    return float(stats.fisher_exact(successes).pvalue) > THREE_STANDARD_ERRORS
 
 
 def agree(one: Interval, other: Interval) -> bool:

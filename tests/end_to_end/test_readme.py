@@ -22,10 +22,13 @@ TINY_SEARCH = TINY.with_name("tiny_search.yaml")
 SERVERS = {
     "make ui": "http://127.0.0.1:5000/health",
     ".venv/bin/turnwise ui": "http://127.0.0.1:5000/health",
-    ".venv/bin/turnwise serve": "http://127.0.0.1:8600/health",
+    ".venv/bin/turnwise serve": "http://127.0.0.1:8600/v1/health",
 }
 """Commands that serve until they are stopped, and where one sees that they do."""
-ELSEWHERE = {"make test": "this very test is run by it"}
+ELSEWHERE = {
+    "make test": "this very test is run by it",
+    "make repro": "it is `dvc repro`, which test_dvc.py runs in a copy",
+}
 """Commands that are not run, and why."""
 
 

@@ -395,7 +395,7 @@ def test_a_batch_that_lacks_what_the_settings_read_is_refused(make_policy: MakeP
     with pytest.raises(ValueError, match="give reference_log_probabilities"):
         learner.update(bare, dataclasses.replace(SETTINGS, reference=ReferencePenalty(0.1)))
     assert learner.steps == 0
-    with pytest.raises(ValueError, match="one group per sequence; found 1 for 6"):
+    with pytest.raises(ValueError, match="groups must have one number per sequence of an update batch; found 1 for 6"):
         UpdateBatch.from_turns(two_turn_sequences(), [(1.0, 1.0)] * 6, groups=(1,))
     with pytest.raises(ValueError, match="reference_log_probabilities must have one number per token"):
         UpdateBatch.from_turns(two_turn_sequences(), [(1.0, 1.0)] * 6, reference_log_probabilities=((0.0,),) * 6)
