@@ -172,7 +172,7 @@ def recorded(case: Case) -> Score:
 
 
 def may_be_of_one_chance(one: Interval, other: Interval) -> bool:
-    """Whether two shares of successes may be of one chance: by Fisher's exact test, which holds for few episodes too."""
+    """Whether two shares of successes may be of one chance, by Fisher's exact test: it holds for few episodes."""
     successes = [[round(each.value * each.count), round((1 - each.value) * each.count)] for each in (one, other)]
     return float(stats.fisher_exact(successes).pvalue) > THREE_STANDARD_ERRORS
 
