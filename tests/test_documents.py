@@ -1,0 +1,26 @@
+"""What the documents name exists."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+DOCUMENTS = sorted([ROOT / "README.md", *ROOT.glob("docs/*.md"), *ROOT.glob("docs/science/*.md")])
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_every_link_to_a_file_leads_to_one(document: Path) -> None:
+    links = re.findall(r"\]\(([^)#]+)\)", document.read_text())
+    local = [link for link in links if "://" not in link]
+    assert [link for link in local if not (document.parent / link).exists()] == []
+
+
+def test_the_index_of_papers_names_files_that_there_are() -> None:
+    names = re.findall(r"`([\w./]+\.py|[\w./]+/)`", (ROOT / "docs" / "papers.md").read_text())
+    assert len(names) > 40
+    # Beside a whole path the table names files of the same folder by their names alone.
+    known = {
+        path.name for top in ("turnwise", "tests", "envs", "tasks", "flows") for path in (ROOT / top).rglob("*.py")
+    }
+    assert [name for name in names if not (ROOT / name).exists() and name not in known] == []
