@@ -177,9 +177,14 @@ def may_be_of_one_chance(one: Interval, other: Interval) -> bool:
     return float(stats.fisher_exact(successes).pvalue) > THREE_STANDARD_ERRORS
 
 
-def agree(one: Interval, other: Interval) -> bool:
-    """Whether two means may be of one distribution: three standard errors of their difference apart at most."""
-    return abs(one.value - other.value) <= 3 / 1.96 * math.hypot(half_width(one), half_width(other)) + 1e-9
+def agree(fresh: Interval, before: Interval) -> bool:
+    """Whether two means may be of one distribution: three standard errors of their difference apart at most.
+
+    A few episodes that are all alike say nothing of how much episodes vary: what was recorded of many does.
+    """
+    of_before = half_width(before) / 1.96
+    of_fresh = max(half_width(fresh) / 1.96, of_before * math.sqrt(before.count / fresh.count))
+    return abs(fresh.value - before.value) <= 3 * math.hypot(of_fresh, of_before) + 1e-9
 
 
 def half_width(interval: Interval) -> float:
