@@ -23,7 +23,8 @@ def normalise(text: str) -> str:
 
 
 def _without_accents(text: str) -> str:
-    decomposed = unicodedata.normalize("NFKD", text.casefold())
+    # Some letters, such as mathematical ones, become capitals only when they are taken apart.
+    decomposed = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", text).casefold())
     return "".join(letter for letter in decomposed if not unicodedata.combining(letter))
 
 

@@ -22,6 +22,8 @@ from envs.service.worker import CLOSING_SECONDS, LONGEST_LINE
 from turnwise.world import Observation, Step, Task
 
 KILL_AFTER_SECONDS = 2 * CLOSING_SECONDS
+ENDING_SECONDS = 1.0
+"""What a process whose output has ended may take to be gone."""
 
 What = Make | Reset | Play | Ask | Close
 
@@ -181,9 +183,13 @@ class Worker:
                 self._hand_out(Answer.model_validate_json(line))
         finally:
             self.alive = False
-            with suppress(ProcessLookupError):
-                self._process.kill()  # it has ended, or answers what makes no sense
-            await self._process.wait()
+            # One that has ended is waited for first: a signal would take its status before asyncio sees it.
+            try:
+                await asyncio.wait_for(self._process.wait(), ENDING_SECONDS)
+            except TimeoutError:  # it answers what makes no sense
+                with suppress(ProcessLookupError):
+                    self._process.kill()
+                await self._process.wait()
             for waiting in self._waiting.values():
                 if not waiting.done():
                     waiting.set_exception(self._death())
