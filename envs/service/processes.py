@@ -135,7 +135,8 @@ class Worker:
         try:
             await ready
         except BaseException:
-            process.kill()
+            with suppress(ProcessLookupError):  # why it did not begin is told, not that it is gone already
+                process.kill()
             raise
         return worker
 
