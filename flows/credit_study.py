@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ from turnwise.credit.study import Study
 from turnwise.errors import ConfigurationError
 from turnwise.reporting.credit_figures import credit_figure, header, rows
 from turnwise.reporting.credit_page import page
+from turnwise.whole_file import write_whole
 
 FOLDER = "credit-study"
 DIMENSIONS = 4096
@@ -96,9 +96,9 @@ def write_study(study: Study, about: Mapping[str, str], folder: Path) -> None:
     writer.writerow(header(study))
     writer.writerows(rows(study))
     folder.mkdir(parents=True, exist_ok=True)
-    _write(folder / "table.csv", table.getvalue().encode())
-    _write(folder / f"{figure.name}.png", figure.png())
-    _write(folder / "README.md", page(study, about, f"{figure.name}.png").encode())
+    write_whole(folder / "table.csv", table.getvalue().encode())
+    write_whole(folder / f"{figure.name}.png", figure.png())
+    write_whole(folder / "README.md", page(study, about, f"{figure.name}.png").encode())
 
 
 def _stages(
@@ -206,9 +206,3 @@ def _expected_work(with_warm_start: bool) -> float:
     stages = ["panels", "demonstrations", "tokenizer", *(["initial_policy", "warm_start"] if with_warm_start else [])]
     stages += ["study_episodes", "replays", "score_vectors", "credit_study"]
     return sum(EXPECTED_SECONDS.get(stage, 1.0) for stage in stages)
-
-
-def _write(path: Path, content: bytes) -> None:
-    partial = path.with_name(f".{path.name}.partial")
-    partial.write_bytes(content)
-    os.replace(partial, path)

@@ -41,6 +41,7 @@ from tasks.warm_start import CURVE_FILE
 from turnwise.artifacts import MANIFEST, Reference, default_store, project_root
 from turnwise.config import Experiment
 from turnwise.errors import ConfigurationError
+from turnwise.whole_file import write_whole
 
 CURVES_FILE = "curves.csv"
 MODEL_FILES = ("config.json", "generation_config.json")
@@ -235,7 +236,7 @@ def _write_folder(folder: Path, files: Iterable[Path]) -> None:
 
 
 def _write_json(path: Path, value: Any) -> None:
-    _write(path, json.dumps(value, indent=1, allow_nan=False) + "\n")
+    write_whole(path, json.dumps(value, indent=1, allow_nan=False) + "\n")
 
 
 def _write_table(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
@@ -243,11 +244,4 @@ def _write_table(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(header)
     writer.writerows(rows)
-    _write(path, text.getvalue())
-
-
-def _write(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.partial")
-    partial.write_text(text, encoding="utf-8")
-    os.replace(partial, path)
+    write_whole(path, text.getvalue())

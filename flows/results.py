@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,6 +15,7 @@ from turnwise.artifacts import Reference, default_store, digest_of, project_root
 from turnwise.config import Experiment
 from turnwise.panel import panel_digest, read_panel
 from turnwise.reporting.story import Story
+from turnwise.whole_file import write_whole
 from turnwise.world import SPLITS
 
 DIGESTS_FILE = "digests.json"
@@ -58,9 +58,7 @@ def write_digests(
             run.name: {"policy": run.policy.digest, "test": run.test.digest if run.test else None} for run in runs
         },
     }
-    temporary = folder / f"{DIGESTS_FILE}.partial"
-    temporary.write_text(json.dumps(digests, indent=1) + "\n")
-    os.replace(temporary, folder / DIGESTS_FILE)
+    write_whole(folder / DIGESTS_FILE, json.dumps(digests, indent=1) + "\n")
 
 
 def with_circumstances(

@@ -7,7 +7,6 @@ cut short goes on.
 from __future__ import annotations
 
 import dataclasses
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from turnwise.reporting.science_page import Record, figures, page
 from turnwise.reporting.story import Story
 from turnwise.science.claims import ClaimsPage, PlannedAblation, known_claims
 from turnwise.science.verdict import decide
+from turnwise.whole_file import write_whole
 
 PAGES = Path("docs/science")
 
@@ -36,7 +36,7 @@ def write_page(name: str, run: Sequence[str], compare: Callable[[PlannedAblation
     for ablation in _chosen(name, claims, run):
         comparison = compare(claims.ablations[ablation])
         record = Record(comparison.digest, _kept(comparison.story, claims))
-        _write(_record_path(folder, ablation), _RECORDS.dump_json(record).decode() + "\n")
+        write_whole(_record_path(folder, ablation), _RECORDS.dump_json(record).decode() + "\n")
     draw_page(name, claims, folder)
     console = Console()
     for decision in decide(claims, {ablation: record.story for ablation, record in records(claims, folder).items()}):
@@ -49,7 +49,7 @@ def draw_page(name: str, claims: ClaimsPage, folder: Path) -> None:
     found = records(claims, folder)
     for figure in figures(name, claims, found):
         (folder / f"{figure.name}.png").write_bytes(figure.png())
-    _write(folder / f"{name}.md", page(name, claims, found))
+    write_whole(folder / f"{name}.md", page(name, claims, found))
 
 
 def records(claims: ClaimsPage, folder: Path) -> dict[str, Record]:
@@ -97,13 +97,6 @@ def _kept(story: Story, claims: ClaimsPage) -> Story:
 
 def _record_path(folder: Path, ablation: str) -> Path:
     return folder / "data" / f"{ablation}.json"
-
-
-def _write(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f"{path.name}.partial")
-    temporary.write_text(text, encoding="utf-8")
-    os.replace(temporary, path)
 
 
 _RECORDS = TypeAdapter(Record)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from turnwise.reporting.episodes import OCCASIONS, Episode, by_task
 from turnwise.reporting.markup import Markup, join, tag
 from turnwise.reporting.samples import ENDINGS, LEGEND, article
 from turnwise.reporting.style import STYLE
+from turnwise.whole_file import write_whole
 
 SCRIPT = """
 "use strict";
@@ -96,10 +96,7 @@ def write_episodes(title: str, episodes: Sequence[Episode], count: int, path: Pa
         "one greedy and one sampled episode of every policy. In training: of each batch after which the policy was "
         "evaluated, the first group whose advantages differ. `turnwise show` finds the others."
     )
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.partial")
-    partial.write_text(episodes_page(title, statement, episodes), encoding="utf-8")
-    os.replace(partial, path)
+    write_whole(path, episodes_page(title, statement, episodes))
 
 
 def episodes_page(title: str, statement: str, episodes: Sequence[Episode]) -> str:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import csv
 import io
-import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -27,6 +26,7 @@ from turnwise.reporting.story import ROW_KINDS, Column, Row, Story
 from turnwise.reporting.style import STYLE
 from turnwise.reporting.verdict_section import CSV_HEADER, profile_figure, verdict_rows, verdict_section
 from turnwise.reporting.wording import UNDEFINED, basis, bounds, heading, number
+from turnwise.whole_file import write_whole
 
 PAGE_FILE = "report.html"
 STORY_FILE = "story.json"
@@ -65,7 +65,7 @@ def write_report(story: Story, folder: Path) -> None:
         files[f"{FIGURES_FOLDER}/{figure.name}.csv"] = _csv(figure.header, figure.data)
     (folder / FIGURES_FOLDER).mkdir(parents=True, exist_ok=True)
     for name, content in files.items():
-        _replace(folder / name, content)
+        write_whole(folder / name, content)
     for former in sorted((folder / FIGURES_FOLDER).iterdir()):
         if former.suffix in (".png", ".csv") and f"{FIGURES_FOLDER}/{former.name}" not in files:
             former.unlink()
@@ -228,9 +228,3 @@ def _csv(header: Sequence[str], rows: Iterable[Sequence[object]]) -> bytes:
     writer.writerow(header)
     writer.writerows(rows)
     return buffer.getvalue().encode()
-
-
-def _replace(path: Path, content: bytes) -> None:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_bytes(content)
-    os.replace(temporary, path)
