@@ -16,7 +16,7 @@ from tasks.scores import read_scores
 from tasks.stage import stage
 from turnwise import seeding
 from turnwise.artifacts import Reference, default_store
-from turnwise.policy.critic import Critic, CriticSettings, ValueBatch
+from turnwise.policy.value_learning import CriticSettings, ValueBatch
 from turnwise.sections import Critic as CriticSection
 from turnwise.sections import Section
 from turnwise.trajectory import read_trajectories
@@ -35,6 +35,8 @@ class CriticParameters(Section):
 @stage("initial_critic")
 def initial_critic(parameters: CriticParameters, *, policy: Reference) -> Reference:
     """A critic with a trunk of its own that has learned nothing: every state is worth 0."""
+    from turnwise.policy.critic import Critic
+
     compute = parameters.learner.compute
     judge = Critic.with_own_trunk(
         default_store().folder(policy),

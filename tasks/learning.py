@@ -5,12 +5,15 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from turnwise.artifacts import MANIFEST, Draft, Reference, default_store
-from turnwise.policy.critic import Critic
-from turnwise.policy.learner import OPTIMIZER_FILE, Learner
 from turnwise.policy.model_settings import AdapterSettings, ModelSettings
 from turnwise.sections import Adapter, Compute, Section
+
+if TYPE_CHECKING:
+    from turnwise.policy.critic import Critic
+    from turnwise.policy.learner import Learner
 
 
 class LearnerParameters(Section):
@@ -46,6 +49,8 @@ def take_learner(policy: Reference, parameters: LearnerParameters) -> Learner:
     It is no longer remembered: whoever changes it says under which policy it is to be found again (`keep_learner`), so
     that a failure in between leaves nothing half-trained behind.
     """
+    from turnwise.policy.learner import OPTIMIZER_FILE, Learner
+
     learner = _learners.pop((policy, parameters), None)
     if learner is not None:
         return learner
@@ -67,6 +72,8 @@ def keep_learner(policy: Reference, parameters: LearnerParameters, learner: Lear
 
 def reference_policy(policy: Reference, compute: Compute) -> Learner:
     """The policy that others are measured against. It is never trained, and stays in memory."""
+    from turnwise.policy.learner import Learner
+
     parameters = LearnerParameters(compute=compute)
     if (policy, parameters) not in _references:
         _references.clear()
@@ -81,6 +88,8 @@ def take_critic(critic: Reference, parameters: LearnerParameters) -> Critic:
     """The critic on a trunk of its own with its optimizer's state, from memory or from the store; no longer remembered,
     as a learner is.
     """
+    from turnwise.policy.critic import Critic
+
     found = _critics.pop((critic, parameters), None)
     if found is not None:
         return found

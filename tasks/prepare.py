@@ -16,7 +16,6 @@ from turnwise.artifacts import Reference, default_store
 from turnwise.errors import ConfigurationError
 from turnwise.measures import episode_means
 from turnwise.panel import panel_digest, write_panels
-from turnwise.policy.architecture import create_policy
 from turnwise.policy.tokenizer import ChatFrame, load_tokenizer, save_tokenizer, train_tokenizer
 from turnwise.sections import Policy, Section, WorldSection
 from turnwise.world import SPLITS, Split, Task
@@ -134,6 +133,8 @@ class PolicyParameters(Section):
 @stage("initial_policy")
 def initial_policy(parameters: PolicyParameters, *, tokenizer: Reference) -> Reference:
     """The policy before it has learned anything here: made from scratch, or copied from where `policy.model` points."""
+    from turnwise.policy.architecture import create_policy
+
     section = parameters.policy
     with default_store().write("policy") as draft:
         if section.model == "scratch":

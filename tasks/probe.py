@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import torch
-
 from tasks.learning import LearnerParameters, keep_learner, reference_policy, take_learner
 from tasks.playing import frame_of
 from tasks.stage import stage
@@ -57,6 +55,8 @@ def _distance(
     parameters: ProbeParameters, warm_start: Reference, sample: Sequence[Trajectory]
 ) -> tuple[dict[str, float], int]:
     """The estimated divergence from the warm start, in nats per reply token, and the tokens that it cost to score."""
+    import torch
+
     sequences = [segment for trajectory in sample for segment in trajectory.segments()]
     replies = sum(sum(sequence.mask) for sequence in sequences)
     if not replies:

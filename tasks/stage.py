@@ -12,6 +12,9 @@
 None, lists or dictionaries of them. The cache key is a digest of the stage's name, the code that computes it, the
 parameters, the inputs' digests and the platform. A record whose artifact is gone or damaged is computed again, with a
 warning. Only failures of the infrastructure are tried again: a bug or a wrong configuration fails at once.
+
+What takes seconds to import (torch, transformers, vLLM) is imported inside the functions that compute: a process that
+finds everything in the store is done before they would have been loaded.
 """
 
 from __future__ import annotations

@@ -14,7 +14,6 @@ from tasks.scores import by_segment, read_scores
 from tasks.stage import stage
 from turnwise import seeding
 from turnwise.artifacts import Reference, default_store
-from turnwise.policy.memory import forget_peak_memory, peak_memory_bytes
 from turnwise.policy.update import UpdateBatch, UpdateSettings
 from turnwise.sections import Compute, Critic, Optimization, Section
 from turnwise.trajectory import Trajectory, read_trajectories
@@ -71,6 +70,8 @@ def update(
     A batch in which no advantage differs from 0 has nothing to say, unless a bonus, a penalty or a critic speaks: it is
     reported and skipped, and the policy stays.
     """
+    from turnwise.policy.memory import forget_peak_memory, peak_memory_bytes
+
     settings = _settings(parameters)
     credited = read_credit(credit)
     if not credited or (settings.advantages_alone and not any(any(found.turns) for found in credited.values())):

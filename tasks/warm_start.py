@@ -17,7 +17,6 @@ from tasks.stage import stage
 from turnwise import progress, seeding
 from turnwise.artifacts import Reference, default_store
 from turnwise.measures import episode_value
-from turnwise.policy.learner import OPTIMIZER_FILE
 from turnwise.sections import Compute, WarmStart
 
 CURVE_FILE = "warm_start.json"
@@ -42,6 +41,8 @@ def warm_start(
     """The policy after the warm start, which trains all of it, and the curve. Its optimizer is left out: reinforcement
     begins with a fresh one.
     """
+    from turnwise.policy.learner import OPTIMIZER_FILE
+
     section = parameters.warm_start
     sequences = sequences_to_imitate(parameters, tokenizer, demonstrations)
     learner = take_learner(policy, LearnerParameters(compute=parameters.compute))

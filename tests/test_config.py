@@ -194,6 +194,13 @@ def test_an_overlay_merges_mappings_and_replaces_everything_else() -> None:
     assert merged({"a": {"b": 1, "c": 2}, "d": [1]}, {"a": {"c": 3}, "d": [2]}) == {"a": {"b": 1, "c": 3}, "d": [2]}
 
 
+@pytest.mark.parametrize("name", ["grpo@0.001", "reinforce++", "a b", "a/b"])
+def test_a_variant_has_a_name_that_mlflow_and_file_systems_take(name: str) -> None:
+    message = refused(f"variants={{{name}: {{optimization: {{iterations: 3}}}}}}", f"ablation.variants=[{name}]")
+    assert message.startswith("a variant's name must be letters, digits and any of _ - . alone")
+    assert message.endswith(f"found {name!r}")
+
+
 def test_another_world_brings_its_own_parameters_and_rewards() -> None:
     experiment = load(PARAMETERS, [ROOT / "experiments" / "frozen_lake.yaml"])
     assert "hops" not in experiment.world.parameters

@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 import inspect
 import io
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
@@ -59,6 +60,7 @@ UNREAD: Mapping[str, tuple[str, ...]] = {
     "evolution": ("credit", "critic", "selection"),
 }
 """Sections that a method of optimization does not read, so that a variant of it cannot change them."""
+VARIANT_NAME = re.compile(r"[A-Za-z0-9_.-]+")
 SHARED = ("world", "agent", "data", "policy", "warm_start", "evaluation", "ablation", "tracking")
 """Sections that a variant cannot change, since all variants of an ablation share what is made from them."""
 
@@ -244,11 +246,6 @@ class Experiment(Section):
                 f"a lesson is a turn; set {key}.options.rule to 'return-to-go', agent.mode to plain and "
                 "agent.context.policy to 'full' or 'window'"
             )
-        if paper and self.agent.mode.name != "plain":
-            raise ConfigurationError(
-                f"{key}.estimator mt-grpo with rule 'paper' is defined on at most two turns, and a plan or a lesson is "
-                f"a turn; set {key}.options.rule to 'return-to-go', or agent.mode to {{name: plain}}"
-            )
         if self.rollout.scheme == "branching":
             require_branching(estimator, self.selection.rule)
 
@@ -318,6 +315,11 @@ def require_distinct_variants(experiment: Experiment) -> None:
     if len(set(experiment.ablation.seeds)) < len(experiment.ablation.seeds):
         raise ConfigurationError(f"ablation.seeds must differ from each other; found {experiment.ablation.seeds}")
     for name in experiment.ablation.variants:
+        if not VARIANT_NAME.fullmatch(name):
+            raise ConfigurationError(
+                f"a variant's name must be letters, digits and any of _ - . alone, as MLflow and file systems take it; "
+                f"found {name!r}"
+            )
         try:
             values = experiment.variant(name).model_dump(mode="json")
         except ConfigurationError as error:

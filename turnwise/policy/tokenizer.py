@@ -15,12 +15,15 @@ import itertools
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from jinja2 import TemplateError
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import AutoTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from turnwise.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 START, END, PAD = "<|im_start|>", "<|im_end|>", "<|pad|>"
 
@@ -42,6 +45,8 @@ def train_tokenizer(texts: Iterable[str], vocabulary_size: int, tags: Sequence[s
     text, which a prompt may contain. The roles of the chat frame are one token each, unless the vocabulary has no room
     for a dozen merges. The same texts in the same order give the same tokenizer.
     """
+    from transformers import PreTrainedTokenizerFast
+
     smallest = 256 + len((START, END, PAD)) + len(tags)
     if vocabulary_size < smallest:
         raise ConfigurationError(
@@ -90,6 +95,8 @@ def save_tokenizer(tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
 
 def load_tokenizer(name: Path | str) -> PreTrainedTokenizerBase:
     """The tokenizer of a local folder or of a model on the hub."""
+    from transformers import AutoTokenizer
+
     return AutoTokenizer.from_pretrained(str(name))
 
 
