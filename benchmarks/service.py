@@ -201,13 +201,13 @@ def _serve_quietly(name: str, port: int, limits: ServiceLimits) -> None:
 
 def _answers(url: str) -> bool:
     try:
-        return httpx.get(f"{url}/v1/health").status_code == 200
+        return httpx.get(f"{url}/v2/health").status_code == 200
     except httpx.ConnectError:
         return False
 
 
 def _metric(url: str, name: str) -> float:
-    lines = httpx.get(f"{url}/v1/metrics", timeout=60).text.splitlines()
+    lines = httpx.get(f"{url}/v2/metrics", timeout=60).text.splitlines()
     return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(name))
 
 

@@ -1,4 +1,4 @@
-"""The service's schema, version 1: what is sent and answered, as pydantic models.
+"""The service's schema, version 2: what is sent and answered, as pydantic models.
 
 Tasks, observations, steps, limits and decisions are the contract's own classes, so that the schema cannot say anything
 else than `turnwise.world` does. Numbers go as JSON and come back to the bit. Requests are closed: an unknown field is
@@ -29,7 +29,7 @@ from turnwise.world import (
     World,
 )
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 PREFIX = f"/v{SCHEMA_VERSION}"
 """Before every address."""
 MOST_AT_ONCE = 1024
@@ -87,6 +87,7 @@ class Facts(Reply):
     verbs: list[str] | None
     """In order."""
     players: list[str]
+    names_states: bool
     primary_metric: str
     oracle_success: FiniteFloat
     rewards: dict[str, Reward]
@@ -106,6 +107,7 @@ class Facts(Reply):
             split_sizes={split: world.split_size(split) for split in SPLITS},
             verbs=None if world.verbs is None else sorted(world.verbs),
             players=list(world.players),
+            names_states=world.names_states,
             primary_metric=world.primary_metric,
             oracle_success=world.oracle_success,
             rewards=dict(world.rewards),

@@ -22,6 +22,7 @@ from envs.service.generator_state import GeneratorState
 from envs.service.plain import plain_text
 from envs.service.reasons import Reason
 from envs.service.schema import (
+    SCHEMA_VERSION,
     AboutTask,
     Closed,
     Create,
@@ -100,6 +101,7 @@ class RemoteWorld(World):
         self.version = facts.version  # type: ignore[misc]
         self.verbs = None if facts.verbs is None else frozenset(facts.verbs)  # type: ignore[misc]
         self.players = tuple(facts.players)
+        self.names_states = facts.names_states
         self.primary_metric = facts.primary_metric  # type: ignore[misc]
         self.oracle_success = facts.oracle_success  # type: ignore[misc]
         self.rewards = facts.rewards  # type: ignore[misc]
@@ -209,7 +211,11 @@ def _served(client: Client, token_variable: str, world: str, parameters: dict[st
     try:
         offered = client.get("/worlds", Worlds).worlds
     except ServiceFault as fault:
-        hint = f": set {token_variable} to the server's token" if fault.code == Reason.UNAUTHORISED else ""
+        hints: dict[str, str] = {
+            Reason.UNAUTHORISED: f": set {token_variable} to the server's token",
+            Reason.UNKNOWN_ROUTE: f": it must speak version {SCHEMA_VERSION} of the schema, as this code's server does",
+        }
+        hint = hints.get(fault.code, "")
         raise ValueError(f"url must be the address of a running `turnwise serve`; {fault}{hint}") from fault
     for each in offered:
         if each.world == world and _same(each.parameters, parameters):

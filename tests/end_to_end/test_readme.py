@@ -22,7 +22,7 @@ TINY_SEARCH = TINY.with_name("tiny_search.yaml")
 SERVERS = {
     "make ui": "http://127.0.0.1:5000/health",
     ".venv/bin/turnwise ui": "http://127.0.0.1:5000/health",
-    ".venv/bin/turnwise serve": "http://127.0.0.1:8600/v1/health",
+    ".venv/bin/turnwise serve": "http://127.0.0.1:8600/v2/health",
 }
 """Commands that serve until they are stopped, and where one sees that they do."""
 ELSEWHERE = {

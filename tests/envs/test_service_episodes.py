@@ -30,7 +30,7 @@ class Asking:
 
     def __init__(self, http: Any) -> None:
         self.http = http
-        self.world = http.get("/v1/worlds").json()["worlds"][0]["id"]
+        self.world = http.get("/v2/worlds").json()["worlds"][0]["id"]
         self._created = 0
 
     def creation(self, task: int = 0, key: str | None = None) -> dict[str, Any]:
@@ -39,7 +39,7 @@ class Asking:
         return {"world": self.world, "task": about, "seed": 1, "key": key or f"key-{self._created}"}
 
     def create(self, task: int = 0) -> str:
-        episode: str = self.http.post("/v1/episodes", json=self.creation(task)).json()["episode"]
+        episode: str = self.http.post("/v2/episodes", json=self.creation(task)).json()["episode"]
         return episode
 
     def opened(self, task: int = 0) -> str:
@@ -48,23 +48,23 @@ class Asking:
         return episode
 
     def reset(self, episode: str) -> httpx.Response:
-        return self.http.post(f"/v1/episodes/{episode}/reset")
+        return self.http.post(f"/v2/episodes/{episode}/reset")
 
     def step(self, episode: str, number: int, action: str = "count") -> httpx.Response:
-        return self.http.post(f"/v1/episodes/{episode}/step", json={"number": number, "action": action})
+        return self.http.post(f"/v2/episodes/{episode}/step", json={"number": number, "action": action})
 
     def standing(self, episode: str) -> httpx.Response:
-        return self.http.get(f"/v1/episodes/{episode}/observation")
+        return self.http.get(f"/v2/episodes/{episode}/observation")
 
     def decide(self, episode: str, **change: Any) -> httpx.Response:
-        return self.http.post(f"/v1/episodes/{episode}/decide", json={**ORACLE, **change})
+        return self.http.post(f"/v2/episodes/{episode}/decide", json={**ORACLE, **change})
 
     def close(self, episode: str) -> httpx.Response:
-        return self.http.delete(f"/v1/episodes/{episode}")
+        return self.http.delete(f"/v2/episodes/{episode}")
 
     def metric(self, line: str) -> float:
         """The sum over worlds of what the metrics say, 0 where they say nothing."""
-        lines = [each for each in self.http.get("/v1/metrics").text.splitlines() if each.startswith(line)]
+        lines = [each for each in self.http.get("/v2/metrics").text.splitlines() if each.startswith(line)]
         return sum(float(each.rpartition(" ")[2]) for each in lines)
 
 
@@ -150,11 +150,11 @@ def test_a_reset_is_repeated_until_the_first_step_and_needed_before_it(asking: A
 
 def test_a_creation_that_is_sent_again_makes_no_second_episode(asking: Asking) -> None:
     creation = asking.creation(3, key="mine")
-    first = asking.http.post("/v1/episodes", json=creation)
+    first = asking.http.post("/v2/episodes", json=creation)
     assert first.status_code == 200
-    assert asking.http.post("/v1/episodes", json=creation).json() == first.json()
+    assert asking.http.post("/v2/episodes", json=creation).json() == first.json()
     assert asking.metric("turnwise_service_episodes_open") == 1
-    assert reason(asking.http.post("/v1/episodes", json=asking.creation(4, key="mine"))) is Reason.KEY_REUSED
+    assert reason(asking.http.post("/v2/episodes", json=asking.creation(4, key="mine"))) is Reason.KEY_REUSED
 
 
 def test_the_observation_says_where_an_episode_stands(asking: Asking) -> None:
@@ -183,9 +183,9 @@ def test_a_player_decides_and_changes_nothing(asking: Asking) -> None:
 def test_what_a_player_said_is_not_told_after_the_next_step() -> None:
     with TestClient(create_application([Offer("frozen_lake")])) as http:
         asking = Asking(http)
-        (task,) = http.get(f"/v1/worlds/{asking.world}/tasks?split=test&count=1").json()["tasks"]
+        (task,) = http.get(f"/v2/worlds/{asking.world}/tasks?split=test&count=1").json()["tasks"]
         creation = {"world": asking.world, "task": task, "seed": 0, "key": "k"}
-        episode = http.post("/v1/episodes", json=creation).json()["episode"]
+        episode = http.post("/v2/episodes", json=creation).json()["episode"]
         asking.reset(episode)
         before = asking.decide(episode).json()["decision"]
         asking.step(episode, 1, before["actions"][0])
@@ -200,7 +200,7 @@ def test_every_call_renews_the_lease(call: str) -> None:
     clock = Clock()
     with application(clock) as asking:
         creation = asking.creation(0, key="again")
-        episode = asking.http.post("/v1/episodes", json=creation).json()["episode"]
+        episode = asking.http.post("/v2/episodes", json=creation).json()["episode"]
         if call != "reset" and call != "create":
             asking.reset(episode)
         if call == "repeat":
@@ -211,7 +211,7 @@ def test_every_call_renews_the_lease(call: str) -> None:
             "repeat": lambda: asking.step(episode, 1),
             "decide": lambda: asking.decide(episode),
             "standing": lambda: asking.standing(episode),
-            "create": lambda: asking.http.post("/v1/episodes", json=creation),
+            "create": lambda: asking.http.post("/v2/episodes", json=creation),
         }
         clock.now += 59
         assert calls[call]().status_code == 200
@@ -262,12 +262,12 @@ def test_one_more_than_the_limit_is_refused_until_a_place_is_free() -> None:
     clock = Clock()
     with application(clock) as asking:
         episodes = [asking.create(number) for number in range(8)]
-        full = asking.http.post("/v1/episodes", json=asking.creation())
+        full = asking.http.post("/v2/episodes", json=asking.creation())
         assert reason(full) is Reason.TOO_MANY_EPISODES
         assert full.headers["retry-after"] == "1"
         asking.close(episodes[3])
         asking.create()
-        assert reason(asking.http.post("/v1/episodes", json=asking.creation())) is Reason.TOO_MANY_EPISODES
+        assert reason(asking.http.post("/v2/episodes", json=asking.creation())) is Reason.TOO_MANY_EPISODES
         clock.now += 60  # all are abandoned: who asks for a place need not wait for the reaper
         asking.create()
         assert asking.metric("turnwise_service_episodes_open") == 1
@@ -332,11 +332,11 @@ def test_a_lost_episode_is_forgotten_with_its_lease() -> None:
 def test_a_task_of_another_world_is_refused_and_holds_no_place(asking: Asking) -> None:
     creation = asking.creation()
     creation["task"]["id"] = "elsewhere/1"
-    refused = asking.http.post("/v1/episodes", json=creation)
+    refused = asking.http.post("/v2/episodes", json=creation)
     assert reason(refused) is Reason.TASK_REFUSED and "elsewhere/1" in refused.text
     assert asking.metric("turnwise_service_episodes_open") == 0
     creation["task"]["id"] = "brittle/1"
-    assert asking.http.post("/v1/episodes", json=creation).status_code == 200  # the key is free again
+    assert asking.http.post("/v2/episodes", json=creation).status_code == 200  # the key is free again
 
 
 # Several at once
@@ -393,15 +393,15 @@ def test_an_episode_that_is_busy_is_not_abandoned() -> None:
 def test_batches_say_of_each_entry_what_came_of_it(asking: Asking) -> None:
     creations = [asking.creation(number) for number in range(3)]
     creations[1]["task"]["id"] = "elsewhere"
-    created = asking.http.post("/v1/batch/create", json={"episodes": creations}).json()["outcomes"]
+    created = asking.http.post("/v2/batch/create", json={"episodes": creations}).json()["outcomes"]
     assert [outcome["error"] and outcome["error"]["code"] for outcome in created] == [None, "task_refused", None]
     first, second = created[0]["reply"]["episode"], created[2]["reply"]["episode"]
-    seen = asking.http.post("/v1/batch/reset", json={"episodes": [second, "nobody", first]}).json()["outcomes"]
+    seen = asking.http.post("/v2/batch/reset", json={"episodes": [second, "nobody", first]}).json()["outcomes"]
     assert [bool(outcome["reply"]) for outcome in seen] == [True, False, True]
     assert seen[1]["error"]["code"] == "unknown_episode"
     orders = [(first, 1, "count"), (second, 1, "raise"), (first, 2, "count"), (first, 2, "count"), (first, 9, "count")]
     steps = [{"episode": episode, "number": number, "action": action} for episode, number, action in orders]
-    played = asking.http.post("/v1/batch/step", json={"steps": steps}).json()["outcomes"]
+    played = asking.http.post("/v2/batch/step", json={"steps": steps}).json()["outcomes"]
     assert [each["reply"] and each["reply"]["step"]["observation"]["state"] for each in played] == [
         "1",
         None,
@@ -410,7 +410,7 @@ def test_batches_say_of_each_entry_what_came_of_it(asking: Asking) -> None:
         None,
     ]
     assert [each["error"]["code"] for each in (played[1], played[4])] == ["world_failed", "step_out_of_order"]
-    closed = asking.http.post("/v1/batch/close", json={"episodes": [first, second]}).json()["outcomes"]
+    closed = asking.http.post("/v2/batch/close", json={"episodes": [first, second]}).json()["outcomes"]
     assert [outcome["reply"]["closed"] for outcome in closed] == [True, False]
 
 

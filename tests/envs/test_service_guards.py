@@ -59,24 +59,24 @@ def test_without_the_token_nothing_is_told_but_that_the_server_is_there(
 ) -> None:
     headers = {} if given is None else {b"Authorization": given}
     for method, path in (
-        ("GET", "/v1/worlds"),
-        ("GET", "/v1/metrics"),
-        ("GET", "/v1/openapi.json"),
+        ("GET", "/v2/worlds"),
+        ("GET", "/v2/metrics"),
+        ("GET", "/v2/openapi.json"),
         ("GET", "/nowhere"),
-        ("POST", "/v1/episodes"),
-        ("POST", "/v1/batch/step"),
-        ("DELETE", "/v1/episodes/x"),
+        ("POST", "/v2/episodes"),
+        ("POST", "/v2/batch/step"),
+        ("DELETE", "/v2/episodes/x"),
     ):
         refused = guarded.request(method, path, headers=headers)
         assert (refused.status_code, code(refused)) == (401, "unauthorised")
         assert refused.headers["www-authenticate"] == "Bearer"
         assert TOKEN not in refused.text
-    assert guarded.get("/v1/health", headers=headers).json() == {"status": "ok", "schema_version": 1}
+    assert guarded.get("/v2/health", headers=headers).json() == {"status": "ok", "schema_version": 2}
 
 
 def test_with_the_token_the_worlds_are_told(guarded: TestClient, right: dict[bytes, bytes]) -> None:
-    (world,) = guarded.get("/v1/worlds", headers=right).json()["worlds"]
-    assert guarded.get(f"/v1/worlds/{world['id']}", headers=right).json() == world
+    (world,) = guarded.get("/v2/worlds", headers=right).json()["worlds"]
+    assert guarded.get(f"/v2/worlds/{world['id']}", headers=right).json() == world
     assert (world["world"], world["parameters"], world["facts"]["version"]) == (BRITTLE, {}, "3")
 
 
@@ -96,9 +96,9 @@ def test_another_host_is_refused_without_a_token_before_anything_is_served(host:
 
 def test_a_body_that_is_too_large_is_refused(guarded: TestClient, right: dict[bytes, bytes]) -> None:
     large = b" " * 2001
-    refused = guarded.post("/v1/episodes", content=large, headers=right)
+    refused = guarded.post("/v2/episodes", content=large, headers=right)
     assert (refused.status_code, code(refused)) == (413, "body_too_large")
-    allowed = guarded.post("/v1/episodes", content=b" " * 2000, headers=right)
+    allowed = guarded.post("/v2/episodes", content=b" " * 2000, headers=right)
     assert (allowed.status_code, code(allowed)) == (422, "invalid_request")
 
 
@@ -109,12 +109,12 @@ def test_a_body_that_does_not_say_its_length_is_not_read_to_its_end() -> None:
             for _ in range(50):
                 yield b"x" * 100
 
-        refused = httpx.post(f"{url}/v1/episodes", content=pieces(), timeout=30)
+        refused = httpx.post(f"{url}/v2/episodes", content=pieces(), timeout=30)
         assert (refused.status_code, code(refused)) == (413, "body_too_large")
         # One who announces gigabytes is refused before the first byte.
         port = int(url.rpartition(":")[2])
         with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
-            connection.sendall(b"POST /v1/episodes HTTP/1.1\r\nHost: x\r\nContent-Length: 9999999999\r\n\r\n")
+            connection.sendall(b"POST /v2/episodes HTTP/1.1\r\nHost: x\r\nContent-Length: 9999999999\r\n\r\n")
             assert b" 413 " in connection.recv(4000)
 
 
@@ -122,22 +122,22 @@ def test_a_body_that_does_not_say_its_length_is_not_read_to_its_end() -> None:
     ("method", "path", "content", "status", "wanted"),
     [
         ("GET", "/", b"", 404, "unknown_route"),
-        ("GET", "/v2/health", b"", 404, "unknown_route"),
+        ("GET", "/v1/health", b"", 404, "unknown_route"),
         ("GET", "/docs", b"", 404, "unknown_route"),
-        ("PUT", "/v1/worlds", b"", 405, "unknown_route"),
-        ("GET", "/v1/worlds/none", b"", 404, "unknown_world"),
-        ("GET", "/v1/worlds/none/tasks?split=test&count=1", b"", 404, "unknown_world"),
-        ("GET", "/v1/worlds/WORLD/tasks?split=all&count=1", b"", 422, "invalid_request"),
-        ("GET", "/v1/worlds/WORLD/tasks?split=test&count=-1", b"", 422, "invalid_request"),
-        ("GET", "/v1/worlds/WORLD/tasks?split=test&count=101", b"", 422, "task_refused"),
-        ("POST", "/v1/episodes", b"{", 422, "invalid_request"),
-        ("POST", "/v1/episodes", b"[]", 422, "invalid_request"),
-        ("POST", "/v1/episodes", b"\xff", 400, "invalid_request"),
-        ("POST", "/v1/episodes/x/reset", b"", 404, "unknown_episode"),
-        ("POST", "/v1/episodes/x/step", b'{"number": 1, "action": "a"}', 404, "unknown_episode"),
-        ("POST", "/v1/episodes/x/step", b'{"number": "one", "action": "a"}', 422, "invalid_request"),
-        ("GET", "/v1/episodes/x/observation", b"", 404, "unknown_episode"),
-        ("POST", "/v1/batch/reset", b'{"episodes": []}', 422, "invalid_request"),
+        ("PUT", "/v2/worlds", b"", 405, "unknown_route"),
+        ("GET", "/v2/worlds/none", b"", 404, "unknown_world"),
+        ("GET", "/v2/worlds/none/tasks?split=test&count=1", b"", 404, "unknown_world"),
+        ("GET", "/v2/worlds/WORLD/tasks?split=all&count=1", b"", 422, "invalid_request"),
+        ("GET", "/v2/worlds/WORLD/tasks?split=test&count=-1", b"", 422, "invalid_request"),
+        ("GET", "/v2/worlds/WORLD/tasks?split=test&count=101", b"", 422, "task_refused"),
+        ("POST", "/v2/episodes", b"{", 422, "invalid_request"),
+        ("POST", "/v2/episodes", b"[]", 422, "invalid_request"),
+        ("POST", "/v2/episodes", b"\xff", 400, "invalid_request"),
+        ("POST", "/v2/episodes/x/reset", b"", 404, "unknown_episode"),
+        ("POST", "/v2/episodes/x/step", b'{"number": 1, "action": "a"}', 404, "unknown_episode"),
+        ("POST", "/v2/episodes/x/step", b'{"number": "one", "action": "a"}', 422, "invalid_request"),
+        ("GET", "/v2/episodes/x/observation", b"", 404, "unknown_episode"),
+        ("POST", "/v2/batch/reset", b'{"episodes": []}', 422, "invalid_request"),
     ],
 )
 def test_every_refusal_has_a_status_and_a_reason(
@@ -149,16 +149,16 @@ def test_every_refusal_has_a_status_and_a_reason(
     status: int,
     wanted: str,
 ) -> None:
-    (world,) = guarded.get("/v1/worlds", headers=right).json()["worlds"]
+    (world,) = guarded.get("/v2/worlds", headers=right).json()["worlds"]
     headers = {**right, b"Content-Type": b"application/json"}
     refused = guarded.request(method, path.replace("WORLD", world["id"]), content=content, headers=headers)
     assert (refused.status_code, code(refused)) == (status, wanted)
 
 
 def test_the_first_tasks_are_a_prefix_of_more(guarded: TestClient, right: dict[bytes, bytes]) -> None:
-    (world,) = guarded.get("/v1/worlds", headers=right).json()["worlds"]
+    (world,) = guarded.get("/v2/worlds", headers=right).json()["worlds"]
     lists = [
-        guarded.get(f"/v1/worlds/{world['id']}/tasks?split=train&count={count}", headers=right).json()["tasks"]
+        guarded.get(f"/v2/worlds/{world['id']}/tasks?split=train&count={count}", headers=right).json()["tasks"]
         for count in (0, 2, 5)
     ]
     assert [len(each) for each in lists] == [0, 2, 5]
@@ -166,8 +166,8 @@ def test_the_first_tasks_are_a_prefix_of_more(guarded: TestClient, right: dict[b
 
 
 def test_the_openapi_document_describes_every_route_and_reply(guarded: TestClient, right: dict[bytes, bytes]) -> None:
-    document = guarded.get("/v1/openapi.json", headers=right).json()
-    assert all(path.startswith("/v1/") for path in document["paths"])
+    document = guarded.get("/v2/openapi.json", headers=right).json()
+    assert all(path.startswith("/v2/") for path in document["paths"])
     for path in document["paths"].values():
         for operation in path.values():
             assert operation["description"]
@@ -182,10 +182,10 @@ def test_requests_are_counted_by_route_and_not_by_address() -> None:
         TestClient(create_application([Offer(BRITTLE)])) as other,
     ):
         for number in range(3):
-            http.delete(f"/v1/episodes/{number}")
+            http.delete(f"/v2/episodes/{number}")
             http.get(f"/nowhere/{number}")
-        lines = http.get("/v1/metrics").text.splitlines()
-        counted = 'turnwise_service_requests_total{route="/v1/episodes/{episode}",status="200"} 3.0'
+        lines = http.get("/v2/metrics").text.splitlines()
+        counted = 'turnwise_service_requests_total{route="/v2/episodes/{episode}",status="200"} 3.0'
         assert counted in lines
         assert 'turnwise_service_requests_total{route="none",status="404"} 3.0' in lines
-        assert counted not in other.get("/v1/metrics").text  # each application counts for itself
+        assert counted not in other.get("/v2/metrics").text  # each application counts for itself

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import random
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -24,9 +26,12 @@ from turnwise.agent.host import Patience
 from turnwise.agent.loop import Played, make_episodes, play_scripted, roll_out
 from turnwise.agent.rules import Rules
 from turnwise.checking import check_world
+from turnwise.config import load
+from turnwise.errors import ConfigurationError
 from turnwise.panel import panel_digest
 from turnwise.world import SPLITS, World, make_world
 
+ROOT = Path(__file__).parents[2]
 SLIPPERY = {"success_rate": 0.7, "actions_per_turn": 2}
 HOPS = {"hops": [1, 2], "turns": 4}
 SERVED: dict[str, dict[str, Any]] = {"frozen_lake": SLIPPERY, "search": HOPS}
@@ -56,7 +61,7 @@ def test_all_that_a_world_says_of_itself_is_the_served_worlds(url: str, name: st
     here, there = local(name), remote(url, name)
     for told in (
         *("name", "version", "instruction", "grammar", "limits", "verbs", "players"),
-        *("primary_metric", "oracle_success", "rewards", "columns"),
+        *("primary_metric", "oracle_success", "rewards", "columns", "names_states"),
     ):
         assert getattr(there, told) == getattr(here, told), told
     assert there.attribution() == here.attribution()
@@ -218,9 +223,9 @@ class Forgetful(httpx.BaseTransport):
                 self.forgotten.add(self._task_of[episode])
                 self._inner.handle_request(httpx.Request("DELETE", request.url.copy_with(path=episode))).read()
         response = self._inner.handle_request(request)
-        if request.url.path == "/v1/episodes":
+        if request.url.path == "/v2/episodes":
             episode = httpx.Response(200, content=response.read()).json()["episode"]
-            self._task_of[f"/v1/episodes/{episode}"] = request.content.partition(b'"seed"')[0]
+            self._task_of[f"/v2/episodes/{episode}"] = request.content.partition(b'"seed"')[0]
             return httpx.Response(200, content=response.content)
         return response
 
@@ -259,7 +264,7 @@ def test_many_threads_share_one_world(url: str) -> None:
 
 
 def still_open(url: str) -> float:
-    lines = httpx.get(f"{url}/v1/metrics").text.splitlines()
+    lines = httpx.get(f"{url}/v2/metrics").text.splitlines()
     return sum(float(line.split()[1]) for line in lines if line.startswith("turnwise_service_episodes_open{"))
 
 
@@ -308,6 +313,31 @@ def test_the_order_and_the_kind_of_numbers_make_no_other_parameters(url: str) ->
 def test_a_server_that_is_not_there_is_told_at_once() -> None:
     with pytest.raises(ValueError, match=r"url must be the address of a running `turnwise serve`; GET .*ConnectError"):
         RemoteWorld(url="http://127.0.0.1:1", world="frozen_lake", version="1", retries=0)
+
+
+def test_a_server_that_speaks_another_version_of_the_schema_is_told_so(url: str) -> None:
+    # Its addresses begin with another prefix, so that ours are not among them.
+    with pytest.raises(ValueError, match=r"/v2/worlds must answer 200; found 404.*must speak version 2 of"):
+        remote(f"{url}/other", "frozen_lake")
+
+
+def test_credit_by_visits_to_a_state_is_refused_where_the_served_world_names_none() -> None:
+    blackjack = {"id": "Blackjack-v1"}
+    version = make_world("gymnasium", blackjack).version
+    with serving(Offer("gymnasium", blackjack)) as url:
+        parameters = {"url": url, "world": "gymnasium", "version": version, "parameters": blackjack}
+        settings = (
+            f"world={{name: remote, parameters: {json.dumps(parameters)}}}",
+            "rewards={reward: {level: outcome, weight: 1.0}}",
+            "agent.format=think-answer",
+            "policy.model=a/b",
+            "warm_start.enabled=false",
+            "variants={base: {}}",
+            "ablation.variants=[base]",
+        )
+        assert load(ROOT / "params.yaml", settings=settings).credit.estimator == "grpo"
+        with pytest.raises(ConfigurationError, match=r"'gymnasium' names none: choose another estimator"):
+            load(ROOT / "params.yaml", settings=(*settings, "credit.estimator=gigpo"))
 
 
 def test_a_process_that_was_forked_off_shares_no_connection(url: str) -> None:

@@ -51,7 +51,7 @@ def test_a_server_says_what_it_serves_and_ends_with_its_workers(monkeypatch: pyt
 def wait_for(url: str) -> None:
     while True:
         try:
-            assert httpx.get(f"{url}/v1/health").status_code == 200
+            assert httpx.get(f"{url}/v2/health").status_code == 200
             return
         except httpx.ConnectError:
             time.sleep(0.05)
