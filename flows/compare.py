@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from flows.comparison import AtEqualBudget
     from turnwise.reporting.sheets import Sheet
+    from turnwise.science.budgets import AtEqualBudget
 
 
 def add_compare(commands: Any) -> None:

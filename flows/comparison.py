@@ -11,6 +11,7 @@ from turnwise.artifacts import Reference, default_store
 from turnwise.comparability import circumstances
 from turnwise.errors import ConfigurationError
 from turnwise.panel import panel_digest, read_panel
+from turnwise.science.budgets import AtEqualBudget
 from turnwise.statistics import Frame, Interval, Judgement, Results, judge, over_tasks, student_over_seeds
 from turnwise.statistics.curves import Points, within_budget
 from turnwise.tracking.finding import RecordedRun
@@ -27,17 +28,6 @@ class Group:
     name: str
     runs: dict[int, RecordedRun] = field(default_factory=dict)
     """By seed."""
-
-
-@dataclass(frozen=True)
-class AtEqualBudget:
-    """How the variants stand on the validation panel when all have spent as much."""
-
-    budget: str
-    spent: float
-    """The most that every run has spent."""
-    shown: dict[str, Interval]
-    """By variant: what the last evaluation showed that this pays for."""
 
 
 def grouped(runs: Sequence[RecordedRun]) -> list[Group]:

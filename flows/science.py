@@ -14,13 +14,17 @@ from pydantic import TypeAdapter
 from rich.console import Console
 
 from flows.ablation import Comparison
+from flows.comparison import at_equal_budgets, grouped
+from flows.show import recorded_in
 from turnwise.artifacts import project_root
 from turnwise.config import Experiment, load
 from turnwise.errors import ConfigurationError
 from turnwise.reporting.science_page import Record, figures, page
 from turnwise.reporting.story import Story
 from turnwise.science.claims import ClaimsPage, PlannedAblation, known_claims
+from turnwise.science.tuning import MEASURE
 from turnwise.science.verdict import decide
+from turnwise.tracking.finding import find_runs
 from turnwise.whole_file import write_whole
 
 PAGES = Path("docs/science")
@@ -35,7 +39,8 @@ def write_page(name: str, run: Sequence[str], compare: Callable[[PlannedAblation
     folder = project_root() / PAGES
     for ablation in _chosen(name, claims, run):
         comparison = compare(claims.ablations[ablation])
-        record = Record(comparison.digest, _kept(comparison.story, claims))
+        budgets = at_equal_budgets(grouped(find_runs(recorded_in(), ablation)))
+        record = Record(comparison.digest, _kept(comparison.story, claims), tuple(budgets))
         write_whole(_record_path(folder, ablation), _RECORDS.dump_json(record).decode() + "\n")
     draw_page(name, claims, folder)
     console = Console()
@@ -91,7 +96,8 @@ def _chosen(name: str, claims: ClaimsPage, run: Sequence[str]) -> list[str]:
 
 def _kept(story: Story, claims: ClaimsPage) -> Story:
     """What a page may need of a story: no sampled trajectories, and of the curves those that it shows or tests."""
-    metrics = {*claims.curves, *(each.measure for claim in claims.claims for each in claim.relations)}
+    measures = [measure for claim in claims.claims for each in claim.relations for measure in each.measures]
+    metrics = {*claims.curves, *measures, MEASURE}
     return dataclasses.replace(story, samples=[], curves=[curve for curve in story.curves if curve.metric in metrics])
 
 

@@ -74,6 +74,29 @@ def test_what_rises_or_falls_is_the_end_of_a_curve_against_its_beginning() -> No
     assert only(decide(claims, {"runs": story({"or": WORSE}, falling=(1.0,) * 5)})).verdict is Verdict.NOT_DECIDED
 
 
+def test_what_falls_before_another_is_seen_in_the_seeds_in_which_both_fall() -> None:
+    # The early one falls at 2, 3, 2 and 4, the late one at 5, 7, 6 and never: 3, 4 and 4 apart.
+    def falling(metric: str, seed: int, at: int | None) -> Curve:
+        values = [1.0 if at is None or iteration < at else 0.4 for iteration in range(1, 9)]
+        return Curve(metric, metric, "a", seed, list(enumerate(values, start=1)))
+
+    falls = {"early": (2, 3, 2, 4), "late": (5, 7, 6, None)}
+    curves = [falling(name, seed, at) for name, of_seeds in falls.items() for seed, at in enumerate(of_seeds)]
+    runs = {"runs": Story("runs", "", [], [Row("a", "variant", {})], curves)}
+    claims = page({"variant": "a", "relation": "falls before", "measure": "early", "later": "late"})
+    (evidence,) = only(decide(claims, runs)).evidence
+    assert evidence.estimate.sample == (3.0, 4.0, 4.0)
+    assert evidence.p == pytest.approx(float(stats.ttest_1samp([3, 4, 4], 0).pvalue)) and evidence.holds
+    backwards = page({"variant": "a", "relation": "falls before", "measure": "late", "later": "early"})
+    assert only(decide(backwards, runs)).verdict is Verdict.NOT_HELD
+
+
+def test_of_a_fall_that_one_seed_alone_shows_nothing_is_known() -> None:
+    claims = page({"variant": "or", "relation": "falls before", "measure": "tool", "later": "tool"})
+    decision = only(decide(claims, {"runs": story({"or": WORSE}, falling=(0.1, 1.0, 1.0, 1.0, 1.0))}))
+    assert decision.evidence[0].p == 1.0 and decision.verdict is Verdict.NOT_DECIDED
+
+
 def test_five_seeds_that_all_fall_alike_cannot_show_more_than_a_sign_test_can() -> None:
     claims = page({"variant": "or", "relation": "falls", "measure": "tool"})
     decision = only(decide(claims, {"runs": story({"or": WORSE}, falling=(0.0,) * 5)}))

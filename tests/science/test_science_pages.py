@@ -8,7 +8,9 @@ import pytest
 from flows.science import PAGES, draw_page, experiment_of, records
 from turnwise.config import read_yaml
 from turnwise.errors import ConfigurationError
+from turnwise.reporting.story import Curve, Story
 from turnwise.science.claims import CLAIMS, COMPARING, known_claims, read_claims
+from turnwise.science.tuning import chosen_rates, tried_rates
 
 ROOT = Path(__file__).parents[2]
 NAMES = sorted(path.stem for path in (ROOT / CLAIMS).glob("*.yaml"))
@@ -49,6 +51,38 @@ def test_the_core_is_small(name: str) -> None:
         if planned.core:
             ablation = experiment_of(planned).ablation
             assert len(ablation.variants) <= 6 and len(ablation.seeds) == 5
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_learning_rates_compared_are_those_that_the_tuning_chose(name: str) -> None:
+    claims = known_claims(name)
+    found = records(claims, ROOT / PAGES)
+    for tuning, planned in claims.ablations.items():
+        if planned.tunes is not None and tuning in found:
+            compared = experiment_of(claims.ablations[planned.tunes])
+            used = {
+                variant: compared.variant(variant).optimization.learning_rate for variant in compared.ablation.variants
+            }
+            assert used == chosen_rates(tried_rates(found[tuning].story))
+            assert not set(compared.ablation.seeds) & set(experiment_of(planned).ablation.seeds)
+
+
+def test_the_best_rate_is_chosen_and_of_equal_ones_the_smaller() -> None:
+    ends = {"a-0.1": (0.2, 0.4), "a-0.2": (0.5, 0.3), "b-0.1": (0.6, 0.6), "b-0.2": (0.6, 0.6), "b-0.05": (0.1, 0.3)}
+    curves = [
+        Curve("validation/sampled", "", variant, seed, [(0, 0.9), (8, end)])
+        for variant, of_seeds in ends.items()
+        for seed, end in enumerate(of_seeds)
+    ]
+    tried = tried_rates(Story("tuning", "", [], [], curves))
+    assert tried["b"] == {0.05: pytest.approx(0.2), 0.1: 0.6, 0.2: 0.6}
+    assert chosen_rates(tried) == {"a": 0.2, "b": 0.1}
+
+
+def test_a_variant_of_a_tuning_that_tells_no_rate_is_refused() -> None:
+    unnamed = Story("tuning", "", [], [], [Curve("validation/sampled", "", "mt-grpo", 1, [(0, 0.9)])])
+    with pytest.raises(ValueError, match=r"must be named <variant>-<learning rate>.*found 'mt-grpo'"):
+        tried_rates(unnamed)
 
 
 def test_dvc_knows_every_ablation_of_every_page() -> None:

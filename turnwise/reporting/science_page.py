@@ -18,7 +18,9 @@ from turnwise.reporting.baselines import markdown_table, told
 from turnwise.reporting.figures import Figure, draw_variant, styles
 from turnwise.reporting.story import ROW_KINDS, SHARE, Column, Curve, Row, Story
 from turnwise.reporting.wording import UNDEFINED, duration, number, signed
+from turnwise.science.budgets import AtEqualBudget
 from turnwise.science.claims import ClaimsPage, PlannedAblation
+from turnwise.science.tuning import chosen_rates, tried_rates
 from turnwise.science.verdict import LEVEL, Decision, decide
 from turnwise.statistics import Interval
 from turnwise.world import SPLITS
@@ -34,6 +36,8 @@ class Record:
     """Of all that was computed."""
     story: Story
     """Without sampled trajectories."""
+    budgets: tuple[AtEqualBudget, ...] = ()
+    """How its variants stand when all have spent as much."""
 
 
 def page(name: str, claims: ClaimsPage, records: Mapping[str, Record]) -> str:
@@ -55,9 +59,11 @@ def page(name: str, claims: ClaimsPage, records: Mapping[str, Record]) -> str:
 
 
 def figures(name: str, claims: ClaimsPage, records: Mapping[str, Record]) -> list[Figure]:
-    """One figure for each ablation that was run: the curves that the claims' page names."""
+    """One figure for each ablation that was run, tunings apart: the curves that the claims' page names."""
     return [
-        curves_figure(_figure_name(name, ablation), record.story, claims.curves) for ablation, record in records.items()
+        curves_figure(_figure_name(name, ablation), record.story, claims.curves)
+        for ablation, record in records.items()
+        if claims.ablations[ablation].tunes is None
     ]
 
 
@@ -133,8 +139,9 @@ def _evidence(decisions: Sequence[Decision]) -> list[str]:
         *markdown_table(heading, rows),
         "",
         "Runs with the same seed draw the same tasks and are compared in pairs: Student's t on the differences; for "
-        "*varies less than* Pitman and Morgan's test, and the difference is that of the standard deviations. All p "
-        "values of this page are corrected together by Holm's rule.",
+        "*varies less than* Pitman and Morgan's test, and the difference is that of the standard deviations; for "
+        "*falls before* it is the iterations between two falls below half of the first value. All p values of this "
+        "page are corrected together by Holm's rule.",
         "",
     ]
 
@@ -142,17 +149,13 @@ def _evidence(decisions: Sequence[Decision]) -> list[str]:
 def _ablation(name: str, ablation: str, claims: ClaimsPage, record: Record) -> list[str]:
     story, planned = record.story, claims.ablations[ablation]
     lineage = dict(story.lineage)
-    figure = _figure_name(name, ablation)
     panels = ", ".join(f"{split} `{lineage[f'{split} panel']}`" for split in SPLITS)
     return [
         f"## `{ablation}`",
         "",
         planned.about,
         "",
-        f"![{', '.join(claims.curves)}]({figure}.png)",
-        "",
-        *_table(story),
-        "",
+        *(_rates(story) if planned.tunes is not None else _results(name, ablation, claims, record)),
         f"    {command(planned)}",
         "",
         f"Digest of everything: `{record.digest}`; panels: {panels}. It took {duration(sum(story.seconds.values()))} "
@@ -163,6 +166,52 @@ def _ablation(name: str, ablation: str, claims: ClaimsPage, record: Record) -> l
         *(f"* {note}" for note in story.notes),
         "",
     ]
+
+
+def _results(name: str, ablation: str, claims: ClaimsPage, record: Record) -> list[str]:
+    return [
+        f"![{', '.join(claims.curves)}]({_figure_name(name, ablation)}.png)",
+        "",
+        *_table(record.story),
+        "",
+        *_budgets(record.budgets),
+    ]
+
+
+def _budgets(found: Sequence[AtEqualBudget]) -> list[str]:
+    if not found:
+        return []
+    rows = [[variant, *(told(each.shown[variant], 2) for each in found)] for variant in found[0].shown]
+    return [
+        "At the same cost, by the last evaluation on the validation panel that the budget pays for. A budget is the "
+        "most that every run has spent; tokens are those sampled, and seconds leave evaluations out.",
+        "",
+        *markdown_table(["", *(f"{each.spent:,.0f} {each.budget}" for each in found)], rows),
+        "",
+    ]
+
+
+def _rates(story: Story) -> list[str]:
+    """What was tried and chosen, and nothing of the test panel, which had no say."""
+    tried = tried_rates(story)
+    chosen = chosen_rates(tried)
+    rates = sorted({rate for of_variant in tried.values() for rate in of_variant})
+    rows = [
+        [variant, *(_marked(of_variant.get(rate), rate == chosen[variant]) for rate in rates)]
+        for variant, of_variant in tried.items()
+    ]
+    return [
+        "Success on the validation panel at the end, by learning rate; the chosen one is bold.",
+        "",
+        *markdown_table(["", *(f"{rate:g}" for rate in rates)], rows),
+        "",
+    ]
+
+
+def _marked(value: float | None, is_chosen: bool) -> str:
+    if value is None:
+        return UNDEFINED
+    return f"**{number(value, 3)}**" if is_chosen else number(value, 3)
 
 
 def _table(story: Story) -> list[str]:

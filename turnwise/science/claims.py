@@ -18,32 +18,44 @@ from turnwise.sections import Section
 
 CLAIMS = Path("experiments/claims")
 
-Relation = Literal["above", "below", "varies less than", "rises", "falls"]
+Relation = Literal["above", "below", "varies less than", "rises", "falls", "falls before"]
 COMPARING: tuple[Relation, ...] = ("above", "below", "varies less than")
-"""Relations between two variants; the others are between the end of a curve and its beginning."""
+"""Relations between two variants; the others are within the runs of one."""
 
 
 class Relationship(Section):
-    """One relation that must hold: `variant` is `relation` `than` in `measure`."""
+    """One relation that must hold: `variant` is `relation` `than` in `measure`; or, in its own runs, `measure` rises,
+    falls, or falls before `later` does.
+    """
 
     ablation: str
     variant: str
     relation: Relation
     than: str | None = None
-    """The variant that it is compared with; null for `rises` and `falls`."""
+    """The variant that it is compared with; null for relations within the runs of one."""
     measure: str
     """The heading of a column of the final table, or the metric of a curve, whose last value counts."""
+    later: str | None = None
+    """Of `falls before`: the metric of the curve that falls after that of `measure`. A curve has fallen once it lies
+    below half of its first value."""
 
     @model_validator(mode="after")
     def _require_a_counterpart(self) -> Relationship:
         if (self.relation in COMPARING) != (self.than is not None):
             raise ValueError(f"{', '.join(COMPARING)} are relations to another variant, `than`; the others are not")
+        if (self.relation == "falls before") != (self.later is not None):
+            raise ValueError("`falls before` is a relation to another measure, `later`; the others are not")
         return self
 
     @property
     def sentence(self) -> str:
         """The relation in words."""
-        return f"{self.variant} {self.relation} {self.than}" if self.than else f"{self.variant} {self.relation}"
+        return " ".join(each for each in (self.variant, self.relation, self.than or self.later) if each)
+
+    @property
+    def measures(self) -> tuple[str, ...]:
+        """All that is measured for it."""
+        return (self.measure,) if self.later is None else (self.measure, self.later)
 
 
 class Claim(Section):
@@ -64,6 +76,8 @@ class PlannedAblation(Section):
     """Whether it is part of the core, which a laptop ends within about two hours."""
     about: str
     """What it adds, in a sentence."""
+    tunes: str | None = None
+    """The ablation whose learning rates it chooses: see `turnwise.science.tuning`."""
 
 
 class ClaimsPage(Section):
@@ -80,6 +94,11 @@ class ClaimsPage(Section):
 
     @model_validator(mode="after")
     def _require_known_ablations(self) -> ClaimsPage:
+        for name, planned in self.ablations.items():
+            if planned.tunes is not None and planned.tunes not in self.ablations:
+                raise ValueError(
+                    f"what {name!r} tunes must be one of {', '.join(self.ablations)}; found {planned.tunes!r}"
+                )
         for claim in self.claims:
             for relationship in claim.relations:
                 if relationship.ablation not in self.ablations:

@@ -6,6 +6,7 @@ differences seed by seed.
     above, below        Student's t on the paired differences (Student 1908)
     varies less than    Pitman and Morgan's test for two variances of pairs: the correlation of sum and difference
     rises, falls        Student's t on the last value of a curve minus its first
+    falls before        Student's t on the iterations between two curves' falls; of seeds in which both fall
 
 The p values, two-sided, of all relations of a page are corrected together (Holm 1979). A relation *holds* where its
 corrected p is below 0.05 and the estimate lies on the claimed side, *is reversed* where it lies on the other side, and
@@ -28,6 +29,8 @@ from turnwise.statistics import Interval, student_over_seeds
 from turnwise.statistics.corrections import holm
 
 LEVEL = 0.05
+FALLEN = 0.5
+"""The share of its first value below which a curve has fallen."""
 
 
 class Verdict(StrEnum):
@@ -103,6 +106,8 @@ def _decision(claim: Claim, evidence: Mapping[Relationship, Evidence]) -> Decisi
 def _test(relationship: Relationship, story: Story) -> tuple[Interval, float, bool]:
     """The estimate, its two-sided p, and whether it lies on the claimed side."""
     if relationship.than is None:
+        if relationship.later is not None:
+            return _order(story, relationship.variant, relationship.measure, relationship.later)
         first, last = _ends(story, relationship.variant, relationship.measure)
         return _mean(np.array(last) - np.array(first), relationship.relation == "rises")
     own, other = (
@@ -134,6 +139,25 @@ def _spread(own: np.ndarray, other: np.ndarray) -> tuple[Interval, float, bool]:
     return estimate, float(stats.pearsonr(total, apart).pvalue), difference < 0
 
 
+def _order(story: Story, variant: str, earlier: str, later: str) -> tuple[Interval, float, bool]:
+    """By how many iterations one curve falls before another, of the seeds in which both fall. With fewer than two such
+    seeds nothing is known: the estimate is 0 and its p is 1.
+    """
+    falls = zip(_falls(story, variant, earlier), _falls(story, variant, later), strict=True)
+    apart = np.array([second - first for first, second in falls if first is not None and second is not None], float)
+    if len(apart) < 2:
+        return Interval(0.0, None, None, "seeds", len(apart)), 1.0, True
+    return _mean(apart, True)
+
+
+def _falls(story: Story, variant: str, measure: str) -> list[int | None]:
+    """The iteration at which a curve has fallen, one per seed; None where it never does."""
+    return [
+        next((iteration for iteration, value in points if value < FALLEN * points[0][1]), None)
+        for points in _curves(story, variant, measure)
+    ]
+
+
 def _finals(story: Story, variant: str, measure: str) -> Sequence[float]:
     """One value per seed: of a column of the final table, or the last of a curve."""
     row = next((row for row in story.rows_of("variant") if row.name == variant), None)
@@ -146,8 +170,14 @@ def _finals(story: Story, variant: str, measure: str) -> Sequence[float]:
 
 def _ends(story: Story, variant: str, measure: str) -> tuple[list[float], list[float]]:
     """The first and the last value of a curve, one per seed."""
+    points = _curves(story, variant, measure)
+    return [each[0][1] for each in points], [each[-1][1] for each in points]
+
+
+def _curves(story: Story, variant: str, measure: str) -> list[list[tuple[int, float]]]:
+    """The points of a curve, one list per seed."""
     points = [curve.points for curve in story.curves if (curve.metric, curve.variant) == (measure, variant)]
     if not points:
         known = sorted({*(column.heading for column in story.columns), *(curve.metric for curve in story.curves)})
         raise ValueError(f"the ablation {story.title!r} has the measures {', '.join(known)}; found {measure!r}")
-    return [each[0][1] for each in points], [each[-1][1] for each in points]
+    return points

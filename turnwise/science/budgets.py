@@ -1,0 +1,18 @@
+"""How variants stand when all have spent as much: the same iterations, sampled tokens or seconds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from turnwise.statistics import Interval
+
+
+@dataclass(frozen=True)
+class AtEqualBudget:
+    """How the variants stand on the validation panel when all have spent as much."""
+
+    budget: str
+    spent: float
+    """The most that every run has spent."""
+    shown: dict[str, Interval]
+    """By variant: what the last evaluation showed that this pays for."""
