@@ -134,7 +134,9 @@ def _parser() -> argparse.ArgumentParser:
     play.add_argument("--task", type=int, default=0, metavar="N", help="its place in the split, from 0")
     play.add_argument("--seed", type=int, default=0, help="of the episode's noise (default: %(default)s)")
     play.add_argument(
-        "--format", default="plain", help="plain: a line is the answer; think-answer: it is the whole reply"
+        "--format",
+        default="plain",
+        help="plain: a line is the answer; or one of agent.format: what is typed is the whole reply",
     )
     play.set_defaults(run=_play)
     baselines = commands.add_parser("baselines", help="record what the scripted players reach")

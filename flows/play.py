@@ -2,6 +2,8 @@
 
 The person stands where the tokenizer does: what the agent would turn into tokens is printed, and what is typed takes
 the place of the policy's reply. So the format, the limits and the answers to what cannot be read are the agent's own.
+
+A reply is a line. In the formats that write one in several, it goes on to an empty line.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from typing import TextIO
 
 from turnwise import seeding
 from turnwise.agent.episode import Episode
-from turnwise.agent.formats import Format, ThinkAnswerFormat, make_format
+from turnwise.agent.formats import FORMATS, Format, ReactFormat, ThinkAnswerFormat, ToolJsonFormat, make_format
 from turnwise.agent.host import Patience
 from turnwise.agent.rules import Rules
 from turnwise.errors import ConfigurationError
@@ -19,8 +21,12 @@ from turnwise.world import SPLITS, Decision, Task, World
 
 PLAIN = "plain"
 """The form of a reply in which a line is the answer, and no thought is written."""
-FORMATS = (ThinkAnswerFormat.name, PLAIN)
-COMMANDS = ":oracle shows what the oracle would do, :quit ends."
+FORMS = (*FORMATS, PLAIN)
+IN_LINES = (ReactFormat.name, ToolJsonFormat.name)
+"""The formats that write a reply in several lines."""
+ORACLE, QUIT = ":oracle", ":quit"
+COMMANDS = f"{ORACLE} shows what the oracle would do, {QUIT} ends."
+LAST_LINE = " An empty line ends a reply."
 PATIENCE = Patience(seconds=120.0, retries=0)
 
 
@@ -37,11 +43,17 @@ class Screen:
         self._output.write(f"{text}\n")
         self._output.flush()
 
-    def ask(self, source: TextIO) -> str:
-        """The next line that is typed, its end included; empty when there is none."""
+    def ask(self, source: TextIO, in_lines: bool) -> str | None:
+        """What is typed next: a line, or, where replies have several, those up to an empty one or the input's end. None
+        when there is nothing.
+        """
         self._output.write("\n> ")
         self._output.flush()
-        return source.readline()
+        typed = line = source.readline()
+        while in_lines and line.strip() and typed.strip() not in (ORACLE, QUIT):
+            line = source.readline()
+            typed += line
+        return typed.rstrip("\n") if typed else None
 
     def opening(self, system: str | None, observation: str) -> tuple[int, ...]:
         """Show the instruction and the first observation."""
@@ -59,17 +71,18 @@ class Screen:
 
 
 def play(world: World, split: str, number: int, form: str, seed: int, source: TextIO, output: TextIO) -> None:
-    """Play task `number` of a split, reading replies from `source`, a line each, until the episode or the input ends.
+    """Play task `number` of a split, reading replies from `source`, until the episode or the input ends.
 
-    Raises ConfigurationError for a task or a form that there is not.
+    Raises ConfigurationError for a task or a form that there is not, or a form that cannot express the world's actions.
     """
     task = _task(world, split, number)
-    if form not in FORMATS:
-        raise ConfigurationError(f"--format must be one of {', '.join(FORMATS)}; found {form!r}")
-    screen, written = Screen(output), make_format(ThinkAnswerFormat.name, world)
+    if form not in FORMS:
+        raise ConfigurationError(f"--format must be one of {', '.join(FORMS)}; found {form!r}")
+    screen, written = Screen(output), make_format(ThinkAnswerFormat.name if form == PLAIN else form, world)
     instruction = _instruction(world, written, form)
     rules = Rules(world, written, world.limits_of(task), PATIENCE, screen, instruction)
-    screen.say(f"{world.name}, task {task.id}, episode seed {seed}. {COMMANDS}\n")
+    commands = COMMANDS + (LAST_LINE if form in IN_LINES else "")
+    screen.say(f"{world.name}, task {task.id}, episode seed {seed}. {commands}\n")
     episode = Episode(rules, task, 0, 0, seed)
     try:
         episode.open()
@@ -102,8 +115,8 @@ def _instruction(world: World, written: Format, form: str) -> str:
 
 def _reply(episode: Episode, world: World, written: Format, form: str, source: TextIO, screen: Screen) -> str | None:
     """The next reply, in the agent's format; None when the person leaves."""
-    while (line := screen.ask(source)) and (typed := line.rstrip("\n")) != ":quit":
-        if typed == ":oracle":
+    while (typed := screen.ask(source, form in IN_LINES)) is not None and typed != QUIT:
+        if typed == ORACLE:
             screen.say(_oracle(episode, world, written, form))
         elif form == PLAIN:
             return written.write(Decision("", (typed,)))

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from flows.baselines import PAGE_FILE, record_baselines
-from flows.play import play
+from flows.play import IN_LINES, play
 from flows.worlds import WIDTH, named_world, recorded_baselines, show_worlds
 from turnwise.errors import ConfigurationError
 from turnwise.reporting.baselines import RECORD_FILE
@@ -66,15 +66,31 @@ def test_the_oracle_can_be_asked_and_changes_nothing() -> None:
     assert asked.replace(f"{first.removeprefix('> ')}\n\n> ", "", 2) == played("Up\nRight\n")
 
 
-def test_following_the_oracle_solves_the_task_in_either_form() -> None:
-    for form in ("plain", "think-answer"):
-        typed = ""
-        for _ in range(6):
-            told = played(typed + ":oracle\n", form=form).splitlines()
-            if told[-1].startswith("The episode is over"):
-                break
-            typed += told[-3].removeprefix("> ") + "\n"
-        assert told[-1].startswith("The episode is over: success")
+@pytest.mark.parametrize(
+    ("world", "form"),
+    [
+        *((LAKE, form) for form in ("plain", "think-answer", "react", "tool-json")),
+        *((("search", "", []), form) for form in ("plain", "search", "tool-json")),
+    ],
+)
+def test_following_the_oracle_solves_the_task_in_every_form(world: tuple[str, str, list[str]], form: str) -> None:
+    typed = ""
+    for _ in range(6):
+        told = played(typed + ":oracle\n", world, form)
+        if "The episode is over" in told:
+            break
+        # What the oracle would reply stands between the last two prompts.
+        typed += told.split("\n> ")[-2] + ("\n" if form in IN_LINES else "")
+    assert "The episode is over: success" in told, told
+
+
+def test_a_reply_of_several_lines_ends_with_an_empty_one_or_the_input() -> None:
+    replies = ["Thought: the goal is above\nAction: Up\n", "Thought: now beside\nAction: Right\n"]
+    whole = played("\n".join(replies), form="react")
+    assert "An empty line ends a reply." in whole
+    assert "Observation: _ _ O _\n_ _ _ _\nP G _ _" in whole
+    assert whole.endswith("The episode is over: success, 2 turns; rewards: goal 1.\n")
+    assert played("\n".join([*replies[:1], ":quit\n"]), form="react").endswith("You left the episode.\n")
 
 
 def test_an_unreadable_reply_is_answered_as_the_policy_is() -> None:
@@ -107,7 +123,14 @@ def test_parameters_are_laid_over_the_preset() -> None:
     [
         (LAKE, "training", 0, "plain", "--split must be one of train, validation, test"),
         (LAKE, "train", -1, "plain", "--task a number from 0; found 'train' and -1"),
-        (LAKE, "train", 0, "search", "--format must be one of think-answer, plain; found 'search'"),
+        (
+            LAKE,
+            "train",
+            0,
+            "tags",
+            "--format must be one of react, search, think-answer, tool-json, plain; found 'tags'",
+        ),
+        (LAKE, "train", 0, "search", "agent.format 'search' writes the actions search[...] and answer[...]"),
         (("webshop", "", []), "test", 100_000, "plain", "--task 100000: count must be at most"),
         (("frozen_lake", "ragen", []), "train", 0, "plain", "has no preset 'ragen'"),
         (("frozen_lake", "", ["sise=5"]), "train", 0, "plain", "unexpected keyword argument 'sise'"),
