@@ -2,7 +2,7 @@
 
 turnwise show                                      the last batch of the latest ablation's first run
 turnwise show "mt-grpo seed 1" --failure           those that did not solve their task
-turnwise show "mt-grpo seed 1" --task lake/17      one task over the iterations
+turnwise show "mt-grpo seed 1" --task lake/17      one task over the iterations, an episode of each
 turnwise show "mt-grpo seed 1" --against oracle    two policies on the same tasks, side by side
 turnwise show credit --html episodes.html          a page of the whole ablation, to filter and to compare in
 """
@@ -39,7 +39,7 @@ def add_show(commands: Any) -> None:
     solved.add_argument("--failure", dest="success", action="store_const", const=False, help="only what was not")
     show.add_argument("--world", metavar="NAME", help="of a mixture, one of its worlds")
     show.add_argument("--ending", metavar="NAME", help="success, failure, turn_limit, ...")
-    show.add_argument("--task", metavar="ID", help="one task, over the iterations")
+    show.add_argument("--task", metavar="ID", help="one task over the iterations, an episode of each")
     show.add_argument("--panel", choices=("training", "validation", "test"), help="where it was played")
     show.add_argument("--mode", choices=("greedy", "sampled"), help="how the policy chose, on a panel")
     show.add_argument("--iteration", metavar="N or A-B", help="which iterations")
@@ -55,7 +55,7 @@ def show_episodes(parsed: argparse.Namespace) -> None:
     from rich.console import Console
 
     from flows.episodes import asked_for, legible, paired, sample_of
-    from turnwise.reporting.episodes import whole_tasks
+    from turnwise.reporting.episodes import over_iterations, whole_tasks
     from turnwise.reporting.episodes_page import write_episodes
     from turnwise.reporting.episodes_terminal import print_episodes
     from turnwise.tracking.finding import find_runs
@@ -76,7 +76,9 @@ def show_episodes(parsed: argparse.Namespace) -> None:
         console.print(f"{len(chosen) // 2} of {count:,} tasks that both have played", style="dim", highlight=False)
         return
     found = asked_for(runs, wanted)
-    chosen = legible(runs, whole_tasks(found, parsed.limit or IN_THE_TERMINAL))
+    chosen = found if wanted.task is None else over_iterations(found)
+    limit = parsed.limit or (IN_THE_TERMINAL if wanted.task is None else len(chosen))
+    chosen = legible(runs, whole_tasks(chosen, limit))
     print_episodes(chosen, console)
     console.print(f"{len(chosen)} of {len(found):,} episodes that were asked for", style="dim", highlight=False)
 

@@ -7,8 +7,13 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from flows import server
+
+# A busy machine draws examples slowly, and fails nothing by it.
+settings.register_profile("without a clock", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("without a clock")
 
 # Prefect reads its settings when a test module imports it, long before the first fixture.
 for name, value in server.CLIENT_SETTINGS.items():

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tokenizers import Tokenizer, models
+
 from flows.prepare import play_parameters
 from tasks.evaluate import SAMPLED
 from tasks.playing import play_with_script, save_played, tasks_of
 from tasks.prepare import PanelParameters, panels
 from turnwise.artifacts import Reference, default_store, home
 from turnwise.config import Experiment, load
+from turnwise.policy.spelling import TOKENIZER_FILE
 from turnwise.seeding import generator
 from turnwise.tracking import Recorder
 from turnwise.tracking.finding import ARTIFACTS_FILE, PLAYERS_FILE, PlayersArtifacts, RunArtifacts
@@ -44,6 +47,9 @@ def record(
             world=experiment.world, train_tasks=8, validation_tasks=6, test_tasks=experiment.data.test_tasks
         )
     )
+    with default_store().write("tokenizer") as draft:  # scripted players have no tokens to spell
+        Tokenizer(models.BPE()).save(str(draft.folder / TOKENIZER_FILE))
+    made_tokenizer = draft.reference
     known = {"random": 0.0, "oracle": 1.0, "warm start": 0.3}
     players = {name: played(experiment, made_panels, "test", skill, name) for name, skill in known.items()}
     parent.log_text(PlayersArtifacts(evaluations=players).model_dump_json(), PLAYERS_FILE)
@@ -57,7 +63,7 @@ def record(
                 variant=variant,
                 seed=seed,
                 experiment=experiment.model_dump(mode="json", exclude={"tracking", "ablation", "variants"}),
-                prepared={"panels": made_panels},
+                prepared={"panels": made_panels, "tokenizer": made_tokenizer},
                 start=played(experiment, made_panels, "validation", 0.3, f"{own} start"),
                 iterations=[iteration(experiment, made_panels, skill * number / 2, own, number) for number in (1, 2)],
                 test=played(experiment, made_panels, "test", skill, own) if final_test else None,

@@ -99,6 +99,16 @@ def by_task(episodes: Iterable[Episode]) -> dict[str, list[Episode]]:
     return tasks
 
 
+def over_iterations(episodes: Iterable[Episode]) -> list[Episode]:
+    """Of each task one episode per player, occasion, iteration and mode, the first: how it was played as learning went
+    on, and not how often.
+    """
+    first: dict[tuple[object, ...], Episode] = {}
+    for episode in episodes:
+        first.setdefault((episode.task, episode.player, episode.occasion, episode.mode, episode.iteration), episode)
+    return list(first.values())
+
+
 def whole_tasks(episodes: Iterable[Episode], limit: int) -> list[Episode]:
     """As many tasks with all their episodes as fit into `limit`, in order; of the first task `limit` episodes at most.
 

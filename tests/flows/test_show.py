@@ -1,0 +1,68 @@
+"""`turnwise show` on a real MLflow store and real episodes: one task over the iterations, filters, and what is refused.
+
+Training batches, with their advantages, are shown by the end-to-end test of a whole chain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from recorded_runs import record, tiny
+
+from flows import cli
+from turnwise.errors import ConfigurationError
+
+
+@pytest.fixture(scope="module", autouse=True)
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """One run that was evaluated three times on the validation panel, four episodes of each task."""
+    folder = tmp_path_factory.mktemp("home")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TURNWISE_HOME", str(folder))
+        patch.setenv("COLUMNS", "100")
+        record("shown", {"good": 0.9}, (1,), tiny("data.test_tasks=6"))
+        yield folder
+
+
+def shown(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    parsed = cli._parser().parse_args(["show", "good seed 1", *arguments])
+    parsed.run(parsed)
+    return capsys.readouterr().out
+
+
+def task_of(text: str) -> str:
+    """The heading of the first task."""
+    return text.split()[0]
+
+
+def test_a_task_is_shown_over_the_iterations_with_an_episode_of_each(capsys: pytest.CaptureFixture[str]) -> None:
+    panel = ["--panel", "validation", "--mode", "sampled"]
+    everything = shown(capsys, *panel)
+    assert everything.count("validation panel after") == 4
+    task = shown(capsys, *panel, "--task", task_of(everything))
+    assert [task.count(f"validation panel after {number} iterations, sampled") for number in (0, 1, 2)] == [1, 1, 1]
+    assert "3 of 12 episodes that were asked for" in task
+    assert shown(capsys, *panel, "--task", task_of(everything), "--limit", "2").count("validation panel after") == 2
+
+
+def test_what_is_filtered_out_is_not_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    panel = ["--panel", "validation", "--limit", "100"]
+    solved, failed = (shown(capsys, *panel, which) for which in ("--success", "--failure"))
+    counts = [text.count("validation panel after") for text in (solved, failed)]
+    assert sum(counts) == shown(capsys, *panel).count("validation panel after") == 72 and all(counts)
+    assert shown(capsys, *panel, "--ending", "success").count("validation panel after") == counts[0]
+    assert "after 2 iterations" not in shown(capsys, *panel, "--iteration", "0-1")
+    assert "0 of 0 episodes" in shown(capsys, *panel, "--world", "nowhere")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [(["--iteration", "one"], "--iteration must be"), (["--advantage", "0.5"], "--advantage must be a range")],
+)
+def test_a_filter_that_cannot_be_read_is_refused(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        shown(capsys, *arguments)
