@@ -16,7 +16,8 @@ from turnwise.reporting.episodes import OCCASIONS, Episode, Occasion, Wanted, by
 from turnwise.reporting.story import Sample
 from turnwise.sections import RewardSection
 from turnwise.tracking.finding import RecordedRun
-from turnwise.trajectory import Trajectory, read_trajectories
+from turnwise.trajectory import Trajectory
+from turnwise.trajectory_files import read_trajectories
 from turnwise.world import Reward
 
 WARM_START = "warm start"

@@ -22,7 +22,7 @@ from turnwise.tracking import Dataset, Recorder
 from turnwise.tracking import Run as Recorded
 from turnwise.tracking.finding import ARTIFACTS_FILE, PLAYERS_FILE, PlayersArtifacts, RunArtifacts
 from turnwise.tracking.values import flatten
-from turnwise.trajectory import read_trajectories
+from turnwise.trajectory_files import read_trajectories
 from turnwise.world import SPLITS, world_class
 
 CONTEXTS = {"train": "training", "validation": "validation", "test": "testing"}

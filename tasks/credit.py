@@ -23,7 +23,8 @@ from turnwise.credit import ESTIMATORS, CreditBatch, estimate, value_targets
 from turnwise.credit.parts import divided, on_reply_tokens
 from turnwise.measures import anchors, weighted_rewards
 from turnwise.sections import Credit, RewardSection, Section, ThoughtCredit
-from turnwise.trajectory import Trajectory, read_trajectories
+from turnwise.trajectory import Trajectory
+from turnwise.trajectory_files import read_trajectories
 
 logger = logging.getLogger(__name__)
 

@@ -20,7 +20,8 @@ from turnwise.credit.truth import Truth, replayed_truth
 from turnwise.errors import WorldLost
 from turnwise.measures import anchors, weighted_rewards
 from turnwise.sections import RewardSection, Section
-from turnwise.trajectory import Trajectory, read_trajectories
+from turnwise.trajectory import Trajectory
+from turnwise.trajectory_files import read_trajectories
 
 STUDY_FILE = "study.json"
 FEWEST_REPLAYS = 2

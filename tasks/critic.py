@@ -19,7 +19,7 @@ from turnwise.artifacts import Reference, default_store
 from turnwise.policy.value_learning import CriticSettings, ValueBatch
 from turnwise.sections import Critic as CriticSection
 from turnwise.sections import Section
-from turnwise.trajectory import read_trajectories
+from turnwise.trajectory_files import read_trajectories
 
 
 class CriticParameters(Section):

@@ -18,7 +18,8 @@ from turnwise.artifacts import Draft, Reference, default_store
 from turnwise.attempts import pass_at_k
 from turnwise.measures import episode_means, episode_value
 from turnwise.sections import Compute, Evaluation
-from turnwise.trajectory import Trajectory, read_trajectories
+from turnwise.trajectory import Trajectory
+from turnwise.trajectory_files import read_trajectories
 from turnwise.world import Split
 
 GREEDY, SAMPLED = "greedy", "sampled"

@@ -14,7 +14,8 @@ from tasks.update import same_policy
 from turnwise import seeding
 from turnwise.artifacts import Reference, default_store
 from turnwise.sections import Evolution
-from turnwise.trajectory import TokenSequence, read_trajectories
+from turnwise.trajectory import TokenSequence
+from turnwise.trajectory_files import read_trajectories
 
 logger = logging.getLogger(__name__)
 

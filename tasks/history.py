@@ -14,7 +14,8 @@ from tasks.evaluate import GREEDY, SAMPLED
 from turnwise.artifacts import Reference, default_store
 from turnwise.reporting.history import AlarmRaised, Endings, Work
 from turnwise.reporting.story import SHARE, Curve
-from turnwise.trajectory import TRAJECTORIES_FILE, TURNS_FILE, Ending
+from turnwise.trajectory import Ending
+from turnwise.trajectory_files import TRAJECTORIES_FILE, TURNS_FILE
 
 NATS = "nats per token"
 

@@ -18,7 +18,8 @@ from turnwise.curriculum import State, make_curriculum
 from turnwise.measures import ended_at
 from turnwise.plateau import Batch
 from turnwise.sections import Curriculum, Section
-from turnwise.trajectory import Trajectory, read_trajectories
+from turnwise.trajectory import Trajectory
+from turnwise.trajectory_files import read_trajectories
 
 STATE_FILE = "horizon.json"
 

@@ -15,7 +15,8 @@ from turnwise.conversations import Conversation
 from turnwise.errors import ConfigurationError
 from turnwise.policy.tokenizer import ChatFrame, load_tokenizer
 from turnwise.sections import Agent
-from turnwise.trajectory import TokenSequence, TurnKind, read_trajectories
+from turnwise.trajectory import TokenSequence, TurnKind
+from turnwise.trajectory_files import read_trajectories
 
 logger = logging.getLogger(__name__)
 

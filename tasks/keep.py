@@ -10,7 +10,7 @@ from turnwise.credit import CreditBatch
 from turnwise.evolution import successes
 from turnwise.measures import weighted_rewards
 from turnwise.sections import RewardSection, Section, WorldSection
-from turnwise.trajectory import read_trajectories
+from turnwise.trajectory_files import read_trajectories
 
 
 class KeepParameters(Section):

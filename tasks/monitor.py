@@ -11,7 +11,7 @@ from turnwise.artifacts import Reference, default_store
 from turnwise.measures import weighted_rewards
 from turnwise.monitors import OF_PROBE, Values, compare, measure
 from turnwise.sections import RewardSection, Section
-from turnwise.trajectory import read_trajectories
+from turnwise.trajectory_files import read_trajectories
 
 HISTORY_FILE = "history.json"
 

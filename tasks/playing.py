@@ -18,7 +18,8 @@ from turnwise.artifacts import Draft, Reference, default_store
 from turnwise.panel import read_panel
 from turnwise.policy.engine import Sampling, close_resident_engine, resident_engine
 from turnwise.sections import Agent, Compute, Rollout, Section, WorldSection
-from turnwise.trajectory import Trajectory, write_trajectories
+from turnwise.trajectory import Trajectory
+from turnwise.trajectory_files import write_trajectories
 from turnwise.world import Split, Task, World, make_world, world_class
 
 if TYPE_CHECKING:

@@ -16,7 +16,8 @@ from turnwise.monitors import first_trained, information, thought_length
 from turnwise.policy.divergence import k3
 from turnwise.policy.tokenizer import ChatFrame
 from turnwise.sections import Section
-from turnwise.trajectory import TokenSequence, Trajectory, read_trajectories
+from turnwise.trajectory import TokenSequence, Trajectory
+from turnwise.trajectory_files import read_trajectories
 
 
 class ProbeParameters(Section):

@@ -22,7 +22,8 @@ from turnwise.agent.rules import Rules
 from turnwise.artifacts import Reference, default_store
 from turnwise.measures import episode_means
 from turnwise.sections import Compute
-from turnwise.trajectory import Trajectory, read_trajectories
+from turnwise.trajectory import Trajectory
+from turnwise.trajectory_files import read_trajectories
 
 
 class EpisodesParameters(PlayParameters):

@@ -18,7 +18,8 @@ from turnwise.policy.spelling import Spelling
 from turnwise.reporting import story
 from turnwise.sections import RewardSection, Section, WorldSection
 from turnwise.statistics import Frame, Interval, Judgement, Results, judge, over_tasks, student_over_seeds
-from turnwise.trajectory import Trajectory, read_trajectories
+from turnwise.trajectory import Trajectory
+from turnwise.trajectory_files import read_trajectories
 from turnwise.world import Column, Reward, World
 
 STORY_FILE = "story.json"

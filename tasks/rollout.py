@@ -19,7 +19,8 @@ from turnwise.agent.loop import Played, make_episodes
 from turnwise.artifacts import Reference, default_store
 from turnwise.measures import episode_means
 from turnwise.sections import Compute, Section
-from turnwise.trajectory import Trajectory, read_trajectories, write_trajectories
+from turnwise.trajectory import Trajectory
+from turnwise.trajectory_files import read_trajectories, write_trajectories
 from turnwise.world import Task
 
 

@@ -12,7 +12,7 @@ from tasks.stage import stage
 from turnwise import progress
 from turnwise.artifacts import Reference, default_store
 from turnwise.sections import Compute, Section
-from turnwise.trajectory import read_trajectories
+from turnwise.trajectory_files import read_trajectories
 
 VECTORS_FILE = "score_vectors.safetensors"
 

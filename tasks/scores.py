@@ -16,7 +16,8 @@ from tasks.learning import LearnerParameters, consulted_critic, reference_policy
 from tasks.stage import stage
 from turnwise.artifacts import Draft, Reference, default_store
 from turnwise.sections import Compute, Section
-from turnwise.trajectory import TokenSequence, read_trajectories
+from turnwise.trajectory import TokenSequence
+from turnwise.trajectory_files import read_trajectories
 
 SCORES_FILE = "scores.parquet"
 

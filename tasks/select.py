@@ -14,7 +14,7 @@ from turnwise.sections import RewardSection, Section
 from turnwise.sections import Selection as SelectionSection
 from turnwise.selection import group_deviations
 from turnwise.selection import select as choose
-from turnwise.trajectory import read_trajectories
+from turnwise.trajectory_files import read_trajectories
 
 SELECTION_FILE = "selection.json"
 

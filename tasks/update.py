@@ -16,7 +16,8 @@ from turnwise import seeding
 from turnwise.artifacts import Reference, default_store
 from turnwise.policy.update import UpdateBatch, UpdateSettings
 from turnwise.sections import Compute, Critic, Optimization, Section
-from turnwise.trajectory import Trajectory, read_trajectories
+from turnwise.trajectory import Trajectory
+from turnwise.trajectory_files import read_trajectories
 
 logger = logging.getLogger(__name__)
 

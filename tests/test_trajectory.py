@@ -15,17 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from turnwise.errors import ArtifactError
-from turnwise.trajectory import (
+from turnwise.trajectory import Ending, Lost, TokenSequence, Trajectory, Turn, TurnKind
+from turnwise.trajectory_files import (
     LOST_FILE,
     TRAJECTORIES_FILE,
     TURNS_FILE,
-    Ending,
-    Lost,
-    TokenSequence,
-    Trajectory,
-    Turn,
-    TurnKind,
-    read_lost,
     read_trajectories,
     write_trajectories,
 )
@@ -65,6 +59,7 @@ def turns(draw: st.DrawFn) -> Turn:
         kind=draw(st.sampled_from(TurnKind)),
         opens_segment=draw(st.booleans()),
         attempt=draw(st.integers(0, 3)),
+        asked=draw(texts),
     )
 
 
@@ -258,16 +253,17 @@ def test_lost_episodes_are_written_beside_in_any_language(tmp_path: Path) -> Non
     lost = [Lost(TASK, 3, 0, "Überlastet: \u2028 'timeout'"), Lost(TASK, 3, 2, "hung")]
     write_trajectories(tmp_path, [], lost)
     assert read_trajectories(tmp_path) == []
-    assert read_lost(tmp_path) == [
+    text = (tmp_path / LOST_FILE).read_bytes().decode("utf-8")
+    assert json.loads(text) == [
         {"task": "hill/train/7", "group": 3, "replica": 0, "reason": "Überlastet: \u2028 'timeout'"},
         {"task": "hill/train/7", "group": 3, "replica": 2, "reason": "hung"},
     ]
-    assert "Überlastet" in (tmp_path / LOST_FILE).read_bytes().decode("utf-8")
+    assert "Überlastet" in text
 
 
 def test_no_losses_are_an_empty_list(tmp_path: Path) -> None:
     write_trajectories(tmp_path, [TWO_TURNS])
-    assert read_lost(tmp_path) == []
+    assert json.loads((tmp_path / LOST_FILE).read_bytes()) == []
 
 
 def test_files_of_another_version_are_refused_by_the_columns_that_they_lack(tmp_path: Path) -> None:

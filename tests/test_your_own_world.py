@@ -13,7 +13,7 @@ from tasks.playing import PatienceSection
 from tasks.prepare import DemonstrationParameters, PanelParameters, demonstrations, panels
 from turnwise.artifacts import default_store
 from turnwise.config import load
-from turnwise.trajectory import read_trajectories
+from turnwise.trajectory_files import read_trajectories
 
 ROOT = Path(__file__).parents[1]
 BLOCKS = re.findall(r"```(\w+)\n(.*?)```", (ROOT / "docs" / "your-own-world.md").read_text(), re.DOTALL)

@@ -103,7 +103,7 @@ from turnwise.agent.rules import Rules
 from turnwise.agent.formats import ThinkAnswerFormat
 from turnwise.agent.host import Patience
 from turnwise.agent.loop import make_episodes, play_scripted
-from turnwise.trajectory import TRAJECTORIES_FILE, TURNS_FILE, write_trajectories
+from turnwise.trajectory_files import TRAJECTORIES_FILE, TURNS_FILE, write_trajectories
 from turnwise.world import make_world
 
 world = make_world("frozen_lake", {"success_rate": 0.8})

@@ -13,7 +13,8 @@ from flows.prepare import prepare_materials, prepare_policy
 from tasks.credit import read_credit
 from turnwise.artifacts import default_store
 from turnwise.config import load
-from turnwise.trajectory import TurnKind, read_trajectories
+from turnwise.trajectory import TurnKind
+from turnwise.trajectory_files import read_trajectories
 
 pytestmark = [pytest.mark.engine, pytest.mark.chain]
 

@@ -15,7 +15,7 @@ from tasks.credit import read_credit
 from tasks.imitation import sequences_to_imitate
 from turnwise.artifacts import default_store
 from turnwise.config import Experiment, load
-from turnwise.trajectory import read_trajectories
+from turnwise.trajectory_files import read_trajectories
 
 pytestmark = [pytest.mark.engine, pytest.mark.chain]
 

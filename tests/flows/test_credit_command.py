@@ -20,7 +20,7 @@ from turnwise.artifacts import Reference, default_store
 from turnwise.config import Experiment, load
 from turnwise.credit.study import TRUTH
 from turnwise.errors import ConfigurationError
-from turnwise.trajectory import read_trajectories
+from turnwise.trajectory_files import read_trajectories
 
 pytestmark = [pytest.mark.engine, pytest.mark.chain]
 

@@ -18,7 +18,8 @@ from turnwise.agent.branching import turn_of
 from turnwise.agent.loop import episode_seed
 from turnwise.artifacts import Reference, default_store
 from turnwise.config import Experiment, load
-from turnwise.trajectory import Trajectory, read_trajectories
+from turnwise.trajectory import Trajectory
+from turnwise.trajectory_files import read_trajectories
 from turnwise.world import Observation
 
 pytestmark = [pytest.mark.engine, pytest.mark.chain]

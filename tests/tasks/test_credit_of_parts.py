@@ -12,7 +12,8 @@ from turnwise.agent.formats import ThinkAnswerFormat
 from turnwise.artifacts import Reference, default_store
 from turnwise.policy.tokenizer import ChatFrame, save_tokenizer, train_tokenizer
 from turnwise.sections import Credit, RewardSection, ThoughtCredit
-from turnwise.trajectory import Ending, Trajectory, Turn, write_trajectories
+from turnwise.trajectory import Ending, Trajectory, Turn
+from turnwise.trajectory_files import write_trajectories
 from turnwise.world import Decision, Task
 
 FORM = ThinkAnswerFormat()

@@ -9,7 +9,8 @@ from tasks.prepare import DemonstrationParameters, PanelParameters, demonstratio
 from turnwise.artifacts import Reference, default_store
 from turnwise.panel import read_panel
 from turnwise.sections import Agent, WorldSection
-from turnwise.trajectory import Trajectory, read_trajectories
+from turnwise.trajectory import Trajectory
+from turnwise.trajectory_files import read_trajectories
 
 AGENT = Agent(format="think-answer", instruction=False, maximum_reply_tokens=32, context_tokens=256)
 PATIENCE = PatienceSection(world_seconds=30.0, world_retries=0, maximum_lost_share=0.0, world_delay=0)
