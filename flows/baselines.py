@@ -19,7 +19,7 @@ from flows.worlds import installed, recorded_baselines
 from turnwise import lineage
 from turnwise.artifacts import digest_of
 from turnwise.checking.baselines import score
-from turnwise.config import read_yaml
+from turnwise.layering import read_yaml
 from turnwise.reporting.baselines import DEFAULT, RECORD_FILE, KnownFigure, Line, page, told, write_lines
 from turnwise.world import World, make_world, with_preset, world_class
 

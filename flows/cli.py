@@ -337,7 +337,7 @@ def _lessons(parsed: argparse.Namespace) -> None:
 def _serve(parsed: argparse.Namespace) -> None:
     from envs.service.episodes import ServiceLimits
     from envs.service.server import serve
-    from turnwise.config import parse_setting
+    from turnwise.layering import parse_setting
     from turnwise.errors import ConfigurationError
 
     try:

@@ -23,7 +23,7 @@ from tasks.learning import LearnerParameters
 from tasks.scores import ReferenceParameters, ValuesParameters, reference, values
 from tasks.update import UpdateParameters, update
 from turnwise.artifacts import Reference
-from turnwise.config import Experiment, has_critic
+from turnwise.config import Experiment
 
 if TYPE_CHECKING:
     from flows.experiment import Run
@@ -53,7 +53,7 @@ class Learned:
 
 def first_critic(run: Run, prepared: Prepared) -> Reference | None:
     """A critic before it has learned anything, where the estimator has one."""
-    if not has_critic(run.experiment):
+    if not run.experiment.has_critic:
         return None
     if run.experiment.critic.trunk == "policy":
         return prepared.warm_start
@@ -119,7 +119,7 @@ def _learn_values(run: Run, number: int, critic: Reference, batch: Batch) -> Ref
 
 def _update(run: Run, number: int, policy: Reference, batch: Batch) -> Reference:
     experiment = run.experiment
-    joint = has_critic(experiment) and experiment.critic.trunk == "policy"
+    joint = experiment.has_critic and experiment.critic.trunk == "policy"
     parameters = UpdateParameters.of(
         experiment.optimization,
         experiment.compute,

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from flows.results import DIGESTS_FILE
 from turnwise.artifacts import project_root
-from turnwise.config import read_yaml
+from turnwise.layering import read_yaml
 from turnwise.reporting.lessons import PAGE_FILE, RECORD_FILE, Lesson, lessons, page, read_lessons, write_lessons
 from turnwise.reporting.page import STORY_FILE
 from turnwise.reporting.story import Story

@@ -15,7 +15,7 @@ from rich.table import Table
 
 from flows.prepare import panel_parameters
 from tasks.prepare import draw_panels
-from turnwise.config import Experiment, has_critic
+from turnwise.config import Experiment
 from turnwise.panel import panel_digest
 from turnwise.sections import Agent
 
@@ -54,7 +54,7 @@ def planned_run(experiment: Experiment, variant: str) -> PlannedRun:
         episodes * acting * sum(lengths),
         optimization.iterations * optimization.epochs * optimization.mini_batches,
         tasks * (1 + evaluation.samples),
-        has_critic(own),
+        own.has_critic,
     )
 
 

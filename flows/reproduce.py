@@ -108,7 +108,7 @@ def _write_parameters(run: RecordedRun, folder: Path) -> str:
     """The run's parameters as a file of the folder; the sections that no run has are as the project had them then."""
     from ruamel.yaml import YAML
 
-    from turnwise.config import read_yaml
+    from turnwise.layering import read_yaml
 
     artifacts = run.artifacts
     project = read_yaml(folder / "params.yaml")

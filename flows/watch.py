@@ -21,7 +21,7 @@ from tasks.learning import LearnerParameters
 from tasks.monitor import MonitorParameters, monitor, read_history
 from tasks.probe import ProbeParameters, probe
 from turnwise.artifacts import Reference
-from turnwise.config import Experiment, has_critic
+from turnwise.config import Experiment
 from turnwise.errors import MismatchError, NotFiniteError, TrainingEnded
 from turnwise.guards import COUNTED, in_a_row, message
 
@@ -37,7 +37,7 @@ def probe_policy(run: Run, number: int, prepared: Prepared, policy: Reference, r
     every = experiment.monitors.probe_every
     if every is None or (number - 1) % every:
         return None
-    on_trunk = has_critic(experiment) and experiment.critic.trunk == "policy"
+    on_trunk = experiment.has_critic and experiment.critic.trunk == "policy"
     parameters = ProbeParameters(
         learner=LearnerParameters(
             compute=experiment.compute, adapter=experiment.optimization.adapter, with_critic=on_trunk

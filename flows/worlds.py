@@ -14,8 +14,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from turnwise.config import parse_setting
 from turnwise.errors import ConfigurationError
+from turnwise.layering import parse_setting
 from turnwise.reporting.baselines import RECORD_FILE, Line, read_lines
 from turnwise.reporting.wording import UNDEFINED, number
 from turnwise.world import SPLITS, Limits, World, installed_worlds, make_world, with_preset, world_class

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 import yaml
 
-from turnwise.config import load, merged, parse_setting, read_yaml, single, with_value
+from turnwise.config import load, single
 from turnwise.errors import ConfigurationError
+from turnwise.layering import merged, parse_setting, read_yaml, with_value
 
 ROOT = Path(__file__).parents[1]
 PARAMETERS = ROOT / "params.yaml"

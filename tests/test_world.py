@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from envs.frozen_lake import FrozenLake
-from turnwise.config import Experiment, build, load, read_yaml
+from turnwise.config import Experiment, build, load
 from turnwise.errors import ConfigurationError
+from turnwise.layering import read_yaml
 from turnwise.sections import WorldSection
 from turnwise.world import Task, make_world, with_preset
 

@@ -1,20 +1,16 @@
-"""`params.yaml`, overlays and overrides, read into one model that the command line, DVC and deployments share.
+"""One experiment as one model, which the command line, DVC and deployments share.
 
 A wrong configuration is refused before any compute, with the key, what must hold, and the nearest known key.
 """
 
 from __future__ import annotations
 
-import difflib
 import inspect
-import io
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
-from pydantic import BaseModel, ValidationError, model_validator
-from ruamel.yaml import YAML
+from pydantic import ValidationError, model_validator
 
 from turnwise import credit, sections
 from turnwise.agent.branching import require_branching
@@ -25,6 +21,8 @@ from turnwise.conversations import require_conversations_file
 from turnwise.curriculum import Curriculum, make_curriculum
 from turnwise.errors import ConfigurationError, CreditError
 from turnwise.evolution import require_shares
+from turnwise.layering import layered, merged
+from turnwise.mistakes import explain, unknown
 from turnwise.policy.model_settings import LINEAR_LAYERS, require_heads
 from turnwise.policy.settings import require_update_options
 from turnwise.policy.value_learning import CriticSettings
@@ -50,19 +48,9 @@ from turnwise.sections import (
 )
 from turnwise.selection import require_selection
 from turnwise.stability import Alarms, Guards, Monitors
+from turnwise.variants import require_distinct_variants
 from turnwise.watching import require_alarms
 from turnwise.world import World, make_world, world_class
-
-REPLACED_WHOLE = ("world", "rewards", "variants")
-"""Sections that an overlay replaces rather than merges: two worlds' parameters and rewards have nothing in common."""
-UNREAD: Mapping[str, tuple[str, ...]] = {
-    "reinforcement": ("evolution",),
-    "evolution": ("credit", "critic", "selection"),
-}
-"""Sections that a method of optimization does not read, so that a variant of it cannot change them."""
-VARIANT_NAME = re.compile(r"[A-Za-z0-9_.-]+")
-SHARED = ("world", "agent", "data", "policy", "warm_start", "evaluation", "ablation", "tracking")
-"""Sections that a variant cannot change, since all variants of an ablation share what is made from them."""
 
 
 class Experiment(Section):
@@ -104,9 +92,14 @@ class Experiment(Section):
     def variant(self, name: str) -> Experiment:
         """The experiment with one variant's changes. Raises ConfigurationError for an unknown variant."""
         if name not in self.variants:
-            raise ConfigurationError(f"ablation.variants: {_unknown(name, self.variants)}")
+            raise ConfigurationError(f"ablation.variants: {unknown(name, self.variants)}")
         preset, own = preset_and_own(self.variants[name])
         return build(merged(merged(self.model_dump(mode="json"), preset), own))
+
+    @property
+    def has_critic(self) -> bool:
+        """Whether the estimator values states by a critic."""
+        return "values" in credit.ESTIMATORS[self.credit.estimator].needs
 
     @model_validator(mode="after")
     def _require_sense(self) -> Experiment:
@@ -155,7 +148,7 @@ class Experiment(Section):
                     f"optimization.method: evolution must have {key}: {wanted or 'null'}, since it imitates whole "
                     f"episodes and nothing else; found {found!r}"
                 )
-        if has_critic(self):
+        if self.has_critic:
             raise ConfigurationError(
                 "optimization.method: evolution has no critic; found credit.estimator: "
                 f"{self.credit.estimator}, which needs one: set it to grpo, which evolution does not ask either"
@@ -172,7 +165,7 @@ class Experiment(Section):
         known = {**world.rewards, **AGENT_REWARDS}
         for name in self.rewards:
             if name not in known:
-                raise ConfigurationError(f"rewards of the world {world.name!r}: {_unknown(name, known)}")
+                raise ConfigurationError(f"rewards of the world {world.name!r}: {unknown(name, known)}")
         if not any(reward.weight for reward in self.rewards.values()):
             raise ConfigurationError("rewards must give at least one reward a weight other than 0; found none")
 
@@ -212,7 +205,7 @@ class Experiment(Section):
                 "credit.thought must differ from the credit of the action in its estimator, options or weight; found "
                 "the same, which is the credit of the whole reply: set credit.thought to null"
             )
-        if "values" in credit.ESTIMATORS[thought.estimator].needs and not has_critic(self):
+        if "values" in credit.ESTIMATORS[thought.estimator].needs and not self.has_critic:
             raise ConfigurationError(
                 f"credit.thought.estimator {thought.estimator} needs a critic, which learns from credit.estimator; "
                 f"found {self.credit.estimator} there, which has none: set it to an estimator of the GAE family too"
@@ -271,7 +264,7 @@ class Experiment(Section):
             for name in adapter.target_modules:
                 if name not in LINEAR_LAYERS:
                     raise ConfigurationError(
-                        f"optimization.adapter.target_modules of a policy from scratch: {_unknown(name, LINEAR_LAYERS)}"
+                        f"optimization.adapter.target_modules of a policy from scratch: {unknown(name, LINEAR_LAYERS)}"
                     )
 
 
@@ -282,15 +275,7 @@ def load(
 
     Raises ConfigurationError.
     """
-    values = read_yaml(parameters)
-    for overlay in overlays:
-        changes = read_yaml(overlay)
-        values = merged(
-            {key: value for key, value in values.items() if key not in REPLACED_WHOLE or key not in changes}, changes
-        )
-    for key, value in settings.items() if isinstance(settings, Mapping) else map(parse_setting, settings):
-        values = with_value(values, key, value)
-    experiment = build(values)
+    experiment = build(layered(parameters, overlays, settings))
     require_distinct_variants(experiment)
     return experiment
 
@@ -303,133 +288,6 @@ def build(values: Mapping[str, Any]) -> Experiment:
         raise ConfigurationError(explain(error, Experiment)) from None
 
 
-def require_distinct_variants(experiment: Experiment) -> None:
-    """Raise ConfigurationError for a variant that changes nothing, equals another, or makes no sense.
-
-    An empty entry (`name: {}`) is the base itself, on purpose.
-    """
-    base = experiment.model_dump(mode="json")
-    seen: dict[str, str] = {}
-    if not experiment.ablation.variants or not experiment.ablation.seeds:
-        raise ConfigurationError("ablation.variants and ablation.seeds must each name at least one; found none")
-    if len(set(experiment.ablation.seeds)) < len(experiment.ablation.seeds):
-        raise ConfigurationError(f"ablation.seeds must differ from each other; found {experiment.ablation.seeds}")
-    for name in experiment.ablation.variants:
-        if not VARIANT_NAME.fullmatch(name):
-            raise ConfigurationError(
-                f"a variant's name must be letters, digits and any of _ - . alone, as MLflow and file systems take it; "
-                f"found {name!r}"
-            )
-        try:
-            values = experiment.variant(name).model_dump(mode="json")
-        except ConfigurationError as error:
-            raise ConfigurationError(f"variant {name!r}: {error}") from None
-        if "critic" in experiment.variants[name] and not has_critic(experiment.variant(name)):
-            raise ConfigurationError(
-                f"variant {name!r} sets critic, which its estimator {experiment.variant(name).credit.estimator!r} has "
-                "not: only those of the GAE family have one"
-            )
-        method = experiment.variant(name).optimization.method
-        for section in (section for section in UNREAD[method] if section in experiment.variants[name]):
-            raise ConfigurationError(
-                f"variant {name!r} must not change {section}, which optimization.method: {method} does not read"
-            )
-        for section in (section for section in SHARED if section in experiment.variants[name]):
-            raise ConfigurationError(
-                f"variant {name!r} must not change {section}: what is prepared is shared by all variants; "
-                "compare such settings as ablations of their own"
-            )
-        if experiment.variants[name] and values == base:
-            raise ConfigurationError(
-                f"variant {name!r} must change something; variants.{name} repeats the base's values"
-            )
-        key = repr(values)
-        if key in seen:
-            raise ConfigurationError(f"variants must differ; {name!r} is the same as {seen[key]!r}")
-        seen[key] = name
-
-
-def has_critic(experiment: Experiment) -> bool:
-    """Whether the estimator values states by a critic."""
-    return "values" in credit.ESTIMATORS[experiment.credit.estimator].needs
-
-
-def read_yaml(path: Path) -> dict[str, Any]:
-    """A YAML 1.2 file as DVC reads it: `3e-4` is a number and `NO` a word. Raises ConfigurationError."""
-    if not path.is_file():
-        raise ConfigurationError(f"a parameters file must exist; found none at {path}")
-    values = YAML(typ="safe", pure=True).load(path.read_text())
-    if not isinstance(values, dict):
-        raise ConfigurationError(f"{path} must hold a mapping of sections; found {type(values).__name__}")
-    return values
-
-
-def parse_setting(setting: str) -> tuple[str, Any]:
-    """`a.b=value` as (key, value), the value read as YAML. Raises ConfigurationError."""
-    key, equals, text = setting.partition("=")
-    if not equals or not key:
-        raise ConfigurationError(f"a setting must be KEY=VALUE, e.g. credit.estimator=mt-grpo; found {setting!r}")
-    return key, YAML(typ="safe", pure=True).load(io.StringIO(text))
-
-
-def with_value(values: Mapping[str, Any], key: str, value: Any) -> dict[str, Any]:
-    """A copy of nested values with one dotted key set. Raises ConfigurationError where the path is not a mapping."""
-    head, dot, rest = key.partition(".")
-    if not dot:
-        return {**values, head: value}
-    inner = values.get(head, {})
-    if not isinstance(inner, Mapping):
-        raise ConfigurationError(f"{key}: {head!r} must be a section to set {rest!r} in; found {inner!r}")
-    return {**values, head: with_value(inner, rest, value)}
-
-
-def merged(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """`values` with `changes` laid over them: mappings merge, everything else is replaced."""
-    result = dict(values)
-    for key, change in changes.items():
-        before = result.get(key)
-        result[key] = merged(before, change) if isinstance(before, Mapping) and isinstance(change, Mapping) else change
-    return result
-
-
-def explain(error: ValidationError, model: type[BaseModel]) -> str:
-    """A validation error in our words: the key, what must hold, what was found, and the nearest known key."""
-    lines = []
-    for mistake in error.errors():
-        key = ".".join(str(part) for part in mistake["loc"])
-        if mistake["type"] == "extra_forbidden":
-            lines.append(f"{key}: {_unknown(str(mistake['loc'][-1]), _fields_at(model, mistake['loc'][:-1]))}")
-        elif mistake["type"] == "missing":
-            lines.append(f"{key}: must be set; found nothing")
-        else:
-            message = mistake["msg"].removeprefix("Value error, ")
-            lines.append(f"{key}: {message}; found {mistake['input']!r}" if key else message)
-    return "\n".join(lines)
-
-
-def _fields_at(model: type[BaseModel], path: Sequence[str | int]) -> list[str]:
-    """The known keys of the section at a path."""
-    current: Any = model
-    for part in path:
-        annotation = (
-            current.model_fields[part].annotation if isinstance(part, str) and part in current.model_fields else None
-        )
-        inner = next((argument for argument in get_args(annotation) if _is_section(argument)), None)
-        current = annotation if _is_section(annotation) else inner or current
-    return list(current.model_fields)
-
-
-def _is_section(annotation: Any) -> bool:
-    return isinstance(annotation, type) and issubclass(annotation, BaseModel)
-
-
-def _unknown(name: str, known: Iterable[str]) -> str:
-    names = list(known)
-    nearest = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-    hint = f"did you mean {nearest[0]!r}?" if nearest else f"known are {', '.join(names)}"
-    return f"{name!r} is not a known name; {hint}"
-
-
 def single(experiment: Experiment, variant: str | None, seed: int | None) -> Experiment:
     """The experiment with one variant (default: the parameters as they are, called `base`) and one seed."""
     values = experiment.model_dump(mode="json")
@@ -437,7 +295,7 @@ def single(experiment: Experiment, variant: str | None, seed: int | None) -> Exp
         variant = "base"
         values["variants"] = {"base": {}}
     elif variant not in experiment.variants:
-        raise ConfigurationError(f"variant: {_unknown(variant, experiment.variants)}")
+        raise ConfigurationError(f"variant: {unknown(variant, experiment.variants)}")
     chosen = experiment.ablation.seeds[0] if seed is None else seed
     name = f"{experiment.ablation.name}-{variant}-{chosen}"
     values["ablation"] = {"name": name, "seeds": [chosen], "variants": [variant]}

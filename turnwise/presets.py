@@ -14,11 +14,11 @@ the optimizer steps. Here `optimization.mini_batches` is the number of steps, so
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from turnwise.errors import ConfigurationError
+from turnwise.mistakes import nearest
 
 FILTER = {"selection": {"rule": "uncertainty", "options": {"share": 0.25}}}
 AT_RANDOM = {"selection": {"rule": "random", "options": {"share": 0.25}}}
@@ -48,9 +48,7 @@ def preset_and_own(changes: Mapping[str, Any]) -> tuple[Mapping[str, Any], dict[
         return {}, own
     name = changes["preset"]
     if name not in PRESETS:
-        nearest = difflib.get_close_matches(str(name), PRESETS, n=1, cutoff=0.5)
-        hint = f"did you mean {nearest[0]!r}?" if nearest else f"known are {', '.join(PRESETS)}"
-        raise ConfigurationError(f"{name!r} is not a preset; {hint}")
+        raise ConfigurationError(f"{name!r} is not a preset; {nearest(str(name), PRESETS)}")
     for path, value in _values(PRESETS[name]):
         _require_agreement(name, path, value, own)
     return PRESETS[name], own

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import difflib
-
 from turnwise.errors import ConfigurationError
+from turnwise.mistakes import nearest
 from turnwise.monitors import FEWEST_NORMS, MONITORS, OF_HISTORY, OF_PROBE
 from turnwise.sections import Selection
 from turnwise.selection import require_selection
@@ -19,9 +18,7 @@ def require_alarms(alarms: Alarms, monitors: Monitors, selection: Selection, ite
     rules = {name: rule for name, rule in alarms.rules.items() if rule is not None}
     for name in alarms.rules:
         if name not in MONITORS:
-            nearest = difflib.get_close_matches(name, MONITORS, n=1, cutoff=0.5)
-            hint = f"did you mean {nearest[0]!r}?" if nearest else f"known are {', '.join(MONITORS)}"
-            raise ConfigurationError(f"alarms.rules: {name!r} is not a monitor; {hint}")
+            raise ConfigurationError(f"alarms.rules: {name!r} is not a monitor; {nearest(name, MONITORS)}")
     for name in rules:
         if name in OF_PROBE and monitors.probe_every is None:
             raise ConfigurationError(

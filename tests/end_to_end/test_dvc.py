@@ -16,8 +16,9 @@ from project_copy import ROOT, commit_all, copy_project, git, run, start
 from ruamel.yaml import YAML
 
 from turnwise.artifacts import MANIFEST, Manifest
-from turnwise.config import Experiment, load, read_yaml
+from turnwise.config import Experiment, load
 from turnwise.errors import ConfigurationError
+from turnwise.layering import read_yaml
 
 pytestmark = [pytest.mark.chain, pytest.mark.usefixtures("prefect_server")]
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from flows.science import PAGES, draw_page, experiment_of, records
-from turnwise.config import read_yaml
 from turnwise.errors import ConfigurationError
+from turnwise.layering import read_yaml
 from turnwise.reporting.story import Curve, Story
 from turnwise.science.claims import CLAIMS, COMPARING, known_claims, read_claims
 from turnwise.science.tuning import chosen_rates, tried_rates

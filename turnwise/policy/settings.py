@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
 from typing import Any, TypeVar, get_args
 
 from turnwise.errors import ConfigurationError
+from turnwise.mistakes import nearest
 from turnwise.policy.aggregation import Aggregation
 from turnwise.policy.bounds import require_choice, require_count, require_number
 from turnwise.policy.divergence import ReferencePenalty
@@ -180,9 +180,7 @@ def _make(name: str, options: Any, made: type[Made]) -> Made:
         raise ConfigurationError(f"{name} must be null, or a section with {', '.join(known)}; found {options!r}")
     for option in options:
         if option not in known:
-            nearest = difflib.get_close_matches(str(option), known, n=1, cutoff=0.5)
-            hint = f"did you mean {nearest[0]!r}?" if nearest else f"known are {', '.join(known)}"
-            raise ConfigurationError(f"{option!r} is not an option of {name}; {hint}")
+            raise ConfigurationError(f"{option!r} is not an option of {name}; {nearest(str(option), known)}")
     for field in fields(made):
         if field.default is MISSING and field.name not in options:
             raise ConfigurationError(f"{name} must set {field.name}; found {dict(options)}")

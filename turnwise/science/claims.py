@@ -12,8 +12,9 @@ from typing import Annotated, Literal
 from pydantic import Field, ValidationError, model_validator
 
 from turnwise.artifacts import project_root
-from turnwise.config import explain, read_yaml
 from turnwise.errors import ConfigurationError
+from turnwise.layering import read_yaml
+from turnwise.mistakes import explain
 from turnwise.sections import Section
 
 CLAIMS = Path("experiments/claims")
