@@ -1,0 +1,155 @@
+"""The commands on worlds: list them, check them, play in them, serve them, record what is reached in them."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from turnwise.errors import ConfigurationError, TurnwiseError
+
+
+def add_worlds(commands: Any) -> None:
+    """Every command of this module, with its arguments."""
+    _add_list(commands)
+    _add_check(commands)
+    _add_play(commands)
+    _add_baselines(commands)
+    _add_lessons(commands)
+    _add_serve(commands)
+
+
+def _add_list(commands: Any) -> None:
+    worlds = commands.add_parser("worlds", help="list the installed worlds")
+    worlds.set_defaults(run=_list)
+
+
+def _list(parsed: argparse.Namespace) -> None:
+    from flows.worlds import DOCS, show_worlds
+
+    show_worlds(DOCS)
+
+
+def _add_check(commands: Any) -> None:
+    check = commands.add_parser("check", help="check that a world keeps its contract")
+    _add_world(check)
+    check.set_defaults(run=_check)
+
+
+def _check(parsed: argparse.Namespace) -> None:
+    from flows.worlds import named_world
+    from turnwise.checking import check_world
+
+    world, parameters = named_world(parsed.world, parsed.preset, parsed.set)
+    found = check_world(world, parameters=parameters)
+    sys.stdout.write("\n".join(found.lines()) + "\n")
+    if not found.passed:
+        raise TurnwiseError(f"the world {parsed.world!r} does not keep its contract")
+
+
+def _add_play(commands: Any) -> None:
+    play = commands.add_parser("play", help="play an episode in the terminal")
+    _add_world(play)
+    play.add_argument("--split", default="train", help="train, validation or test (default: %(default)s)")
+    play.add_argument("--task", type=int, default=0, metavar="N", help="its place in the split, from 0")
+    play.add_argument("--seed", type=int, default=0, help="of the episode's noise (default: %(default)s)")
+    play.add_argument(
+        "--format",
+        default="plain",
+        help="plain: a line is the answer; or one of agent.format: what is typed is the whole reply",
+    )
+    play.set_defaults(run=_play)
+
+
+def _play(parsed: argparse.Namespace) -> None:
+    from flows.play import play
+    from flows.worlds import named_world
+
+    world, _ = named_world(parsed.world, parsed.preset, parsed.set)
+    play(world, parsed.split, parsed.task, parsed.format, parsed.seed, sys.stdin, sys.stdout)
+
+
+def _add_baselines(commands: Any) -> None:
+    baselines = commands.add_parser("baselines", help="record what the scripted players reach")
+    baselines.add_argument("worlds", nargs="*", metavar="WORLD", help="default: all that are installed")
+    baselines.add_argument("--episodes", type=int, help="of every player (default: thousands, or hundreds)")
+    baselines.add_argument("--folder", type=Path, help="of the record (default: docs, beside the code)")
+    baselines.set_defaults(run=_baselines)
+
+
+def _baselines(parsed: argparse.Namespace) -> None:
+    from flows.baselines import record_baselines
+    from flows.worlds import DOCS
+
+    record_baselines(parsed.worlds, parsed.folder or DOCS, parsed.episodes)
+
+
+def _add_lessons(commands: Any) -> None:
+    lessons = commands.add_parser("lessons", help="record what small policies have learned on each world")
+    lessons.add_argument("overlays", nargs="*", type=Path, metavar="OVERLAY", help="default: all of experiments/worlds")
+    lessons.add_argument("--folder", type=Path, help="of the record (default: docs, beside the code)")
+    lessons.set_defaults(run=_lessons)
+
+
+def _lessons(parsed: argparse.Namespace) -> None:
+    from flows.lessons import record_lessons
+    from flows.worlds import DOCS
+
+    record_lessons(parsed.overlays, parsed.folder or DOCS)
+
+
+def _add_serve(commands: Any) -> None:
+    serve = commands.add_parser("serve", help="serve worlds over HTTP")
+    serve.add_argument(
+        "worlds",
+        nargs="+",
+        metavar="WORLD",
+        help="a name, module:Class, WORLD@PRESET, WORLD={parameters} or WORLD=file.yaml",
+    )
+    serve.add_argument("--host", default="127.0.0.1", help="another than the loopback address needs a token")
+    serve.add_argument("--port", type=int, default=8600)
+    serve.add_argument(
+        "--token-variable", default="TURNWISE_SERVICE_TOKEN", metavar="NAME", help="the environment variable with it"
+    )
+    serve.add_argument(
+        "--processes", action="append", default=[], metavar="WORLD=N", help="workers (sciworld, browser: 1)"
+    )
+    serve.add_argument("--episodes", type=int, default=1024, help="open at once (default: %(default)s)")
+    serve.add_argument("--lease-seconds", type=float, default=600.0)
+    serve.add_argument("--call-seconds", type=float, default=300.0)
+    serve.add_argument("--body-bytes", type=int, default=1_048_576)
+    serve.set_defaults(run=_serve)
+
+
+def _serve(parsed: argparse.Namespace) -> None:
+    from envs.service.episodes import ServiceLimits
+    from envs.service.server import serve
+    from turnwise.layering import parse_setting
+
+    try:
+        serve(
+            parsed.worlds,
+            host=parsed.host,
+            port=parsed.port,
+            token=os.environ.get(parsed.token_variable),
+            processes=dict(map(parse_setting, parsed.processes)),
+            limits=ServiceLimits(
+                episodes=parsed.episodes,
+                lease_seconds=parsed.lease_seconds,
+                call_seconds=parsed.call_seconds,
+                body_bytes=parsed.body_bytes,
+            ),
+        )
+    except ValueError as error:
+        raise ConfigurationError(str(error)) from error
+
+
+def _add_world(command: argparse.ArgumentParser) -> None:
+    """The arguments that say which world, with which parameters."""
+    command.add_argument("world", help="a world's name, or module:Class")
+    command.add_argument("--preset", default="", metavar="NAME", help="published settings; -p changes them")
+    command.add_argument(
+        "-p", "-s", "--set", action="append", default=[], metavar="KEY=VALUE", help="set a world's parameter"
+    )
