@@ -15,9 +15,9 @@ from rich.table import Table
 
 from flows.prepare import panel_parameters
 from tasks.prepare import draw_panels
+from turnwise.agent.sections import Agent
 from turnwise.config import Experiment
 from turnwise.panel import panel_digest
-from turnwise.sections import Agent
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from turnwise import credit, sections
 from turnwise.agent.branching import require_branching
 from turnwise.agent.formats import make_format
 from turnwise.agent.rewards import AGENT_REWARDS
+from turnwise.agent.sections import Agent
 from turnwise.artifacts import project_root
 from turnwise.conversations import require_conversations_file
 from turnwise.curriculum import Curriculum, make_curriculum
@@ -29,7 +30,6 @@ from turnwise.policy.value_learning import CriticSettings
 from turnwise.presets import preset_and_own
 from turnwise.sections import (
     Ablation,
-    Agent,
     Compute,
     Credit,
     Critic,

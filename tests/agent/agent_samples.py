@@ -19,9 +19,9 @@ from turnwise.agent.host import Patience
 from turnwise.agent.loop import Played, make_episodes, roll_out
 from turnwise.agent.modes import Mode, PlanMode, ReflectMode
 from turnwise.agent.rules import Rules
+from turnwise.agent.sections import ContextSection
 from turnwise.policy.engine import Reply
 from turnwise.policy.tokenizer import START, ChatFrame
-from turnwise.sections import ContextSection
 from turnwise.trajectory import Trajectory
 from turnwise.world import Decision, Environment, Limits, Observation, Remaining, Reward, Split, Step, Task, World
 

@@ -20,8 +20,8 @@ from turnwise.agent.loop import episode_seed, make_episodes, play_scripted, roll
 from turnwise.agent.modes import MODES, make_mode
 from turnwise.agent.recollection import NOTHING, recollect
 from turnwise.agent.replay import Continuation, points
+from turnwise.agent.sections import ContextSection, ModeSection
 from turnwise.policy.tokenizer import ChatFrame
-from turnwise.sections import ContextSection, ModeSection
 from turnwise.trajectory import Ending, Trajectory, TurnKind
 from turnwise.world import Limits
 

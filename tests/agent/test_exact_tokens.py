@@ -24,12 +24,12 @@ from turnwise.agent.formats import FORMATS, make_format
 from turnwise.agent.host import Patience
 from turnwise.agent.loop import make_episodes, play_scripted, roll_out
 from turnwise.agent.modes import MODES, make_mode
+from turnwise.agent.sections import ContextSection, ModeSection
 from turnwise.errors import ConfigurationError
 from turnwise.policy.architecture import create_policy
 from turnwise.policy.engine import Engine, Reply, Sampling, close_resident_engine, resident_engine
 from turnwise.policy.learner import Learner
 from turnwise.policy.tokenizer import ChatFrame, train_tokenizer
-from turnwise.sections import ContextSection, ModeSection
 from turnwise.trajectory import Trajectory, TurnKind
 from turnwise.world import World, make_world
 

@@ -26,7 +26,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from turnwise.sections import ContextSection
+from turnwise.agent.sections import ContextSection
 from turnwise.trajectory import TurnKind
 
 SUMMARY_WORDS = (

@@ -8,7 +8,7 @@ from turnwise.agent.context import Frame
 from turnwise.agent.formats import Format
 from turnwise.agent.host import Patience
 from turnwise.agent.modes import Mode, PlainMode
-from turnwise.sections import ContextSection
+from turnwise.agent.sections import ContextSection
 from turnwise.world import Limits, Task, World
 
 FULL, PLAIN = ContextSection(), PlainMode()

@@ -23,7 +23,7 @@ from typing import ClassVar
 
 from turnwise.agent.context import Ask
 from turnwise.agent.modes.trouble import trouble
-from turnwise.sections import Sign
+from turnwise.agent.sections import Sign
 from turnwise.trajectory import Ending, Turn, TurnKind
 
 ACT_WORDS = "Now act."

@@ -20,7 +20,7 @@ from turnwise.agent.context import Ask
 from turnwise.agent.modes.contract import ThoughtfulMode, last_but_summaries
 from turnwise.agent.modes.steps import as_many_as_fit
 from turnwise.agent.modes.trouble import told
-from turnwise.sections import Sign
+from turnwise.agent.sections import Sign
 from turnwise.trajectory import Ending, Turn, TurnKind
 
 REFLECT_WORDS = "Write in one thought, without an action, what went wrong and what to do instead."

@@ -13,7 +13,7 @@ import math
 from collections.abc import Sequence
 
 from turnwise.agent.rewards import AGENT_REWARDS
-from turnwise.sections import Sign
+from turnwise.agent.sections import Sign
 from turnwise.trajectory import Turn
 
 
