@@ -51,6 +51,8 @@ class Ladders(World):
 
     name: ClassVar[str] = "ladders"
     version: ClassVar[str] = "1"
+    instruction = "Climb."
+    grammar = "up or wait"
     rewards: ClassVar[Mapping[str, Reward]] = {
         "effort": Reward("", "turn", 2.0),
         "top": Reward("", "outcome", 1.0),
@@ -59,14 +61,6 @@ class Ladders(World):
 
     def __init__(self, *, turns: int = 3) -> None:
         self.turns = turns
-
-    @property
-    def instruction(self) -> str:
-        return "Climb."
-
-    @property
-    def grammar(self) -> str:
-        return "up or wait"
 
     @property
     def limits(self) -> Limits:

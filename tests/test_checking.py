@@ -1,285 +1,43 @@
 """Every check catches a world that breaks its property, and passes a world that keeps the contract."""
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
-import numpy as np
 import pytest
+from corridor_worlds import (
+    Clinging,
+    Communal,
+    Confused,
+    Corridor,
+    Counting,
+    Entangled,
+    Fragile,
+    Generous,
+    Hashed,
+    Hasty,
+    Idle,
+    Infinite,
+    Longer,
+    Lost,
+    Misguided,
+    Modest,
+    Mute,
+    Punishing,
+    Reordered,
+    Repeated,
+    Shared,
+    Shorter,
+    Silent,
+    Speechless,
+    Telling,
+    Touching,
+    Unknown,
+    Unplayed,
+)
 
 from turnwise.checking import CheckReport, check_world, examination
 from turnwise.checking.episodes import digests, play
-from turnwise.world import (
-    Decision,
-    Environment,
-    Limits,
-    Observation,
-    Remaining,
-    Reward,
-    Split,
-    Step,
-    Task,
-    World,
-    make_world,
-)
-
-LENGTH = 5
-
-
-class Walk(Environment):
-    """A corridor of five cells: P is the player, G the goal."""
-
-    def __init__(self, goal: int, name: str) -> None:
-        self.goal, self.name, self.place = goal, name, 0
-
-    def reset(self) -> Observation:
-        return self.observe()
-
-    def step(self, action: str) -> Step:
-        if action.strip() not in ("left", "right"):
-            return Step(self.observe("Legal: left, right."), valid=False, effective=False)
-        before = self.place
-        self.place = min(max(self.place + (1 if action.strip() == "right" else -1), 0), LENGTH - 1)
-        arrived = self.place == self.goal
-        rewards = {"goal": 1.0} if arrived else {}
-        return Step(self.observe(), rewards, arrived, effective=self.place != before, success=arrived)
-
-    def oracle(self, remaining: Remaining) -> Decision:
-        return Decision("on", ("right" if self.goal > self.place else "left",))
-
-    def random(self, generator: np.random.Generator, remaining: Remaining) -> Decision:
-        return Decision("any", ("right" if generator.integers(2) else "left",))
-
-    def observe(self, preface: str = "") -> Observation:
-        cells = ["P" if cell == self.place else "G" if cell == self.goal else "." for cell in range(LENGTH)]
-        return Observation(preface + " ".join(cells), state=str(self.place))
-
-
-class Corridor(World):
-    """Keeps the contract; each class below breaks it in one way."""
-
-    name: ClassVar[str] = "corridor"
-    version: ClassVar[str] = "1"
-    rewards: ClassVar[Mapping[str, Reward]] = {"goal": Reward("1 at the goal", "outcome", 1.0)}
-    walk: ClassVar[type[Walk]] = Walk
-
-    def __init__(self, *, turns: int = 6) -> None:
-        self.turns = turns
-
-    @property
-    def instruction(self) -> str:
-        return "Walk from P to G."
-
-    @property
-    def grammar(self) -> str:
-        return "left or right"
-
-    @property
-    def limits(self) -> Limits:
-        return Limits(turns=self.turns)
-
-    def tasks(self, split: Split, count: int) -> list[Task]:
-        return [Task(self.name, f"corridor/{split}/{number}", split, number) for number in range(count)]
-
-    def make(self, task: Task, seed: int) -> Walk:
-        return self.walk(1 + task.seed % (LENGTH - 1), task.id)
-
-
-class Speechless(Corridor):
-    @property
-    def grammar(self) -> str:
-        return " "
-
-
-class Unplayed(Corridor):
-    players = ("oracle",)
-
-
-class Shorter(Corridor):
-    """Says that it has fewer tasks than it gives."""
-
-    def split_size(self, split: Split) -> int | None:
-        return 7
-
-
-class Longer(Corridor):
-    """Says that it has more tasks than it gives."""
-
-    def split_size(self, split: Split) -> int | None:
-        return 7
-
-    def tasks(self, split: Split, count: int) -> list[Task]:
-        return super().tasks(split, count)[:5]
-
-
-class Reordered(Corridor):
-    def tasks(self, split: Split, count: int) -> list[Task]:
-        return super().tasks(split, count)[::-1]
-
-
-class Repeated(Corridor):
-    def tasks(self, split: Split, count: int) -> list[Task]:
-        return [Task(self.name, f"corridor/{split}/{number // 2}", split, number // 2) for number in range(count)]
-
-
-class Shared(Corridor):
-    def tasks(self, split: Split, count: int) -> list[Task]:
-        return [Task(self.name, f"corridor/{number}", split, number) for number in range(count)]
-
-
-class Silent(Corridor):
-    class walk(Walk):
-        def reset(self) -> Observation:
-            return Observation("  ", state="0")
-
-
-class Telling(Corridor):
-    class walk(Walk):
-        def reset(self) -> Observation:
-            return Observation(f"{self.name}: {self.observe().text}", state="0")
-
-
-class Counting(Corridor):
-    class walk(Walk):
-        made = 0
-
-        def reset(self) -> Observation:
-            type(self).made += 1
-            return Observation(f"episode {self.made}: {self.observe().text}", state="0")
-
-
-class Entangled(Corridor):
-    class walk(Walk):
-        steps: ClassVar[list[str]] = []
-
-        def reset(self) -> Observation:
-            self.steps.clear()
-            return self.observe()
-
-        def step(self, action: str) -> Step:
-            self.steps.append(action)
-            return super().step(action)
-
-        def observe(self, preface: str = "") -> Observation:
-            return Observation(f"{preface}after {len(self.steps)} steps: {super().observe().text}")
-
-
-class Touching(Corridor):
-    class walk(Walk):
-        def oracle(self, remaining: Remaining) -> Decision:
-            self.name += "'"
-            return super().oracle(remaining)
-
-        def observe(self, preface: str = "") -> Observation:
-            return Observation(preface + super().observe().text + "'" * self.name.count("'"))
-
-
-class Hashed(Corridor):
-    class walk(Walk):
-        def reset(self) -> Observation:
-            return Observation(" ".join({f"word {number}" for number in range(20)}), state="0")
-
-
-class Misguided(Corridor):
-    class walk(Walk):
-        def oracle(self, remaining: Remaining) -> Decision:
-            return Decision("on", ("onwards",))
-
-
-class Hasty(Corridor):
-    class walk(Walk):
-        def random(self, generator: np.random.Generator, remaining: Remaining) -> Decision:
-            return Decision("any", ("left", "right"))
-
-
-class Idle(Corridor):
-    class walk(Walk):
-        def oracle(self, remaining: Remaining) -> Decision:
-            return Decision("nothing to do", ())
-
-
-class Generous(Corridor):
-    class walk(Walk):
-        def step(self, action: str) -> Step:
-            return Step(super().step(action).observation, {"gift": 1.0})
-
-
-class Infinite(Corridor):
-    class walk(Walk):
-        def step(self, action: str) -> Step:
-            return Step(super().step(action).observation, {"goal": float("nan")})
-
-
-class Modest(Corridor):
-    class walk(Walk):
-        def step(self, action: str) -> Step:
-            step = super().step(action)
-            return Step(step.observation, step.rewards, step.terminated, effective=False, success=step.success)
-
-
-class Fragile(Corridor):
-    class walk(Walk):
-        def step(self, action: str) -> Step:
-            if len(action) > 10_000:
-                raise MemoryError("too long for me")
-            return super().step(action)
-
-
-class Mute(Corridor):
-    class walk(Walk):
-        def step(self, action: str) -> Step:
-            step = super().step(action)
-            return step if step.valid else Step(Observation("", state=str(self.place)), valid=False, effective=False)
-
-
-class Punishing(Corridor):
-    class walk(Walk):
-        def step(self, action: str) -> Step:
-            step = super().step(action)
-            if not step.valid:
-                self.place = 0 if self.place else 1
-            return step if step.valid else Step(self.observe("No. "), valid=False, effective=False)
-
-
-class Confused(Corridor):
-    class walk(Walk):
-        def step(self, action: str) -> Step:
-            step = super().step(action)
-            if not step.valid:
-                self.goal = LENGTH - 1 - self.goal
-            return step
-
-
-class Clinging(Corridor):
-    class walk(Walk):
-        place_was: int
-
-        def reset(self) -> Observation:
-            self.place_was = self.place
-            return super().reset()
-
-        def close(self) -> None:
-            self.place = self.place_was
-
-
-class Communal(Corridor):
-    class walk(Walk):
-        shut: ClassVar[bool] = False
-
-        def reset(self) -> Observation:
-            type(self).shut = False
-            return super().reset()
-
-        def step(self, action: str) -> Step:
-            return Step(Observation("The corridor is shut.")) if self.shut else super().step(action)
-
-        def close(self) -> None:
-            type(self).shut = True
-
-
-class Lost(Corridor):
-    class walk(Walk):
-        def oracle(self, remaining: Remaining) -> Decision:
-            return Decision("on", ("left",))
+from turnwise.world import Limits, Split, Step, Task, World, make_world
 
 
 def failures(report: CheckReport) -> dict[str, str]:
@@ -369,16 +127,6 @@ def test_the_oracle_must_reach_the_score_that_is_asked_for() -> None:
     found = failures(check_world(Corridor(turns=3), count=8, parameters=parameters, oracle_success=0.8))
     assert set(found) == {"the oracle reaches its score"}
     assert "oracle 75% of 8 test tasks" in found["the oracle reaches its score"]
-
-
-class Unknown(Corridor):
-    """Nobody knows what to do."""
-
-    class walk(Walk):
-        def oracle(self, remaining: Remaining) -> Decision:
-            raise ValueError("nobody knows")
-
-    players = ("random",)
 
 
 @pytest.mark.usefixtures("other_processes_agree")

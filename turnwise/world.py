@@ -18,6 +18,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
+from urllib.parse import urlsplit
 
 import numpy as np
 
@@ -238,6 +239,27 @@ def share(name: str, value: object, *, above_zero: bool = False) -> float:
         bounds = "above 0 and at most 1" if above_zero else "from 0 to 1"
         raise ValueError(f"{name} must be a number {bounds}; found {value!r}")
     return float(value)
+
+
+def positive(name: str, value: object) -> float:
+    """A world's parameter that must be a number above 0. Raises ValueError otherwise."""
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < float("inf"):
+        raise ValueError(f"{name} must be a number above 0; found {value!r}")
+    return float(value)
+
+
+def http_address(name: str, value: object) -> str:
+    """A world's parameter that must be the address of a server, without a slash at its end. Raises ValueError."""
+    parts = urlsplit(value) if isinstance(value, str) else urlsplit("")
+    if not isinstance(value, str) or parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0:
+        raise ValueError(f"{name} must be such as http://127.0.0.1:8600; found {value!r}")
+    return value.rstrip("/")
+
+
+def require_family(task: Task, family: str) -> None:
+    """Raise ValueError for a task of another world, or of this one with other parameters, by how its id begins."""
+    if not task.id.startswith(family):
+        raise ValueError(f"a task of {family!r} must have an id that begins so; found {task.id!r}")
 
 
 ENTRY_POINTS = "turnwise.worlds"

@@ -16,7 +16,6 @@ from collections.abc import Mapping
 from functools import cached_property
 from itertools import combinations
 from typing import Any, ClassVar
-from urllib.parse import urlsplit
 
 import numpy as np
 
@@ -36,6 +35,8 @@ from turnwise.world import (
     Step,
     Task,
     World,
+    http_address,
+    positive,
     whole_number,
 )
 
@@ -85,12 +86,10 @@ class AgentGym(World):
             raise ValueError(f"server must be one of {', '.join(sorted(SERVERS))}; found {server!r}")
         self.server = server
         self.row = adapted(SERVERS[server], fields or {})
-        self.address = _http_address(address)
+        self.address = http_address("address", address)
         self.items = _disjoint({"train": train, "validation": validation, "test": test})
         self._limits = Limits(turns=whole_number("turns", self.row.turns if turns is None else turns, 1, 1000))
-        if not isinstance(seconds, int | float) or isinstance(seconds, bool) or seconds <= 0:
-            raise ValueError(f"seconds must be a number above 0; found {seconds!r}")
-        self.seconds = float(seconds)
+        self.seconds = positive("seconds", seconds)
         self.players = ("random",) if self.row.offers else ()
         # One class serves all servers, so the verbs, too, are the object's.
         self.verbs = frozenset(self.row.verbs) or None  # type: ignore[misc]
@@ -124,7 +123,7 @@ class AgentGym(World):
             )
         return [self._task(item, split) for item in self.items[split][:count]]
 
-    def size(self, split: Split) -> int:
+    def split_size(self, split: Split) -> int:
         """How many items the parameter names."""
         return len(self.items[split])
 
@@ -266,13 +265,6 @@ class RemoteEnvironment(Environment):
             return clicks
         words = re.findall(r"[a-z]+", self._seen.lower())
         return (*clicks, f"search[{' '.join(generator.choice(words, size=2))}]")
-
-
-def _http_address(value: str) -> str:
-    parts = urlsplit(value) if isinstance(value, str) else urlsplit("")
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0:
-        raise ValueError(f"address must be such as http://127.0.0.1:36001; found {value!r}")
-    return value.rstrip("/")
 
 
 def _disjoint(named: Mapping[Split, str]) -> dict[Split, tuple[int, ...]]:

@@ -36,6 +36,7 @@ from turnwise.world import (
     Step,
     Task,
     World,
+    require_family,
     share,
 )
 
@@ -122,8 +123,7 @@ class Bandit(World):
 
     def make(self, task: Task, seed: int) -> BanditEnvironment:
         """An episode on the task's arms; `seed` drives the payoff. Raises ValueError for another world's task."""
-        if not task.id.startswith(self._family):
-            raise ValueError(f"a task of {self._family!r} must have an id that begins so; found {task.id!r}")
+        require_family(task, self._family)
         steady, daring, steady_first = self._arms(task.seed, task.split)
         return BanditEnvironment(self, task, steady, daring, steady_first, seed)
 

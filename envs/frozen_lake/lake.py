@@ -29,6 +29,7 @@ from turnwise.world import (
     Step,
     Task,
     World,
+    require_family,
     share,
     whole_number,
 )
@@ -109,8 +110,7 @@ class FrozenLake(World):
 
     def make(self, task: Task, seed: int) -> LakeEnvironment:
         """An episode on the task's board; `seed` drives the slip. Raises ValueError for another world's task."""
-        if not task.id.startswith(self._family):
-            raise ValueError(f"a task of {self._family!r} must have an id that begins so; found {task.id!r}")
+        require_family(task, self._family)
         return LakeEnvironment(self, task, self._board(task.seed, task.split), seed)
 
     @property

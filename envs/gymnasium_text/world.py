@@ -17,7 +17,16 @@ from envs.gymnasium_text.episode import GymnasiumEpisode
 from envs.gymnasium_text.game import Game
 from envs.gymnasium_text.settings import settings_of
 from turnwise import seeding
-from turnwise.world import Column, Limits, Reward, Split, Task, World, whole_number
+from turnwise.world import (
+    Column,
+    Limits,
+    Reward,
+    Split,
+    Task,
+    World,
+    require_family,
+    whole_number,
+)
 
 MAXIMUM_DRAWS = 2_000
 
@@ -117,8 +126,7 @@ class GymnasiumText(World):
 
     def make(self, task: Task, seed: int) -> GymnasiumEpisode:
         """An episode that begins as the task says; `seed` drives its noise. Raises ValueError for another's task."""
-        if not task.id.startswith(self._family):
-            raise ValueError(f"a task of {self._family!r} must have an id that begins so; found {task.id!r}")
+        require_family(task, self._family)
         return GymnasiumEpisode(self._game, task, seed)
 
     @property

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import count as numbers
 from typing import Any
 
-from turnwise.world import World, make_world, with_preset
+from turnwise.world import World, make_world, positive, with_preset
 
 KEYS = ("world", "preset", "parameters", "weight")
 NAME = re.compile(r"[A-Za-z0-9_-]+")
@@ -60,9 +60,8 @@ def _described(name: str, said: Mapping[str, Any]) -> Description:
     world, parameters, weight = said.get("world", name), said.get("parameters", {}), said.get("weight", 1)
     if not isinstance(parameters, Mapping):
         raise ValueError(f"the parameters of part {name!r} must be a mapping; found {parameters!r}")
-    if not isinstance(weight, int | float) or isinstance(weight, bool) or not 0 < weight < float("inf"):
-        raise ValueError(f"the weight of part {name!r} must be a number above 0; found {weight!r}")
-    return Description(world, with_preset(world, said.get("preset", ""), parameters), float(weight))
+    weight = positive(f"the weight of part {name!r}", weight)
+    return Description(world, with_preset(world, said.get("preset", ""), parameters), weight)
 
 
 def in_turn(parts: Sequence[Part]) -> Iterator[Part]:

@@ -13,7 +13,6 @@ import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, ClassVar
-from urllib.parse import urlsplit
 
 import numpy as np
 
@@ -48,6 +47,8 @@ from turnwise.world import (
     Step,
     Task,
     World,
+    http_address,
+    positive,
     whole_number,
 )
 
@@ -83,10 +84,8 @@ class RemoteWorld(World):
         retries: int = 2,
         token_variable: str = "TURNWISE_SERVICE_TOKEN",
     ) -> None:
-        if not isinstance(seconds, int | float) or isinstance(seconds, bool) or seconds <= 0:
-            raise ValueError(f"seconds must be a number above 0; found {seconds!r}")
         whole_number("retries", retries, 0, 100)
-        self.client = shared_client(_address(url), float(seconds), retries, token_variable)
+        self.client = shared_client(http_address("url", url), positive("seconds", seconds), retries, token_variable)
         served = _served(self.client, token_variable, world, dict(parameters or {}))
         if served.facts.version != version:
             raise ValueError(
@@ -229,10 +228,3 @@ def _served(client: Client, token_variable: str, world: str, parameters: dict[st
 
 def _same(one: dict[str, Any], other: dict[str, Any]) -> bool:
     return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
-
-
-def _address(value: str) -> str:
-    parts = urlsplit(value) if isinstance(value, str) else urlsplit("")
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0:
-        raise ValueError(f"url must be such as http://127.0.0.1:8600; found {value!r}")
-    return value.rstrip("/")

@@ -34,6 +34,7 @@ from turnwise.world import (
     Step,
     Task,
     World,
+    require_family,
     whole_number,
 )
 
@@ -130,8 +131,7 @@ class Sokoban(World):
 
     def make(self, task: Task, seed: int) -> SokobanEnvironment:
         """An episode on the task's board, where nothing is random. Raises ValueError for another world's task."""
-        if not task.id.startswith(self._family):
-            raise ValueError(f"a task of {self._family!r} must have an id that begins so; found {task.id!r}")
+        require_family(task, self._family)
         return SokobanEnvironment(self, draw_board(task.seed, task.split, self._recipe))
 
     @property

@@ -344,6 +344,7 @@ def test_many_episodes_at_once_share_the_connections_and_keep_apart(standins: di
 def test_items_are_tasks_in_the_order_in_which_they_are_named() -> None:
     world = world_at("http://127.0.0.1:1", "babyai", train="5, 2-4, 9")
     assert [task.id for task in world.tasks("train", 5)] == [f"agentgym/1/babyai/{item}" for item in (5, 2, 3, 4, 9)]
+    assert {split: world.split_size(split) for split in SPLITS} == {"train": 5, "validation": 3, "test": 3}
     with pytest.raises(ValueError, match="count must be at most 5, the items that the parameter train names; found 6"):
         world.tasks("train", 6)
 

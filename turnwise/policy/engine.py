@@ -97,6 +97,25 @@ class Engine(Protocol):
         """Free what the engine holds. It cannot be used afterwards."""
 
 
+def reply_limit(
+    context: Sequence[int], context_length: int, sampling: Sampling | None, reply_tokens: int | None
+) -> int:
+    """The most tokens of a reply to a context, of what the contract's `submit` was asked for; `sampling` is None where
+    no rollout has begun.
+
+    Raises RuntimeError before a rollout, and ValueError where there is no room for a reply.
+    """
+    if sampling is None:
+        raise RuntimeError("a rollout must begin before contexts are submitted: call begin first")
+    room = context_length - len(context)
+    if room < 1 or not context:
+        raise ValueError(
+            f"a context must have from 1 to {context_length - 1} tokens; found {len(context)}: end the episode when "
+            "its next turn does not fit"
+        )
+    return min(room, sampling.max_reply_tokens if reply_tokens is None else reply_tokens)
+
+
 def make_engine(
     name: EngineName, *, device: str = "cpu", threads: int = 1, context_length: int, maximum_episodes: int
 ) -> Engine:

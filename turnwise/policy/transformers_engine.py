@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 from transformers import AutoModelForCausalLM, DynamicCache, PreTrainedModel
 
-from turnwise.policy.engine import Reply, Sampling
+from turnwise.policy.engine import Reply, Sampling, reply_limit
 from turnwise.policy.threads import computing_threads
 
 
@@ -62,15 +62,7 @@ class TransformersEngine:
 
     def submit(self, episode: int, context: Sequence[int], reply_tokens: int | None = None) -> None:
         """Ask for a reply; see the contract."""
-        if self._sampling is None:
-            raise RuntimeError("a rollout must begin before contexts are submitted: call begin first")
-        room = self.context_length - len(context)
-        if room < 1 or not context:
-            raise ValueError(
-                f"a context must have from 1 to {self.context_length - 1} tokens; found {len(context)}: end the "
-                "episode when its next turn does not fit"
-            )
-        limit = min(room, self._sampling.max_reply_tokens if reply_tokens is None else reply_tokens)
+        limit = reply_limit(context, self.context_length, self._sampling, reply_tokens)
         self._waiting.append(_Request(episode, tuple(context), limit))
 
     def step(self) -> list[Reply]:

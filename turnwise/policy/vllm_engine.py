@@ -29,7 +29,7 @@ import torch._dynamo
 from safetensors.torch import load_file
 
 from turnwise.errors import ConfigurationError
-from turnwise.policy.engine import Reply, Sampling
+from turnwise.policy.engine import Reply, Sampling, reply_limit
 from turnwise.policy.threads import computing_threads
 
 ENVIRONMENT = {
@@ -102,15 +102,7 @@ class VllmEngine:
 
     def submit(self, episode: int, context: Sequence[int], reply_tokens: int | None = None) -> None:
         """Ask for a reply; see the contract."""
-        if self._sampling is None:
-            raise RuntimeError("a rollout must begin before contexts are submitted: call begin first")
-        room = self.context_length - len(context)
-        if room < 1 or not context:
-            raise ValueError(
-                f"a context must have from 1 to {self.context_length - 1} tokens; found {len(context)}: end the "
-                "episode when its next turn does not fit"
-            )
-        limit = min(room, self._sampling.max_reply_tokens if reply_tokens is None else reply_tokens)
+        limit = reply_limit(context, self.context_length, self._sampling, reply_tokens)
         # vLLM orders by arrival, and names must differ: a number in the order of submission does both.
         name = str(self._submissions)
         self._submissions += 1
