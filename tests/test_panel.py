@@ -28,7 +28,7 @@ tasks = st.builds(
 TASKS = [Task("hill", f"hill/train/{number}", "train", number, {"city": "Zürich", "hops": 2}) for number in range(3)]
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(st.lists(tasks, max_size=5))
 @example([Task("hill", "line\u2028separator\x85next\x1cfile\r\nline", "train", 1, {"\u2029": "\x0b\x0c"})])
 def test_panels_come_back_as_they_were_written_and_keep_their_digest(panel: list[Task]) -> None:

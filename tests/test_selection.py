@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from turnwise.credit.normalisation import normalise
@@ -130,7 +130,6 @@ def test_the_record_counts_what_was_dropped_and_what_it_was_like() -> None:
     }
 
 
-@settings(deadline=None)
 @given(st.sampled_from(sorted(RULES)), BATCHES, st.integers(0, 1000))
 def test_every_rule_keeps_a_part_of_the_batch_in_its_order(name: str, deviations: dict[int, float], seed: int) -> None:
     chosen = select(name, deviations, seed=seed)
@@ -140,7 +139,6 @@ def test_every_rule_keeps_a_part_of_the_batch_in_its_order(name: str, deviations
     assert not set(chosen.kept) & set(chosen.dropped)
 
 
-@settings(deadline=None)
 @given(BATCHES, st.sampled_from([0.1, 0.5, 0.9, 1.0]))
 def test_no_smaller_set_reaches_the_cumulative_share(deviations: dict[int, float], share: float) -> None:
     kept = [deviations[group] for group in select("cumulative", deviations, seed=0, share=share).kept]

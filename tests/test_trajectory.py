@@ -166,7 +166,7 @@ def test_only_what_the_world_ended_was_not_cut_off(ending: Ending) -> None:
     assert ending.truncated == (ending.value in ("turn_limit", "action_limit", "token_budget"))
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(st.lists(trajectories, max_size=4))
 def test_trajectories_come_back_as_they_were_written(written: list[Trajectory]) -> None:
     with tempfile.TemporaryDirectory() as name:
@@ -174,7 +174,7 @@ def test_trajectories_come_back_as_they_were_written(written: list[Trajectory]) 
         assert read_trajectories(Path(name)) == written
 
 
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(st.lists(trajectories, max_size=4))
 def test_equal_trajectories_have_equal_bytes_in_whatever_order_rewards_were_emitted(written: list[Trajectory]) -> None:
     reordered = [

@@ -192,7 +192,7 @@ def test_no_reply_is_asked_for_that_might_not_fit(frame: ChatFrame, policy: str,
         assert given == [len(trajectory.turns) - 1]
 
 
-@settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(
     seed=st.integers(0, 10_000),
     section=st.one_of(

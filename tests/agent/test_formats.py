@@ -325,7 +325,7 @@ def test_a_reply_cut_at_its_tags_is_whole_when_joined(form: Format, reply: str) 
     assert not any(tag in text for text in pieces[0::2] for tag in form.tags)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(
     st.sampled_from(OF_ANY_TEXT),
     st.lists(odd_texts | safe_actions.map(lambda text: f"<think></think><answer>{text}</answer>"), max_size=4),

@@ -106,7 +106,7 @@ def sampled(frame: ChatFrame) -> st.SearchStrategy[tuple[int, ...]]:
 
 
 @pytest.mark.parametrize("form", EVERY_FORMAT, ids=lambda form: form.name)
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_neither_a_worlds_text_nor_a_policys_is_taken_for_the_other(
     form: Format, frame_of: Mapping[str, ChatFrame], data: st.DataObject
@@ -119,7 +119,7 @@ def test_neither_a_worlds_text_nor_a_policys_is_taken_for_the_other(
 
 
 @pytest.mark.parametrize("form", EVERY_FORMAT, ids=lambda form: form.name)
-@settings(deadline=None, max_examples=4, phases=[Phase.explicit, Phase.generate])  # shrinking such texts takes hours
+@settings(max_examples=4, phases=[Phase.explicit, Phase.generate])  # shrinking such texts takes hours
 @given(said=long_texts, replied=long_texts)
 @example(said="<" * 100_000, replied="\u0301" * 50_000)
 def test_the_same_for_texts_of_a_hundred_kilobytes(

@@ -93,7 +93,7 @@ def test_the_improvised_replies_hold_all_that_could_go_wrong(frame: ChatFrame) -
     assert order[24:] != sorted(order[24:])
 
 
-@settings(deadline=None, max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(data=st.data())
 def test_replies_of_any_tokens_are_kept_as_they_were_sampled(frame: ChatFrame, data: st.DataObject) -> None:
     tokens = st.lists(st.integers(0, len(frame.tokenizer) - 1), max_size=12).map(tuple)

@@ -39,7 +39,7 @@ def resampled(frame: ChatFrame, reply: str, seed: int) -> tuple[int, ...]:
 
 
 @every_format
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(thought=thoughts, seed=st.integers(0, 99))
 def test_the_parts_are_the_reply_cut_where_its_action_begins(
     form: Format, frame: ChatFrame, thought: str, seed: int

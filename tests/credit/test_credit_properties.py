@@ -14,7 +14,7 @@ from turnwise.credit import ESTIMATORS, CreditBatch, estimate, value_targets
 
 pytestmark = pytest.mark.filterwarnings("ignore:a trajectory that has no other", "ignore:a trajectory that is alone")
 Options = dict[str, Any]
-examples = settings(max_examples=40, deadline=None)  # a shared machine keeps no deadline
+examples = settings(max_examples=40)
 RULES: list[tuple[str, Options]] = [
     ("grpo", {"rewards": "outcome"}),
     ("grpo", {"rewards": "merged", "deviation": "none"}),

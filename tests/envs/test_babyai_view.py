@@ -79,7 +79,7 @@ def test_places_are_told_without_zeros() -> None:
 
 
 @given(seed=st.integers(0, 2**32 - 1), level=st.sampled_from(["GoToLocal", "OpenDoor", "PutNextLocal", "BossLevel"]))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_what_is_told_is_where_the_package_has_it(seed: int, level: str) -> None:
     drawn = start(level, seed)
     for thing in view_of(drawn.gen_obs()["image"]).things:
@@ -124,7 +124,7 @@ def test_of_things_of_one_name_the_nearest_is_meant() -> None:
 
 
 @given(seed=st.integers(0, 2**32 - 1), level=st.sampled_from(["PickupLoc", "OpenDoor", "PutNextLocal", "BossLevel"]))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_every_way_leads_there_in_the_package(seed: int, level: str) -> None:
     for name, actions in ways(view_of(start(level, seed).gen_obs()["image"])).items():
         drawn = start(level, seed)

@@ -78,7 +78,7 @@ def test_all_of_the_packages_levels_are_known_and_some_refused() -> None:
 
 
 @given(seed=st.integers(0, 2**63 - 1), split=st.sampled_from(SPLITS), level=st.sampled_from(["GoToObjS4", "OpenDoor"]))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_a_seed_is_found_that_draws_a_start_of_the_split(seed: int, split: Split, level: str) -> None:
     found = seed_of_split(level, split, seed)
     assert split_of(start(level, found)) == split
@@ -243,7 +243,7 @@ def test_actions_are_read_in_any_case_and_with_any_spaces(action: str) -> None:
 
 
 @given(st.text())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_any_other_text_is_answered_and_changes_nothing(action: str) -> None:
     if " ".join(action.lower().split()) in ACTIONS:
         return

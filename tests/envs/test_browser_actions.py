@@ -88,7 +88,7 @@ def test_a_text_has_a_longest_length() -> None:
 
 
 @given(text=st.text(max_size=60) | st.sampled_from(VERBS).flatmap(lambda verb: st.text().map(lambda rest: verb + rest)))
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 def test_any_text_is_an_action_or_is_refused(text: str) -> None:
     try:
         action = read_action(text)
@@ -100,6 +100,6 @@ def test_any_text_is_an_action_or_is_refused(text: str) -> None:
 @given(
     number=st.integers(0, 999_999), text=st.text(alphabet=st.characters(exclude_characters="[]")), enter=st.booleans()
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_a_typed_text_is_read_as_it_was_written(number: int, text: str, enter: bool) -> None:
     assert read_action(f"type [{number}] [{text}] [{int(enter)}]") == Action("type", number, text, enter)

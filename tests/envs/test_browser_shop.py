@@ -44,7 +44,7 @@ def test_no_product_is_sold_in_two_splits_and_every_split_has_enough() -> None:
 
 
 @given(seed=st.integers(0, 2**63 - 1), split=st.sampled_from(SPLITS))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_a_catalogue_is_a_function_of_the_seed_without_two_equal_prices(seed: int, split: Split) -> None:
     products = catalogue(seed, split)
     assert products == catalogue(seed, split)

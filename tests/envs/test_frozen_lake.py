@@ -81,7 +81,7 @@ def test_a_split_without_boards_is_refused_rather_than_searched_for_ever(monkeyp
 @given(
     seed=st.integers(0, 2**63 - 1), size=st.integers(3, 7), frozen=st.floats(0.5, 1.0), split=st.sampled_from(SPLITS)
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_every_board_has_a_start_a_goal_a_path_and_its_split(seed: int, size: int, frozen: float, split: Split) -> None:
     board = draw_board(seed, split, size, frozen)
     assert board == draw_board(seed, split, size, frozen)
@@ -152,7 +152,7 @@ def test_actions_are_read_in_any_case_and_stripped(action: str) -> None:
 
 
 @given(st.text())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_any_other_text_is_answered_and_changes_nothing(action: str) -> None:
     if action.strip().capitalize() in ACTIONS:
         return

@@ -233,7 +233,7 @@ def test_actions_are_read_in_any_case_and_stripped(action: str) -> None:
 
 
 @given(st.text())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_any_other_text_is_answered_and_changes_nothing(action: str) -> None:
     if action.strip().casefold() in ("stick", "hit"):
         return

@@ -39,7 +39,7 @@ def test_parts_take_turns_by_their_weights() -> None:
 
 
 @given(st.lists(st.floats(0.01, 100), min_size=1, max_size=5), st.integers(1, 200))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_no_part_is_ever_a_whole_task_ahead_of_its_share(weights: list[float], count: int) -> None:
     world = Bandit()
     parts = [Part(str(number), world, weight) for number, weight in enumerate(weights)]

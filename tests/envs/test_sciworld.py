@@ -520,7 +520,7 @@ def running_episode() -> Iterator[SciWorldEnvironment]:
 
 
 @given(text=st.text(max_size=40))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_any_text_is_answered(running_episode: SciWorldEnvironment, text: str) -> None:
     step = running_episode.step(text)
     assert step.observation.text

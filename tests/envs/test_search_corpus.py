@@ -61,7 +61,7 @@ def test_fewer_passages_than_asked_are_found_when_fewer_have_a_word_of_the_query
     assert all("vladivostok" in passage.normal.split() for passage in found)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     st.lists(st.sampled_from(["population", "country", "france", "san", "time", "zone", "africa", "dollar", "city"]))
 )

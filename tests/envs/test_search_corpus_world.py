@@ -18,7 +18,7 @@ from corpus_samples import (
     write_squad,
     write_trivia_qa,
 )
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from envs.search.corpus_episode import CorpusEnvironment, alias_in, is_present, oracle_queries
@@ -245,7 +245,6 @@ def test_what_is_no_action_is_told_what_is_legal(action: str) -> None:
     assert "search[QUERY]" in step.observation.text and "answer[TEXT]" in step.observation.text
 
 
-@settings(deadline=None)
 @example("search[\ud800\x00]")
 @example("answer[\ud800" + "x]" * 10_000)
 @given(st.one_of(st.text(), st.text().map("search[{}]".format), st.text().map("answer[{}]".format)))

@@ -40,7 +40,7 @@ def test_a_document_is_found_by_its_title_and_by_its_text(index: DocumentIndex) 
     assert index.search(river["text"].split("on ")[1].split(" and")[0], 1)[0].id == "17"
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(st.lists(st.sampled_from(["rises", "mount", "sea", "flows", *RIVERS[:4]])), st.integers(1, 10))
 def test_results_are_in_order_of_score_and_then_of_the_file(index: DocumentIndex, words: list[str], count: int) -> None:
     found = [int(document.id) for document in index.search(" ".join(words), count)]

@@ -117,7 +117,7 @@ def test_a_solved_board_needs_nothing() -> None:
 
 
 @given(seed=st.integers(0, 2**32), size=st.integers(5, 7), boxes=st.integers(1, 2), actions=st.lists(st.integers(0, 3)))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_the_solution_is_the_shortest_from_wherever_play_has_led(
     seed: int, size: int, boxes: int, actions: list[int]
 ) -> None:
@@ -174,7 +174,7 @@ def test_tasks_are_named_for_ever_and_their_boards_with_them() -> None:
 
 
 @given(seed=st.integers(0, 2**63 - 1), size=st.integers(6, 8), boxes=st.integers(1, 3), split=st.sampled_from(SPLITS))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_every_board_is_closed_solvable_and_of_its_split(seed: int, size: int, boxes: int, split: Split) -> None:
     board = draw_board(seed, split, Recipe(size, boxes, 2, 9, 9))
     room, start = board.room, board.start
@@ -307,7 +307,7 @@ def test_actions_are_read_in_any_case_and_stripped(action: str) -> None:
 
 
 @given(st.text())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_any_other_text_is_answered_and_changes_nothing(action: str) -> None:
     if action.strip().capitalize() in ACTIONS:
         return

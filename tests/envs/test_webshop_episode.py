@@ -2,7 +2,7 @@ import re
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from envs.webshop import WebShop
@@ -241,7 +241,6 @@ def test_a_search_that_finds_nothing_shows_a_page_without_results() -> None:
     assert step.valid and step.observation.text == "Nothing was found.\n[Back to Search]"
 
 
-@settings(deadline=None)
 @example("click[\ud800\x00]")
 @example("search[" + "[" * 5000 + "]")
 @given(st.one_of(st.text(), st.text().map("search[{}]".format), st.text().map("click[{}]".format)))

@@ -255,7 +255,7 @@ def test_the_objective_and_the_divergence_are_reported_as_they_are(make_policy: 
     assert metrics["objective"] == pytest.approx(loss + 0.25 * k2 - 0.125 * entropy, rel=1e-5)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(
     st.floats(0.125, 3.0, width=32), st.integers(0, 299), st.sampled_from(list(LOSSES)), st.sampled_from(list(TERMS))
 )

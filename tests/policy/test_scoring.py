@@ -56,7 +56,7 @@ def inputs(replies: int, hidden: int, vocabulary: int, *, biased: bool) -> list[
 
 @pytest.mark.parametrize("biased", [True, False])
 @pytest.mark.parametrize("objective", ["log-probabilities", "entropies", "both"])
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(st.integers(1, 20), st.sampled_from([0.5, 1.0, 1.7]))
 def test_gradients_are_those_of_the_plain_path_for_any_chunk(
     biased: bool, objective: str, chunk_tokens: int, temperature: float

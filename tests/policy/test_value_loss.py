@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from turnwise.policy.value_loss import clipped_value_loss, explained_variance
@@ -34,7 +34,6 @@ def test_without_a_clip_the_value_loss_is_half_the_squared_error() -> None:
     assert not result.clipped.any()
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(*[st.floats(-5, 5)] * 3), min_size=1, max_size=8), st.floats(0.01, 3))
 def test_a_clip_never_makes_the_loss_smaller(triples: list[tuple[float, float, float]], clip: float) -> None:
     values, old, returns = (torch.tensor(column, dtype=torch.float64) for column in zip(*triples, strict=True))

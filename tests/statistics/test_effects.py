@@ -24,7 +24,7 @@ def test_the_probability_of_improvement_worked_by_hand() -> None:
     assert probability_of_improvement([0.5, 0.5], [0.5, 0.5]) == 0.5
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(scores, scores)
 def test_the_probability_of_improvement_is_that_of_all_pairs_of_runs(first: list[float], second: list[float]) -> None:
     pairs = [(one > other) + 0.5 * (one == other) for one, other in itertools.product(first, second)]
@@ -42,7 +42,7 @@ def test_three_runs_against_three_others_cannot_show_more_than_one_in_ten() -> N
     assert exact_p([0.7, 0.8, 0.9], [0.1, 0.2, 0.3], paired=False) == pytest.approx(0.1)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(scores.flatmap(lambda first: st.tuples(st.just(first), st.permutations(first))))
 def test_the_exact_test_counts_the_ways_to_swap_each_pair(sides: tuple[list[float], list[float]]) -> None:
     differences = np.subtract(*sides)
@@ -60,7 +60,7 @@ def test_holms_method_worked_by_hand() -> None:
         holm([1.2])
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=8))
 def test_a_corrected_p_lies_between_the_uncorrected_one_and_that_times_the_number(p_values: list[float]) -> None:
     corrected = holm(p_values)

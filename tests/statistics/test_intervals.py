@@ -134,7 +134,7 @@ def test_pass_at_k_worked_by_hand():
     assert mean_pass_at_k([2, 0, 4], [4, 4, 4], 2) == pytest.approx(11 / 18)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(st.lists(st.booleans(), min_size=1, max_size=8), st.data())
 def test_pass_at_k_is_the_share_of_subsets_that_hold_a_success(outcomes, data):
     k = data.draw(st.integers(1, len(outcomes)))

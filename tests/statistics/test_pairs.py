@@ -48,7 +48,7 @@ tables = st.integers(2, 4).flatmap(
 )
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(tables, st.booleans())
 def test_the_sides_are_alike_and_the_order_of_seeds_and_tasks_means_nothing(
     rows: list[list[float]], paired: bool
