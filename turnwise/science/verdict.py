@@ -21,7 +21,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
-from scipy import stats
 
 from turnwise.reporting.story import Story
 from turnwise.science.claims import Claim, ClaimsPage, Relationship
@@ -123,6 +122,8 @@ def _test(relationship: Relationship, story: Story) -> tuple[Interval, float, bo
 
 
 def _mean(differences: np.ndarray, upwards: bool) -> tuple[Interval, float, bool]:
+    from scipy import stats
+
     estimate = student_over_seeds([float(each) for each in differences])
     if np.ptp(differences) == 0:  # no spread: all or none of the seeds say so
         return estimate, 1.0 if estimate.value == 0 else 2.0 ** (1 - len(differences)), (estimate.value > 0) == upwards
@@ -131,6 +132,8 @@ def _mean(differences: np.ndarray, upwards: bool) -> tuple[Interval, float, bool
 
 
 def _spread(own: np.ndarray, other: np.ndarray) -> tuple[Interval, float, bool]:
+    from scipy import stats
+
     difference = float(own.std(ddof=1) - other.std(ddof=1))
     estimate = Interval(difference, None, None, "seeds", len(own))
     total, apart = own + other, own - other

@@ -4,6 +4,8 @@ Three questions are kept apart. *How would this policy do on other tasks of the 
 `tasks.py`. *How would this method do if it were run again?* is answered over seeds, in `seeds.py`: the training run is
 the unit, however many tasks each run was tested on. *Is this method better than that one?* is answered over both, in
 `pairs.py`, and decided in `verdict.py`. What each interval covers is measured: see `docs/science/coverage.md`.
+
+scipy.stats takes two seconds to import, so it is imported where something is computed.
 """
 
 from turnwise.attempts import average_at_k, mean_pass_at_k, pass_at_k

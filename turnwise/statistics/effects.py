@@ -14,7 +14,6 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from scipy import stats
 
 from turnwise.seeding import generator
 from turnwise.statistics.interval import finite
@@ -37,6 +36,8 @@ def effect_size(first: Sequence[float], second: Sequence[float]) -> float | None
 
 def probability_of_improvement(first: Sequence[float], second: Sequence[float]) -> float:
     """How probable it is that a run of the first is better than a run of the second; 0.5 where both are alike."""
+    from scipy import stats
+
     one, other = finite(first, "seeds"), finite(second, "seeds")
     higher = stats.mannwhitneyu(one, other, method="asymptotic").statistic
     return float(higher / (len(one) * len(other)))
@@ -47,6 +48,8 @@ def exact_p(first: Sequence[float], second: Sequence[float], *, paired: bool, se
 
     Beyond `RESAMPLES` ways to swap it is estimated from as many drawn ones; `seed` is of the draw.
     """
+    from scipy import stats
+
     one, other = finite(first, "seeds"), finite(second, "seeds")
     found = stats.permutation_test(
         (one - other,) if paired else (one, other),

@@ -22,7 +22,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
 
 from turnwise.statistics.interval import Interval, finite
 
@@ -49,6 +48,8 @@ def difference(first: np.ndarray, second: np.ndarray, *, paired: bool, level: fl
     Raises:
         ValueError: the tables do not fit, or hold what is not finite.
     """
+    from scipy import stats
+
     _require_tables(first, second, paired)
     count = len(first) if paired else min(len(first), len(second))
     value = float(first.mean() - second.mean())
@@ -69,6 +70,8 @@ def difference(first: np.ndarray, second: np.ndarray, *, paired: bool, level: fl
 
 def difference_of_runs(first: Sequence[float], second: Sequence[float], *, level: float = 0.95) -> Difference:
     """The same where both were tested on other tasks: Welch's test of one number per run, over seeds alone."""
+    from scipy import stats
+
     one, other = finite(first, "seeds"), finite(second, "seeds")
     value, count = float(one.mean() - other.mean()), min(len(one), len(other))
     if count == 1 or (one.std() == 0.0 and other.std() == 0.0):

@@ -20,7 +20,6 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from scipy import stats
 
 from turnwise.statistics.interval import Interval, Method, finite
 
@@ -45,6 +44,8 @@ def interquartile_mean_over_seeds(
     values: Sequence[float], *, level: float = 0.95, within: tuple[float, float] = (-math.inf, math.inf)
 ) -> Interval:
     """The mean of the middle half of the seeds: one seed that collapsed does not decide it. Otherwise as the mean."""
+    from scipy import stats
+
     sample = finite(values, "seeds")
     error = interquartile_mean_error(sample)
     return _interval(
@@ -70,6 +71,8 @@ def interquartile_mean_error(samples: np.ndarray) -> np.ndarray:
 def _interval(
     sample: np.ndarray, value: float, error: np.ndarray, level: float, within: tuple[float, float], method: Method
 ) -> Interval:
+    from scipy import stats
+
     seeds = tuple(float(each) for each in sample)
     if (sample == sample[0]).all():
         return Interval(seeds[0], None, None, "seeds", len(seeds), level, None, seeds)

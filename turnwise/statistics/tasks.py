@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from scipy import stats
 
 from turnwise.seeding import generator
 from turnwise.statistics.interval import Interval, Unit, finite
@@ -32,6 +31,8 @@ def bootstrap_over_tasks(values: Sequence[float], *, seed: int, resamples: int =
     give no interval: the bootstrap's would have no width, and claim a certainty that nobody has. For proportions use
     `wilson` then, or `over_tasks`, which chooses. Raises ValueError when there is no value or one is not finite.
     """
+    from scipy import stats
+
     sample = finite(values, "tasks")
     if (sample == sample[0]).all():
         return Interval(float(sample[0]), None, None, "tasks", len(sample), level)
@@ -55,6 +56,8 @@ def wilson(successes: int, count: int, *, level: float = 0.95, over: Unit = "tas
     It has width at 0 and at 1 also, and stays within them. `over` says what was counted, e.g. the seeds that got
     somewhere. Raises ValueError unless 0 <= successes <= count and count is 1 at least.
     """
+    from scipy import stats
+
     if not (count >= 1 and 0 <= successes <= count):
         raise ValueError(f"successes must lie between 0 and count, count be 1 at least; found {successes} of {count}")
     bounds = stats.binomtest(successes, count).proportion_ci(confidence_level=level, method="wilson")
