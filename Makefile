@@ -20,7 +20,7 @@ repro: $(VENV)/ready ## the same by DVC, which versions data, policies, metrics 
 	$(BIN)/dvc repro
 
 test: $(VENV)/ready ## every test
-	$(BIN)/pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
+	$(BIN)/pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder --durations 20
 
 ui: $(VENV)/ready ## MLflow's pages on what was run
 	$(BIN)/turnwise ui
