@@ -1,7 +1,7 @@
 """`turnwise lineage`: from a number in the report, or an artifact, back to everything that it came from.
 
 turnwise lineage mt-grpo/success                               a cell of the report's table
-turnwise lineage update/entropy --of "mt-grpo seed 1" --iteration 7   a metric in MLflow
+turnwise lineage update/entropy_nats --of "mt-grpo seed 1" --iteration 7   a metric in MLflow
 turnwise lineage policy/4be1f02a                               an artifact, by the beginning of its digest
 """
 
@@ -11,6 +11,7 @@ import argparse
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from flows.recorded_metrics import MADE_BY, told_of
 from turnwise.ancestry import SHOWN_DIGITS, Ancestor, ancestry, codes, found_in, platforms
 from turnwise.artifacts import Reference, default_store, digest_of
 from turnwise.errors import ConfigurationError
@@ -20,9 +21,6 @@ if TYPE_CHECKING:
     from rich.tree import Tree
 
     from turnwise.tracking.finding import RecordedRun
-
-MADE_BY = {"rollout": "rollout", "credit": "credit", "update": "policy", "selection": "selection", "critic": "critic"}
-"""What an iteration's metrics are called in MLflow before the slash, and which of its artifacts has them."""
 
 
 @dataclass(frozen=True)
@@ -74,35 +72,36 @@ def sources_of(what: str, runs: list[RecordedRun], iteration: int | None) -> lis
 
     Raises ConfigurationError where none of them has it.
     """
-    prefix, _, name = what.partition("/")
-    found = [source for run in runs if (source := _of_run(prefix, name, run, iteration)) is not None]
+    found = [source for run in runs if (source := _of_run(what, run, iteration)) is not None]
     found = found or [source for run in runs if (source := _of_cell(what, run)) is not None]
     if not found:
         variants = ", ".join(dict.fromkeys(run.artifacts.variant for run in runs))
         raise ConfigurationError(
             "lineage starts from an artifact of the store, a metric of a run, or a cell of the report's table; "
-            f"{what!r} is none of them: say kind/digest; or test/..., validation/..., {'/..., '.join(MADE_BY)}/... as "
+            f"{what!r} is none of them: say kind/digest; or test/..., {'/..., '.join(MADE_BY)}/... as "
             f"in MLflow; or VARIANT/COLUMN with one of the variants {variants}"
         )
     return found
 
 
-def _of_run(prefix: str, name: str, run: RecordedRun, iteration: int | None) -> Source | None:
+def _of_run(what: str, run: RecordedRun, iteration: int | None) -> Source | None:
     """A metric as the recorder names it: `turnwise.tracking` shows the same numbers."""
-    reference = _artifact_of(prefix, run, iteration)
+    group = what.partition("/")[0]
+    reference = _artifact_of(group, run, iteration)
     if reference is None:
         return None
-    metrics = {key.replace("@", "_at_"): value for key, value in default_store().metrics(reference).items()}
-    return Source(metrics[name], reference, run) if name in metrics else None
+    metrics = {name.replace("@", "_at_"): value for name, value in told_of(group, reference).items()}
+    return Source(metrics[what], reference, run) if what in metrics else None
 
 
-def _artifact_of(prefix: str, run: RecordedRun, iteration: int | None) -> Reference | None:
-    made = run.artifacts.iterations
-    if prefix == "test":
-        return run.artifacts.test
-    if prefix == "validation" and iteration == 0:
-        return run.artifacts.start
-    wanted = "evaluation" if prefix == "validation" else MADE_BY.get(prefix)
+def _artifact_of(group: str, run: RecordedRun, iteration: int | None) -> Reference | None:
+    artifacts, made = run.artifacts, run.artifacts.iterations
+    of_no_iteration = {"test": artifacts.test, "test_at_horizon": artifacts.test_at_horizon}
+    if group in of_no_iteration:
+        return of_no_iteration[group]
+    if iteration == 0:
+        return {"validation": artifacts.start, "validation_at_horizon": artifacts.start_at_horizon}.get(group)
+    wanted = MADE_BY.get(group)
     if wanted is None or (iteration is not None and not 1 <= iteration <= len(made)):
         return None
     chosen = (

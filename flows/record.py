@@ -65,6 +65,7 @@ class AblationRecord:
         self._identity = digest_of([values, self._code(), lineage.platform()])
         self._parent = self._recorder.parent(experiment.ablation.name, self._identity, values, self._tags())
         self._children: dict[str, Recorded] = {}
+        self._configured: dict[str, Experiment] = {}
         if not self._parent.finished and (diff := lineage.uncommitted_diff()):
             self._parent.log_text(diff, "uncommitted.diff")
 
@@ -79,7 +80,7 @@ class AblationRecord:
             {**self._tags(), "variant": variant, "seed": str(seed), "params_digest": digest_of(values)},
             self._datasets(),
         )
-        self._children[run_name] = child
+        self._children[run_name], self._configured[run_name] = child, experiment
         if not child.finished and (diff := lineage.uncommitted_diff()):
             child.log_text(diff, "uncommitted.diff")
 
@@ -113,18 +114,24 @@ class AblationRecord:
         self._parent.log_text(PlayersArtifacts(evaluations=dict(evaluations)).model_dump_json(indent=1), PLAYERS_FILE)
 
     def _name_artifacts(self, child: Recorded, run: Run) -> None:
-        """Which artifacts the run has read and made so far, by name and digest."""
+        """Which artifacts the run has read and made so far, by name and digest.
+
+        The parameters are those that it began with: what an alarm changed on the way follows from them.
+        """
+        configured = self._configured[run.name]
         made = RunArtifacts(
             variant=run.variant,
             seed=run.seed,
-            experiment=run.experiment.model_dump(mode="json", exclude={"tracking", "ablation", "variants"}),
+            experiment=configured.model_dump(mode="json", exclude={"tracking", "ablation", "variants"}),
             prepared=dict(vars(self._prepared)),
             start=run.start,
+            start_at_horizon=run.start_at_horizon,
             iterations=[
                 {name: made for name, made in vars(iteration).items() if isinstance(made, Reference)}
                 for iteration in run.iterations
             ],
             test=run.test,
+            test_at_horizon=run.test_at_horizon,
         )
         child.log_text(made.model_dump_json(indent=1), ARTIFACTS_FILE)
 

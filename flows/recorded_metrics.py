@@ -10,9 +10,12 @@ A number without a unit in its name is a count, a share or a mean of the world's
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from flows.experiment import Iteration
 from turnwise.artifacts import Reference, default_store
+
+if TYPE_CHECKING:
+    from flows.experiment import Iteration
 
 UNITS = {
     "update/approximate_kl": "nats",
@@ -24,6 +27,21 @@ UNITS = {
     "monitor/mutual_information": "nats",
 }
 """Of the numbers whose own name does not tell it."""
+MADE_BY = {
+    "rollout": "rollout",
+    "selection": "selection",
+    "credit": "credit",
+    "horizon": "horizon",
+    "monitor": "monitors",
+    "alarm": "alarm",
+    "update": "policy",
+    "critic": "critic",
+    "validation": "evaluation",
+    "validation_at_horizon": "evaluation_at_horizon",
+}
+"""By the group of a number, which artifact of an iteration it is read from."""
+STAGES = ("rollout", "selection", "credit", "horizon", "monitor", "alarm")
+"""The groups whose numbers an iteration tells as its artifacts hold them."""
 ALREADY_TOLD = frozenset({"monitor/success", "monitor/gradient_norm"})
 """The same numbers as rollout/success and update/gradient_norm."""
 
@@ -32,14 +50,8 @@ def metrics_of(iteration: Iteration) -> dict[str, float]:
     """Everything that was measured in one iteration, the validation apart."""
     store = default_store()
     told: dict[str, float] = {}
-    for group, made in (
-        ("rollout", iteration.rollout),
-        ("selection", iteration.selection),
-        ("credit", iteration.credit),
-        ("horizon", iteration.horizon),
-        ("monitor", iteration.monitors),
-        ("alarm", iteration.alarm),
-    ):
+    for group in STAGES:
+        made: Reference | None = getattr(iteration, MADE_BY[group])
         told |= _under(group, {} if made is None else store.metrics(made))
     updated = _updated(iteration)
     told |= _under("update", updated)
@@ -52,9 +64,14 @@ def evaluation_metrics(panel: str, full: Reference, at_horizon: Reference | None
 
     Success comes first: MLflow's compare page draws the metric that was recorded first.
     """
-    at_limit = {} if at_horizon is None else _under(f"{panel}_at_horizon", default_store().metrics(at_horizon))
-    told = _named({**_under(panel, default_store().metrics(full)), **at_limit})
+    at_limit = {} if at_horizon is None else told_of(f"{panel}_at_horizon", at_horizon)
+    told = {**told_of(panel, full), **at_limit}
     return dict(sorted(told.items(), key=lambda metric: metric[0] != f"{panel}/sampled/success"))
+
+
+def told_of(group: str, made: Reference) -> dict[str, float]:
+    """The numbers of one artifact, by the names under which a group tells them."""
+    return _named(_under(group, default_store().metrics(made)))
 
 
 def evaluation_seconds(iteration: Iteration) -> dict[str, float]:

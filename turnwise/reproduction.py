@@ -51,10 +51,14 @@ def _named(run: RunArtifacts) -> Iterator[tuple[str, Reference]]:
     order = ("panels", "demonstrations", "tokenizer", "warm_start")
     yield from ((name, run.prepared[name]) for name in order if name in run.prepared)
     yield "start: evaluation", run.start
+    if run.start_at_horizon is not None:
+        yield "start: evaluation at the horizon", run.start_at_horizon
     for number, made in enumerate(run.iterations, start=1):
         yield from ((f"iteration {number}: {name}", reference) for name, reference in made.items())
     if run.test is not None:
         yield "test: evaluation", run.test
+    if run.test_at_horizon is not None:
+        yield "test: evaluation at the horizon", run.test_at_horizon
 
 
 def _differing(one: Any, other: Any, path: str) -> list[str]:

@@ -36,14 +36,17 @@ class RunArtifacts(BaseModel):
     variant: str
     seed: int
     experiment: dict[str, Any]
-    """The variant's own parameters, every section of them."""
+    """The variant's own parameters as it began, every section of them."""
     prepared: dict[str, Reference]
     """What all runs of the ablation share: `panels`, `demonstrations`, `tokenizer`, `warm_start`."""
     start: Reference
     """The evaluation of the warm start on the validation panel."""
+    start_at_horizon: Reference | None = None
+    """The same at the training's limit on turns, where that is below the world's."""
     iterations: list[dict[str, Reference]]
     """What each iteration made, from the first, by name: `rollout`, `credit`, `policy`, and what else there was."""
     test: Reference | None = None
+    test_at_horizon: Reference | None = None
 
 
 class PlayersArtifacts(BaseModel):

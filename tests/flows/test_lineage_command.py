@@ -1,0 +1,123 @@
+"""`turnwise lineage` and what it reads: every number that MLflow is told of leads to the artifact that holds it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from recorded_runs import played, tiny, tracking_uri
+
+from flows.experiment import Iteration, Run
+from flows.lineage import sources_of
+from flows.prepare import Prepared, panel_parameters
+from flows.record import AblationRecord
+from flows.recorded_metrics import evaluation_metrics, metrics_of
+from flows.watch import changed
+from tasks.alarms import Change
+from tasks.prepare import panels
+from turnwise.artifacts import Reference, default_store
+from turnwise.config import Experiment
+from turnwise.errors import ConfigurationError
+from turnwise.sections import Selection
+from turnwise.tracking.finding import RecordedRun, RunArtifacts, find_runs
+
+COSTS = ("seconds/", "speed/", "memory/", "probe/")
+"""What clocks say is no part of any artifact."""
+
+
+def made(kind: str, **metrics: float) -> Reference:
+    with default_store().write(kind) as draft:
+        draft.metrics.update(metrics)
+    return draft.reference
+
+
+def an_iteration(number: int, **changes: Any) -> Iteration:
+    """An iteration whose artifacts are a number each."""
+    found = Iteration(
+        number=number,
+        rollout=made("rollout", success=number / 8),
+        credit=made("credit", reward=number / 4),
+        policy=made("policy", skipped=0.0, entropy=number / 2),
+        horizon=made("horizon", limit=number),
+        evaluation=made("evaluation", **{"sampled/success": number / 16, "sampled/pass@2": number / 16}),
+        evaluation_at_horizon=made("evaluation", **{"sampled/success": number / 32}),
+        selection=made("selection", kept=number),
+        critic=made("critic", value_loss=number / 4),
+        monitors=made("monitors", entropy=number / 2, invalid_replies=number / 9),
+        alarm=made("alarm", raised=0.0, entropy=0.0),
+    )
+    return replace(found, **changes)
+
+
+@pytest.fixture
+def run(turnwise_home: Path) -> RecordedRun:
+    """Two iterations, as their artifacts are named in MLflow."""
+    iterations = [an_iteration(1), an_iteration(2)]
+    artifacts = RunArtifacts(
+        variant="base",
+        seed=1,
+        experiment={},
+        prepared={},
+        start=made("evaluation", **{"sampled/success": 0.01}),
+        start_at_horizon=made("evaluation", **{"sampled/success": 0.02}),
+        iterations=[
+            {name: value for name, value in vars(each).items() if name != "number" and value} for each in iterations
+        ],
+        test=made("evaluation", **{"sampled/success": 0.03}),
+        test_at_horizon=made("evaluation", **{"sampled/success": 0.04}),
+    )
+    return RecordedRun("id", "base seed 1", "ablation", True, {}, {}, artifacts, {})
+
+
+def test_every_number_that_is_recorded_of_an_iteration_leads_to_the_artifact_that_holds_it(run: RecordedRun) -> None:
+    for number in (1, 2):
+        iteration = an_iteration(number)
+        assert iteration.evaluation is not None
+        told = {
+            **metrics_of(iteration),
+            **evaluation_metrics("validation", iteration.evaluation, iteration.evaluation_at_horizon),
+        }
+        of_artifacts = {name.replace("@", "_at_"): told[name] for name in told if not name.startswith(COSTS)}
+        assert len(of_artifacts) == 14
+        for name, value in of_artifacts.items():
+            (source,) = sources_of(name, [run], number)
+            assert source.value == value
+            assert source.reference in run.artifacts.iterations[number - 1].values()
+            (latest,) = sources_of(name, [run], None)
+            assert latest.reference in run.artifacts.iterations[-1].values()
+
+
+def test_the_start_and_the_test_are_no_iterations(run: RecordedRun) -> None:
+    for name, iteration, expected in (
+        ("validation/sampled/success", 0, 0.01),
+        ("validation_at_horizon/sampled/success", 0, 0.02),
+        ("test/sampled/success", None, 0.03),
+        ("test_at_horizon/sampled/success", None, 0.04),
+    ):
+        assert [source.value for source in sources_of(name, [run], iteration)] == [expected]
+
+
+@pytest.mark.parametrize(
+    ("what", "iteration"), [("update/speed", None), ("rollout/success", 3), ("rollout/success", 0)]
+)
+def test_what_is_no_number_of_the_run_is_refused(run: RecordedRun, what: str, iteration: int | None) -> None:
+    with pytest.raises(ConfigurationError, match="say kind/digest; or test/"):
+        sources_of(what, [run], iteration)
+
+
+def test_a_run_that_an_alarm_changed_is_recorded_with_the_parameters_that_it_began_with(turnwise_home: Path) -> None:
+    configured: Experiment = tiny()
+    made_panels = panels.function(panel_parameters(configured))
+    prepared = Prepared(made_panels, made("demonstrations"), made("tokenizer"), made("policy"))
+    tested = played(configured, made_panels, "test", 0.5, "test")
+    after = changed(configured, Change(learning_rate=1e-9, selection=Selection(rule="random", options={"share": 0.5})))
+    run = Run("base", 1, after, tested, iterations=[an_iteration(1)], test=tested, test_at_horizon=tested)
+    record = AblationRecord(configured, prepared)
+    record.open(run.name, run.variant, run.seed, configured)
+    record.finish(run)
+    (found,) = find_runs(tracking_uri(), run.name)
+    assert found.artifacts.experiment["optimization"]["learning_rate"] == configured.optimization.learning_rate
+    assert found.artifacts.experiment["selection"]["rule"] == configured.selection.rule
+    assert found.artifacts.test_at_horizon == tested
