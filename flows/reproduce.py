@@ -22,6 +22,7 @@ from turnwise.errors import ConfigurationError, TurnwiseError
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from turnwise.artifacts import Store
     from turnwise.tracking.finding import RecordedRun
 
 OF_THE_OUTER_RUN = ("DVC_ROOT", "TURNWISE_HOME")
@@ -73,8 +74,7 @@ def _one_state(runs: Sequence[RecordedRun]) -> tuple[str, str]:
 
 def _reproduced(run: RecordedRun, folder: Path, console: Console) -> bool:
     """Make one run again and say what came of it."""
-    from turnwise.artifacts import Store, default_store
-    from turnwise.reproduction import differing_ingredients, first_difference, steps
+    from turnwise.artifacts import Store
     from turnwise.tracking.finding import find_runs
 
     parameters = _write_parameters(run, folder)
@@ -85,7 +85,18 @@ def _reproduced(run: RecordedRun, folder: Path, console: Console) -> bool:
     if ended.returncode:
         raise TurnwiseError(f"the run must end to be compared; {' '.join(command)} ended with {ended.returncode}")
     (again,) = find_runs(f"sqlite:///{folder / '.turnwise' / 'mlflow.db'}", run.name)
-    found = steps(artifacts, again.artifacts)
+    return equal(run, again, Store(folder / ".turnwise" / "store"), console)
+
+
+def equal(run: RecordedRun, again: RecordedRun, elsewhere: Store, console: Console) -> bool:
+    """Whether a run and one made again have the same artifacts; says so, or where they part and why.
+
+    `elsewhere` is the store of the second; that of the first is the present home's.
+    """
+    from turnwise.artifacts import default_store
+    from turnwise.reproduction import differing_ingredients, first_difference, steps
+
+    found = steps(run.artifacts, again.artifacts)
     different = first_difference(found)
     if different is None:
         console.print(f"{run.name}: equal, all {len(found)} artifacts to the bit, from the panels to the test")
@@ -97,7 +108,7 @@ def _reproduced(run: RecordedRun, folder: Path, console: Console) -> bool:
     )
     if different.recorded is not None and different.again is not None:
         before = default_store().lineage(different.recorded)
-        after = Store(folder / ".turnwise" / "store").lineage(different.again)
+        after = elsewhere.lineage(different.again)
         for one, other in zip(list(before.values())[:1], list(after.values())[:1], strict=True):
             ingredients = differing_ingredients(one, other)
             console.print(f"    made from other {', '.join(ingredients)}" if ingredients else "    made from the same")
