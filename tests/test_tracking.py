@@ -327,6 +327,7 @@ def test_a_trace_has_one_span_per_turn_with_its_rewards_and_advantage(open_recor
         ("turn 1", episode.span_id),
         ("turn 2", episode.span_id),
     ]
+    assert episode.outputs["observation"] == "Correct."
     assert turns[0].inputs == {"observation": "Question: the capital of Chad?"}
     assert turns[0].outputs == {"reply": "<think>look</think><search>Chad</search>"}
     assert [span.attributes["actions"] for span in turns] == [["search[Chad]"], ["answer[N'Djamena]"]]
@@ -334,6 +335,8 @@ def test_a_trace_has_one_span_per_turn_with_its_rewards_and_advantage(open_recor
         {"tool_execution": 0.2},
         {"exact_match": 1.0, "format": 0.5},
     ]
+    assert [span.attributes["thought"] for span in turns] == ["look", "read"]
+    assert [span.attributes["log_probability"] for span in turns] == [-0.75, -1.5]
     assert [span.attributes["advantage"] for span in turns] == [0.5, -0.5]
     assert [span.attributes["advantage"] for span in second.data.spans[1:]] == [1.0, -1.0]
     # 1.0 * 0.2 + 2.0 * 1.0; `format` has no weight

@@ -16,7 +16,9 @@ for distance from a reference and the entropy bonus are not weighted.
 
 Papers: truncated importance sampling for engines, Yao et al. 2025 ("Your efficient RL framework secretly brings you
 off-policy RL training"), high = 2, per token; IcePop (Ring-1T, arXiv 2510.18855), masks per token outside [0.5, 5].
-What differs: both can be taken per sequence. A log weight is held within -20 and 20, so that it stays a number.
+What differs: both can be taken per sequence, which is what the learner computes at once: where a context policy has cut
+a trajectory into segments, or `optimization.sample` into turns, each of them has a weight of its own. A log weight is
+held within -20 and 20, so that it stays a number.
 """
 
 from __future__ import annotations
