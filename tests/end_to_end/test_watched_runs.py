@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from flows.calibrate import show_calibration
-from flows.experiment import Run, run_variant
+from flows.experiment import Iteration, Run, run_variant
 from flows.prepare import Prepared, prepare_materials, prepare_policy
 from tasks.alarms import read_judgement
 from turnwise.artifacts import Reference, default_store
@@ -151,6 +151,39 @@ def test_a_run_that_was_killed_after_an_alarm_ends_with_the_digests_of_one_that_
         started.wait()
     assert len(list((home / "store" / "alarm").glob("*/manifest.json"))) < 4
     assert everything(run_variant(experiment(**AWAY_FROM_THE_START), fresh, "base", 1)) == expected
+
+
+class Interrupted(BaseException):
+    """What ends a run from outside, wherever it is."""
+
+
+def interrupted(run: Run, iteration: Iteration) -> None:
+    """End the run in its second iteration, when the alarm has been raised and nothing has been done about it."""
+    if iteration.number == 2:
+        raise Interrupted
+
+
+@pytest.mark.parametrize("response", ["log", "stop"])
+def test_a_run_that_was_interrupted_at_an_alarm_goes_on_as_one_that_was_not(
+    response: str, fresh: Prepared, prepared: tuple[Prepared, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen = experiment(**{**AWAY_FROM_THE_START, "optimization.iterations": 3, "alarms.response": response})
+
+    def outcome() -> str | list[Reference | None]:
+        try:
+            return everything(run_variant(chosen, fresh, "base", 1))
+        except TrainingEnded as ended:
+            return str(ended)
+
+    with pytest.raises(Interrupted):
+        run_variant(chosen, fresh, "base", 1, interrupted)
+    resumed = outcome()
+    shutil.copytree(prepared[1], tmp_path / "undisturbed")
+    monkeypatch.setenv("TURNWISE_HOME", str(tmp_path / "undisturbed"))
+    assert resumed == outcome()
+    made = sorted(path.parent.name for path in (tmp_path / "home" / "store" / "alarm").glob("*/manifest.json"))
+    assert len(made) == (3 if response == "log" else 2)
+    assert isinstance(resumed, str) == (response == "stop")
 
 
 def test_after_the_last_return_an_alarm_stops_the_run(returned: Run, fresh: Prepared) -> None:
