@@ -78,8 +78,10 @@ def test_a_guard_counts_iterations_up_to_the_last() -> None:
     assert in_a_row("no_signal", [{"no_signal": 1.0}] * 3) == 3
 
 
-def test_groups_that_are_all_solved_are_no_failure() -> None:
-    assert in_a_row("dead_groups", [{"dead_groups": 1.0, "success": 1.0}] * 9) == 0
+@pytest.mark.parametrize("name", ["dead_groups", "no_signal"])
+def test_groups_that_are_all_solved_are_no_failure(name: str) -> None:
+    assert in_a_row(name, [{name: 1.0, "success": 1.0}] * 9) == 0
+    assert in_a_row(name, [{name: 1.0, "success": 1.0}, {name: 1.0, "success": 0.99}]) == 1
 
 
 def test_every_guard_says_what_it_means_what_to_change_and_which_policy_is_good() -> None:

@@ -1,10 +1,12 @@
 """Guards: conditions under which going on is a waste, or harms; each ends a run with a message that helps.
 
     no_signal           n iterations in a row in which no advantage differed from 0
-    dead_groups         n in a row in which every group's rewards were equal, and not everything was solved
+    dead_groups         n in a row in which every group's rewards were equal
     truncated_replies   n in a row in which every reply was cut off
     mismatch            the learner's log-probabilities are not the engine's (raised by the learner, before any step)
     not_finite          a loss, a gradient or a weight that is no number (raised by the learner)
+
+Where everything is solved, neither of the first two is a failure.
 
 A message says what was seen, what it usually means, what to change, and which policy is the last good one. That policy
 is an artifact, which nothing touches: its folder in the store, as `policy.model`, is what another run can go on from.
@@ -52,12 +54,12 @@ GUARDS: Mapping[str, Advice] = {
 
 
 def no_signal(values: Values) -> bool:
-    """Whether no advantage of the iteration differed from 0."""
-    return values.get("no_signal", 0.0) == 1.0
+    """Whether no advantage of the iteration differed from 0, while not everything was solved."""
+    return values.get("no_signal", 0.0) == 1.0 and values.get("success", 0.0) < 1.0
 
 
 def dead_groups(values: Values) -> bool:
-    """Whether no group had any spread of reward. Where everything is solved that is no failure."""
+    """Whether no group had any spread of reward, while not everything was solved."""
     return values.get("dead_groups", 0.0) == 1.0 and values.get("success", 0.0) < 1.0
 
 

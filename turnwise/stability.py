@@ -67,7 +67,7 @@ class Guards(Section):
     """Iterations in a row after which a run that cannot learn is ended: see `turnwise.guards`. null: never."""
 
     no_signal: Count | None
-    """Iterations in which no advantage differs from 0."""
+    """Iterations in which no advantage differs from 0, while not everything is solved."""
     dead_groups: Count | None
     """Iterations in which the rewards of every group are equal, while not everything is solved."""
     truncated_replies: Count | None

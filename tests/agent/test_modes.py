@@ -64,6 +64,9 @@ def test_the_modes_are_those_of_the_configuration() -> None:
         ({"name": "plain", "tokens": 8}, "the mode 'plain' does not read tokens"),
         ({"name": "plan", "tokens": 8, "attempts": 2}, "the mode 'plan' does not read attempts"),
         ({"name": "reflect", "tokens": 8, "every": 2}, "the mode 'reflect' does not read every"),
+        ({"name": "reflect"}, "the mode 'reflect' must have tokens"),
+        ({"name": "reflect", "tokens": 0}, "greater than or equal to 1"),
+        ({"name": "reflect", "tokens": 8, "attempts": 0}, "greater than or equal to 1"),
     ],
 )
 def test_an_option_that_a_mode_does_not_read_is_refused(values: dict[str, Any], message: str) -> None:

@@ -96,6 +96,23 @@ def test_the_terminal_shows_every_turn_and_no_control_character(episodes):
     assert max(map(len, text.splitlines())) <= 100
 
 
+def test_the_heat_line_of_the_terminal_is_blue_for_gain_orange_for_loss_and_underlines_what_was_unlikely(episodes):
+    solved = episodes[0].sample
+    turn = replace(solved.trajectory.turns[0], reply_tokens=(0, 1, 2), log_probabilities=(-0.1, -5.0, -0.1))
+    sample = replace(
+        solved,
+        trajectory=replace(solved.trajectory, turns=(turn,)),
+        advantages=[1.0],
+        token_advantages=[[2.0, -1.0, 0.0]],
+        spelling=[["gain ", "loss ", "none"]],
+    )
+    console = Console(file=io.StringIO(), width=100, force_terminal=True, color_system="truecolor")
+    print_episodes([replace(episodes[0], sample=sample)], console)
+    # The largest advantage has the whole colour; half of it is step 4 of 8, (0.35 + 0.65 / 2) (213, 94, 0).
+    line = "\x1b[48;2;0;114;178mgain \x1b[0m\x1b[4;48;2;144;63;0mloss \x1b[0mnone"
+    assert line in console.file.getvalue()
+
+
 def test_two_policies_stand_beside_each_other_on_the_same_task(episodes):
     lines = printed([episodes[0], episodes[2]], 120, beside=True).splitlines()
     (heading,) = [line for line in lines if "mt-grpo seed 1" in line]
