@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from tasks.evaluate import SAMPLED, read_evaluation
@@ -165,12 +165,15 @@ def _curves(group: Group, primary: Column, budget: str) -> list[list[tuple[float
 def _curve(run: RecordedRun, primary: Column, budget: str) -> list[tuple[float, float]]:
     points = []
     spent = 0.0
+    paid = set(run.artifacts.prepared.values())
     evaluations: list[tuple[float, Reference]] = [(0.0, run.artifacts.start)]
     for made in run.artifacts.iterations:
-        cost = _cost(made, budget)
+        new = {reference for name, reference in made.items() if not name.startswith("evaluation")} - paid
+        cost = _cost(made["rollout"], new, budget)
         if cost is None:
             return []
         spent += cost
+        paid |= new
         if "evaluation" in made:
             evaluations.append((spent, made["evaluation"]))
     for at, evaluation in evaluations:
@@ -180,16 +183,26 @@ def _curve(run: RecordedRun, primary: Column, budget: str) -> list[tuple[float, 
     return points
 
 
-def _cost(made: Mapping[str, Reference], budget: str) -> float | None:
-    """What one iteration spent; None where its clock was not recorded."""
+def _cost(rollout: Reference, new: Set[Reference], budget: str) -> float | None:
+    """What one iteration spent, of which these artifacts are new: a policy that an update left as it was costs nothing.
+    None where a clock was not recorded.
+    """
     store = default_store()
     if budget == "iterations":
         return 1.0
     if budget == "tokens":
-        return store.clock(made["rollout"]).get("sampled_tokens")
-    stages = {reference for name, reference in made.items() if name != "evaluation"}
-    clocks = [store.clock(reference).get("seconds") for reference in sorted(stages, key=str)]
+        return store.clock(rollout).get("sampled_tokens")
+    clocks = [_seconds(reference) for reference in sorted(new, key=str)]
     return None if None in clocks else sum(seconds for seconds in clocks if seconds is not None)
+
+
+def _seconds(made: Reference) -> float | None:
+    """What it took to make an artifact; None where that was not recorded."""
+    clock = default_store().clock(made)
+    if "seconds" not in clock or "rounds" not in default_store().metrics(made):
+        return clock.get("seconds")
+    # Of a rollout of several rounds the clock of its own is of putting them together.
+    return clock["seconds"] + clock.get("sampling_seconds", 0.0) + clock.get("world_seconds", 0.0)
 
 
 def _at(points: Points, spent: float) -> float:

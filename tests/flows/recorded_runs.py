@@ -50,6 +50,10 @@ def record(
     with default_store().write("tokenizer") as draft:  # scripted players have no tokens to spell
         Tokenizer(models.BPE()).save(str(draft.folder / TOKENIZER_FILE))
     made_tokenizer = draft.reference
+    with default_store().write("policy") as draft:
+        (draft.folder / "content.txt").write_text(f"{ablation} warm start")
+    default_store().record_clock(draft.reference, {"seconds": 70.0})
+    warm_start = draft.reference
     known = {"random": 0.0, "oracle": 1.0, "warm start": 0.3}
     players = {name: played(experiment, made_panels, "test", skill, name) for name, skill in known.items()}
     parent.log_text(PlayersArtifacts(evaluations=players).model_dump_json(), PLAYERS_FILE)
@@ -63,9 +67,12 @@ def record(
                 variant=variant,
                 seed=seed,
                 experiment=experiment.model_dump(mode="json", exclude={"tracking", "ablation", "variants"}),
-                prepared={"panels": made_panels, "tokenizer": made_tokenizer},
+                prepared={"panels": made_panels, "tokenizer": made_tokenizer, "warm_start": warm_start},
                 start=played(experiment, made_panels, "validation", 0.3, f"{own} start"),
-                iterations=[iteration(experiment, made_panels, skill * number / 2, own, number) for number in (1, 2)],
+                iterations=[
+                    {"critic": warm_start, **iteration(experiment, made_panels, skill * number / 2, own, number)}
+                    for number in (1, 2)
+                ],
                 test=played(experiment, made_panels, "test", skill, own) if final_test else None,
             )
             child.log_text(made.model_dump_json(), ARTIFACTS_FILE)
@@ -92,11 +99,12 @@ def played(experiment: Experiment, made_panels: Reference, split: Split, skill: 
 def iteration(
     experiment: Experiment, made_panels: Reference, skill: float, name: str, number: int
 ) -> dict[str, Reference]:
-    """A batch of 100 tokens per iteration and its update, a second each, and an evaluation."""
+    """A batch of 100 tokens per iteration and its update, a second each, and evaluations."""
     made = {}
     for kind, clock in (("rollout", {"seconds": 1.0, "sampled_tokens": 100.0}), ("policy", {"seconds": 1.0})):
         with default_store().write(kind) as draft:
             (draft.folder / "content.txt").write_text(f"{name} {number} {kind}")
         default_store().record_clock(draft.reference, clock)
         made[kind] = draft.reference
-    return {**made, "evaluation": played(experiment, made_panels, "validation", skill, f"{name} {number}")}
+    evaluation = played(experiment, made_panels, "validation", skill, f"{name} {number}")
+    return {**made, "evaluation": evaluation, "evaluation_at_horizon": evaluation}

@@ -10,7 +10,8 @@ import pytest
 from recorded_runs import record, tiny, tracking_uri
 
 from flows import cli
-from flows.comparison import at_equal_budgets, grouped, how_tested, judged
+from flows.comparison import _seconds, at_equal_budgets, grouped, how_tested, judged
+from turnwise.artifacts import default_store
 from turnwise.comparability import require_comparable
 from turnwise.errors import ConfigurationError
 from turnwise.tracking.finding import find_runs
@@ -82,10 +83,18 @@ def test_a_run_without_a_test_and_two_runs_with_one_seed_are_refused(home: Path)
 
 
 def test_variants_are_compared_at_the_same_iterations_tokens_and_seconds(home: Path) -> None:
+    # Neither the evaluations nor the critic, which is the warm start's trunk, cost a second.
     budgets = {each.budget: each for each in at_equal_budgets(groups("first"))}
     assert {name: each.spent for name, each in budgets.items()} == {"iterations": 2, "tokens": 200, "seconds": 4}
     assert budgets["tokens"].shown["good"].value > budgets["tokens"].shown["poor"].value
     assert budgets["tokens"].shown == budgets["iterations"].shown
+
+
+def test_a_rollout_of_several_rounds_took_as_long_as_all_of_them(home: Path) -> None:
+    with default_store().write("rollout") as draft:
+        draft.metrics["rounds"] = 2
+    default_store().record_clock(draft.reference, {"seconds": 0.5, "sampling_seconds": 3.0, "world_seconds": 1.0})
+    assert _seconds(draft.reference) == 4.5
 
 
 def command(*arguments: str) -> None:

@@ -91,7 +91,8 @@ def cell(interval: Interval | None, *, with_sign: bool = False) -> str:
     if interval is None:
         return UNDEFINED
     value = signed(interval.value, DIGITS) if with_sign else number(interval.value, DIGITS)
-    return f"{value}\n{bounds(interval, DIGITS) or 'no interval'}"
+    because = (interval.absence or "").replace(": ", ":\n")
+    return f"{value}\n{bounds(interval, DIGITS) or because}"
 
 
 def verdict(comparison: Comparison) -> str:
