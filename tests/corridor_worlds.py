@@ -186,6 +186,18 @@ class Infinite(Corridor):
             return Step(super().step(action).observation, {"goal": float("nan")})
 
 
+class Nameless(Corridor):
+    class walk(Walk):
+        def observe(self, preface: str = "") -> Observation:
+            return Observation(super().observe(preface).text)
+
+
+class Frank(Nameless):
+    """Keeps the contract: it says that it names no states."""
+
+    names_states = False
+
+
 class Modest(Corridor):
     class walk(Walk):
         def step(self, action: str) -> Step:

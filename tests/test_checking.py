@@ -12,6 +12,7 @@ from corridor_worlds import (
     Counting,
     Entangled,
     Fragile,
+    Frank,
     Generous,
     Hashed,
     Hasty,
@@ -22,6 +23,7 @@ from corridor_worlds import (
     Misguided,
     Modest,
     Mute,
+    Nameless,
     Punishing,
     Reordered,
     Repeated,
@@ -75,6 +77,7 @@ def other_processes_agree(monkeypatch: pytest.MonkeyPatch) -> None:
         (Idle, "any reply is answered", "must offer an action to begin with"),
         (Generous, "rewards are declared", "must be one of ['goal']; found ['gift']"),
         (Infinite, "rewards are declared", "found goal = nan"),
+        (Nameless, "states are named as the world says", "at corridor/test/0 does not: name it, or set names_states"),
         (Modest, "an ineffective step leaves the state", "says effective=False but changed the state"),
         (Fragile, "any reply is answered", "raised MemoryError: too long for me"),
         (Mute, "any reply is answered", "must be answered with a text; '' got ''"),
@@ -95,7 +98,12 @@ def test_a_broken_world_is_caught_by_the_check_of_what_it_breaks(world: type[Wor
 def test_a_world_that_keeps_the_contract_passes_every_check() -> None:
     report = check_world(Corridor(turns=9), count=8, parameters={"turns": 9})
     assert report.passed, report.lines()
-    assert report.lines()[-1] == "The world 'corridor' keeps its contract: 16 of 16 checks passed."
+    assert report.lines()[-1] == "The world 'corridor' keeps its contract: 17 of 17 checks passed."
+
+
+@pytest.mark.usefixtures("other_processes_agree")
+def test_a_world_that_says_that_it_names_no_states_passes_without_them() -> None:
+    assert check_world(Frank(), count=8).passed
 
 
 def test_the_hash_seed_of_the_process_is_caught_when_it_shows() -> None:

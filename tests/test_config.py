@@ -136,6 +136,35 @@ def test_an_update_that_makes_no_sense_is_refused_with_the_reason(setting: str, 
     assert expected in refused(setting)
 
 
+@pytest.mark.parametrize(
+    "setting", ["rollout.top_p=0.9", "rollout.top_k=50", "variants.grpo-or={rollout: {top_p: 0.9}}"]
+)
+def test_sampling_from_a_part_of_the_distribution_is_refused_with_the_reason(setting: str) -> None:
+    assert "the gradient would be biased, and the ratio wrong" in refused(setting)
+
+
+def test_a_critic_that_warms_up_until_the_end_is_refused() -> None:
+    settings = ("credit.estimator=gae", "variants={base: {}}", "ablation.variants=[base]")
+    assert load(PARAMETERS, settings=[*settings, "critic.warm_up=19"]).critic.warm_up == 19
+    message = refused(*settings, "critic.warm_up=20")
+    assert "critic.warm_up must leave iterations in which the policy is trained; found 20 of" in message
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        ("credit={estimator: mt-grpo, options: {rule: paper}}",),
+        ("credit.thought={estimator: mt-grpo, options: {rule: paper}, weight: 1.0}",),
+    ],
+)
+def test_a_penalty_in_the_reward_is_refused_under_a_rule_that_has_no_place_for_it(settings: tuple[str, ...]) -> None:
+    base = (*settings, "variants={base: {}}", "ablation.variants=[base]")
+    in_the_loss = "optimization.reference={coefficient: 0.1, estimator: k2, place: loss}"
+    assert load(PARAMETERS, settings=[*base, in_the_loss]).optimization.reference is not None
+    message = refused(*base, "optimization.reference={coefficient: 0.1, estimator: k1, place: reward}")
+    assert "has no place for rewards per token, which optimization.reference with place: reward is" in message
+
+
 def test_branching_groups_without_a_rule_that_compares_within_them_are_refused() -> None:
     assert "branching" in refused("rollout.scheme=branching", "credit={estimator: reinforce++, options: {}}")
 

@@ -25,7 +25,7 @@ from turnwise.evolution import require_shares
 from turnwise.layering import layered, merged
 from turnwise.mistakes import explain, unknown
 from turnwise.policy.model_settings import LINEAR_LAYERS, require_heads
-from turnwise.policy.settings import require_update_options
+from turnwise.policy.settings import require_full_distribution, require_update_options
 from turnwise.policy.value_learning import CriticSettings
 from turnwise.presets import preset_and_own
 from turnwise.sections import (
@@ -115,7 +115,7 @@ class Experiment(Section):
         require_selection(self.selection.rule, self.selection.options)
         self._require_update()
         require_alarms(self.alarms, self.monitors, self.selection, self.optimization.iterations)
-        CriticSettings(**self.critic.model_dump())
+        self._require_critic()
         self._require_adapter()
         self._require_evolution(world)
         return self
@@ -239,8 +239,23 @@ class Experiment(Section):
                 f"a lesson is a turn; set {key}.options.rule to 'return-to-go', agent.mode to plain and "
                 "agent.context.policy to 'full' or 'window'"
             )
+        if paper and (self.optimization.reference or {}).get("place") == "reward":
+            raise ConfigurationError(
+                f"{key}.estimator mt-grpo with rule 'paper' has no place for rewards per token, which "
+                "optimization.reference with place: reward is; set its place to loss, or "
+                f"{key}.options.rule to 'return-to-go'"
+            )
         if self.rollout.scheme == "branching":
             require_branching(estimator, self.selection.rule)
+
+    def _require_critic(self) -> None:
+        """A critic that makes sense, and iterations in which the policy is trained."""
+        CriticSettings(**self.critic.model_dump())
+        if self.has_critic and self.critic.warm_up >= self.optimization.iterations:
+            raise ConfigurationError(
+                "critic.warm_up must leave iterations in which the policy is trained; found "
+                f"{self.critic.warm_up} of optimization.iterations: {self.optimization.iterations}"
+            )
 
     def _require_update(self) -> None:
         options = self.optimization.model_dump(exclude={"method", "iterations", "sample", "adapter"})
@@ -282,10 +297,17 @@ def load(
 
 def build(values: Mapping[str, Any]) -> Experiment:
     """The experiment of plain values. Raises ConfigurationError with every mistake that was found."""
+    _require_whole_distribution(values.get("rollout"))
     try:
         return Experiment.model_validate(values)
     except ValidationError as error:
         raise ConfigurationError(explain(error, Experiment)) from None
+
+
+def _require_whole_distribution(rollout: Any) -> None:
+    """There are no such knobs, and somebody who looks for them is told why."""
+    if isinstance(rollout, Mapping):
+        require_full_distribution(**{name: rollout[name] for name in ("top_p", "top_k") if name in rollout})
 
 
 def single(experiment: Experiment, variant: str | None, seed: int | None) -> Experiment:

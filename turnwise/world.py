@@ -164,7 +164,7 @@ class World(ABC):
     """The scripted players: "random" always, "oracle" where somebody knows what to do, and others that `decide` knows.
     An instance may have fewer than its class: only it knows, say, whether its server tells the possible actions."""
     names_states: bool = True
-    """Whether observations name their state, for credit that compares visits to one. False: none of this world's does,
+    """Whether observations name their state, for credit that compares visits to one. False: not all of this world's do,
     and such credit is refused before any compute."""
     primary_metric: ClassVar[str] = "success"
     """The number by which variants are compared: `success`, or the name of a reward or metric of this world."""

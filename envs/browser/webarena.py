@@ -41,6 +41,7 @@ class WebArena(World):
     name: ClassVar[str] = "webarena"
     version: ClassVar[str] = "1"
     players: tuple[str, ...] = ("random",)
+    names_states = False
     rewards: ClassVar[Mapping[str, Reward]] = REWARDS
 
     def __init__(

@@ -44,6 +44,23 @@ def ineffective_steps_leave_the_state(subject: Subject) -> str:
     return f"{ineffective} ineffective steps"
 
 
+def states_are_named_as_said(subject: Subject) -> str:
+    """Where the world says that it names its states, every observation that a player acts on does."""
+    if not subject.world.names_states:
+        return "not all are named, as the world says"
+    acted_on = 0
+    for episode in subject.all_episodes:
+        seen = [episode.first, *(step.observation for step in episode.steps)]
+        for observation in seen[: len(episode.steps)]:
+            acted_on += 1
+            if observation.state is None:
+                raise Broken(
+                    f"every observation must name its state, as names_states says; {shortened(observation.text)} at "
+                    f"{episode.task.id} does not: name it, or set names_states to False"
+                )
+    return f"{acted_on} observations name their state"
+
+
 def any_reply_is_answered(subject: Subject) -> str:
     """Nothing raises; an invalid reply is answered with a text and leaves the state and the oracle's mind alone."""
     guided = [(task, subject.guided(task).actions) for task in subject.sample]

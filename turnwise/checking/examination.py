@@ -13,6 +13,7 @@ from turnwise.checking.answers import (
     any_reply_is_answered,
     ineffective_steps_leave_the_state,
     rewards_are_declared,
+    states_are_named_as_said,
 )
 from turnwise.checking.elsewhere import digests_elsewhere
 from turnwise.checking.episodes import Episode, at_the_start, digests, digests_of, open_episode, play_in_turns
@@ -55,6 +56,7 @@ def check_world(
         ("episodes repeat in another process", episodes_repeat_elsewhere),
         *((f"{player}: actions are accepted", partial(actions_are_accepted, player)) for player in world.players),
         ("rewards are declared", rewards_are_declared),
+        ("states are named as the world says", states_are_named_as_said),
         ("an ineffective step leaves the state", ineffective_steps_leave_the_state),
         ("any reply is answered", any_reply_is_answered),
         ("close works after any prefix", close_works),
