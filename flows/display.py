@@ -49,14 +49,30 @@ EXPECTED_SECONDS = {
 
 def expected_work(experiment: Experiment) -> float:
     """The sum of the expected seconds of all stages of an ablation."""
-    runs = len(experiment.ablation.variants) * len(experiment.ablation.seeds)
-    iterations = experiment.optimization.iterations
-    evaluations = 2 + -(-iterations // experiment.evaluation.every)
-    per_run = iterations * sum(EXPECTED_SECONDS[stage] for stage in ("rollout", "credit", "update"))
-    per_run += evaluations * EXPECTED_SECONDS["evaluate"]
     once = ("panels", "demonstrations", "tokenizer", "initial_policy", "warm_start", "evaluate", "report")
     players = len(experiment.make_world().players) * EXPECTED_SECONDS["player"]
-    return runs * per_run + players + sum(EXPECTED_SECONDS[stage] for stage in once)
+    of_runs = sum(_of_run(experiment.variant(variant)) for variant in experiment.ablation.variants)
+    return len(experiment.ablation.seeds) * of_runs + players + sum(EXPECTED_SECONDS[stage] for stage in once)
+
+
+def _of_run(experiment: Experiment) -> float:
+    """The expected seconds of one run. `experiment` is the variant's own."""
+    iterations = experiment.optimization.iterations
+    evaluations = 2 + -(-iterations // experiment.evaluation.every)
+    of_iteration = ["rollout", "horizon", "monitor", "alarm"]
+    if experiment.optimization.method == "evolution":
+        of_iteration += ["keep", "fine_tune"]
+    else:
+        of_iteration += ["credit", "update"]
+        of_iteration += ["select"] if experiment.selection.rule != "all" else []
+        of_iteration += ["reference"] if experiment.optimization.reference is not None else []
+        of_iteration += ["values", "learn_values"] if experiment.has_critic else []
+    probes = iterations // experiment.monitors.probe_every if experiment.monitors.probe_every else 0
+    return (
+        iterations * sum(EXPECTED_SECONDS[stage] for stage in of_iteration)
+        + evaluations * EXPECTED_SECONDS["evaluate"]
+        + probes * EXPECTED_SECONDS["probe"]
+    )
 
 
 class Display(Observer):
