@@ -7,7 +7,6 @@ import json
 import math
 import os
 import random
-import shutil
 import signal
 import subprocess
 import sys
@@ -19,35 +18,11 @@ from typing import Any
 
 import numpy
 import pytest
+from tracking_samples import PANEL, PARAMETERS, open_child, traces, trajectory
 
 from turnwise.errors import ConfigurationError
 from turnwise.tracking import Dataset, Recorder, Run, ui_command
 from turnwise.tracking.values import batches, flatten, shortened
-from turnwise.trajectory import Ending, Trajectory, Turn
-from turnwise.world import Task
-
-PANEL = Dataset("search/train", "0123456789abcdef" * 2, "training", "store/panel/0123", rows=64)
-PARAMETERS = {"credit": {"estimator": "mt-grpo", "options": {"epsilon": 1e-4}}, "seeds": [1, 2], "note": None}
-
-
-@pytest.fixture(scope="session")
-def migrated_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A database with MLflow's schema, which takes seconds to make and none to copy."""
-    path = tmp_path_factory.mktemp("mlflow") / "migrated.db"
-    Recorder(f"sqlite:///{path}", "template")
-    return path
-
-
-@pytest.fixture
-def open_recorder(migrated_database: Path, tmp_path: Path) -> Callable[[], Recorder]:
-    """Open the same store, as a process does that starts again."""
-    database = shutil.copy(migrated_database, tmp_path / "mlflow.db")
-    return lambda: Recorder(f"sqlite:///{database}", "turnwise", tmp_path / "artifacts")
-
-
-def open_child(recorder: Recorder, identity: str = "child-1") -> Run:
-    parent = recorder.parent("credit rules", "parent-1", PARAMETERS)
-    return recorder.child(parent, "mt-grpo seed 1", identity, PARAMETERS, {"turnwise.commit": "136577a"}, [PANEL])
 
 
 def all_runs(recorder: Recorder) -> list[Any]:
@@ -57,41 +32,6 @@ def all_runs(recorder: Recorder) -> list[Any]:
 def points(recorder: Recorder, run: Run, name: str) -> list[tuple[int, float]]:
     history = recorder._client.get_metric_history(run.id, name)
     return sorted((metric.step, metric.value) for metric in history)
-
-
-def trajectory(replica: int = 0) -> Trajectory:
-    """Two turns, a search and an answer, as a search agent plays them."""
-    search = Turn(
-        observation="Question: the capital of Chad?",
-        observation_tokens=(1, 2, 3),
-        reply="<think>look</think><search>Chad</search>",
-        reply_tokens=(4, 5),
-        log_probabilities=(-0.5, -0.25),
-        thought="look",
-        actions=("search[Chad]",),
-        invalid=None,
-        effective=True,
-        rewards={"tool_execution": 0.2},
-    )
-    answer = Turn(
-        observation="N'Djamena is the capital of Chad.",
-        observation_tokens=(6,),
-        reply="<think>read</think><answer>N'Djamena</answer>",
-        reply_tokens=(7, 8, 9),
-        log_probabilities=(-0.5, -0.5, -0.5),
-        thought="read",
-        actions=("answer[N'Djamena]",),
-        invalid=None,
-        effective=True,
-        rewards={"exact_match": 1.0, "format": 0.5},
-    )
-    task = Task("search", "capital/TD", "validation", 7, {"hops": 1})
-    return Trajectory(task, 3, replica, (search, answer), Ending.SUCCESS, "Correct.")
-
-
-def traces(recorder: Recorder, run: Run) -> list[Any]:
-    found = recorder._client.search_traces(locations=[recorder._experiment_id], run_id=run.id)
-    return sorted(found, key=lambda trace: trace.info.tags["mlflow.traceName"])
 
 
 def test_importing_the_recorder_imports_no_mlflow() -> None:
@@ -312,86 +252,6 @@ def test_artifacts_are_stored_under_their_names_and_replaced(
     assert [entry.path for entry in recorder._client.list_artifacts(child.id)] == ["report.html", "uncommitted.diff"]
     (stored,) = (tmp_path / "artifacts").rglob("report.html")
     assert stored.read_text() == "second"
-
-
-def test_a_trace_has_one_span_per_turn_with_its_rewards_and_advantage(open_recorder: Callable[[], Recorder]) -> None:
-    recorder = open_recorder()
-    child = open_child(recorder)
-    weights = {"tool_execution": 1.0, "exact_match": 2.0}
-    child.log_trajectories("validation/0005", [trajectory(0), trajectory(1)], [[0.5, -0.5], [1.0, -1.0]], weights)
-
-    first, second = traces(recorder, child)
-    episode, *turns = first.data.spans
-    assert episode.parent_id is None
-    assert [(span.name, span.parent_id) for span in turns] == [
-        ("turn 1", episode.span_id),
-        ("turn 2", episode.span_id),
-    ]
-    assert episode.outputs["observation"] == "Correct."
-    assert turns[0].inputs == {"observation": "Question: the capital of Chad?"}
-    assert turns[0].outputs == {"reply": "<think>look</think><search>Chad</search>"}
-    assert [span.attributes["actions"] for span in turns] == [["search[Chad]"], ["answer[N'Djamena]"]]
-    assert [span.attributes["rewards"] for span in turns] == [
-        {"tool_execution": 0.2},
-        {"exact_match": 1.0, "format": 0.5},
-    ]
-    assert [span.attributes["thought"] for span in turns] == ["look", "read"]
-    assert [span.attributes["log_probability"] for span in turns] == [-0.75, -1.5]
-    assert [span.attributes["advantage"] for span in turns] == [0.5, -0.5]
-    assert [span.attributes["advantage"] for span in second.data.spans[1:]] == [1.0, -1.0]
-    # 1.0 * 0.2 + 2.0 * 1.0; `format` has no weight
-    scores = {assessment.name: assessment.value for assessment in first.info.assessments}
-    assert scores == {
-        "success": True,
-        "return": pytest.approx(2.2),
-        "reward/tool_execution": 0.2,
-        "reward/exact_match": 1.0,
-        "reward/format": 0.5,
-    }
-
-
-def test_trajectories_of_one_group_share_a_session_that_other_labels_do_not(
-    open_recorder: Callable[[], Recorder],
-) -> None:
-    recorder = open_recorder()
-    child = open_child(recorder)
-    child.log_trajectories("validation/0000", [trajectory(0), trajectory(1)])
-    child.log_trajectories("validation/0005", [trajectory(0)])
-    sessions = [trace.info.trace_metadata["mlflow.trace.session"] for trace in traces(recorder, child)]
-    assert sessions[0] == sessions[1] != sessions[2]
-
-
-def test_traces_that_a_kill_left_half_written_are_completed_and_none_is_doubled(
-    open_recorder: Callable[[], Recorder], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from mlflow.tracing.client import TracingClient
-
-    recorder = open_recorder()
-    child = open_child(recorder)
-    start_trace = TracingClient.start_trace
-    written = iter([True, False])
-
-    def killed_after_the_first(self: TracingClient, information: Any) -> Any:
-        if not next(written):
-            raise KeyboardInterrupt
-        return start_trace(self, information)
-
-    batch = [trajectory(replica) for replica in range(3)]
-    with monkeypatch.context() as patch:
-        patch.setattr(TracingClient, "start_trace", killed_after_the_first)
-        with pytest.raises(KeyboardInterrupt):
-            child.log_trajectories("test", batch)
-
-    open_child(recorder).log_trajectories("test", batch)
-    found = traces(recorder, child)
-    assert [len(trace.data.spans) for trace in found] == [3, 3, 3]
-    assert [Counter(score.name for score in trace.info.assessments)["success"] for trace in found] == [1, 1, 1]
-
-
-def test_advantages_that_do_not_match_the_turns_are_refused(open_recorder: Callable[[], Recorder]) -> None:
-    child = open_child(open_recorder())
-    with pytest.raises(ConfigurationError, match=r"one number per turn of each trajectory, \[2\]; found \[3\]"):
-        child.log_trajectories("test", [trajectory()], [[1.0, 2.0, 3.0]])
 
 
 def test_a_dataset_digest_that_mlflow_would_not_keep_is_refused(open_recorder: Callable[[], Recorder]) -> None:

@@ -1,0 +1,21 @@
+"""Episodes of ScienceWorld that several test files open."""
+
+import pytest
+
+from envs.sciworld import SciWorld, simulator
+from envs.sciworld.episode import SciWorldEnvironment
+from envs.sciworld.variations import Variation
+from turnwise.world import Task
+
+needs_java = pytest.mark.skipif(simulator.java() is None, reason="Java is not on the path: ScienceWorld runs on it")
+
+
+def task_of(world: SciWorld, variation: Variation) -> Task:
+    """The task of a variation, whatever its split."""
+    return world._task(variation, "train")
+
+
+def opened(world: SciWorld, type: str, number: int = 0) -> SciWorldEnvironment:
+    environment = world.make(task_of(world, Variation(type, number)), 0)
+    environment.reset()
+    return environment

@@ -1,0 +1,215 @@
+"""ScienceWorld: episodes that share a process, and processes that die, hang or cannot be started."""
+
+import os
+import signal
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from typing import Any
+
+import pytest
+from sciworld_samples import needs_java, opened, task_of
+
+from envs.sciworld import SciWorld, simulator
+from envs.sciworld.pool import Pool
+from envs.sciworld.simulator import Simulation, SimulatorLost
+from envs.sciworld.variations import Variation
+from turnwise.agent.host import Host, Patience
+from turnwise.checking.episodes import play
+from turnwise.errors import WorldLost
+from turnwise.world import Task
+
+pytestmark = needs_java
+
+
+@pytest.fixture
+def own_pool() -> Iterator[Pool]:
+    """A pool that a test may break."""
+    pool = Pool(2)
+    yield pool
+    pool.end()
+
+
+@pytest.fixture(scope="module")
+def one_process() -> Iterator[Pool]:
+    """A process that several tests share, since it takes seconds to start and more to warm up."""
+    pool = Pool(1)
+    yield pool
+    pool.end()
+
+
+def transcripts(simulations: Sequence[Simulation], paths: Sequence[Sequence[str]]) -> list[list[Any]]:
+    """What episodes say when each plays its path, an action of each in turn, with its valid actions at the end."""
+    told: list[list[Any]] = [[simulation.look()] for simulation in simulations]
+    for place in range(max(map(len, paths))):
+        for simulation, path, heard in zip(simulations, paths, told, strict=True):
+            if place < len(path):
+                heard.append(simulation.step(path[place]))
+    for simulation, heard in zip(simulations, told, strict=True):
+        heard.append(simulation.valid_actions())
+    return told
+
+
+# Mixing paint makes objects, bees fly about, and circuits have actions that the others must not see.
+MIXED = [
+    (Variation("chemistry-mix-paint-secondary-color", 35), 0),
+    (Variation("power-component", 3), 0),
+    (Variation("find-animal", 256), 6),
+    (Variation("grow-plant", 94), 0),
+]
+
+
+def test_episodes_in_one_process_go_as_they_go_alone(one_process: Pool) -> None:
+    paths = []
+    for variation, waits in MIXED:
+        gold = one_process.gold_path(variation, "easy")[:12]
+        paths.append([*gold, "go to outside", *["wait", "look around"] * waits, "look around"])
+    alone = []
+    for (variation, _), path in zip(MIXED, paths, strict=True):
+        simulation = one_process.open(variation, "easy")
+        alone += transcripts([simulation], [path])
+        one_process.close(simulation)
+    together = [one_process.open(variation, "easy") for variation, _ in MIXED]
+    assert transcripts(together, paths) == alone
+    assert len(one_process.simulators) == 1
+    for simulation in together:
+        one_process.close(simulation)
+
+
+def test_another_process_says_the_same_to_the_same_actions(own_pool: Pool) -> None:
+    variation = Variation("chemistry-mix-paint-secondary-color", 35)
+    path = [*own_pool.gold_path(variation, "easy"), "look around", "inventory"]
+    one, other = (own_pool.open(variation, "easy") for _ in range(2))
+    assert one.simulator is not other.simulator
+    assert transcripts([one], [path]) == transcripts([other], [path])
+
+
+def test_each_episode_numbers_its_own_objects(one_process: Pool) -> None:
+    # Two objects of one number are one to the simulator's table of names.
+    first = one_process.open(Variation("find-plant", 0), "easy")
+    simulator, own = first.simulator, first._own
+
+    def next_number() -> int:
+        with simulator.attending(own):
+            return int(simulator._numbers.count())
+
+    before = next_number()
+    assert before > 1000
+    second = Simulation(simulator, Variation("power-component", 0), "easy")
+    second.step("wait1")
+    assert next_number() == before
+
+
+def test_episodes_on_threads_of_their_own_go_as_they_go_alone() -> None:
+    world = SciWorld(types=["find-plant", "power-component", "find-non-living-thing"])
+    tasks = world.tasks("train", 4)
+    alone = [play(world, task, 0, "oracle") for task in tasks]
+    found: dict[str, Any] = {}
+
+    def run(task: Task) -> None:
+        found[task.id] = play(world, task, 0, "oracle")
+
+    threads = [threading.Thread(target=run, args=(task,)) for task in tasks]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [found[task.id] for task in tasks] == alone
+
+
+def test_episodes_spread_over_the_processes_and_closing_gives_them_back(own_pool: Pool) -> None:
+    variation = Variation("find-plant", 0)
+    assert own_pool.simulators == ()
+    first = own_pool.open(variation, "easy")
+    assert len(own_pool.simulators) == 1
+    others = [own_pool.open(variation, "easy") for _ in range(2)]
+    assert [simulator.episodes for simulator in own_pool.simulators] == [2, 1]
+    for simulation in [first, *others]:
+        own_pool.close(simulation)
+    assert [simulator.episodes for simulator in own_pool.simulators] == [0, 0]
+
+
+def test_a_heap_of_the_stated_size_holds_more_episodes_than_a_rollout_has(own_pool: Pool) -> None:
+    # With what the interface keeps of every other task, the 22nd would be out of memory, at 11 MB each.
+    simulator = own_pool.open(Variation("find-plant", 0), "easy").simulator
+    simulations = [Simulation(simulator, Variation("find-plant", number), "easy") for number in range(23)]
+    runtime = simulator._gateway.jvm.java.lang.Runtime.getRuntime()
+    runtime.gc()
+    assert (runtime.totalMemory() - runtime.freeMemory()) / len(simulations) < 2_000_000
+
+
+def test_a_process_that_dies_costs_its_own_episodes_only(own_pool: Pool) -> None:
+    variation = Variation("find-plant", 0)
+    lost, kept = own_pool.open(variation, "easy"), own_pool.open(variation, "easy")
+    assert lost.simulator is not kept.simulator
+    os.kill(lost.simulator.process.pid, signal.SIGKILL)
+    with pytest.raises(SimulatorLost, match="the simulator's process ended"):
+        lost.step("wait1")
+    with pytest.raises(SimulatorLost, match="this episode with it"):
+        lost.step("wait1")
+    own_pool.close(lost)
+    answer = kept.step("wait1")
+    assert answer.text == "You decide to wait for 1 iterations."
+    # The next one is served by a fresh process.
+    assert own_pool.open(variation, "easy").step("wait1") == answer
+
+
+def test_a_process_that_hangs_is_ended(own_pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(simulator, "CALL_SECONDS", 3.0)
+    hanging = own_pool.open(Variation("find-plant", 0), "easy")
+    os.kill(hanging.simulator.process.pid, signal.SIGSTOP)
+    with pytest.raises(SimulatorLost, match="gave no answer within 3 s"):
+        hanging.step("wait1")
+    assert own_pool.simulators == ()
+    assert hanging.simulator.process.poll() is not None
+
+
+def test_the_host_plays_an_episode_of_a_dead_process_again_to_the_same_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = SciWorld(types=["find-non-living-thing"], processes=1)
+    # A pool of the test's own: the one of this size may serve others.
+    own = Pool(1)
+    monkeypatch.setitem(world.__dict__, "pool", own)
+    task = task_of(world, Variation("find-non-living-thing", 0))
+    try:
+        host = Host(world, task, 0, Patience(seconds=60, retries=1))
+        first = host.reset()
+        answers = []
+        for action in ("open door to kitchen", "go to kitchen", "focus on cupboard", "move cupboard to red box"):
+            if action.startswith("focus"):
+                os.kill(own.simulators[0].process.pid, signal.SIGKILL)
+            host.start([action])
+            answers += host.finish()
+        host.close()
+        with closing(world.make(task, 0)) as environment:
+            assert environment.reset() == first
+            assert [environment.step(action) for action in ("open door to kitchen", "go to kitchen")] == answers[:2]
+        assert answers[-1].success
+    finally:
+        own.end()
+
+
+def test_a_fault_of_the_simulator_is_missing_data_and_not_a_failure() -> None:
+    world = SciWorld(types=["find-plant"])
+    with closing(opened(world, "find-plant")) as environment:
+        environment.step("go to kitchen")
+        running = environment._running
+        with running.simulator.attending(running._own):
+            running._interface.agentInterface().get().setErrorState("out of order")
+        with pytest.raises(SimulatorLost, match="out of order"):
+            environment.step("wait1")
+
+
+def test_a_variation_that_the_simulator_cannot_load_is_lost_with_its_words(one_process: Pool) -> None:
+    one_process.close(one_process.open(Variation("find-plant", 0), "easy"))
+    before = one_process.simulators[0].episodes
+    with pytest.raises(SimulatorLost, match="must load"):
+        one_process.open(Variation("cook", 0), "easy")
+    assert one_process.simulators[0].episodes == before
+
+
+def test_a_lost_world_is_reported_when_no_process_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = SciWorld(types=["find-plant"])
+    monkeypatch.setitem(world.__dict__, "pool", Pool(1))
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(WorldLost, match="found no 'java' on the path"):
+        Host(world, world.tasks("train", 1)[0], 0, Patience(retries=0)).reset()
