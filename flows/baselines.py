@@ -21,6 +21,7 @@ from turnwise.artifacts import digest_of
 from turnwise.checking.baselines import score
 from turnwise.layering import read_yaml
 from turnwise.reporting.baselines import DEFAULT, RECORD_FILE, KnownFigure, Line, page, told, write_lines
+from turnwise.whole_file import write_whole
 from turnwise.world import World, make_world, with_preset, world_class
 
 PAGE_FILE, KNOWN_FILE = "baselines.md", "known-figures.yaml"
@@ -102,9 +103,8 @@ def _uniform(world: World) -> str:
 def _write(folder: Path, lines: list[Line]) -> None:
     """Both files, in the order of the worlds' names; the settings and players of a world in their own."""
     ordered = sorted(lines, key=lambda line: line.world)
-    folder.mkdir(parents=True, exist_ok=True)
     known_file = folder / KNOWN_FILE
     figures = read_yaml(known_file)["figures"] if known_file.is_file() else []
     known = TypeAdapter(list[KnownFigure]).validate_python(figures)
-    (folder / RECORD_FILE).write_text(write_lines(ordered), encoding="utf-8")
-    (folder / PAGE_FILE).write_text(page(ordered, known), encoding="utf-8")
+    write_whole(folder / RECORD_FILE, write_lines(ordered))
+    write_whole(folder / PAGE_FILE, page(ordered, known))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import io
 import json
-import os
 import statistics
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -21,6 +21,7 @@ from turnwise.config import Experiment
 from turnwise.errors import ConfigurationError
 from turnwise.reporting.calibration_page import FIGURE, Calibration, Cost, data, draw, page
 from turnwise.stability import AlarmRule
+from turnwise.whole_file import write_whole
 
 
 def show_calibration(experiments: Sequence[Experiment], defaults: dict[str, AlarmRule], folder: Path) -> None:
@@ -92,16 +93,11 @@ def cost_of(runs: Sequence[Run]) -> Cost:
 
 def write_calibration(calibration: Calibration, folder: Path) -> None:
     """The page, the figure and the data, each whole."""
-    folder.mkdir(parents=True, exist_ok=True)
-    figure = folder / f".{FIGURE}"
-    draw(calibration).savefig(figure, dpi=150, metadata={"Software": None})
-    os.replace(figure, folder / FIGURE)
-    for name, text in (
-        ("echo-trap.md", page(calibration)),
-        ("echo-trap.json", json.dumps(data(calibration), indent=1) + "\n"),
-    ):
-        (folder / f".{name}").write_text(text, encoding="utf-8")
-        os.replace(folder / f".{name}", folder / name)
+    figure = io.BytesIO()
+    draw(calibration).savefig(figure, format="png", dpi=150, metadata={"Software": None})
+    write_whole(folder / FIGURE, figure.getvalue())
+    write_whole(folder / "echo-trap.md", page(calibration))
+    write_whole(folder / "echo-trap.json", json.dumps(data(calibration), indent=1) + "\n")
 
 
 def _require_sense(experiment: Experiment) -> None:

@@ -45,6 +45,7 @@ def compare_runs(parsed: argparse.Namespace) -> None:
     from turnwise.reporting.judgement import sheets
     from turnwise.reporting.sheets import as_csv, print_sheet
     from turnwise.tracking.finding import find_runs
+    from turnwise.whole_file import write_whole
 
     console = Console(record=parsed.html is not None, highlight=False)
     uri = parsed.tracking or recorded_in()
@@ -58,9 +59,8 @@ def compare_runs(parsed: argparse.Namespace) -> None:
     for difference in told(differences(of_runs)):
         console.print(f"Not tested alike, compared anyway: {difference}", soft_wrap=True)
     if parsed.csv is not None:
-        parsed.csv.mkdir(parents=True, exist_ok=True)
         for sheet in made:
-            (parsed.csv / f"{sheet.name}.csv").write_text(as_csv(sheet), encoding="utf-8")
+            write_whole(parsed.csv / f"{sheet.name}.csv", as_csv(sheet))
     if parsed.html is not None:
         console.save_html(str(parsed.html))
 

@@ -78,7 +78,7 @@ def how_tested(groups: Sequence[Group]) -> dict[str, dict[str, str]]:
 
 def judged(groups: Sequence[Group], stated: float) -> Judgement:
     """The verdicts by the primary metric of the first group's world. Raises ConfigurationError where a run has none."""
-    primary = _primary(_world(groups[0]))
+    primary = _world(groups[0]).primary_column
     variants, frames = {}, {}
     for group in groups:
         variants[group.name] = Results({seed: _shown(run, primary) for seed, run in sorted(group.runs.items())})
@@ -89,7 +89,7 @@ def judged(groups: Sequence[Group], stated: float) -> Judgement:
 
 def at_equal_budgets(groups: Sequence[Group]) -> list[AtEqualBudget]:
     """How the groups stand at the largest budgets that every run has spent; those that nobody measured are left out."""
-    primary = _primary(_world(groups[0]))
+    primary = _world(groups[0]).primary_column
     within = (0.0, 1.0) if primary.percent else (float("-inf"), float("inf"))
     found = []
     for budget in BUDGETS:
@@ -123,7 +123,7 @@ def _shown(run: RecordedRun, primary: Column) -> dict[str, float]:
 
 def references(groups: Sequence[Group]) -> dict[str, Interval]:
     """What the warm starts and players reached on the test panels, each once; by ablation where there are several."""
-    primary = _primary(_world(groups[0]))
+    primary = _world(groups[0]).primary_column
     runs = [next(iter(group.runs.values())) for group in groups]
     found = {
         (name, evaluation): f"{name} ({run.ablation})" if len({run.ablation for run in runs}) > 1 else name
@@ -136,10 +136,6 @@ def references(groups: Sequence[Group]) -> dict[str, Interval]:
         if values:
             shown[told] = over_tasks(values, seed=0, proportion=primary.percent)
     return shown
-
-
-def _primary(world: World) -> Column:
-    return next(column for column in world.columns if column.value == world.primary_metric)
 
 
 def _frame(run: RecordedRun, primary: Column) -> Frame:

@@ -22,6 +22,7 @@ from turnwise.artifacts import MANIFEST, Reference, default_store, project_root
 from turnwise.config import Experiment
 from turnwise.credit.study import Study
 from turnwise.errors import ConfigurationError
+from turnwise.policy.model_files import model_files
 from turnwise.reporting.credit_figures import credit_figure, header, rows
 from turnwise.reporting.credit_page import page
 from turnwise.whole_file import write_whole
@@ -95,10 +96,9 @@ def write_study(study: Study, about: Mapping[str, str], folder: Path) -> None:
     writer = csv.writer(table, lineterminator="\n")
     writer.writerow(header(study))
     writer.writerows(rows(study))
-    folder.mkdir(parents=True, exist_ok=True)
-    write_whole(folder / "table.csv", table.getvalue().encode())
+    write_whole(folder / "table.csv", table.getvalue())
     write_whole(folder / f"{figure.name}.png", figure.png())
-    write_whole(folder / "README.md", page(study, about, f"{figure.name}.png").encode())
+    write_whole(folder / "README.md", page(study, about, f"{figure.name}.png"))
 
 
 def _stages(
@@ -173,13 +173,12 @@ def _require_vocabulary(policy: Reference, materials: Materials) -> None:
 
 def _store_policy(folder: Path) -> Reference:
     """A folder in Hugging Face's layout as an artifact."""
-    files = [path for path in sorted(folder.iterdir()) if path.name == "config.json" or path.name.startswith("model")]
-    if not {"config.json"} < {path.name for path in files}:
+    files = model_files(folder)
+    if not {"config.json", "model.safetensors"} <= {path.name for path in files}:
         raise ConfigurationError(f"--policy {folder}: a policy's folder must hold config.json and model.safetensors")
     with default_store().write("policy") as draft:
         for path in files:
-            if path.name != MANIFEST:
-                shutil.copyfile(path, draft.folder / path.name)
+            shutil.copyfile(path, draft.folder / path.name)
     return draft.reference
 
 

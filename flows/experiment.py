@@ -160,7 +160,10 @@ def _iterate(
 def _sample(
     run: Run, number: int, prepared: Prepared, policy: Reference, limit: int | None
 ) -> tuple[Reference, Reference | None]:
-    """The rollout, and the selection of its groups where there is one; more rounds while it lacks groups."""
+    """The rollout, and the selection of its groups where there is one; more rounds while it lacks groups, up to a cap.
+
+    What is still missing at the cap stays missing: a smaller batch, which the selection's metrics show.
+    """
     section = run.experiment.selection
     label = f"{run.name} iteration {number}"
     rounds = [_roll_out(run, number, prepared, policy, limit, 0)]

@@ -119,14 +119,13 @@ def _learn_values(run: Run, number: int, critic: Reference, batch: Batch) -> Ref
 
 def _update(run: Run, number: int, policy: Reference, batch: Batch) -> Reference:
     experiment = run.experiment
-    joint = experiment.has_critic and experiment.critic.trunk == "policy"
     parameters = UpdateParameters.of(
         experiment.optimization,
         experiment.compute,
         experiment.rollout.temperature,
         run.seed,
         number,
-        critic=experiment.critic if joint else None,
+        critic=experiment.critic if experiment.critic_on_trunk else None,
     )
     return update.named(f"{run.name} iteration {number}")(
         parameters,
@@ -134,7 +133,7 @@ def _update(run: Run, number: int, policy: Reference, batch: Batch) -> Reference
         rollout=batch.rollout,
         credit=batch.credit,
         reference=batch.reference,
-        values=batch.values if joint else None,
+        values=batch.values if experiment.critic_on_trunk else None,
     )
 
 

@@ -14,6 +14,7 @@ from turnwise.layering import read_yaml
 from turnwise.reporting.lessons import PAGE_FILE, RECORD_FILE, Lesson, lessons, page, read_lessons, write_lessons
 from turnwise.reporting.page import STORY_FILE
 from turnwise.reporting.story import Story
+from turnwise.whole_file import write_whole
 
 
 def record_lessons(overlays: Sequence[Path], folder: Path) -> None:
@@ -34,9 +35,8 @@ def record_lessons(overlays: Sequence[Path], folder: Path) -> None:
     found.sort(key=lambda line: line.experiment)
     recorded = {line.experiment for line in found}
     missing = [overlay.stem for overlay in every if overlay.stem not in recorded]
-    folder.mkdir(parents=True, exist_ok=True)
-    record.write_text(write_lessons(found), encoding="utf-8")
-    (folder / PAGE_FILE).write_text(page(found, missing), encoding="utf-8")
+    write_whole(record, write_lessons(found))
+    write_whole(folder / PAGE_FILE, page(found, missing))
 
 
 def _of_results(overlay: Path) -> list[Lesson]:

@@ -41,10 +41,10 @@ from tasks.warm_start import CURVE_FILE
 from turnwise.artifacts import MANIFEST, Reference, default_store, project_root
 from turnwise.config import Experiment
 from turnwise.errors import ConfigurationError
+from turnwise.policy.model_files import model_files
 from turnwise.whole_file import write_whole
 
 CURVES_FILE = "curves.csv"
-MODEL_FILES = ("config.json", "generation_config.json")
 
 TRAINING_COLUMNS: Mapping[str, tuple[str, ...]] = {
     "rollout": ("success", "turns", "reply_tokens"),
@@ -217,7 +217,7 @@ def _files_of(reference: Reference) -> list[Path]:
 
 def _model_files(policy: Reference, prepared: Prepared) -> list[Path]:
     """What transformers loads a policy from: configuration, weights and the tokenizer."""
-    model = [path for path in _files_of(policy) if path.name in MODEL_FILES or path.name.startswith("model")]
+    model = model_files(default_store().folder(policy))
     return [*model, *(path for path in _files_of(prepared.tokenizer) if path.name != MANIFEST)]
 
 

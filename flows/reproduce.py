@@ -125,11 +125,15 @@ def _write_parameters(run: RecordedRun, folder: Path) -> str:
     project = read_yaml(folder / "params.yaml")
     values = {
         **artifacts.experiment,
-        "ablation": {**project["ablation"], "name": "reproduced", "seeds": [artifacts.seed]},
+        "ablation": {
+            **project["ablation"],
+            "name": "reproduced",
+            "seeds": [artifacts.seed],
+            "variants": [artifacts.variant],
+        },
         "variants": {artifacts.variant: {}},
         "tracking": {**project["tracking"], "uri": ""},
     }
-    values["ablation"]["variants"] = [artifacts.variant]
     name = f"reproduced-{artifacts.variant}-{artifacts.seed}.yaml"
     with (folder / name).open("w", encoding="utf-8") as file:
         YAML().dump(values, file)

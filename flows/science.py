@@ -53,7 +53,7 @@ def draw_page(name: str, claims: ClaimsPage, folder: Path) -> None:
     """Write the page and its figures from the records in a folder."""
     found = records(claims, folder)
     for figure in figures(name, claims, found):
-        (folder / f"{figure.name}.png").write_bytes(figure.png())
+        write_whole(folder / f"{figure.name}.png", figure.png())
     write_whole(folder / f"{name}.md", page(name, claims, found))
 
 

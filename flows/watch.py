@@ -37,10 +37,11 @@ def probe_policy(run: Run, number: int, prepared: Prepared, policy: Reference, r
     every = experiment.monitors.probe_every
     if every is None or (number - 1) % every:
         return None
-    on_trunk = experiment.has_critic and experiment.critic.trunk == "policy"
     parameters = ProbeParameters(
         learner=LearnerParameters(
-            compute=experiment.compute, adapter=experiment.optimization.adapter, with_critic=on_trunk
+            compute=experiment.compute,
+            adapter=experiment.optimization.adapter,
+            with_critic=experiment.critic_on_trunk,
         ),
         temperature=experiment.rollout.temperature,
         micro_batch_tokens=experiment.optimization.micro_batch_tokens,
@@ -126,8 +127,9 @@ def _go_back(run: Run, prepared: Prepared, iteration: Iteration, judgement: Judg
         ReturnParameters(), policy=healthy, alarm=iteration.alarm
     )
     critic = run.iterations[judgement.healthy - 2].critic if judgement.healthy > 1 else run.critic
-    on_trunk = critic is not None and run.experiment.critic.trunk == "policy"
-    run.iterations[-1] = replace(iteration, returned=policy, critic=policy if on_trunk else critic)
+    run.iterations[-1] = replace(
+        iteration, returned=policy, critic=policy if run.experiment.critic_on_trunk else critic
+    )
 
 
 def changed(experiment: Experiment, change: Change) -> Experiment:

@@ -75,8 +75,8 @@ def credit(
 
     `selection` says which groups are kept, `values` what a critic thinks of each reply token, `reference` what the
     reference policy does; `tokenizer` tells the parts of a reply where they have credit of their own. Trajectories that
-    are left out of the update have no row: those of groups that were not kept,
-    and, for an estimator that compares within groups, of a group with fewer than two survivors.
+    are left out of the update have no row: those of groups that were not kept, and, for an estimator that compares
+    within groups, of a group with fewer than two survivors.
     """
     trajectories = read_trajectories(default_store().folder(rollout))
     estimator, thought = ESTIMATORS[parameters.credit.estimator], parameters.credit.thought

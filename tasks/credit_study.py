@@ -8,7 +8,6 @@ another rule is studied on the same replays.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 
 from tasks.score_vectors import read_score_vectors
@@ -18,7 +17,7 @@ from turnwise.credit import CreditBatch
 from turnwise.credit.study import Study, examine
 from turnwise.credit.truth import Truth, replayed_truth
 from turnwise.errors import WorldLost
-from turnwise.measures import anchors, weighted_rewards
+from turnwise.measures import anchors, weighted_return, weighted_rewards
 from turnwise.sections import RewardSection, Section
 from turnwise.trajectory import Trajectory
 from turnwise.trajectory_files import read_trajectories
@@ -85,20 +84,15 @@ def truth_of(
     rewards: Rewards,
 ) -> Truth:
     """The true advantages; `continued` has the returns of each trajectory's states' continuations."""
-    return replayed_truth([_return(trajectory, rewards) for trajectory in trajectories], continued)
+    return replayed_truth([weighted_return(trajectory, rewards) for trajectory in trajectories], continued)
 
 
 def _returns_of_states(continuations: Sequence[Trajectory], rewards: Rewards) -> dict[int, list[float]]:
     """What each continuation of a state earned, by the number of the state."""
     found: dict[int, list[float]] = {}
     for continuation in continuations:
-        found.setdefault(continuation.group, []).append(_return(continuation, rewards))
+        found.setdefault(continuation.group, []).append(weighted_return(continuation, rewards))
     return found
-
-
-def _return(trajectory: Trajectory, rewards: Rewards) -> float:
-    of_turns, outcome = weighted_rewards(trajectory, rewards)
-    return math.fsum(of_turns) + outcome
 
 
 def _rows(trajectories: Sequence[Trajectory]) -> list[range]:

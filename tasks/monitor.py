@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import math
 
 from tasks.playing import frame_of
 from tasks.stage import stage
 from turnwise.artifacts import Reference, default_store
-from turnwise.measures import weighted_rewards
+from turnwise.measures import weighted_return
 from turnwise.monitors import OF_PROBE, Values, compare, measure
 from turnwise.sections import RewardSection, Section
 from turnwise.trajectory_files import read_trajectories
@@ -42,10 +41,7 @@ def monitor(
     before; `probe` what models say of the batch, where they were asked.
     """
     trajectories = read_trajectories(default_store().folder(rollout))
-    totals = []
-    for trajectory in trajectories:
-        of_turns, outcome = weighted_rewards(trajectory, parameters.rewards)
-        totals.append(math.fsum(of_turns) + outcome)
+    totals = [weighted_return(trajectory, parameters.rewards) for trajectory in trajectories]
     values = measure(trajectories, totals, end_tokens=frame_of(tokenizer).end_tokens, n_gram=parameters.n_gram)
     credited = default_store().metrics(credit)
     values["no_signal"] = float(credited["dead_groups"] == credited["groups"])

@@ -16,6 +16,7 @@ from turnwise.artifacts import Reference, default_store
 from turnwise.errors import ConfigurationError
 from turnwise.measures import episode_means
 from turnwise.panel import panel_digest, write_panels
+from turnwise.policy.model_files import model_files
 from turnwise.policy.tokenizer import ChatFrame, load_tokenizer, save_tokenizer, train_tokenizer
 from turnwise.sections import Policy, Section, WorldSection
 from turnwise.world import SPLITS, Split, Task
@@ -168,9 +169,8 @@ def _copy_model(model: str, folder: Path) -> None:
         from huggingface_hub import snapshot_download
 
         source = Path(snapshot_download(model, allow_patterns=["*.json", "*.safetensors"]))
-    for path in sorted(source.iterdir()):
-        if path.name in ("config.json", "generation_config.json") or path.name.startswith("model"):
-            shutil.copyfile(path, folder / path.name)
+    for path in model_files(source):
+        shutil.copyfile(path, folder / path.name)
     if not (folder / "config.json").is_file() or not list(folder.glob("*.safetensors")):
         raise ConfigurationError(
             f"policy.model must be 'scratch', or a directory or hub id with config.json and *.safetensors; "

@@ -112,7 +112,7 @@ def report(
     )
     with default_store().write("report") as draft:
         (draft.folder / STORY_FILE).write_text(told.to_json())
-        primary = _primary(world).heading
+        primary = world.primary_column.heading
         for row in told.rows:
             if (cell := row.cells[primary]) is not None:
                 draft.metrics[f"{row.name}/{primary}"] = cell.value
@@ -124,17 +124,12 @@ def read_story(reference: Reference) -> story.Story:
     return story.Story.from_json((default_store().folder(reference) / STORY_FILE).read_text())
 
 
-def _primary(world: World) -> Column:
-    """The column by which variants are compared: the one that shows the world's primary metric."""
-    return next(column for column in world.columns if column.value == world.primary_metric)
-
-
 def _columns(parameters: ReportParameters, world: World) -> list[Column]:
     return [*world.columns, *(ATTEMPTS if parameters.attempts > 1 else ()), _greedy(world)]
 
 
 def _greedy(world: World) -> Column:
-    primary = _primary(world)
+    primary = world.primary_column
     return Column(f"greedy {primary.heading}", primary.value, percent=primary.percent, better=primary.better)
 
 
@@ -199,7 +194,7 @@ def _curves(
         points = [(iteration, value) for iteration, value in found if value is not None]
         return story.Curve(metric, heading, run.variant, run.seed, points, unit, VALIDATION)
 
-    primary = _primary(world)
+    primary = world.primary_column
     unit = story.SHARE if primary.percent else ""
     curves = []
     for mode in (SAMPLED, GREEDY):
@@ -212,7 +207,7 @@ def _validation(
     world: World, mode: str, start: Reference, evaluations: Sequence[Reference | None]
 ) -> list[tuple[int, float | None]]:
     """(iteration, primary metric) of every evaluation on the validation panel; None where it has no value."""
-    primary = _primary(world)
+    primary = world.primary_column
     found: list[tuple[int, float | None]] = []
     for iteration, evaluation in enumerate([start, *evaluations]):
         if evaluation is not None:
@@ -231,7 +226,7 @@ def _judgement(
     tests: Sequence[Reference],
 ) -> Judgement | None:
     """The verdicts by the primary metric, sampled; None where some run has no value of it on the test panel."""
-    primary = _primary(world)
+    primary = world.primary_column
 
     def shown(evaluation: Reference) -> dict[str, float]:
         return measures.task_means(read_evaluation(evaluation, SAMPLED), primary)

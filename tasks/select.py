@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import math
 from typing import Any
 
 from tasks.stage import stage
 from turnwise import seeding
 from turnwise.artifacts import Reference, default_store
-from turnwise.measures import weighted_rewards
+from turnwise.measures import weighted_return
 from turnwise.sections import RewardSection, Section
 from turnwise.sections import Selection as SelectionSection
 from turnwise.selection import group_deviations
@@ -34,10 +33,7 @@ class SelectParameters(Section):
 def select(parameters: SelectParameters, *, rollout: Reference) -> Reference:
     """The groups that are kept, the deviation of every group, and in the metrics what was dropped."""
     trajectories = read_trajectories(default_store().folder(rollout))
-    totals = []
-    for trajectory in trajectories:
-        of_turns, outcome = weighted_rewards(trajectory, parameters.rewards)
-        totals.append(math.fsum(of_turns) + outcome)
+    totals = [weighted_return(trajectory, parameters.rewards) for trajectory in trajectories]
     selection = choose(
         parameters.selection.rule,
         group_deviations([trajectory.group for trajectory in trajectories], totals),

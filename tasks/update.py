@@ -21,9 +21,6 @@ from turnwise.trajectory_files import read_trajectories
 
 logger = logging.getLogger(__name__)
 
-NOT_AN_OPTION = ("method", "iterations", "sample", "adapter")
-"""Keys of the optimization section that are no option of `UpdateSettings`."""
-
 
 class UpdateParameters(Section):
     """What an update reads."""
@@ -48,7 +45,7 @@ class UpdateParameters(Section):
         """The keys of the optimization section that an update reads: all but the number of iterations. `critic` is that
         of one on the policy's trunk.
         """
-        options = optimization.model_dump(exclude=set(NOT_AN_OPTION)) | {"temperature": temperature}
+        options = {**optimization.update_options, "temperature": temperature}
         if critic is not None:
             options["critic"] = critic.model_dump()
         learner = LearnerParameters(compute=compute, adapter=optimization.adapter, with_critic=critic is not None)

@@ -67,6 +67,12 @@ class Speechless(Corridor):
     grammar = " "
 
 
+class Unshown(Corridor):
+    """Is compared by a number that no column shows."""
+
+    primary_metric = "speed"
+
+
 class Unplayed(Corridor):
     players = ("oracle",)
 

@@ -35,6 +35,7 @@ from corridor_worlds import (
     Touching,
     Unknown,
     Unplayed,
+    Unshown,
 )
 
 from turnwise.checking import CheckReport, check_world, examination
@@ -60,6 +61,7 @@ def other_processes_agree(monkeypatch: pytest.MonkeyPatch) -> None:
     ("world", "name", "found"),
     [
         (Speechless, "the world introduces itself", "grammar must be a text"),
+        (Unshown, "the world introduces itself", "must show its primary metric 'speed'; found success, format, turns"),
         (Unplayed, "the world introduces itself", "players must include random; found oracle"),
         (Shorter, "splits have the size that they say", "one more was given"),
         (Longer, "splits have the size that they say", "there are fewer"),

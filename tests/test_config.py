@@ -65,6 +65,13 @@ def test_an_unknown_key_is_refused_with_the_nearest_known_one() -> None:
     assert "did you mean 'learning_rate'?" in message
 
 
+@pytest.mark.parametrize("setting", ["top_p=0.9", "top_k=50", "min_p=0.1"])
+def test_sampling_from_a_part_of_the_distribution_is_refused_with_the_reason(setting: str) -> None:
+    message = refused(f"rollout.{setting}")
+    assert "must be sampled from the whole distribution, without " + setting.partition("=")[0] in message
+    assert "the gradient would be biased" in message
+
+
 def test_an_unknown_section_is_refused() -> None:
     assert "did you mean 'rollout'?" in refused("rollouts.prompts=3")
 
@@ -229,6 +236,11 @@ def test_a_variant_has_a_name_that_mlflow_and_file_systems_take(name: str) -> No
     message = refused(f"variants={{{name}: {{optimization: {{iterations: 3}}}}}}", f"ablation.variants=[{name}]")
     assert message.startswith("a variant's name must be letters, digits and any of _ - . alone")
     assert message.endswith(f"found {name!r}")
+
+
+def test_a_world_whose_columns_do_not_show_what_variants_are_compared_by_is_refused() -> None:
+    message = refused("world={name: 'corridor_worlds:Unshown', parameters: {}}", "agent.format=think-answer")
+    assert "'corridor' has 'speed' and shows success, format, turns" in message
 
 
 def test_another_world_brings_its_own_parameters_and_rewards() -> None:

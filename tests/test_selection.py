@@ -15,7 +15,6 @@ from turnwise.selection import (
     RULES,
     group_deviations,
     require_selection,
-    samples_again,
     select,
 )
 
@@ -107,12 +106,9 @@ def test_random_keeps_as_many_as_uncertainty_whatever_the_deviations_are() -> No
 def test_mixed_says_which_groups_are_mixed_and_how_many_are_missing() -> None:
     chosen = select("mixed", DEVIATIONS, seed=0)
     assert (chosen.kept, chosen.missing) == ((2, 3, 4, 5, 6, 7), 2)
-    assert samples_again(chosen, 1, maximum_rounds=2)
-    assert not samples_again(chosen, 2, maximum_rounds=2), "the cap"
     # Three more were sampled, two of them mixed: the batch is full, and what comes after it is not needed.
     fuller = select("mixed", {**DEVIATIONS, 8: 0.0, 9: 0.1, 10: 0.1, 11: 0.9}, seed=0, wanted=8)
     assert (fuller.kept, fuller.missing, fuller.dropped) == ((2, 3, 4, 5, 6, 7, 9, 10), 0, (0, 1, 8, 11))
-    assert not samples_again(fuller, 1, maximum_rounds=9)
 
 
 def test_the_record_counts_what_was_dropped_and_what_it_was_like() -> None:

@@ -101,10 +101,16 @@ class Experiment(Section):
         """Whether the estimator values states by a critic."""
         return "values" in credit.ESTIMATORS[self.credit.estimator].needs
 
+    @property
+    def critic_on_trunk(self) -> bool:
+        """Whether there is a critic, and it stands on the policy's trunk."""
+        return self.has_critic and self.critic.trunk == "policy"
+
     @model_validator(mode="after")
     def _require_sense(self) -> Experiment:
         world = self.make_world()
         make_format(self.agent.format, world)
+        self._require_primary_column(world)
         self._require_demonstrations(world)
         self._require_known_rewards(world)
         self._require_curriculum(world)
@@ -119,6 +125,13 @@ class Experiment(Section):
         self._require_adapter()
         self._require_evolution(world)
         return self
+
+    def _require_primary_column(self, world: World) -> None:
+        if not any(column.value == world.primary_metric for column in world.columns):
+            raise ConfigurationError(
+                f"a world's columns must show its primary metric, by which variants are compared; {world.name!r} has "
+                f"{world.primary_metric!r} and shows {', '.join(column.value for column in world.columns)}"
+            )
 
     def _require_demonstrations(self, world: World) -> None:
         """Demonstrations are an oracle's: where there is none, nothing may need them but what has conversations."""
@@ -258,8 +271,7 @@ class Experiment(Section):
             )
 
     def _require_update(self) -> None:
-        options = self.optimization.model_dump(exclude={"method", "iterations", "sample", "adapter"})
-        require_update_options({**options, "temperature": self.rollout.temperature})
+        require_update_options({**self.optimization.update_options, "temperature": self.rollout.temperature})
         batch = self.rollout.prompts * self.rollout.group_size
         if batch % self.optimization.mini_batches:
             raise ConfigurationError(

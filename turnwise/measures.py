@@ -6,6 +6,7 @@ was played.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 from turnwise.sections import RewardSection
@@ -138,3 +139,9 @@ def weighted_rewards(trajectory: Trajectory, rewards: Mapping[str, RewardSection
         if section.level == "outcome"
     )
     return per_turn, outcome
+
+
+def weighted_return(trajectory: Trajectory, rewards: Mapping[str, RewardSection]) -> float:
+    """All weighted rewards of a trajectory together, wherever they are placed."""
+    per_turn, outcome = weighted_rewards(trajectory, rewards)
+    return math.fsum(per_turn) + outcome

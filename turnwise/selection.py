@@ -99,15 +99,6 @@ def select(name: str, deviations: Deviations, *, seed: int, wanted: int | None =
     return Selection(deviations, kept[:wanted], missing=max(0, wanted - len(kept)))
 
 
-def samples_again(selection: Selection, rounds: int, *, maximum_rounds: int = MAXIMUM_ROUNDS) -> bool:
-    """Whether more groups are to be sampled after this many rounds: where `mixed` lacks some and its cap allows it.
-
-    The caller samples `selection.missing` fresh groups or more, adds their deviations to those it has, and selects
-    again. What is still missing at the cap stays missing: a smaller batch, which the record shows.
-    """
-    return selection.missing > 0 and rounds < maximum_rounds
-
-
 def require_selection(name: str, options: Mapping[str, Any]) -> None:
     """Raise ConfigurationError unless `name` is a rule and `options` are options of its own, with values it accepts."""
     if name not in RULES:

@@ -195,6 +195,11 @@ class World(ABC):
     def limits(self) -> Limits:
         """The limits that this world's tasks are meant to be played under, from its parameters."""
 
+    @property
+    def primary_column(self) -> Column:
+        """The column by which variants are compared: the first that shows the primary metric."""
+        return next(column for column in self.columns if column.value == self.primary_metric)
+
     def limits_of(self, task: Task) -> Limits:
         """The limits of one task, where tasks differ in them; `limits` then allows for every task."""
         return self.limits

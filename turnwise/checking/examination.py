@@ -66,11 +66,14 @@ def check_world(
 
 
 def introduces_itself(subject: Subject) -> str:
-    """There is an instruction and a grammar to be read, limits to play under, and a random player."""
+    """There is an instruction and a grammar to be read, a column to compare by, limits and a random player."""
     world = subject.world
     for name, text in (("instruction", world.instruction), ("grammar", world.grammar)):
         if not isinstance(text, str) or not text.strip():
             raise Broken(f"the world's {name} must be a text; found {text!r}")
+    if not any(column.value == world.primary_metric for column in world.columns):
+        shown = ", ".join(column.value for column in world.columns)
+        raise Broken(f"the world's columns must show its primary metric {world.primary_metric!r}; found {shown}")
     start = at_the_start(world.limits)
     if min(start.turns, start.actions_per_turn, start.actions) < 1:
         raise Broken(f"limits must leave at least 1 turn and 1 action; found {world.limits}")
