@@ -15,6 +15,7 @@ from turnwise.science.budgets import AtEqualBudget
 from turnwise.statistics import Frame, Interval, Judgement, Results, judge, over_tasks, student_over_seeds
 from turnwise.statistics.curves import Points, within_budget
 from turnwise.tracking.finding import RecordedRun
+from turnwise.tracking.library import PARENT
 from turnwise.world import Column, World, make_world
 
 BUDGETS = ("iterations", "tokens", "seconds")
@@ -36,7 +37,7 @@ def grouped(runs: Sequence[RecordedRun]) -> list[Group]:
     Raises ConfigurationError for a run that has not been tested, and for two runs of a group with the same seed.
     """
     found = {run.id: run for run in runs}.values()
-    ablations = {run.tags.get("mlflow.parentRunId", ""): run.ablation for run in found}
+    ablations = {run.tags.get(PARENT, ""): run.ablation for run in found}
     groups: dict[str, Group] = {}
     for run in found:
         if run.artifacts.test is None:
@@ -59,7 +60,7 @@ def _name(run: RecordedRun, ablations: Mapping[str, str]) -> str:
     """The variant; with its ablation where there are several, and with that one's id where these have one name."""
     if len(ablations) == 1:
         return run.artifacts.variant
-    parent = run.tags.get("mlflow.parentRunId", "")
+    parent = run.tags.get(PARENT, "")
     alike = list(ablations.values()).count(run.ablation) > 1
     return f"{run.ablation}{f' {parent[:6]}' if alike else ''}: {run.artifacts.variant}"
 

@@ -15,6 +15,7 @@ from flows.recorded_metrics import MADE_BY, told_of
 from turnwise.ancestry import SHOWN_DIGITS, Ancestor, ancestry, codes, found_in, platforms
 from turnwise.artifacts import Reference, default_store, digest_of
 from turnwise.errors import ConfigurationError
+from turnwise.tracking.values import metric_name
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -90,7 +91,7 @@ def _of_run(what: str, run: RecordedRun, iteration: int | None) -> Source | None
     reference = _artifact_of(group, run, iteration)
     if reference is None:
         return None
-    metrics = {name.replace("@", "_at_"): value for name, value in told_of(group, reference).items()}
+    metrics = {metric_name(name): value for name, value in told_of(group, reference).items()}
     return Source(metrics[what], reference, run) if what in metrics else None
 
 

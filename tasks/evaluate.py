@@ -15,7 +15,7 @@ from tasks.stage import stage
 from turnwise import seeding
 from turnwise.agent.loop import Played
 from turnwise.artifacts import Draft, Reference, default_store
-from turnwise.attempts import pass_at_k
+from turnwise.attempts import mean_pass_at_k
 from turnwise.measures import episode_means, episode_value
 from turnwise.sections import Compute, Evaluation
 from turnwise.trajectory import Trajectory
@@ -113,10 +113,9 @@ def _record(draft: Draft, mode: str, played: Played, primary: str) -> None:
     correct: dict[str, list[bool]] = {}
     for trajectory in trajectories:
         correct.setdefault(trajectory.task.id, []).append(episode_value(trajectory, primary) >= 1.0)
-    most = min((len(replicas) for replicas in correct.values()), default=0)
-    for k in (2**power for power in range(1, 7) if 2**power <= most):
-        estimates = [pass_at_k(sum(replicas), len(replicas), k) for replicas in correct.values()]
-        draft.metrics[f"{mode}/pass@{k}"] = sum(estimates) / len(estimates)
+    successes, samples = [sum(replicas) for replicas in correct.values()], [len(each) for each in correct.values()]
+    for k in (2**power for power in range(1, 7) if 2**power <= min(samples, default=0)):
+        draft.metrics[f"{mode}/pass@{k}"] = mean_pass_at_k(successes, samples, k)
 
 
 def read_evaluation(reference: Reference, mode: str) -> list[Trajectory]:

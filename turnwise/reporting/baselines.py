@@ -10,6 +10,7 @@ import dataclasses
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from pydantic import TypeAdapter
 
@@ -57,9 +58,8 @@ class KnownFigure:
 
 
 def write_lines(lines: Sequence[Line]) -> str:
-    """The record as JSON text, a line of the file for each."""
-    rows = ",\n".join(json.dumps(dataclasses.asdict(line), ensure_ascii=False, allow_nan=False) for line in lines)
-    return f"[\n{rows}\n]\n"
+    """The record as JSON text."""
+    return json_lines(lines)
 
 
 def read_lines(text: str) -> list[Line]:
@@ -144,6 +144,12 @@ def _range(figure: KnownFigure) -> str:
 def markdown_table(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     """A table as lines of Markdown."""
     return [_row(heading), _row(["---"] * len(heading)), *(_row(row) for row in rows)]
+
+
+def json_lines(record: Sequence[Any]) -> str:
+    """Data classes as JSON text, a line of the file for each, so that a change shows as the lines that it touched."""
+    rows = ",\n".join(json.dumps(dataclasses.asdict(line), ensure_ascii=False, allow_nan=False) for line in record)
+    return f"[\n{rows}\n]\n"
 
 
 def _row(cells: Sequence[str]) -> str:

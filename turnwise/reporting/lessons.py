@@ -6,14 +6,12 @@ and the page is a function of the record.
 
 from __future__ import annotations
 
-import dataclasses
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pydantic import TypeAdapter
 
-from turnwise.reporting.baselines import markdown_table, told
+from turnwise.reporting.baselines import json_lines, markdown_table, told
 from turnwise.reporting.story import Row, Story
 from turnwise.reporting.wording import UNDEFINED
 from turnwise.statistics import Interval
@@ -76,9 +74,8 @@ def lessons(experiment: str, story: Story, digest: str) -> list[Lesson]:
 
 
 def write_lessons(found: Sequence[Lesson]) -> str:
-    """The record as JSON text, a line of the file for each."""
-    rows = ",\n".join(json.dumps(dataclasses.asdict(line), ensure_ascii=False, allow_nan=False) for line in found)
-    return f"[\n{rows}\n]\n"
+    """The record as JSON text."""
+    return json_lines(found)
 
 
 def read_lessons(text: str) -> list[Lesson]:

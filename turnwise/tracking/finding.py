@@ -17,12 +17,11 @@ from pydantic import BaseModel, ConfigDict
 
 from turnwise.artifacts import Reference
 from turnwise.errors import ConfigurationError
-from turnwise.tracking.library import mlflow
+from turnwise.tracking.library import PARENT, mlflow
 
 ARTIFACTS_FILE = "artifacts.json"
 PLAYERS_FILE = "players.json"
 UNCOMMITTED_FILE = "uncommitted.diff"
-PARENT = "mlflow.parentRunId"
 SHORTEST_ID = 6
 LISTED = 12
 """How many recorded names a message lists."""

@@ -12,6 +12,9 @@ from turnwise.errors import ConfigurationError
 PRIVATE = {"MLFLOW_DISABLE_TELEMETRY": "true", "DO_NOT_TRACK": "true"}
 """Telemetry off. MLflow takes only the word `true`, and reads it when it is imported."""
 
+PARENT = "mlflow.parentRunId"
+"""The tag by which MLflow nests a run under another."""
+
 
 def mlflow() -> ModuleType:
     """The MLflow library, imported at the first call, with telemetry off and nothing but warnings on the terminal.

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from turnwise.errors import ConfigurationError
-from turnwise.tracking.library import mlflow
+from turnwise.tracking.library import PARENT, mlflow
 from turnwise.tracking.traces import log_traces
 from turnwise.tracking.values import (
     METRICS_PER_BATCH,
@@ -35,7 +35,6 @@ IDENTITY = "turnwise.identity"
 RESULT = "turnwise.result"
 LATER_RESULT = "turnwise.result.later"
 FAILURE = "turnwise.failure"
-PARENT = "mlflow.parentRunId"
 NOT_FINITE = "not_finite"
 DIGEST_LENGTH = 36
 
