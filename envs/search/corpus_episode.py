@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from envs.search.actions import LEGAL, read_action
 from envs.search.answers import FURTHER_WORDS
-from envs.search.episode import LEGAL
 from envs.search.question_files import OpenQuestion
 from envs.search.retriever import Document, Retriever
 from envs.search.squad import exact_match, f1
@@ -49,13 +49,13 @@ class CorpusEnvironment(Environment):
 
         Raises what the retriever raises when it cannot be asked.
         """
-        verb, bracket, rest = action.strip().partition("[")
-        verb = verb.strip().lower()
         if self._ended:
             return self._refuse("The episode is over.")
-        if bracket != "[" or not rest.endswith("]") or verb not in ("search", "answer"):
+        meant = read_action(action)
+        if meant is None:
             return self._refuse(f"Not an action. {LEGAL}")
-        return self._search(rest[:-1]) if verb == "search" else self._answer(rest[:-1])
+        verb, text = meant
+        return self._search(text) if verb == "search" else self._answer(text)
 
     def oracle(self, remaining: Remaining) -> Decision:
         """Search the question's own words, then under its article's title, and answer what a result holds.

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import ClassVar
 
+from envs.search.actions import GRAMMAR
 from envs.search.corpus import MAXIMUM_RESULTS
 from envs.search.corpus_episode import CorpusEnvironment, alias_in, oracle_queries, shown_text
 from envs.search.documents import DocumentIndex, document_index
@@ -94,7 +95,7 @@ class SearchCorpus(World):
     @property
     def grammar(self) -> str:
         """The two actions."""
-        return "search[QUERY] shows the passages that fit best; answer[TEXT] gives your answer and ends the episode."
+        return GRAMMAR
 
     @property
     def limits(self) -> Limits:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from envs.search.actions import LEGAL, read_action
 from envs.search.answers import is_exact, is_present, majority, vocabulary
 from envs.search.corpus import Corpus, Passage
 from envs.search.facts import CITY_RELATIONS, COUNTRY_RELATIONS, PHRASES, facts
 from envs.search.questions import Question
 from envs.search.words import holds, normalise
 from turnwise.world import Decision, Environment, Observation, Remaining, Step
-
-LEGAL = "Legal: search[QUERY] or answer[TEXT]."
 
 
 class SearchEnvironment(Environment):
@@ -34,13 +33,13 @@ class SearchEnvironment(Environment):
 
     def step(self, action: str) -> Step:
         """Play `search[QUERY]` or `answer[TEXT]`; any other text is told what is legal and changes nothing."""
-        verb, bracket, rest = action.strip().partition("[")
-        verb = verb.strip().lower()
         if self._ended:
             return self._refuse("The episode is over.")
-        if bracket != "[" or not rest.endswith("]") or verb not in ("search", "answer"):
+        meant = read_action(action)
+        if meant is None:
             return self._refuse(f"Not an action. {LEGAL}")
-        return self._search(normalise(rest[:-1])) if verb == "search" else self._answer(rest[:-1])
+        verb, text = meant
+        return self._search(normalise(text)) if verb == "search" else self._answer(text)
 
     def oracle(self, remaining: Remaining) -> Decision:
         """Search the facts of the chain one by one, and answer what the results or the question said.

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar
 
+from envs.search.actions import GRAMMAR
 from envs.search.corpus import MAXIMUM_RESULTS, corpus
 from envs.search.episode import SearchEnvironment
 from envs.search.facts import ATTRIBUTION, PHRASES, READABLE
@@ -96,7 +97,7 @@ class Search(World):
     @property
     def grammar(self) -> str:
         """The two actions."""
-        return "search[QUERY] shows the passages that fit best; answer[TEXT] gives your answer and ends the episode."
+        return GRAMMAR
 
     @property
     def limits(self) -> Limits:

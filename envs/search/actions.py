@@ -1,0 +1,15 @@
+"""The two actions of a search agent, in both worlds: how they are told, and how they are read."""
+
+from __future__ import annotations
+
+GRAMMAR = "search[QUERY] shows the passages that fit best; answer[TEXT] gives your answer and ends the episode."
+LEGAL = "Legal: search[QUERY] or answer[TEXT]."
+
+
+def read_action(action: str) -> tuple[str, str] | None:
+    """The verb, `search` or `answer`, and its text; None for what is no action."""
+    verb, bracket, rest = action.strip().partition("[")
+    verb = verb.strip().lower()
+    if bracket != "[" or not rest.endswith("]") or verb not in ("search", "answer"):
+        return None
+    return verb, rest[:-1]
