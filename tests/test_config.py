@@ -65,13 +65,6 @@ def test_an_unknown_key_is_refused_with_the_nearest_known_one() -> None:
     assert "did you mean 'learning_rate'?" in message
 
 
-@pytest.mark.parametrize("setting", ["top_p=0.9", "top_k=50", "min_p=0.1"])
-def test_sampling_from_a_part_of_the_distribution_is_refused_with_the_reason(setting: str) -> None:
-    message = refused(f"rollout.{setting}")
-    assert "must be sampled from the whole distribution, without " + setting.partition("=")[0] in message
-    assert "the gradient would be biased" in message
-
-
 def test_an_unknown_section_is_refused() -> None:
     assert "did you mean 'rollout'?" in refused("rollouts.prompts=3")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
 from turnwise.policy.model_settings import LINEAR_LAYERS
 from turnwise.world import with_preset
@@ -155,19 +155,6 @@ class Rollout(Section):
     """Share of episodes that worlds may lose before the run is stopped."""
     world_delay: int
     """Engine steps that a world may work on before it is waited for. 0: not at all; more suits slow, remote worlds."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _refuse_a_cut_distribution(cls, values: Any) -> Any:
-        cut = [name for name in ("top_p", "top_k", "min_p") if isinstance(values, dict) and name in values]
-        if cut:
-            raise ValueError(
-                "replies that are trained on must be sampled from the whole distribution, without "
-                f"{' and '.join(cut)}: a policy gradient takes its tokens for samples of the policy that is trained, "
-                "which gives every token a probability, while a cut distribution never draws some of them, so that the "
-                "gradient would be biased and the ratio wrong. Shape the sampling by its temperature instead"
-            )
-        return values
 
 
 class Selection(Section):

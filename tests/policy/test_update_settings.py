@@ -13,7 +13,7 @@ from turnwise.errors import ConfigurationError
 from turnwise.policy.divergence import ReferencePenalty
 from turnwise.policy.importance import ImportanceCorrection
 from turnwise.policy.losses import LOSSES
-from turnwise.policy.settings import UpdateSettings, require_update_options
+from turnwise.policy.settings import UpdateSettings, require_full_distribution, require_update_options
 
 PLAIN = {"learning_rate": 1e-3, "temperature": 1.0, "micro_batch_tokens": 100}
 
@@ -85,6 +85,14 @@ def test_a_penalty_in_the_reward_is_none_of_the_learners_business() -> None:
     assert settings.advantages_alone
     assert not dataclasses.replace(settings, entropy_coefficient=0.1).advantages_alone
     assert not dataclasses.replace(settings, reference=ReferencePenalty(0.1, "k2", "loss")).advantages_alone
+
+
+def test_a_cut_distribution_is_refused_with_a_policy_gradient() -> None:
+    require_full_distribution()
+    require_full_distribution(top_p=1.0, top_k=-1)
+    for cut in ({"top_p": 0.95}, {"top_k": 50}):
+        with pytest.raises(ConfigurationError, match="never draws some of them"):
+            require_full_distribution(**cut)  # type: ignore[arg-type]
 
 
 def test_the_configuration_does_not_wait_for_torch() -> None:

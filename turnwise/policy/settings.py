@@ -156,6 +156,20 @@ def require_update_options(options: Mapping[str, Any]) -> None:
     UpdateSettings.from_options({"learning_rate": 1.0, "temperature": 1.0, "micro_batch_tokens": 1, **options})
 
 
+def require_full_distribution(*, top_p: float = 1.0, top_k: int = 0) -> None:
+    """Raise ConfigurationError unless replies are sampled from the whole distribution (top_p 1; top_k 0 or -1).
+
+    Every loss here is a policy gradient, whose log-probabilities are those of the whole distribution.
+    """
+    if top_p != 1.0 or top_k not in (0, -1):
+        raise ConfigurationError(
+            "rollouts that are trained on must sample from the whole distribution: top_p 1 and top_k 0; found "
+            f"top_p {top_p} and top_k {top_k}. A policy gradient takes its tokens for samples of the policy that is "
+            "trained, which gives every token a probability, while a cut distribution never draws some of them: the "
+            "gradient would be biased, and the ratio wrong. Shape the sampling by its temperature instead"
+        )
+
+
 Made = TypeVar("Made", UpdateSettings, ReferencePenalty, ImportanceCorrection, CriticSettings)
 
 
