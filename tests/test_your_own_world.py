@@ -56,6 +56,13 @@ def test_the_world_passes_the_checker_from_the_readers_folder(folder: Path) -> N
     assert "The world 'till' keeps its contract: 17 of 17 checks passed." in result.stdout
 
 
+def test_training_on_it_is_accepted_where_the_readers_parameters_are(folder: Path) -> None:
+    (folder / "params.yaml").write_text((ROOT / "params.yaml").read_text())
+    result = turnwise(folder, "ablation", "till.yaml", "--dry-run")
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "500 tasks of till:Till" in result.stdout and "Nothing was computed." in result.stdout
+
+
 def test_the_world_is_found_by_its_entry_point(folder: Path) -> None:
     package = tomllib.loads(block("toml"))
     written = "".join(
@@ -77,7 +84,10 @@ def test_the_scripted_players_are_recorded_where_the_reader_says(folder: Path) -
     result = turnwise(folder, "baselines", "till:Till", "--episodes", "200", "--folder", str(folder))
     assert result.returncode == 0, result.stderr
     assert "till:Till default oracle: success 1.000" in result.stdout
-    assert "| `till:Till` | default | random |" in (folder / "baselines.md").read_text()
+    page = (folder / "baselines.md").read_text()
+    assert "| `till:Till` | default | random |" in page
+    assert "| `till:Till` | Uniform over the five coins. |" in page
+    assert "Figures that others have published" not in page
 
 
 @pytest.mark.usefixtures("turnwise_home")

@@ -69,7 +69,8 @@ def read_lines(text: str) -> list[Line]:
 
 def page(lines: Sequence[Line], known: Sequence[KnownFigure]) -> str:
     """The whole page."""
-    return "\n".join([INTRODUCTION, *_table(lines), "", *_known(lines, known), "", *_random_players(lines), ""])
+    figures = [*_known(lines, known), ""] if known else []
+    return "\n".join([INTRODUCTION, *_table(lines), "", *figures, *_random_players(lines), ""])
 
 
 INTRODUCTION = """# Baselines
