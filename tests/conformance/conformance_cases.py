@@ -1,4 +1,5 @@
-"""What the conformance suite must know of single worlds: parameters, servers, how much to play, what rewards sum to.
+"""What the conformance suite must know of single worlds: parameters, servers, how much to play, what rewards sum to,
+and where a text lists the actions that are possible.
 
 A world that is installed and not named here is examined with its defaults.
 """
@@ -6,8 +7,9 @@ A world that is installed and not named here is examined with its defaults.
 from __future__ import annotations
 
 import json
+import re
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -199,12 +201,27 @@ def browser(episode: Episode, sums: Sums) -> bool:
     return sums.get("solved", 0.0) == float(episode.success)
 
 
+def agentgym(episode: Episode, sums: Sums) -> bool:
+    """The server's score, from 0 to 1; BabyAI's is above 0 exactly for a success."""
+    return 0 <= sums.get("score", 0.0) <= 1 and (sums.get("score", 0.0) > 0) == episode.success
+
+
+def mixture(episode: Episode, sums: Sums) -> bool:
+    """What the task's own world pays, under the part's name."""
+    part = str(episode.task.tags["world"])
+    own = {name.removeprefix(f"{part}/"): value for name, value in sums.items()}
+    return all(name.startswith(f"{part}/") for name in sums) and {"lake": goal, "bandit": bandit}[part](episode, own)
+
+
 DOCUMENTED: Mapping[str, Callable[[Episode, Sums], bool]] = {
+    "agentgym": agentgym,
     "babyai": babyai,
     "bandit": bandit,
     "browser": browser,
     "frozen_lake": goal,
     "gymnasium": taxi,
+    "mixture": mixture,
+    "remote": goal,
     "sciworld": sciworld,
     "search": search,
     "search_corpus": search,
@@ -213,3 +230,35 @@ DOCUMENTED: Mapping[str, Callable[[Episode, Sums], bool]] = {
     "webshop": webshop,
 }
 """What each world's documentation says that an episode's rewards sum to."""
+
+
+def of_grammar(world: World, text: str) -> Sequence[str]:
+    """Names that are the same everywhere: the first sentence of the grammar."""
+    return re.split(", | or ", world.grammar.partition(".")[0])
+
+
+def arms(world: World, text: str) -> Sequence[str]:
+    return text.partition("Arms: ")[2].split(", ")
+
+
+def buttons(world: World, text: str) -> Sequence[str]:
+    return [f"click[{button}]" for button in re.findall(r"\[(.*?)\]", text)]
+
+
+def available(world: World, text: str) -> Sequence[str]:
+    offered: list[str] = json.loads(text.rpartition("Available actions: ")[2])
+    return offered
+
+
+OFFERED: Mapping[str, Callable[[World, str], Sequence[str]]] = {
+    "agentgym": available,
+    "babyai": of_grammar,
+    "bandit": arms,
+    "frozen_lake": of_grammar,
+    "gymnasium": of_grammar,
+    "remote": of_grammar,
+    "sokoban": of_grammar,
+    "webshop": buttons,
+}
+"""The actions that a world's texts list as possible, read from an observation that is not the last. What the others
+show is no action yet: passages, recipes, things and elements, of which their random players draw."""

@@ -15,7 +15,7 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
-from conformance_cases import DOCUMENTED, Case, opened_case
+from conformance_cases import DOCUMENTED, OFFERED, Case, opened_case
 from scipy import stats
 
 from turnwise import seeding
@@ -150,6 +150,24 @@ def test_the_texts_tell_a_newcomer_what_to_do(case: Case) -> None:
         assert any(word in refusal.observation.text.lower() for word in words), refusal.observation.text
 
 
+def test_every_action_that_the_text_offers_is_accepted(case: Case) -> None:
+    if case.name not in OFFERED:
+        pytest.skip(f"{case.name} lists no actions: what its random player draws from is accepted, says the checker")
+    tried = 0
+    for task in case.world.tasks("test", case.effort.sample):
+        played = play(case.world, task, FRESH, "random")
+        seen = [played.first, *(step.observation for step in played.steps)]
+        for place in range(0, len(played.actions), max(1, len(played.actions) // 4)):
+            for action in OFFERED[case.name](case.world, seen[place].text):
+                with closing(open_episode(case.world, task, FRESH)) as environment:
+                    environment.reset()
+                    for earlier in played.actions[:place]:
+                        environment.step(earlier)
+                    assert environment.step(action).valid, f"{action!r} after {played.actions[:place]} at {task.id}"
+                tried += 1
+    assert tried
+
+
 # What players reach, and what is paid
 
 
@@ -193,6 +211,7 @@ def half_width(interval: Interval) -> float:
 
 def test_rewards_sum_as_documented(case: Case) -> None:
     if case.name not in DOCUMENTED:
+        assert not type(case.world).__module__.startswith("envs."), "a world of ours must document its rewards"
         pytest.skip(f"{case.name} documents no sum of its own")
     for task in first_tasks(case.world, "test", case.effort.tasks):
         for player in case.world.players:
