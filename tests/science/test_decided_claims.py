@@ -67,6 +67,12 @@ def test_a_claim_needs_evidence_and_so_does_its_opposite(
     assert only(decide(page(relation), {"runs": story(finals)})).verdict is verdict
 
 
+def test_a_relation_that_two_claims_need_is_tested_once() -> None:
+    relation = {"variant": "mt", "relation": "above", "than": "or"}
+    decisions = decide(page(relation, relation), {"runs": story({"mt": BETTER, "or": WORSE})})
+    assert all(evidence.corrected == evidence.p for decision in decisions for evidence in decision.evidence)
+
+
 def test_what_rises_or_falls_is_the_end_of_a_curve_against_its_beginning() -> None:
     claims = page({"variant": "or", "relation": "falls", "measure": "tool"})
     fallen = story({"or": WORSE}, falling=(0.1, 0.0, 0.2, 0.1, 0.1))

@@ -8,7 +8,8 @@ differences seed by seed.
     rises, falls        Student's t on the last value of a curve minus its first
     falls before        Student's t on the iterations between two curves' falls; of seeds in which both fall
 
-The p values, two-sided, of all relations of a page are corrected together (Holm 1979). A relation *holds* where its
+The p values, two-sided, of all relations of a page are corrected together (Holm 1979); one that several claims need is
+tested once. A relation *holds* where its
 corrected p is below 0.05 and the estimate lies on the claimed side, *is reversed* where it lies on the other side, and
 is *open* otherwise. A claim **held** when all its relations hold, did **not hold** when one is reversed, and is **not
 decided at this scale** otherwise, or **not run**. So a claim needs evidence, and so does its opposite.
@@ -81,9 +82,8 @@ def decide(page: ClaimsPage, stories: Mapping[str, Story]) -> list[Decision]:
 
     Raises ValueError for a variant or a measure that an ablation does not have, or fewer than two seeds in common.
     """
-    relationships = [
-        each for claim in page.claims for each in claim.relations if all(r.ablation in stories for r in claim.relations)
-    ]
+    decidable = [claim for claim in page.claims if all(each.ablation in stories for each in claim.relations)]
+    relationships = list(dict.fromkeys(each for claim in decidable for each in claim.relations))
     found = [_test(each, stories[each.ablation]) for each in relationships]
     corrected = [p for p in holm([p for _, p, _ in found]) if p is not None]
     evidence = {
