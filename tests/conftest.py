@@ -15,7 +15,7 @@ from flows import server
 settings.register_profile("without a clock", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("without a clock")
 
-# As many test processes as there are cores: threads of one's libraries would wait for those of another's.
+# Test processes take all cores there are: threads of one's libraries would only wait for those of another's.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # Prefect reads its settings when a test module imports it, long before the first fixture.
