@@ -19,9 +19,8 @@ demo: $(VENV)/ready ## compare credit rules; `make demo WORLD=frozen_lake` does 
 repro: $(VENV)/ready ## the same by DVC, which versions data, policies, metrics and plots
 	$(BIN)/dvc repro
 
-# Three processes for two cores: a test that waits for a server or a browser leaves its core to the others.
 test: $(VENV)/ready ## every test
-	$(BIN)/pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder --durations 20
+	$(BIN)/pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder --durations 20
 
 ui: $(VENV)/ready ## MLflow's pages on what was run
 	$(BIN)/turnwise ui
