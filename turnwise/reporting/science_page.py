@@ -123,7 +123,7 @@ def _evidence(decisions: Sequence[Decision]) -> list[str]:
             evidence.relationship.measure,
             evidence.relationship.ablation,
             _difference(evidence.estimate),
-            str(evidence.estimate.count),
+            "fewer than 2" if evidence.estimate is None else str(evidence.estimate.count),
             _p(evidence.p),
             _p(evidence.corrected),
         ]
@@ -244,7 +244,9 @@ def command(planned: PlannedAblation) -> str:
     return " ".join(["turnwise ablation", *planned.overlays])
 
 
-def _difference(estimate: Interval) -> str:
+def _difference(estimate: Interval | None) -> str:
+    if estimate is None:
+        return UNDEFINED
     if estimate.low is None or estimate.high is None:
         return signed(estimate.value, 3)
     return f"{signed(estimate.value, 3)} ({signed(estimate.low, 3)} to {signed(estimate.high, 3)})"

@@ -47,9 +47,9 @@ class Evidence:
     """What the runs say of one relation."""
 
     relationship: Relationship
-    estimate: Interval
+    estimate: Interval | None
     """Of the difference between the variants, or between the end and the beginning; of `varies less than`, the
-    difference of the standard deviations, without an interval."""
+    difference of the standard deviations, without an interval. None where fewer than two seeds tell anything."""
     p: float
     """Two-sided, of this relation alone."""
     corrected: float
@@ -102,7 +102,7 @@ def _decision(claim: Claim, evidence: Mapping[Relationship, Evidence]) -> Decisi
     return Decision(claim, Verdict.HELD if all(each.holds for each in found) else Verdict.NOT_DECIDED, found)
 
 
-def _test(relationship: Relationship, story: Story) -> tuple[Interval, float, bool]:
+def _test(relationship: Relationship, story: Story) -> tuple[Interval | None, float, bool]:
     """The estimate, its two-sided p, and whether it lies on the claimed side."""
     if relationship.than is None:
         if relationship.later is not None:
@@ -142,14 +142,14 @@ def _spread(own: np.ndarray, other: np.ndarray) -> tuple[Interval, float, bool]:
     return estimate, float(stats.pearsonr(total, apart).pvalue), difference < 0
 
 
-def _order(story: Story, variant: str, earlier: str, later: str) -> tuple[Interval, float, bool]:
+def _order(story: Story, variant: str, earlier: str, later: str) -> tuple[Interval | None, float, bool]:
     """By how many iterations one curve falls before another, of the seeds in which both fall. With fewer than two such
-    seeds nothing is known: the estimate is 0 and its p is 1.
+    seeds nothing is known: there is no estimate, and p is 1.
     """
     falls = zip(_falls(story, variant, earlier), _falls(story, variant, later), strict=True)
     apart = np.array([second - first for first, second in falls if first is not None and second is not None], float)
     if len(apart) < 2:
-        return Interval(0.0, None, None, "seeds", len(apart)), 1.0, True
+        return None, 1.0, True
     return _mean(apart, True)
 
 
