@@ -269,7 +269,7 @@ def project_root() -> Path:
             return folder
     raise ConfigurationError(
         f"an experiment is described by a params.yaml; neither {here} nor a folder above it holds one: "
-        "change into the project's folder, or set TURNWISE_HOME to the folder where results shall be kept"
+        "change into the project's folder, or set DVC_ROOT to it"
     )
 
 

@@ -51,6 +51,30 @@ def test_seeds_are_compared_in_pairs() -> None:
     assert evidence.corrected == evidence.p and evidence.holds
 
 
+def test_a_variant_is_compared_with_one_of_another_ablation_seed_by_seed() -> None:
+    claim = {"ablation": "planned", "variant": "plan", "relation": "above", "than": "plain", "other": "runs"}
+    claims = ClaimsPage.model_validate(
+        {
+            "title": "",
+            "paper": "",
+            "introduction": "",
+            "ablations": {name: {"overlays": [], "core": False, "about": ""} for name in ("runs", "planned")},
+            "claims": [{"claim": "", "source": "", "relations": [{**claim, "measure": "success"}]}],
+        }
+    )
+    plain, planned = story({"plain": WORSE}), story({"plan": BETTER})
+    assert only(decide(claims, {"planned": planned})).verdict is Verdict.NOT_RUN
+    found = only(decide(claims, {"runs": plain, "planned": planned}))
+    assert found.verdict is Verdict.HELD
+    beside = only(
+        decide(
+            page({"variant": "plan", "relation": "above", "than": "plain"}),
+            {"runs": story({"plan": BETTER, "plain": WORSE})},
+        )
+    )
+    assert found.evidence[0].p == beside.evidence[0].p
+
+
 @pytest.mark.parametrize(
     ("relation", "finals", "verdict"),
     [

@@ -38,9 +38,8 @@ def test_every_relation_names_variants_that_its_ablation_has(name: str) -> None:
             variant
             for claim in claims.claims
             for each in claim.relations
-            if each.ablation == ablation
-            for variant in (each.variant, each.than)
-            if variant is not None
+            for place, variant in ((each.ablation, each.variant), (each.other or each.ablation, each.than))
+            if place == ablation and variant is not None
         }
         assert named <= set(experiment.ablation.variants)
 
@@ -87,10 +86,9 @@ def test_a_variant_of_a_tuning_that_tells_no_rate_is_refused() -> None:
 
 def test_dvc_knows_every_ablation_of_every_page() -> None:
     stages = read_yaml(ROOT / "experiments" / "dvc.yaml")["stages"]
-    assert {page: stages[page]["foreach"] for page in stages} == {
-        page: list(known_claims(page).ablations) for page in ("mt_grpo", "ragen", "agentgym_rl")
+    assert {page: stage["foreach"] for page, stage in stages.items()} == {
+        page: list(known_claims(page).ablations) for page in NAMES
     }
-    assert sorted(stages) == NAMES
 
 
 def test_an_unknown_page_is_answered_with_those_that_there_are() -> None:
@@ -109,6 +107,14 @@ def test_a_relation_to_nothing_is_refused(tmp_path: Path) -> None:
 def test_a_relation_in_an_ablation_that_the_page_does_not_have_is_refused(tmp_path: Path) -> None:
     page = json.loads(json.dumps(PAGE))
     page["claims"][0]["relations"][0]["ablation"] = "another"
+    (tmp_path / "page.yaml").write_text(json.dumps(page))
+    with pytest.raises(ConfigurationError, match="must be one of runs; found 'another'"):
+        read_claims(tmp_path / "page.yaml")
+
+
+def test_the_ablation_of_the_counterpart_must_be_on_the_page_too(tmp_path: Path) -> None:
+    page = json.loads(json.dumps(PAGE))
+    page["claims"][0]["relations"][0]["other"] = "another"
     (tmp_path / "page.yaml").write_text(json.dumps(page))
     with pytest.raises(ConfigurationError, match="must be one of runs; found 'another'"):
         read_claims(tmp_path / "page.yaml")

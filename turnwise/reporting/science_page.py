@@ -69,7 +69,7 @@ def figures(name: str, claims: ClaimsPage, records: Mapping[str, Record]) -> lis
 
 def curves_figure(name: str, story: Story, metrics: Sequence[str]) -> Figure:
     """Several metrics of one ablation side by side: the mean over seeds and the range from lowest to highest."""
-    chosen = [metric for metric in metrics if any(curve.metric == metric for curve in story.curves)]
+    chosen = _shown(metrics, story)
     curves = {metric: [curve for curve in story.curves if curve.metric == metric] for metric in chosen}
     look = styles(story)
 
@@ -121,7 +121,7 @@ def _evidence(decisions: Sequence[Decision]) -> list[str]:
         [
             evidence.relationship.sentence,
             evidence.relationship.measure,
-            evidence.relationship.ablation,
+            ", ".join(evidence.relationship.ablations),
             _difference(evidence.estimate),
             "fewer than 2" if evidence.estimate is None else str(evidence.estimate.count),
             _p(evidence.p),
@@ -170,7 +170,7 @@ def _ablation(name: str, ablation: str, claims: ClaimsPage, record: Record) -> l
 
 def _results(name: str, ablation: str, claims: ClaimsPage, record: Record) -> list[str]:
     return [
-        f"![{', '.join(claims.curves)}]({_figure_name(name, ablation)}.png)",
+        f"![{', '.join(_shown(claims.curves, record.story))}]({_figure_name(name, ablation)}.png)",
         "",
         *_table(record.story),
         "",
@@ -258,6 +258,11 @@ def _p(value: float) -> str:
 
 def _figure_name(name: str, ablation: str) -> str:
     return f"{name}-{ablation}" if ablation != name else name
+
+
+def _shown(metrics: Sequence[str], story: Story) -> list[str]:
+    """Those of the metrics that the ablation has."""
+    return [metric for metric in metrics if any(curve.metric == metric for curve in story.curves)]
 
 
 def _by_variant(curves: Sequence[Curve]) -> dict[str, list[Curve]]:

@@ -34,6 +34,8 @@ class Relationship(Section):
     relation: Relation
     than: str | None = None
     """The variant that it is compared with; null for relations within the runs of one."""
+    other: str | None = None
+    """The ablation of `than`, where it is another one; its runs with the same seeds are the counterparts."""
     measure: str
     """The heading of a column of the final table, or the metric of a curve, whose last value counts."""
     later: str | None = None
@@ -46,7 +48,14 @@ class Relationship(Section):
             raise ValueError(f"{', '.join(COMPARING)} are relations to another variant, `than`; the others are not")
         if (self.relation == "falls before") != (self.later is not None):
             raise ValueError("`falls before` is a relation to another measure, `later`; the others are not")
+        if self.other is not None and self.than is None:
+            raise ValueError("`other` is the ablation of `than`, which is missing")
         return self
+
+    @property
+    def ablations(self) -> tuple[str, ...]:
+        """All whose runs it needs."""
+        return (self.ablation,) if self.other is None else (self.ablation, self.other)
 
     @property
     def sentence(self) -> str:
@@ -102,11 +111,12 @@ class ClaimsPage(Section):
                 )
         for claim in self.claims:
             for relationship in claim.relations:
-                if relationship.ablation not in self.ablations:
-                    raise ValueError(
-                        f"the ablation of a relation must be one of {', '.join(self.ablations)}; found "
-                        f"{relationship.ablation!r} in the claim {claim.claim!r}"
-                    )
+                for ablation in relationship.ablations:
+                    if ablation not in self.ablations:
+                        raise ValueError(
+                            f"the ablation of a relation must be one of {', '.join(self.ablations)}; found "
+                            f"{ablation!r} in the claim {claim.claim!r}"
+                        )
         return self
 
 

@@ -82,9 +82,11 @@ def decide(page: ClaimsPage, stories: Mapping[str, Story]) -> list[Decision]:
 
     Raises ValueError for a variant or a measure that an ablation does not have, or fewer than two seeds in common.
     """
-    decidable = [claim for claim in page.claims if all(each.ablation in stories for each in claim.relations)]
+    decidable = [
+        claim for claim in page.claims if all(name in stories for each in claim.relations for name in each.ablations)
+    ]
     relationships = list(dict.fromkeys(each for claim in decidable for each in claim.relations))
-    found = [_test(each, stories[each.ablation]) for each in relationships]
+    found = [_test(each, stories[each.ablation], stories[each.other or each.ablation]) for each in relationships]
     corrected = [p for p in holm([p for _, p, _ in found]) if p is not None]
     evidence = {
         each: Evidence(each, estimate, p, adjusted, as_claimed)
@@ -102,16 +104,15 @@ def _decision(claim: Claim, evidence: Mapping[Relationship, Evidence]) -> Decisi
     return Decision(claim, Verdict.HELD if all(each.holds for each in found) else Verdict.NOT_DECIDED, found)
 
 
-def _test(relationship: Relationship, story: Story) -> tuple[Interval | None, float, bool]:
-    """The estimate, its two-sided p, and whether it lies on the claimed side."""
+def _test(relationship: Relationship, story: Story, counterpart: Story) -> tuple[Interval | None, float, bool]:
+    """The estimate, its two-sided p, and whether it lies on the claimed side. `counterpart` has the runs of `than`."""
     if relationship.than is None:
         if relationship.later is not None:
             return _order(story, relationship.variant, relationship.measure, relationship.later)
         first, last = _ends(story, relationship.variant, relationship.measure)
         return _mean(np.array(last) - np.array(first), relationship.relation == "rises")
-    own, other = (
-        np.array(_finals(story, variant, relationship.measure)) for variant in (relationship.variant, relationship.than)
-    )
+    own = np.array(_finals(story, relationship.variant, relationship.measure))
+    other = np.array(_finals(counterpart, relationship.than, relationship.measure))
     if len(own) != len(other) or len(own) < 2:
         raise ValueError(
             f"{relationship.sentence}: seeds must be in common, two at least; found {len(own)} and {len(other)}"
