@@ -14,9 +14,11 @@ from __future__ import annotations
 import difflib
 import importlib
 import importlib.metadata
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, ClassVar, Literal
 from urllib.parse import urlsplit
 
@@ -281,7 +283,7 @@ def world_class(name: str) -> type[World]:
         if not (isinstance(found, type) and issubclass(found, World)):
             raise ValueError(f"world {name!r} must name a subclass of turnwise.world.World; found {found!r}")
         return found
-    for entry_point in importlib.metadata.entry_points(group=ENTRY_POINTS):
+    for entry_point in _entry_points(tuple(sys.path)):
         if entry_point.name == name:
             loaded = entry_point.load()
             if not (isinstance(loaded, type) and issubclass(loaded, World)):
@@ -293,7 +295,13 @@ def world_class(name: str) -> type[World]:
 
 def installed_worlds() -> tuple[str, ...]:
     """The names of every world that is installed, in order."""
-    return tuple(sorted({entry_point.name for entry_point in importlib.metadata.entry_points(group=ENTRY_POINTS)}))
+    return tuple(sorted({entry_point.name for entry_point in _entry_points(tuple(sys.path))}))
+
+
+@cache
+def _entry_points(path: tuple[str, ...]) -> tuple[importlib.metadata.EntryPoint, ...]:
+    """The worlds that are installed on this path; looked for once, since it takes as long as a turn of an episode."""
+    return tuple(importlib.metadata.entry_points(group=ENTRY_POINTS))
 
 
 def make_world(name: str, parameters: Mapping[str, Any]) -> World:
