@@ -17,6 +17,7 @@ from flows.results import all_references, results_folder, with_circumstances, wr
 from tasks.report import ReportParameters, RunName, read_story, report
 from turnwise.artifacts import Reference, default_store, digest_of
 from turnwise.config import Experiment
+from turnwise.errors import TrainingEnded
 from turnwise.reporting.page import write_report
 from turnwise.reporting.story import Story
 
@@ -36,7 +37,10 @@ class Comparison:
 
 
 def compare(experiment: Experiment, console: Console) -> Comparison:
-    """Prepare once, run every variant with every seed, record, and write the report."""
+    """Prepare once, run every variant with every seed, record, and write the report.
+
+    Raises TrainingEnded, once every run has been tried, where a guard or an alarm has ended some.
+    """
     began = time.monotonic()
     display = Display(console, expected_work(experiment))
     with display.showing():
@@ -45,11 +49,7 @@ def compare(experiment: Experiment, console: Console) -> Comparison:
         warm_start = evaluate_warm_start(experiment, prepared)
         record = AblationRecord(experiment, prepared)
         record.compared_with({**players, "warm start": warm_start})
-        runs = [
-            run_recorded(experiment, prepared, record, variant, seed)
-            for seed in experiment.ablation.seeds
-            for variant in experiment.ablation.variants
-        ]
+        runs = every_run(experiment, prepared, record)
         told = _report(experiment, players, warm_start, prepared.tokenizer, runs)
     digest = digest_of([str(reference) for reference in [told, *players.values(), warm_start, *all_references(runs)]])
     if display.computed:
@@ -62,6 +62,30 @@ def compare(experiment: Experiment, console: Console) -> Comparison:
     write_digests(folder, digest, prepared, {**players, "warm start": warm_start}, runs)
     record.close(folder / "report.html", digest)
     return Comparison(story, folder, digest, display.computed, display.found)
+
+
+def every_run(experiment: Experiment, prepared: Prepared, record: AblationRecord) -> list[Run]:
+    """Every variant with every seed. A run that is ended early does not keep the others from theirs.
+
+    Raises TrainingEnded at the end if there was one: what is left is not the comparison that was asked for.
+    """
+    runs: list[Run] = []
+    ended: list[TrainingEnded] = []
+    for seed in experiment.ablation.seeds:
+        for variant in experiment.ablation.variants:
+            try:
+                runs.append(run_recorded(experiment, prepared, record, variant, seed))
+            except TrainingEnded as error:
+                ended.append(error)
+    if len(ended) == 1 and not runs:
+        raise ended[0]
+    if ended:
+        raise TrainingEnded(
+            f"{len(ended)} of {len(ended) + len(runs)} runs were ended early, so there is nothing to compare yet; the "
+            "others are complete and kept. Change what the messages say, or leave the variant or the seed out.\n"
+            + "\n".join(map(str, ended))
+        )
+    return runs
 
 
 def run_recorded(experiment: Experiment, prepared: Prepared, record: AblationRecord, variant: str, seed: int) -> Run:

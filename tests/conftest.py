@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -41,14 +43,21 @@ def turnwise_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(scope="session")
 def prefect_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a real Prefect server, started for this session in a temporary home and stopped after it."""
+    """The address of a real Prefect server in a temporary home: one for all test processes, stopped by the last."""
     names = ["PREFECT_API_URL", "PREFECT_HOME", "TURNWISE_HOME", "NO_PROXY", "no_proxy"]
     before = {name: os.environ.get(name) for name in names}
-    os.environ["TURNWISE_HOME"] = str(tmp_path_factory.mktemp("prefect_server"))
+    of_process = tmp_path_factory.getbasetemp()
+    home = (of_process.parent if "PYTEST_XDIST_WORKER" in os.environ else of_process) / "prefect_server"
+    home.mkdir(exist_ok=True)
+    os.environ["TURNWISE_HOME"] = str(home)
     os.environ.pop("PREFECT_API_URL", None)
     os.environ.pop("PREFECT_HOME", None)
-    yield server.ensure_server()
-    server.stop_server()
+    with (home / "in_use").open("w") as in_use:
+        fcntl.flock(in_use, fcntl.LOCK_SH)
+        yield server.ensure_server()
+        with contextlib.suppress(BlockingIOError):  # another process still needs it
+            fcntl.flock(in_use, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            server.stop_server()
     for name, value in before.items():
         os.environ.pop(name, None)
         if value is not None:

@@ -15,6 +15,7 @@ from turnwise.config import load
 
 ROOT = Path(__file__).parents[2]
 TINY = Path(__file__).parent / "tiny.yaml"
+GUARD = Path(__file__).parent / "network_guard"
 LEFT_OUT = ("tests", "data", "models", "runs", "results", "dvc.lock")
 """What no stage reads, and what a run of the stages makes: a copy begins without results."""
 
@@ -69,6 +70,21 @@ def environment(folder: Path, **variables: str) -> dict[str, str]:
     elsewhere = folder.parent / "configuration"
     places = {f"DVC_{name}": str(elsewhere) for name in ("SITE_CACHE_DIR", "GLOBAL_CONFIG_DIR", "SYSTEM_CONFIG_DIR")}
     return {**inherited, **person, **places, "GIT_CONFIG_GLOBAL": os.devnull, "DVC_NO_ANALYTICS": "1", **variables}
+
+
+def guarded(folder: Path) -> dict[str, str]:
+    """Variables under which Python processes are refused to talk to others than this machine: see `asked_outside`."""
+    return {"PYTHONPATH": f"{GUARD}:{folder}", "NETWORK_LOG": str(_network_log(folder))}
+
+
+def asked_outside(folder: Path) -> str:
+    """Whom guarded commands of a copy wanted to talk to outside this machine, a line each; empty if nobody."""
+    log = _network_log(folder)
+    return log.read_text() if log.exists() else ""
+
+
+def _network_log(folder: Path) -> Path:
+    return folder.parent / f"{folder.name}-network.log"
 
 
 def start(folder: Path, *command: str, output: IO[str], **variables: str) -> subprocess.Popen[str]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from project_copy import ROOT, commit_all, copy_project, git, run, start
+from project_copy import ROOT, asked_outside, commit_all, copy_project, git, guarded, run, start
 from ruamel.yaml import YAML
 
 from turnwise.artifacts import MANIFEST, Manifest
@@ -41,7 +41,7 @@ def reproduction(prefect_server: str, tmp_path_factory: pytest.TempPathFactory) 
     clone, reference = copy_project(folder / "clone"), copy_project(folder / "reference")
     with (folder / "ablation.log").open("w+") as output:
         ablation = start(reference, "flows.cli", "ablation", output=output)
-        said = run(clone, "dvc", "repro")
+        said = run(clone, "dvc", "repro", **guarded(clone))
         assert ablation.wait() == 0, (folder / "ablation.log").read_text()
     commit_all(clone)
     return Reproduction(clone, said, reference)
@@ -94,6 +94,10 @@ def test_a_fresh_clone_gives_the_digests_of_the_ablation(reproduction: Reproduct
     of_run = read_json(reproduction.clone / "runs" / "mt-grpo" / "1" / "digests.json")
     assert len(of_run["iterations"]) == 2
     assert {"policy": of_run["iterations"][-1]["policy"], "test": of_run["test"]} == of_ablation
+
+
+def test_nobody_outside_this_machine_was_asked(reproduction: Reproduction) -> None:
+    assert asked_outside(reproduction.clone) == ""
 
 
 def test_what_dvc_tracks_is_the_same_in_every_home(reproduction: Reproduction) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from project_copy import ROOT, TINY, copy_project, environment
+from project_copy import ROOT, TINY, asked_outside, copy_project, environment, guarded
 
 pytestmark = [pytest.mark.engine, pytest.mark.chain]
 
@@ -68,7 +68,7 @@ def test_the_command_does_what_it_says(command: str, project: Path) -> None:
         running = subprocess.Popen(
             typed,
             cwd=project,
-            env=environment(project, PYTHONPATH=str(project)),
+            env=environment(project, **guarded(project)),
             stdin=subprocess.DEVNULL,
             stdout=said,
             stderr=said,
@@ -84,6 +84,7 @@ def test_the_command_does_what_it_says(command: str, project: Path) -> None:
                 os.killpg(running.pid, signal.SIGKILL)
                 running.wait()
     assert "Traceback" not in output.read_text()
+    assert asked_outside(project) == ""
 
 
 def wait_for(address: str, running: subprocess.Popen[bytes], output: Path) -> None:

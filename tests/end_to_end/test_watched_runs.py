@@ -18,11 +18,13 @@ from typing import Any
 
 import pytest
 
+from flows.ablation import every_run
 from flows.calibrate import show_calibration
 from flows.experiment import Iteration, Run, run_variant
 from flows.prepare import Prepared, prepare_materials, prepare_policy
+from flows.record import AblationRecord
 from tasks.alarms import read_judgement
-from turnwise.artifacts import Reference, default_store
+from turnwise.artifacts import Reference, default_store, home
 from turnwise.config import Experiment, load
 from turnwise.errors import TrainingEnded
 
@@ -221,6 +223,23 @@ def test_each_guard_ends_the_run_with_advice_and_the_last_good_policy_intact(
     with pytest.raises(TrainingEnded, match=f"ended by the guard {name}: .*{seen}") as caught:
         run_variant(experiment(**settings), fresh, "base", 1)
     require_good(str(caught.value), fresh.warm_start)
+
+
+def test_a_run_that_is_ended_does_not_keep_the_others_of_an_ablation_from_theirs(fresh: Prepared) -> None:
+    variants = {"ended": {"optimization": {"maximum_mismatch": 1e-12}}, "base": {}}
+    chosen = experiment(**{"variants": variants, "ablation.variants": list(variants), "optimization.iterations": 1})
+    with pytest.raises(TrainingEnded, match=r"1 of 2 runs were ended early(.|\n)*in the update of ended seed 1"):
+        every_run(chosen, fresh, AblationRecord(chosen, fresh))
+    states = {run.data.tags["mlflow.runName"]: run.info.status for run in recorded()}
+    assert (states["ended seed 1"], states["base seed 1"]) == ("FAILED", "FINISHED")
+
+
+def recorded() -> list[Any]:
+    """All runs in MLflow."""
+    import mlflow
+
+    client = mlflow.MlflowClient(f"sqlite:///{home() / 'mlflow.db'}")
+    return [run for each in client.search_experiments() for run in client.search_runs([each.experiment_id])]
 
 
 def test_replies_that_never_end_are_guarded_against(
