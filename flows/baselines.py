@@ -16,9 +16,9 @@ from pydantic import TypeAdapter
 from rich.console import Console
 
 from flows.worlds import installed, recorded_baselines
-from turnwise import lineage
 from turnwise.artifacts import digest_of
 from turnwise.checking.baselines import score
+from turnwise.fingerprint import fingerprint
 from turnwise.layering import read_yaml
 from turnwise.reporting.baselines import DEFAULT, RECORD_FILE, KnownFigure, Line, page, told, write_lines
 from turnwise.whole_file import write_whole
@@ -90,7 +90,7 @@ def _episodes(name: str, player: str) -> int:
 
 
 def _code(name: str, parameters: dict[str, Any]) -> str:
-    return lineage.fingerprint([*world_class(name).modules(parameters), "turnwise.checking.baselines"])
+    return fingerprint([*world_class(name).modules(parameters), "turnwise.checking.baselines"])
 
 
 def _uniform(world: World) -> str:

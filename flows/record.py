@@ -17,6 +17,7 @@ from tasks.evaluate import SAMPLED, read_evaluation
 from turnwise import lineage
 from turnwise.artifacts import Reference, default_store, digest_of, home
 from turnwise.config import Experiment
+from turnwise.fingerprint import fingerprint
 from turnwise.panel import panel_digest, read_panel
 from turnwise.tracking import Dataset, Recorder
 from turnwise.tracking import Run as Recorded
@@ -162,7 +163,7 @@ class AblationRecord:
         return {name: reward.weight for name, reward in self._experiment.rewards.items()}
 
     def _code(self) -> str:
-        return lineage.fingerprint([*COMPUTING_MODULES, world_class(self._experiment.world.name).__module__])
+        return fingerprint([*COMPUTING_MODULES, world_class(self._experiment.world.name).__module__])
 
     def _tags(self) -> dict[str, str]:
         prepared = self._prepared

@@ -36,6 +36,7 @@ from prefect.results import ResultRecord
 from turnwise import lineage
 from turnwise.artifacts import Reference, default_store, digest_of, home
 from turnwise.errors import ArtifactError, ConfigurationError, WorldLost
+from turnwise.fingerprint import fingerprint, warn_of_edits
 
 logger = logging.getLogger(__name__)
 
@@ -174,7 +175,7 @@ class Stage(Generic[Arguments]):
     def _compute(
         self, digest: str, ingredients: dict[str, Any], *args: Arguments.args, **kwargs: Arguments.kwargs
     ) -> Reference:
-        lineage.warn_of_edits(self._modules(self._arguments(*args, **kwargs)["parameters"]), without=[__name__])
+        warn_of_edits(self._modules(self._arguments(*args, **kwargs)["parameters"]), without=[__name__])
         began = time.perf_counter()
         reference = self.function(*args, **kwargs)
         if not isinstance(reference, Reference):
@@ -191,7 +192,7 @@ class Stage(Generic[Arguments]):
         parameters = inputs.pop("parameters")
         return {
             "stage": self.name,
-            "code": lineage.fingerprint(self._modules(parameters), without=[__name__]),
+            "code": fingerprint(self._modules(parameters), without=[__name__]),
             "parameters": parameters.model_dump(mode="json"),
             "inputs": {name: _digests(value, f"{self.name}'s input {name}") for name, value in inputs.items()},
             "platform": lineage.platform() if self.platform_bound else None,
@@ -212,7 +213,7 @@ _declared: list[str] = []
 
 def _read_declared_sources() -> None:
     while _declared:
-        lineage.fingerprint([_declared.pop()], without=[__name__])
+        fingerprint([_declared.pop()], without=[__name__])
 
 
 def _refuse_unsuitable(stage: Stage[Any]) -> None:

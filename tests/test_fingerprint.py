@@ -1,0 +1,172 @@
+"""Fingerprints: what computes counts, however far away; what does not compute does not count."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from turnwise import fingerprint as code
+from turnwise.errors import ConfigurationError
+
+BASE = {
+    "our_world/__init__.py": "",
+    "our_world/world.py": '''"""A world."""
+from our_world import rules
+from .nested.deep import depth
+def play():
+    """Plays."""
+    import our_world.late
+    return rules.score() + depth()
+''',
+    "our_world/rules.py": "from our_world.helper import one\n\n\ndef score():\n    return one()  # a comment\n",
+    "our_world/helper.py": "def one():\n    return 1\n",
+    "our_world/late.py": "value = 1\n",
+    "our_world/typed.py": "value = 1\n",
+    "our_world/unrelated.py": "value = 1\n",
+    "our_world/nested/__init__.py": "start = 1\n",
+    "our_world/nested/deep.py": "from ..starred import *\nimport json, numpy\n\n\ndef depth():\n    return 1\n",
+    "our_world/starred/__init__.py": "__all__ = ['part']\n",
+    "our_world/starred/part.py": "value = 1\nimport beside.inner\n",
+    "beside/inner.py": "value = 1\n",
+}
+
+
+@pytest.fixture(autouse=True)
+def fresh_process() -> Iterator[None]:
+    """Sources are read once per process; each test is to see its own."""
+    forget()
+    yield
+    forget()
+
+
+def forget() -> None:
+    code._read.cache_clear()
+    code._closure.cache_clear()
+    code._is_uninstalled.cache_clear()
+    code._edited.clear()
+    importlib.invalidate_caches()
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for name, text in BASE.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+def fingerprint_after(folder: Path, name: str, text: str) -> str:
+    (folder / name).write_text(text)
+    forget()
+    return code.fingerprint(["our_world.world"])
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [
+        ("our_world/world.py", "+ depth()", "- depth()"),
+        ("our_world/rules.py", "one()", "one() + 1"),
+        ("our_world/helper.py", "return 1", "return 2"),
+        ("our_world/late.py", "1", "2"),
+        ("our_world/__init__.py", "", "import os"),
+        ("our_world/nested/__init__.py", "1", "2"),
+        ("our_world/nested/deep.py", "return 1", "return 2"),
+        ("our_world/starred/part.py", "1", "2"),
+        ("beside/inner.py", "1", "2"),
+    ],
+)
+def test_a_change_in_any_module_that_is_imported_changes_the_fingerprint(
+    folder: Path, name: str, old: str, new: str
+) -> None:
+    before = code.fingerprint(["our_world.world"])
+    assert fingerprint_after(folder, name, BASE[name].replace(old, new, 1)) != before
+    assert fingerprint_after(folder, name, BASE[name]) == before
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("our_world/rules.py", BASE["our_world/rules.py"].replace("# a comment", "# another comment")),
+        ("our_world/rules.py", BASE["our_world/rules.py"].replace("return one()", "return (\n        one()\n    )")),
+        ("our_world/world.py", BASE["our_world/world.py"].replace("A world.", "Another text.")),
+        ("our_world/world.py", BASE["our_world/world.py"].replace('    """Plays."""\n', "")),
+        ("our_world/unrelated.py", "value = 2\n"),
+    ],
+)
+def test_comments_docstrings_formatting_and_modules_not_imported_do_not_count(
+    folder: Path, name: str, text: str
+) -> None:
+    before = code.fingerprint(["our_world.world"])
+    assert fingerprint_after(folder, name, text) == before
+
+
+def test_imports_for_the_type_checker_do_not_count_but_their_alternative_does(folder: Path) -> None:
+    text = (
+        "import typing\nfrom typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import our_world.typed\n"
+        "if typing.TYPE_CHECKING:\n    from our_world import typed\nelse:\n    import our_world.unrelated\n"
+    )
+    before = fingerprint_after(folder, "our_world/late.py", text)
+    assert fingerprint_after(folder, "our_world/typed.py", "value = 2\n") == before
+    assert fingerprint_after(folder, "our_world/unrelated.py", "value = 2\n") != before
+
+
+def test_an_empty_package_file_is_the_same_as_none(folder: Path) -> None:
+    before = fingerprint_after(folder, "our_world/nested/__init__.py", '"""Only a text."""\n')
+    (folder / "our_world/nested/__init__.py").unlink()
+    forget()
+    assert code.fingerprint(["our_world.world"]) == before
+
+
+def test_a_module_left_out_is_neither_read_nor_followed(folder: Path) -> None:
+    before = code.fingerprint(["our_world.world"], without=["our_world.rules"])
+    assert before != code.fingerprint(["our_world.world"])
+    fingerprint_after(folder, "our_world/helper.py", "def one():\n    return 2\n")
+    assert code.fingerprint(["our_world.world"], without=["our_world.rules"]) == before
+
+
+def test_the_order_in_which_modules_are_named_does_not_count(folder: Path) -> None:
+    names = ["our_world.world", "our_world.unrelated"]
+    assert code.fingerprint(names) == code.fingerprint(names[::-1]) != code.fingerprint(names[:1])
+
+
+def test_imports_in_a_circle_end(folder: Path) -> None:
+    assert fingerprint_after(folder, "our_world/helper.py", "import our_world.world\n\n\ndef one():\n    return 1\n")
+
+
+def test_nothing_is_imported_to_find_the_code(folder: Path) -> None:
+    (folder / "our_world" / "late.py").write_text("raise SystemExit('imported')\n")
+    code.fingerprint(["our_world.world"])
+    assert not [name for name in sys.modules if name.startswith("our_world")]
+
+
+def test_a_module_that_does_not_exist_is_refused(folder: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"no module our_world\.absent"):
+        code.fingerprint(["our_world.absent"])
+    with pytest.raises(ConfigurationError, match="no module absent_world"):
+        code.fingerprint(["absent_world"])
+
+
+def test_an_edit_while_the_process_runs_changes_nothing_but_is_told_once(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    before = code.fingerprint(["our_world.world"])
+    code.warn_of_edits(["our_world.world"])
+    assert caplog.records == []
+    (folder / "our_world" / "helper.py").write_text("def one():\n    return 22\n")
+    assert code.fingerprint(["our_world.world"]) == before, "the code in memory is the old one"
+    code.warn_of_edits(["our_world.world"])
+    code.warn_of_edits(["our_world.world"])
+    (record,) = caplog.records
+    assert "helper.py has changed" in record.message
+
+
+def test_our_own_packages_are_followed_and_others_are_not() -> None:
+    names = {source.name for source in code._closure(("turnwise.fingerprint", "turnwise.seeding"), frozenset())}
+    modules = ["artifacts", "errors", "fingerprint", "seeding"]  # of which two import pydantic and numpy
+    assert names == {"turnwise", *(f"turnwise.{module}" for module in modules)}
