@@ -27,6 +27,15 @@ def after(*measurements: dict[str, float], state: AlarmState | None = None, begi
     return state
 
 
+@pytest.mark.parametrize(("success", "counted"), [(1.0, 0), (0.99, 1)])
+def test_where_everything_is_solved_equal_rewards_are_no_alarm(success: float, counted: int) -> None:
+    rules = {"reward_deviation_of_start": AlarmRule(below=0.1), "entropy_of_start": AlarmRule(below=0.1)}
+    values = {"success": success, "reward_deviation_of_start": 0.0, "entropy_of_start": 0.05}
+    state = AlarmState().after(1, values, rules)
+    assert state.counts.get("reward_deviation_of_start", 0) == counted
+    assert state.counts["entropy_of_start"] == 1, "a policy that knows one reply for each task may still be lost"
+
+
 def test_an_alarm_is_raised_at_its_patience_once_and_stays_on_until_a_value_is_within_bounds() -> None:
     low, fine = {"entropy": 0.5, "reply_tokens": 5.0}, {"entropy": 1.0, "reply_tokens": 5.0}
     states = [AlarmState()]

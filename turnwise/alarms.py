@@ -1,8 +1,9 @@
 """Alarms: rules over monitors, and the state that they leave from one iteration to the next.
 
 A rule counts the measurements in a row that are out of its bounds; at its patience the alarm is raised, once, and stays
-on until a measurement is within bounds. A monitor that was not measured in an iteration leaves its count as it was. An
-iteration is healthy when no rule counts anything: the policy that sampled it is what a run can go back to.
+on until a measurement is within bounds. A monitor that was not measured in an iteration leaves its count as it was.
+Where every episode of an iteration is solved, that all earn alike is no alarm. An iteration is healthy when no rule
+counts anything: the policy that sampled it is what a run can go back to.
 
 The state is a function of the measurements alone, so a run that is resumed raises the same alarms as one that never
 stopped. Which bounds are worth having is measured, not guessed: `docs/echo-trap.md`.
@@ -18,6 +19,8 @@ from turnwise.stability import AlarmRule
 
 Rules = Mapping[str, AlarmRule]
 """By monitor."""
+OF_SPREAD = frozenset({"reward_deviation", "reward_deviation_of_start", "dead_groups"})
+"""Monitors of how differently the episodes of a group earn."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +41,8 @@ class AlarmState:
             if name not in values:
                 count = self.counts.get(name, 0)
             else:
-                count = self.counts.get(name, 0) + 1 if out_of_bounds(values[name], rule) else 0
+                broken = out_of_bounds(values[name], rule) and not (name in OF_SPREAD and values.get("success") == 1.0)
+                count = self.counts.get(name, 0) + 1 if broken else 0
             if count:
                 counts[name] = count
         return replace(self, counts=counts, healthy=self.healthy if counts else iteration)
