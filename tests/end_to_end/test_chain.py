@@ -221,7 +221,12 @@ def test_a_directory_can_hold_the_policy_and_its_tokenizer(
         feed_forward=64,
     )
     monkeypatch.setenv("TURNWISE_HOME", str(tmp_path / "home"))
-    settings = (f"policy.model={tmp_path / 'model'}", "warm_start.enabled=false", "optimization.iterations=1")
+    settings = (
+        "compute.engine=transformers",
+        f"policy.model={tmp_path / 'model'}",
+        "warm_start.enabled=false",
+        "optimization.iterations=1",
+    )
     _, calls = run(tiny(*settings), tmp_path / "results", monkeypatch)
     assert "warm_start" not in calls.computed and "update" in calls.computed
     store = default_store()

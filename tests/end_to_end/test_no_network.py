@@ -25,6 +25,6 @@ def test_the_guard_notices_a_call(tmp_path: Path) -> None:
 @pytest.mark.chain
 def test_a_run_asks_nobody_outside_this_machine(tmp_path: Path) -> None:
     folder = copy_project(tmp_path / "project")
-    run(folder, "flows.cli", "prepare", **guarded(folder))
+    run(folder, "flows.cli", "prepare", **guarded(folder), PREFECT_API_URL="", PREFECT_HOME="")
     assert (folder / ".turnwise" / "prefect" / "server.log").exists(), "the server was watched, too"
     assert asked_outside(folder) == ""
