@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from project_copy import asked_outside, copy_project, environment, guarded, run
 
+from flows.server import stop_server
+
 
 def test_the_guard_notices_a_call(tmp_path: Path) -> None:
     ask = "import urllib.request; urllib.request.urlopen('http://example.org', timeout=5)"
@@ -23,8 +25,10 @@ def test_the_guard_notices_a_call(tmp_path: Path) -> None:
 
 
 @pytest.mark.chain
-def test_a_run_asks_nobody_outside_this_machine(tmp_path: Path) -> None:
+def test_a_run_asks_nobody_outside_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = copy_project(tmp_path / "project")
     run(folder, "flows.cli", "prepare", **guarded(folder), PREFECT_API_URL="", PREFECT_HOME="")
+    monkeypatch.setenv("TURNWISE_HOME", str(folder / ".turnwise"))
+    stop_server()
     assert (folder / ".turnwise" / "prefect" / "server.log").exists(), "the server was watched, too"
     assert asked_outside(folder) == ""
