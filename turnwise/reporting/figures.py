@@ -188,7 +188,7 @@ def _learning_curve(story: Story, metric: str, place: int) -> Figure:
         drawing, axes = axes_of(3.4, 2.35)
         for name, seeds in variants.items():
             draw_variant(axes, seeds, look[name])
-        axes.set_title(_wrapped(heading(curves[0])))
+        axes.set_title(wrapped(heading(curves[0])))
         axes.set_xlabel("iteration")
         axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
         axes.margins(x=0.02)
@@ -245,7 +245,7 @@ def _comparison(story: Story, column: Column, place: int) -> Figure:
             axes.axvline(interval.value, color=GREY, dashes=dashes[row.name], linewidth=1.1, zorder=1)
         for height, (row, interval) in enumerate(measured):
             _draw_interval(axes, height, interval, look.get(row.name, Style(GREY, (), "o")))
-        axes.set_title(_wrapped(heading(column)))
+        axes.set_title(wrapped(heading(column)))
         axes.set_yticks(range(len(measured)), [row.name for row, _ in measured], color=INK)
         axes.set_ylim(len(measured) - 0.4, -0.6)
         axes.grid(False, axis="y")
@@ -307,7 +307,8 @@ def legend_below(drawing: Drawing, handles: Sequence[Line2D]) -> None:
         drawing.legend(handles=handles, loc="outside lower center", ncols=min(4, len(handles)))
 
 
-def _wrapped(title: str) -> str:
+def wrapped(title: str) -> str:
+    """A title in lines that fit above one set of axes."""
     return "\n".join(textwrap.wrap(title, 36))
 
 

@@ -15,7 +15,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from turnwise.reporting.baselines import markdown_table, told
-from turnwise.reporting.figures import Figure, draw_variant, styles
+from turnwise.reporting.figures import Figure, draw_variant, styles, wrapped
 from turnwise.reporting.story import ROW_KINDS, SHARE, Column, Curve, Row, Story
 from turnwise.reporting.wording import UNDEFINED, duration, number, signed
 from turnwise.science.budgets import AtEqualBudget
@@ -82,7 +82,7 @@ def curves_figure(name: str, story: Story, metrics: Sequence[str]) -> Figure:
             axes.set_axisbelow(True)
             for variant, seeds in _by_variant(curves[metric]).items():
                 draw_variant(axes, seeds, look[variant])
-            axes.set_title(curves[metric][0].heading.replace(", in training", ""))
+            axes.set_title(wrapped(curves[metric][0].heading.replace(", in training", "")))
             axes.set_xlabel("iteration")
             axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
             if curves[metric][0].unit == SHARE:
