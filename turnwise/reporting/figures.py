@@ -39,6 +39,8 @@ MARKER_SHAPES = {
     "X": "M18 5l2 -2l2 2l2 -2l2 2l-2 2l2 2l-2 2l-2 -2l-2 2l-2 -2l2 -2z",
 }
 """The markers as SVG paths, for the page's legend: 44 by 14 pixels, centre (22, 7)."""
+CURVE_INCHES = (3.4, 2.45)
+LEGEND_ROW_INCHES = 0.19
 REFERENCE_DASHES: tuple[tuple[float, ...], ...] = ((5, 3), (1.2, 2), (7, 2, 1.2, 2))
 INK, GREY, PALE = "#22262b", "#6a7178", "#dfe3e6"
 
@@ -185,10 +187,11 @@ def _learning_curve(story: Story, metric: str, place: int) -> Figure:
     look = styles(story)
 
     def draw(legend: bool) -> Drawing:
-        drawing, axes = axes_of(3.4, 2.35)
+        title = wrapped(heading(curves[0]))
+        drawing, axes = _curve_axes(title.count("\n") + 1)
         for name, seeds in variants.items():
             draw_variant(axes, seeds, look[name])
-        axes.set_title(wrapped(heading(curves[0])))
+        axes.set_title(title)
         axes.set_xlabel("iteration")
         axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
         axes.margins(x=0.02)
@@ -290,6 +293,20 @@ def axes_of(width: float, height: float) -> tuple[Drawing, Axes]:
     return drawing, axes
 
 
+def _curve_axes(lines: int) -> tuple[Drawing, Axes]:
+    """Axes for a curve below a title of so many lines. There are many of them, all alike, so the place of their axes is
+    stated: to find it out would take most of the time of drawing.
+    """
+    width, height = CURVE_INCHES
+    drawing = Drawing(figsize=CURVE_INCHES)
+    # Above, the exponent that all numbers of an axis may share has room, too.
+    left, right, bottom, top = 0.55, 0.1, 0.5, 0.32 + 0.16 * lines
+    place = (left / width, bottom / height, 1 - (left + right) / width, 1 - (bottom + top) / height)
+    axes = drawing.add_axes(place)
+    axes.set_axisbelow(True)
+    return drawing, axes
+
+
 def handle(name: str, style: Style) -> Line2D:
     """A variant's entry in a legend."""
     return Line2D(
@@ -302,9 +319,22 @@ def _reference_handle(name: str, dashes: tuple[float, ...]) -> Line2D:
 
 
 def legend_below(drawing: Drawing, handles: Sequence[Line2D]) -> None:
-    """Put a legend below the axes, where there is something to tell apart."""
-    if handles:
-        drawing.legend(handles=handles, loc="outside lower center", ncols=min(4, len(handles)))
+    """Put a legend below the axes, where there is something to tell apart: in as many columns as fit, on paper that is
+    as much longer as it takes.
+    """
+    if not handles:
+        return
+    width, height = drawing.get_size_inches()
+    columns = max(1, min(4, int(width / (0.55 + 0.08 * max(len(str(each.get_label())) for each in handles)))))
+    longer = height + LEGEND_ROW_INCHES * (-(-len(handles) // columns) + 0.5)
+    if drawing.get_layout_engine() is None:
+        for axes in drawing.axes:
+            box = axes.get_position()
+            bottom = longer - height * (1 - box.y0)
+            axes.set_position((box.x0, bottom / longer, box.width, box.height * height / longer))
+    drawing.set_size_inches(width, longer)
+    inside = drawing.get_layout_engine() is None
+    drawing.legend(handles=handles, loc="lower center" if inside else "outside lower center", ncols=columns)
 
 
 def wrapped(title: str) -> str:
