@@ -29,7 +29,7 @@ def test_the_default_parameters_are_accepted() -> None:
     assert experiment.variant("grpo-mr").credit.options == {"rewards": "merged"}
 
 
-OVERLAYS = sorted(path for path in ROOT.glob("experiments/*.yaml") if path.name != "dvc.yaml")
+OVERLAYS = sorted(ROOT.glob("experiments/*.yaml"))
 
 
 @pytest.mark.parametrize("overlay", OVERLAYS, ids=lambda path: path.stem)

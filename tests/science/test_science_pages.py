@@ -85,7 +85,7 @@ def test_a_variant_of_a_tuning_that_tells_no_rate_is_refused() -> None:
 
 
 def test_dvc_knows_every_ablation_of_every_page() -> None:
-    stages = read_yaml(ROOT / "experiments" / "dvc.yaml")["stages"]
+    stages = read_yaml(ROOT / PAGES / "dvc.yaml")["stages"]
     assert {page: stage["foreach"] for page, stage in stages.items()} == {
         page: list(known_claims(page).ablations) for page in NAMES
     }
