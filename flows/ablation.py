@@ -81,8 +81,8 @@ def every_run(experiment: Experiment, prepared: Prepared, record: AblationRecord
         raise ended[0]
     if ended:
         raise TrainingEnded(
-            f"{len(ended)} of {len(ended) + len(runs)} runs were ended early, so there is nothing to compare yet; the "
-            "others are complete and kept. Change what the messages say, or leave the variant or the seed out.\n"
+            f"{len(ended)} of {len(ended) + len(runs)} runs were ended early, so there is nothing to compare yet; "
+            "what the others made is kept. Change what the messages say, or leave the variant or the seed out.\n"
             + "\n".join(map(str, ended))
         )
     return runs

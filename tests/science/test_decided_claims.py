@@ -63,6 +63,9 @@ def test_a_variant_is_compared_with_one_of_another_ablation_seed_by_seed() -> No
         }
     )
     plain, planned = story({"plain": WORSE}), story({"plan": BETTER})
+    others = story({"plain": WORSE}, falling=(0.5, 0.5))
+    with pytest.raises(ValueError, match="the seeds must be the same in both"):
+        decide(claims, {"runs": others, "planned": planned})
     assert only(decide(claims, {"planned": planned})).verdict is Verdict.NOT_RUN
     found = only(decide(claims, {"runs": plain, "planned": planned}))
     assert found.verdict is Verdict.HELD

@@ -104,17 +104,10 @@ def test_a_relation_to_nothing_is_refused(tmp_path: Path) -> None:
         read_claims(tmp_path / "page.yaml")
 
 
-def test_a_relation_in_an_ablation_that_the_page_does_not_have_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("key", ["ablation", "other"])
+def test_a_relation_to_an_ablation_that_the_page_does_not_have_is_refused(key: str, tmp_path: Path) -> None:
     page = json.loads(json.dumps(PAGE))
-    page["claims"][0]["relations"][0]["ablation"] = "another"
-    (tmp_path / "page.yaml").write_text(json.dumps(page))
-    with pytest.raises(ConfigurationError, match="must be one of runs; found 'another'"):
-        read_claims(tmp_path / "page.yaml")
-
-
-def test_the_ablation_of_the_counterpart_must_be_on_the_page_too(tmp_path: Path) -> None:
-    page = json.loads(json.dumps(PAGE))
-    page["claims"][0]["relations"][0]["other"] = "another"
+    page["claims"][0]["relations"][0][key] = "another"
     (tmp_path / "page.yaml").write_text(json.dumps(page))
     with pytest.raises(ConfigurationError, match="must be one of runs; found 'another'"):
         read_claims(tmp_path / "page.yaml")

@@ -327,14 +327,14 @@ def legend_below(drawing: Drawing, handles: Sequence[Line2D]) -> None:
     width, height = drawing.get_size_inches()
     columns = max(1, min(4, int(width / (0.55 + 0.08 * max(len(str(each.get_label())) for each in handles)))))
     longer = height + LEGEND_ROW_INCHES * (-(-len(handles) // columns) + 0.5)
-    if drawing.get_layout_engine() is None:
+    placed = drawing.get_layout_engine() is None
+    if placed:  # shares of the paper, which grows below
         for axes in drawing.axes:
             box = axes.get_position()
             bottom = longer - height * (1 - box.y0)
             axes.set_position((box.x0, bottom / longer, box.width, box.height * height / longer))
     drawing.set_size_inches(width, longer)
-    inside = drawing.get_layout_engine() is None
-    drawing.legend(handles=handles, loc="lower center" if inside else "outside lower center", ncols=columns)
+    drawing.legend(handles=handles, loc="lower center" if placed else "outside lower center", ncols=columns)
 
 
 def wrapped(title: str) -> str:

@@ -111,6 +111,7 @@ def _test(relationship: Relationship, story: Story, counterpart: Story) -> tuple
             return _order(story, relationship.variant, relationship.measure, relationship.later)
         first, last = _ends(story, relationship.variant, relationship.measure)
         return _mean(np.array(last) - np.array(first), relationship.relation == "rises")
+    _require_the_same_tasks(relationship, story, counterpart)
     own = np.array(_finals(story, relationship.variant, relationship.measure))
     other = np.array(_finals(counterpart, relationship.than, relationship.measure))
     if len(own) != len(other) or len(own) < 2:
@@ -120,6 +121,16 @@ def _test(relationship: Relationship, story: Story, counterpart: Story) -> tuple
     if relationship.relation == "varies less than":
         return _spread(own, other)
     return _mean(own - other, relationship.relation == "above")
+
+
+def _require_the_same_tasks(relationship: Relationship, story: Story, counterpart: Story) -> None:
+    """Raise ValueError where two ablations cannot be compared seed by seed: other seeds, or another test panel."""
+    for what, own, other in (
+        ("seeds", *({curve.seed for curve in each.curves} for each in (story, counterpart))),
+        ("test panel", *(dict(each.lineage).get("test panel") for each in (story, counterpart))),
+    ):
+        if own != other:
+            raise ValueError(f"{relationship.sentence}: the {what} must be the same in both; found {own} and {other}")
 
 
 def _mean(differences: np.ndarray, upwards: bool) -> tuple[Interval, float, bool]:
