@@ -4,7 +4,7 @@ import shutil
 from dataclasses import replace
 
 import pytest
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import expect, sync_playwright
 
 from turnwise.reporting.episodes import Episode
 from turnwise.reporting.episodes_page import episodes_page
@@ -91,7 +91,7 @@ def test_two_policies_on_one_task_stand_beside_each_other(page):
     assert len({box["y"] for box in boxes}) == 1
     assert boxes[0]["x"] < boxes[1]["x"] < boxes[2]["x"]
     page.click("button[type=reset]")
-    page.wait_for_function("document.querySelectorAll('article:not([hidden])').length === 4")
+    expect(page.locator("article:visible")).to_have_count(4)
 
 
 def test_a_token_is_coloured_by_its_advantage_and_tells_it(page):
