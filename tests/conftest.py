@@ -25,6 +25,14 @@ for name, value in server.CLIENT_SETTINGS.items():
     os.environ.setdefault(name, value)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--random-episodes",
+        type=int,
+        help="episodes of the random player in every world of tests/conformance, instead of fewer in the heavy ones",
+    )
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """A report goes from worker to master as UTF-8, and what a test logged may hold halves of characters."""

@@ -171,17 +171,18 @@ def test_every_action_that_the_text_offers_is_accepted(case: Case) -> None:
 # What players reach, and what is paid
 
 
-def test_random_succeeds_as_often_as_is_recorded(case: Case) -> None:
-    fresh = score(case.world, "random", case.effort.random_episodes, FRESH)
-    before = recorded(case)
+def test_random_succeeds_as_often_as_is_recorded(case: Case, pytestconfig: pytest.Config) -> None:
+    episodes = pytestconfig.getoption("random_episodes") or case.effort.random_episodes
+    fresh = score(case.world, "random", episodes, FRESH)
+    before = recorded(case, episodes)
     assert may_be_of_one_chance(fresh.success, before.success), f"{fresh.success} and {before.success}"
     assert agree(fresh.rewards, before.rewards), f"{fresh.rewards} and {before.rewards}"
 
 
-def recorded(case: Case) -> Score:
-    """What `turnwise baselines` found; of a world with other parameters than its defaults, other episodes."""
+def recorded(case: Case, episodes: int) -> Score:
+    """What `turnwise baselines` found; of a world with other parameters than its defaults, as many other episodes."""
     if case.parameters:
-        return score(case.world, "random", case.effort.random_episodes, FRESH + 1)
+        return score(case.world, "random", episodes, FRESH + 1)
     lines = {line.key: line for line in read_lines(RECORD.read_text())}
     line = lines.get((case.name, "", "random"))
     assert line is not None, f"turnwise baselines {case.name} must have been run: {RECORD} has no line of it"

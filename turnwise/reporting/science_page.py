@@ -82,7 +82,7 @@ def curves_figure(name: str, story: Story, metrics: Sequence[str]) -> Figure:
             axes.set_axisbelow(True)
             for variant, seeds in _by_variant(curves[metric]).items():
                 draw_variant(axes, seeds, look[variant])
-            axes.set_title(wrapped(curves[metric][0].heading.replace(", in training", "")))
+            axes.set_title(wrapped(_title(curves[metric][0])))
             axes.set_xlabel("iteration")
             axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
             if curves[metric][0].unit == SHARE:
@@ -101,6 +101,12 @@ def curves_figure(name: str, story: Story, metrics: Sequence[str]) -> Figure:
         [(c.metric, c.variant, c.seed, *point) for metric in chosen for c in curves[metric] for point in c.points],
         draw,
     )
+
+
+def _title(curve: Curve) -> str:
+    """What is drawn, and of which episodes where two figures show the same of different ones."""
+    episodes = {"validation": ", validation panel", "rollout": ", training tasks"}
+    return curve.heading + episodes.get(curve.metric.partition("/")[0], "")
 
 
 def _verdicts(claims: ClaimsPage, decisions: Sequence[Decision]) -> list[str]:
