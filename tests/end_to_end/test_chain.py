@@ -16,8 +16,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from rich.console import Console
+from comparison import compared
 
+from tasks.stage import Observer, StageCall, observing
 from turnwise.artifacts import Reference, default_store
 from turnwise.config import Experiment, load
 
@@ -39,29 +40,16 @@ class Calls:
         self.found: list[str] = []
 
 
-def run(experiment: Experiment, results: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, Calls]:
+def run(experiment: Experiment, results: Path) -> tuple[str, Calls]:
     """The digest of an ablation, and its stage calls."""
-    from prefect import flow
-
-    from flows import ablation
-    from flows import results as results_module
-    from tasks.stage import Observer, StageCall, observing
-
     calls = Calls()
 
     class Listener(Observer):
         def finished(self, call: StageCall) -> None:
             (calls.found if call.cached else calls.computed).append(call.stage)
 
-    monkeypatch.setattr(results_module, "results_folder", lambda experiment: results)
-    monkeypatch.setattr(ablation, "results_folder", lambda experiment: results)
-
-    @flow(name="test")
-    def the_flow() -> str:
-        with observing(Listener()):
-            return ablation.compare(experiment, Console(quiet=True)).digest
-
-    return the_flow(), calls
+    with observing(Listener()):
+        return compared(experiment, results).digest, calls
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +58,7 @@ def computed(prefect_server: str, tmp_path_factory: pytest.TempPathFactory) -> I
     home = tmp_path_factory.mktemp("computed")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TURNWISE_HOME", str(home))
-        digest, calls = run(tiny(), home / "results", patch)
+        digest, calls = run(tiny(), home / "results")
     assert calls.computed.count("update") == 4 and not calls.found.count("update")
     yield home, digest
 
@@ -101,16 +89,14 @@ def test_two_runs_with_the_same_parameters_give_the_same_digests(
     computed: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TURNWISE_HOME", str(tmp_path / "another"))
-    digest, calls = run(tiny(), tmp_path / "results", monkeypatch)
+    digest, calls = run(tiny(), tmp_path / "results")
     assert digest == computed[1]
     assert calls.computed.count("rollout") > 0
 
 
-def test_a_repeat_computes_nothing_and_records_nothing(
-    home: Path, computed: tuple[Path, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_repeat_computes_nothing_and_records_nothing(home: Path, computed: tuple[Path, str]) -> None:
     before = children(home)
-    digest, calls = run(tiny(), home / "results", monkeypatch)
+    digest, calls = run(tiny(), home / "results")
     assert digest == computed[1]
     assert calls.computed == []
     after = children(home)
@@ -176,9 +162,9 @@ def test_the_variants_of_one_seed_are_laid_beside_each_other_without_a_verdict(
     assert "not decided" in told and "2 iterations" in told and "tokens" in told
 
 
-def test_changing_the_estimator_reuses_what_does_not_depend_on_it(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_changing_the_estimator_reuses_what_does_not_depend_on_it(home: Path) -> None:
     changed = tiny("variants.mt-grpo={credit: {options: {rewards: merged, epsilon: 0.01}}}")
-    _, calls = run(changed, home / "results", monkeypatch)
+    _, calls = run(changed, home / "results")
     assert not {"panels", "demonstrations", "tokenizer", "initial_policy", "warm_start", "player"} & set(calls.computed)
     assert calls.found.count("rollout") == 3  # both of the variant that stayed, and the first of the one that changed
     assert calls.computed.count("rollout") == 1
@@ -186,14 +172,14 @@ def test_changing_the_estimator_reuses_what_does_not_depend_on_it(home: Path, mo
 
 
 def test_a_deleted_and_a_damaged_artifact_are_computed_again_with_a_warning(
-    home: Path, computed: tuple[Path, str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    home: Path, computed: tuple[Path, str], caplog: pytest.LogCaptureFixture
 ) -> None:
     store = default_store()
     rollouts = sorted((store.root / "rollout").glob("*/manifest.json"))
     shutil.rmtree(rollouts[0].parent)
     (rollouts[1].parent / "turns.parquet").write_bytes(b"damaged")
     with caplog.at_level(logging.WARNING):
-        digest, calls = run(tiny(), home / "results", monkeypatch)
+        digest, calls = run(tiny(), home / "results")
     assert digest == computed[1]
     assert calls.computed.count("rollout") >= 2 and "update" not in calls.computed
     lost = Reference(kind="rollout", digest=rollouts[0].parent.name)
@@ -227,7 +213,7 @@ def test_a_directory_can_hold_the_policy_and_its_tokenizer(
         "warm_start.enabled=false",
         "optimization.iterations=1",
     )
-    _, calls = run(tiny(*settings), tmp_path / "results", monkeypatch)
+    _, calls = run(tiny(*settings), tmp_path / "results")
     assert "warm_start" not in calls.computed and "update" in calls.computed
     store = default_store()
     policies = sorted((store.root / "policy").glob("*/config.json"))
@@ -251,7 +237,7 @@ def test_a_run_that_was_killed_ends_with_the_digests_of_one_that_was_not(
         os.killpg(started.pid, signal.SIGKILL)
         started.wait()
     monkeypatch.setenv("TURNWISE_HOME", str(home))
-    digest, calls = run(tiny(), home / "results", monkeypatch)
+    digest, calls = run(tiny(), home / "results")
     assert digest == computed[1]  # also across hash seeds: the killed half ran under another one
     assert "warm_start" in calls.found and "update" in calls.computed
     assert all(run["status"] == "FINISHED" for run in children(home))

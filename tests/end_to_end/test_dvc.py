@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from comparison import compared
 from project_copy import ROOT, asked_outside, commit_all, copy_project, git, guarded, run
-from rich.console import Console
 from ruamel.yaml import YAML
 
 from turnwise.artifacts import MANIFEST, Manifest
@@ -43,7 +43,7 @@ def reproduction(prefect_server: str, tmp_path_factory: pytest.TempPathFactory) 
     said = run(clone, "dvc", "repro", **guarded(clone))
     commit_all(clone)
     with working_in(reference):
-        run_ablation(load(Path("params.yaml")))
+        compared(load(Path("params.yaml")))
     return Reproduction(clone, said, reference)
 
 
@@ -51,19 +51,6 @@ def reproduction(prefect_server: str, tmp_path_factory: pytest.TempPathFactory) 
 def experiment(reproduction: Reproduction) -> str:
     """What `dvc exp run --temp` says that changes one variant."""
     return run(reproduction.clone, "dvc", "exp", "run", "--temp", "--name", "half", "--set-param", CHANGE)
-
-
-def run_ablation(experiment: Experiment) -> None:
-    """What `turnwise ablation` does, in this process, which has all it needs in memory."""
-    from prefect import flow
-
-    from flows import ablation
-
-    @flow(name="test")
-    def the_flow() -> None:
-        ablation.compare(experiment, Console(quiet=True))
-
-    the_flow()
 
 
 def read_json(path: Path) -> dict:

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from rich.console import Console
+from comparison import compared
 
 from turnwise.config import load
 
@@ -45,18 +45,9 @@ AFTER_GROWTH = 9
 
 def finished(home: Path) -> str:
     """The digest of the ablation, computed in this process as far as it is not yet."""
-    from prefect import flow
-
-    from flows import ablation
-
-    @flow(name="test")
-    def the_flow() -> str:
-        return ablation.compare(load(ROOT / "params.yaml", [TINY], SETTINGS), Console(quiet=True)).digest
-
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TURNWISE_HOME", str(home))
-        patch.setattr(ablation, "results_folder", lambda experiment: home / "results")
-        return the_flow()
+        return compared(load(ROOT / "params.yaml", [TINY], SETTINGS), home / "results").digest
 
 
 def artifacts(home: Path, kind: str) -> list[str]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from rich.console import Console
+from comparison import compared
 
 from flows.experiment import Run, run_variant
 from flows.prepare import Prepared, prepare_materials, prepare_policy
@@ -114,26 +114,7 @@ def test_each_fine_tuning_can_begin_afresh() -> None:
     assert afresh.iterations[1].policy != onward.iterations[1].policy
 
 
-def test_evolution_is_a_row_beside_reinforcement_and_a_repeat_computes_nothing(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from prefect import flow
-
-    from flows import ablation
-
-    monkeypatch.setattr(ablation, "results_folder", lambda experiment: home / "results")
-
-    def compared() -> ablation.Comparison:
-        made: list[ablation.Comparison] = []
-
-        @flow(name="test")
-        def the_flow() -> str:
-            made.append(ablation.compare(tiny(*BESIDE), Console(quiet=True)))
-            return made[0].digest
-
-        the_flow()
-        return made[0]
-
-    first, again = compared(), compared()
+def test_evolution_is_a_row_beside_reinforcement_and_a_repeat_computes_nothing(home: Path) -> None:
+    first, again = (compared(tiny(*BESIDE), home / "results") for _ in range(2))
     assert {"grpo", "evolution"} <= {row.name for row in first.story.rows}
     assert again.digest == first.digest and again.computed == 0
