@@ -37,11 +37,16 @@ ENVIRONMENT = {
     "TORCH_COMPILE_DISABLE": "1",
     "VLLM_NO_USAGE_STATS": "1",
     "DO_NOT_TRACK": "1",
+    "VLLM_CONFIGURE_LOGGING": "0",
     "VLLM_LOGGING_LEVEL": "ERROR",
     "VLLM_PLUGINS": "",
     "HF_HUB_OFFLINE": "1",
 }
-"""Read by vLLM when it is imported. A user's own setting wins, but for the first, on which this engine rests."""
+"""Read by vLLM when it is imported. A user's own setting wins, but for the first, on which this engine rests.
+
+vLLM would configure the logging of the whole process, which ends all handlers that there are: Prefect's, which sends to
+its server what a run says, waits five seconds for that and is gone.
+"""
 
 MINIMUM_CACHE_BYTES = 64 * 2**20
 MAXIMUM_CACHE_BYTES = {"cpu": 512 * 2**20, "cuda": 16 * 2**30}
@@ -226,7 +231,7 @@ def _import_vllm() -> Any:
     gc.disable()
     from vllm import LLM
 
-    logging.getLogger("vllm").setLevel(logging.ERROR)
+    logging.getLogger("vllm").setLevel(os.environ["VLLM_LOGGING_LEVEL"])
     gc.freeze()
     if collecting:
         gc.enable()
