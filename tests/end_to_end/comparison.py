@@ -1,0 +1,28 @@
+"""An ablation in the test's own process, which has all that it needs in memory: what `turnwise ablation` does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from flows import ablation
+from turnwise.config import Experiment
+
+
+def compared(experiment: Experiment, results: Path | None = None) -> ablation.Comparison:
+    """The comparison of an ablation's variants; `results`: where its files go, by default where a user's do."""
+    from prefect import flow
+
+    made: list[ablation.Comparison] = []
+
+    @flow(name="test")
+    def the_flow() -> None:
+        made.append(ablation.compare(experiment, Console(quiet=True)))
+
+    with pytest.MonkeyPatch.context() as patch:
+        if results is not None:
+            patch.setattr(ablation, "results_folder", lambda _: results)
+        the_flow()
+    return made[0]
