@@ -60,6 +60,12 @@ UNNEEDED_SERVICES = (
 )
 """Loops that serve deployments and automations, which want a server of their own (`prefect server start`)."""
 
+BATCHED_RECORDS = {
+    "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_BATCH_SIZE": "100",
+    "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_FLUSH_INTERVAL": "1",
+}
+"""The states of tasks are written down once a second. One at a time, as is usual, it takes a tenth of a core."""
+
 
 def ensure_server(progress: Callable[[float], None] | None = None) -> str:
     """The address of a Prefect server that answers, put into the environment for Prefect to find.
@@ -294,6 +300,7 @@ def _server_settings(folder: Path, port: int) -> dict[str, str]:
         "PREFECT_API_URL": _url(port),
         "PREFECT_SERVER_DATABASE_CONNECTION_URL": f"sqlite+aiosqlite:///{folder / 'prefect.db'}",
         **{f"PREFECT_SERVER_SERVICES_{service}_ENABLED": "false" for service in UNNEEDED_SERVICES},
+        **BATCHED_RECORDS,
     }
     if _is_migrated(folder):
         # Looking for migrations to apply takes half of the start, and there are none for the same version.
