@@ -7,6 +7,7 @@ runs when it runs.
 from __future__ import annotations
 
 import argparse
+import importlib
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -207,11 +208,12 @@ def _load(parsed: argparse.Namespace) -> Experiment:
 
 
 def _ready_for_prefect() -> None:
-    """A Prefect server that answers; its settings must stand before Prefect is imported."""
+    """A Prefect server that answers; its settings must stand before Prefect is imported, which takes seconds too."""
     from rich.console import Console
 
     from flows.server import ensure_server
 
-    console = Console()
-    with console.status("starting the local Prefect server (10 s the first time)"):
+    with Console().status("starting the local Prefect server (10 s the first time)") as status:
         ensure_server()
+        status.update("loading the libraries")
+        importlib.import_module("flows.commands")

@@ -10,7 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskProgressColumn, TimeElapsedColumn
+from rich.table import Column
+from rich.text import Text
 
 from tasks.stage import Observer, StageCall, observing
 from turnwise import progress
@@ -75,6 +77,33 @@ def _of_run(experiment: Experiment) -> float:
     )
 
 
+class GivingWay(ProgressColumn):
+    """Of every line one of its texts. Where the terminal is narrow these are cut, and neither bars nor times are."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(Column(no_wrap=False))
+        self._name = name
+
+    def render(self, task: Task) -> Text:
+        """What is shown of a line."""
+        text = task.description if self._name == "description" else task.fields[self._name]
+        return Text(text, no_wrap=True, overflow="ellipsis")
+
+
+def bars(console: Console) -> Progress:
+    """Bars that stay in place on a terminal, and nothing elsewhere. Their tasks have a field `note`."""
+    return Progress(
+        GivingWay("description"),
+        BarColumn(bar_width=12, table_column=Column(no_wrap=True)),
+        TaskProgressColumn(),
+        GivingWay("note"),
+        TimeElapsedColumn(table_column=Column(no_wrap=True)),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    )
+
+
 class Display(Observer):
     """Shows stages and progress; counts what was computed and what was found."""
 
@@ -86,16 +115,7 @@ class Display(Observer):
         self._done = self._done_by_computing = 0.0
         self._success: float | None = None
         self._began = self._last_line = time.monotonic()
-        self._bars = Progress(
-            TextColumn("{task.description}", markup=False),
-            BarColumn(bar_width=20),
-            TaskProgressColumn(),
-            TextColumn("{task.fields[note]}", markup=False),
-            TimeElapsedColumn(),
-            console=console,
-            transient=True,
-            disable=not console.is_terminal,
-        )
+        self._bars = bars(console)
         self._all = self._bars.add_task("everything", total=work, note="")
         self._now = self._bars.add_task("starting", total=None, note="")
 

@@ -1,12 +1,13 @@
-"""The share of the work that is done counts all stages that there will be."""
+"""The share of the work that is done counts all stages that there will be, and bars fit a terminal."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
-from flows.display import expected_work
+from flows.display import bars, expected_work
 from turnwise.config import load
 
 ROOT = Path(__file__).parents[2]
@@ -28,3 +29,18 @@ def test_the_stages_that_a_variant_adds_are_expected(variant: str, more: float) 
     base = load(ROOT / "params.yaml", settings=[*settings, "variants={one: {}}"])
     changed = load(ROOT / "params.yaml", settings=[*settings, f"variants={{one: {variant}}}"])
     assert expected_work(changed) - expected_work(base) == pytest.approx(seeds * iterations * more)
+
+
+def test_on_a_narrow_terminal_words_are_cut_and_bars_and_times_are_whole() -> None:
+    console = Console(width=80, force_terminal=True, color_system=None)
+    shown = bars(console)
+    shown.add_task("everything", total=100, completed=75, note="about 1600 s left  success 0.22")
+    label = "random-filter seed 5 iteration 24: evaluate"
+    shown.add_task(label, total=100, completed=100, note="evaluation: sampled 100 of 100")
+    with console.capture() as captured:
+        console.print(shown.get_renderable())
+    lines = captured.get().splitlines()
+    assert len(lines) == 2 and all(len(line) <= 80 for line in lines)
+    assert all(line.rstrip().endswith("0:00:00") for line in lines)
+    assert "75%" in lines[0] and "about 1600 s left" in lines[0] and "━" * 9 in lines[0]
+    assert "100%" in lines[1] and "random-filter seed 5" in lines[1] and "…" in lines[1]

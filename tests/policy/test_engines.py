@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import logging
 import subprocess
 import sys
 from collections.abc import Callable
@@ -17,6 +19,7 @@ from turnwise.policy.engine import Engine, Sampling, make_engine
 from turnwise.policy.learner import Learner
 from turnwise.policy.model_settings import PLAIN, AdapterSettings, ModelSettings
 from turnwise.policy.update import UpdateBatch, UpdateSettings
+from turnwise.policy.vllm_engine import quiet
 from turnwise.trajectory import TokenSequence
 
 MakePolicy = Callable[..., Path]
@@ -222,6 +225,27 @@ def test_vllm_leaves_the_learner_its_threads(vllm_engine: Engine, make_policy: M
     assert torch.get_num_threads() == 2
     torch.set_num_threads(1)
     assert torch.get_num_threads() == 1
+
+
+@pytest.mark.engine
+def test_vllm_leaves_the_logging_of_the_process_alone(vllm_engine: Engine, make_policy: MakePolicy) -> None:
+    # It would put a handler there, and close all others on the way: Prefect's, too.
+    vllm_engine.load(make_policy(18), "limits")
+    assert logging.getLogger("vllm").handlers == []
+
+
+def test_what_vllm_says_at_its_start_is_kept_from_bars_that_own_standard_error(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    bars = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", bars)
+    with quiet():
+        print("a warning", file=sys.stderr)
+    assert bars.getvalue() == "" and capfd.readouterr().err == ""
+    with pytest.raises(ValueError, match="failed"), quiet():
+        print("what led to it", file=sys.stderr)
+        raise ValueError("failed")
+    assert capfd.readouterr().err == "what led to it\n"
 
 
 def test_the_library_imports_no_vllm_until_an_engine_starts() -> None:

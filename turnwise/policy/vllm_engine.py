@@ -14,13 +14,14 @@ from __future__ import annotations
 
 import gc
 import importlib.util
+import io
 import json
 import logging
 import os
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr
 from pathlib import Path
 from typing import Any
 
@@ -133,7 +134,7 @@ class VllmEngine:
 
     def _start(self, policy: Path) -> None:
         configuration = json.loads((policy / "config.json").read_text())
-        with _quiet(), _threads_unpatched(), _numba_out_of_sight():
+        with quiet(), _threads_unpatched(), _numba_out_of_sight():
             self._engine = _import_vllm()(**self._arguments(policy, configuration)).llm_engine
 
     def _arguments(self, policy: Path, configuration: dict[str, Any]) -> dict[str, Any]:
@@ -267,14 +268,16 @@ def _numba_out_of_sight() -> Iterator[None]:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
-    """Keep what native code says on standard error while vLLM starts; it is shown only if that fails."""
+def quiet() -> Iterator[None]:
+    """Keep what vLLM and its native code say on standard error while it starts; it is shown only if that fails."""
     sys.stderr.flush()
     shown = os.dup(2)
     with tempfile.TemporaryFile() as kept:
         os.dup2(kept.fileno(), 2)
         try:
-            yield
+            # On a terminal Python's own stream may be another: that which progress bars put in its place.
+            with redirect_stderr(io.TextIOWrapper(io.FileIO(2, "w", closefd=False), write_through=True)):
+                yield
         except BaseException:
             os.dup2(shown, 2)
             kept.seek(0)
