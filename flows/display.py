@@ -94,7 +94,7 @@ def bars(console: Console) -> Progress:
     """Bars that stay in place on a terminal, and nothing elsewhere. Their tasks have a field `note`."""
     return Progress(
         GivingWay("description"),
-        BarColumn(bar_width=12, table_column=Column(no_wrap=True)),
+        BarColumn(bar_width=8, table_column=Column(no_wrap=True)),
         TaskProgressColumn(),
         GivingWay("note"),
         TimeElapsedColumn(table_column=Column(no_wrap=True)),

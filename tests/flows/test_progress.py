@@ -42,5 +42,5 @@ def test_on_a_narrow_terminal_words_are_cut_and_bars_and_times_are_whole() -> No
     lines = captured.get().splitlines()
     assert len(lines) == 2 and all(len(line) <= 80 for line in lines)
     assert all(line.rstrip().endswith("0:00:00") for line in lines)
-    assert "75%" in lines[0] and "about 1600 s left" in lines[0] and "━" * 9 in lines[0]
+    assert "75%" in lines[0] and "about 1600 s left" in lines[0] and "━" * 6 in lines[0]
     assert "100%" in lines[1] and "random-filter seed 5" in lines[1] and "…" in lines[1]
