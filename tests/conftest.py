@@ -13,6 +13,8 @@ from hypothesis import HealthCheck, settings
 
 from flows import server
 
+GUARD = Path(__file__).parent / "end_to_end" / "network_guard"
+
 # A busy machine draws examples slowly, and fails nothing by it.
 settings.register_profile("without a clock", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("without a clock")
@@ -51,8 +53,11 @@ def turnwise_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(scope="session")
 def prefect_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a real Prefect server in a temporary home: one for all test processes, stopped by the last."""
-    names = ["PREFECT_API_URL", "PREFECT_HOME", "TURNWISE_HOME", "NO_PROXY", "no_proxy"]
+    """The address of a real Prefect server in a temporary home: one for all test processes, stopped by the last.
+
+    It is refused to talk to others than this machine, and at the end it must not have wanted to.
+    """
+    names = ["PREFECT_API_URL", "PREFECT_HOME", "TURNWISE_HOME", "NO_PROXY", "no_proxy", "PYTHONPATH", "NETWORK_LOG"]
     before = {name: os.environ.get(name) for name in names}
     of_process = tmp_path_factory.getbasetemp()
     home = (of_process.parent if "PYTEST_XDIST_WORKER" in os.environ else of_process) / "prefect_server"
@@ -60,13 +65,24 @@ def prefect_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     os.environ["TURNWISE_HOME"] = str(home)
     os.environ.pop("PREFECT_API_URL", None)
     os.environ.pop("PREFECT_HOME", None)
+    asked_outside = home / "network.log"
+    os.environ["NETWORK_LOG"] = str(asked_outside)
+    os.environ["PYTHONPATH"] = os.pathsep.join(str(place) for place in (GUARD, before["PYTHONPATH"]) if place)
     with (home / "in_use").open("w") as in_use:
         fcntl.flock(in_use, fcntl.LOCK_SH)
-        yield server.ensure_server()
+        address = server.ensure_server()
+        for name in ("NETWORK_LOG", "PYTHONPATH"):  # for the server alone
+            _put_back(name, before[name])
+        yield address
         with contextlib.suppress(BlockingIOError):  # another process still needs it
             fcntl.flock(in_use, fcntl.LOCK_EX | fcntl.LOCK_NB)
             server.stop_server()
+            assert not asked_outside.exists(), asked_outside.read_text()
     for name, value in before.items():
-        os.environ.pop(name, None)
-        if value is not None:
-            os.environ[name] = value
+        _put_back(name, value)
+
+
+def _put_back(name: str, value: str | None) -> None:
+    os.environ.pop(name, None)
+    if value is not None:
+        os.environ[name] = value
