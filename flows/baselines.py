@@ -28,7 +28,7 @@ PAGE_FILE, KNOWN_FILE = "baselines.md", "known-figures.yaml"
 SEED = 0
 RANDOM_EPISODES = 5000
 OTHER_EPISODES = 1000
-FEWER_EPISODES = {"babyai": (5000, 500), "sciworld": (100, 50), "browser": (200, 100)}
+FEWER_EPISODES = {"babyai": (2000, 500), "sciworld": (100, 50), "browser": (200, 100)}
 """Worlds in which an episode takes from 10 ms to some seconds: episodes of the random player, and of each other one."""
 
 
