@@ -1,9 +1,10 @@
 #!/bin/sh
 # Install the locked set and this project into a virtual environment: install.sh VENV LOCK
 #
-# uv does it in half a minute, pip in two to four; uv is installed by pip into the environment itself, and where that fails pip
-# does the work. The lock is complete, so nothing is resolved (--no-deps): vLLM also asks for torchvision, torchaudio and
-# torchcodec, whose builds on the package index break beside a CPU torch, and which a text policy does not need.
+# uv does it in half a minute, pip in two to four; uv is installed by pip into the environment itself, and where that
+# fails pip does the work. The lock is complete, so nothing is resolved (--no-deps): vLLM also asks for torchvision,
+# torchaudio and torchcodec, whose builds on the package index break beside a CPU torch, and which a text policy does not
+# need.
 set -eu
 venv=$1
 lock=$2

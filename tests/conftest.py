@@ -12,8 +12,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from flows import server
-
-GUARD = Path(__file__).parent / "end_to_end" / "network_guard"
+from tests.end_to_end.project_copy import GUARD
 
 # A busy machine draws examples slowly, and fails nothing by it.
 settings.register_profile("without a clock", deadline=None, suppress_health_check=[HealthCheck.too_slow])
