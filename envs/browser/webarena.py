@@ -22,7 +22,7 @@ from envs.browser.problem import Problem, Verdict
 from envs.browser.reading import Reading, View
 from envs.browser.webarena_checks import LOAD_SECONDS
 from envs.browser.webarena_tasks import PLACEHOLDER, WebArenaTask, read_tasks
-from envs.browser.world import DEBIAN_CHROMIUM, INSTRUCTION, REWARDS, checked_view
+from envs.browser.world import INSTRUCTION, REWARDS, checked_view
 from turnwise import seeding
 from turnwise.world import SPLITS, Decision, Limits, Reward, Split, Task, World, whole_number
 
@@ -55,7 +55,7 @@ class WebArena(World):
         view: View = "tree",
         turns: int = 30,
         most_lines: int = 200,
-        executable: str = DEBIAN_CHROMIUM,
+        executable: str | None = None,
     ) -> None:
         self.sites = _sites(sites)
         self.view = checked_view(view)

@@ -18,8 +18,6 @@ from envs.browser.shop_problems import ShopProblem
 from turnwise import seeding
 from turnwise.world import Limits, Reward, Split, Task, World, whole_number
 
-DEBIAN_CHROMIUM = "/usr/bin/chromium"
-
 PAGES: Mapping[str, tuple[str, ...]] = {
     f"shop-{shop.VERSION}": shop_problems.KINDS,
     f"miniwob-{miniwob.VERSION}": miniwob.KINDS,
@@ -39,7 +37,8 @@ class Browser(World):
 
     Parameters: `pages`, from which tasks are drawn in turn: `shop`, `miniwob`, or one kind of either such as
     `miniwob/click-button`; `view`, `tree` for the accessibility tree or `html` for pruned HTML; `turns`, the limit of
-    an episode; `most_lines`, how much of a page an observation shows at most; `executable`, the browser.
+    an episode; `most_lines`, how much of a page an observation shows at most; `executable`, the
+    browser, by default Debian's.
 
     A task's problem is a function of its id. Ids, and so seeds, of the splits are disjoint; the shop's splits also have
     no product in common. What a MiniWoB page can ask is not ours to divide: kinds with few goals ask the same in
@@ -58,7 +57,7 @@ class Browser(World):
         view: View = "tree",
         turns: int = 15,
         most_lines: int = 120,
-        executable: str = DEBIAN_CHROMIUM,
+        executable: str | None = None,
     ) -> None:
         self.kinds = _kinds(pages)
         self.view = checked_view(view)

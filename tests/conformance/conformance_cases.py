@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from envs.browser.chromium import DEBIAN_BROWSERS
 from turnwise.checking.episodes import Episode
 from turnwise.world import World, make_world
 
@@ -51,11 +52,11 @@ EFFORT: Mapping[str, Effort] = {
     "webshop": Effort(random_episodes=1000),
 }
 
-NEEDED: Mapping[str, tuple[str, str]] = {
-    "browser": ("chromium", "the browser world needs Debian's chromium: apt-get install chromium"),
-    "sciworld": ("java", "the sciworld world needs Java: apt-get install default-jre-headless"),
+NEEDED: Mapping[str, tuple[Sequence[str], str]] = {
+    "browser": (DEBIAN_BROWSERS, "the browser world needs Debian's Chromium: apt-get install chromium-headless-shell"),
+    "sciworld": (["java"], "the sciworld world needs Java: apt-get install default-jre-headless"),
 }
-"""Programs that a machine may lack, and what to do about it."""
+"""Programs of which a machine may lack all, and what to do about it."""
 
 
 @dataclass(frozen=True)
@@ -71,8 +72,8 @@ class Case:
 @contextmanager
 def opened_case(name: str, folder: Path) -> Iterator[Case]:
     """An installed world with what it needs; skips where the machine lacks a program."""
-    program, advice = NEEDED.get(name, ("python3", ""))
-    if shutil.which(program) is None:
+    programs, advice = NEEDED.get(name, (["python3"], ""))
+    if not any(map(shutil.which, programs)):
         pytest.skip(advice)
     with PARAMETERS.get(name, default_parameters)(folder) as parameters:
         yield Case(name, make_world(name, parameters), parameters, EFFORT.get(name, Effort()))

@@ -9,16 +9,16 @@ from contextlib import contextmanager
 import pytest
 from playwright.async_api import Page
 
+from envs.browser.chromium import DEBIAN_BROWSERS, find_chromium
 from envs.browser.episode import BrowserEnvironment
 from envs.browser.loopback import NOT_FOUND, Loopback, Request, Response, page
 from envs.browser.problem import Problem, Verdict
 from envs.browser.reading import Reading, View
-from envs.browser.world import DEBIAN_CHROMIUM
 from turnwise.world import Decision, Observation
 
 needs_chromium = pytest.mark.skipif(
-    shutil.which(DEBIAN_CHROMIUM) is None,
-    reason=f"needs a Chromium at {DEBIAN_CHROMIUM} (apt-get install --no-install-recommends chromium)",
+    not any(map(shutil.which, DEBIAN_BROWSERS)),
+    reason="needs Debian's Chromium (apt-get install --no-install-recommends chromium-headless-shell)",
 )
 
 
@@ -69,7 +69,7 @@ def opened(
     """An episode that begins at `/`, or at these paths, each in a tab; and its first observation."""
     with served(pages) as address:
         problem = WrittenPages([f"{address}{start}" for start in starts or ["/"]], address)
-        environment = BrowserEnvironment(problem, DEBIAN_CHROMIUM, {}, view, most_lines)
+        environment = BrowserEnvironment(problem, find_chromium(None), {}, view, most_lines)
         try:
             yield environment, environment.reset()
         finally:

@@ -9,10 +9,9 @@ import pytest
 from browser_pages import WrittenPages, needs_chromium, opened, served, shown
 
 from envs.browser import chromium
-from envs.browser.chromium import BrowserLost
+from envs.browser.chromium import BrowserLost, find_chromium
 from envs.browser.episode import BrowserEnvironment
 from envs.browser.reading import LONGEST_NAME
-from envs.browser.world import DEBIAN_CHROMIUM
 from turnwise import seeding
 from turnwise.world import Remaining
 
@@ -364,7 +363,7 @@ def test_a_page_that_never_answers_is_lost(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_an_episode_whose_pages_do_not_open_is_not_begun() -> None:
     problem = WrittenPages(["http://127.0.0.1:1/"], "http://127.0.0.1:1")
-    environment = BrowserEnvironment(problem, DEBIAN_CHROMIUM, {}, "tree", 100)
+    environment = BrowserEnvironment(problem, find_chromium(None), {}, "tree", 100)
     with pytest.raises(RuntimeError, match=r"must open; found: net::ERR_"):
         environment.reset()
     environment.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,12 +18,12 @@ from browser_pages import needs_chromium, shown
 from browser_processes import command_line, descendants, is_running, parent
 
 from envs.browser import Browser
-from envs.browser.chromium import BrowserLost
+from envs.browser.chromium import DEBIAN_BROWSERS, BrowserLost, running
 from envs.browser.episode import BrowserEnvironment
 from envs.browser.shop import HOST
-from envs.browser.world import PAGES, _shops
+from envs.browser.world import PAGES, _server, _shops
 from turnwise.agent.host import Host, Patience
-from turnwise.checking.episodes import play
+from turnwise.checking.episodes import digests, play
 from turnwise.world import SPLITS, Observation, Remaining, Task
 
 KINDS = [f"{page_set.partition('-')[0]}/{kind}" for page_set, kinds in PAGES.items() for kind in kinds]
@@ -63,6 +64,24 @@ def oracles_action(environment: BrowserEnvironment) -> str:
 def test_wrong_parameters_and_a_missing_browser_are_refused(parameters: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Browser(**parameters)
+
+
+def test_the_build_without_windows_is_taken_before_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    installed = ["/usr/bin/chromium", "/usr/lib/chromium/chromium-headless-shell"]
+    monkeypatch.setattr(shutil, "which", lambda path: path if path in installed else None)
+    assert Browser().executable == installed.pop()
+    assert Browser().executable == installed.pop()
+    with pytest.raises(ValueError, match="/usr/lib/chromium/chromium-headless-shell or /usr/bin/chromium: install one"):
+        Browser()
+
+
+@pytest.mark.skipif(not all(map(shutil.which, DEBIAN_BROWSERS)), reason=f"needs both {' and '.join(DEBIAN_BROWSERS)}")
+def test_an_episode_is_the_same_in_both_builds() -> None:
+    played = []
+    for build in DEBIAN_BROWSERS:
+        played.append(digests(Browser(pages=["shop"], executable=build), 1, 0))
+        running(build, _server().hosts).close()
+    assert played[0] == played[1]
 
 
 @needs_chromium

@@ -1,16 +1,16 @@
 """The page of episodes in the real browser: it filters, it compares, and nothing that was written in it runs."""
 
-import shutil
 from dataclasses import replace
 
 import pytest
 from playwright.sync_api import expect, sync_playwright
 
+from envs.browser.chromium import find_chromium
+from tests.envs.browser_pages import needs_chromium
 from turnwise.reporting.episodes import Episode
 from turnwise.reporting.episodes_page import episodes_page
 
-CHROMIUM = "/usr/bin/chromium"
-pytestmark = pytest.mark.skipif(shutil.which(CHROMIUM) is None, reason=f"needs a Chromium at {CHROMIUM}")
+pytestmark = needs_chromium
 
 ATTACK = "<script>document.title = 'run'</script><img src=x onerror=\"document.title = 'run'\">"
 
@@ -37,7 +37,7 @@ def page(story, tmp_path_factory):
     path = tmp_path_factory.mktemp("page") / "episodes.html"
     path.write_text(episodes_page(f"Episodes {ATTACK}", ATTACK, episodes), encoding="utf-8")
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        browser = playwright.chromium.launch(executable_path=find_chromium(None), args=["--no-sandbox"])
         opened = browser.new_page()
         requests = []
         opened.on("request", lambda request: requests.append(request.url))
