@@ -72,7 +72,7 @@ def _budgets(found: Sequence[AtEqualBudget]) -> list[Sheet]:
 
     if not found:
         return []
-    columns = ["", *(f"{each.spent:,.0f} {each.budget}" for each in found)]
+    columns = ["", *(each.heading for each in found)]
     rows = [[name, *(cell(each.shown[name]) for each in found)] for name in found[0].shown]
     notes = [
         "By the last evaluation on the validation panel that the budget pays for: the most that every run has spent. "

@@ -232,7 +232,7 @@ def _import_vllm() -> Any:
     gc.disable()
     from vllm import LLM
 
-    logging.getLogger("vllm").setLevel(os.environ["VLLM_LOGGING_LEVEL"])
+    logging.getLogger("vllm").setLevel(os.environ["VLLM_LOGGING_LEVEL"].upper())
     gc.freeze()
     if collecting:
         gc.enable()

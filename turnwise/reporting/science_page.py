@@ -192,7 +192,7 @@ def _budgets(found: Sequence[AtEqualBudget]) -> list[str]:
         "At the same cost, by the last evaluation on the validation panel that the budget pays for. A budget is the "
         "most that every run has spent; tokens are those sampled, and seconds leave evaluations out.",
         "",
-        *markdown_table(["", *(f"{each.spent:,.0f} {each.budget}" for each in found)], rows),
+        *markdown_table(["", *(each.heading for each in found)], rows),
         "",
     ]
 
