@@ -15,8 +15,9 @@ from flows.prepare import Prepared, evaluate_players, evaluate_warm_start, prepa
 from flows.record import AblationRecord
 from flows.results import all_references, results_folder, with_circumstances, write_digests
 from tasks.report import ReportParameters, RunName, read_story, report
-from turnwise.artifacts import Reference, default_store, digest_of
+from turnwise.artifacts import Reference, default_store
 from turnwise.config import Experiment
+from turnwise.digests import digest_of
 from turnwise.errors import TrainingEnded
 from turnwise.reporting.page import write_report
 from turnwise.reporting.story import Story

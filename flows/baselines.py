@@ -16,8 +16,8 @@ from pydantic import TypeAdapter
 from rich.console import Console
 
 from flows.worlds import installed, recorded_baselines
-from turnwise.artifacts import digest_of
 from turnwise.checking.baselines import score
+from turnwise.digests import digest_of
 from turnwise.fingerprint import fingerprint
 from turnwise.layering import read_yaml
 from turnwise.reporting.baselines import DEFAULT, RECORD_FILE, KnownFigure, Line, page, told, write_lines

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from turnwise.artifacts import digest_of
+from turnwise.digests import digest_of
 from turnwise.errors import ConfigurationError
 
 NONE = "none"

@@ -35,8 +35,8 @@ from flows.compare import add_compare
 from flows.lineage import add_lineage
 from flows.reproduce import add_reproduce
 from flows.show import add_show
-from turnwise.artifacts import home
 from turnwise.errors import TurnwiseError
+from turnwise.places import home
 
 OFFLINE = {
     "DO_NOT_TRACK": "true",

@@ -12,7 +12,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from turnwise.artifacts import home, project_root
+from turnwise.places import home, project_root
 
 if TYPE_CHECKING:
     from turnwise.config import Experiment

@@ -11,8 +11,8 @@ from prefect import flow, runtime
 from rich.console import Console
 
 from flows.ablation import compare
-from turnwise.artifacts import project_root
 from turnwise.config import Experiment, load, single
+from turnwise.places import project_root
 
 
 def _run_name() -> str:

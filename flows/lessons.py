@@ -9,8 +9,8 @@ from pathlib import Path
 from rich.console import Console
 
 from flows.results import DIGESTS_FILE
-from turnwise.artifacts import project_root
 from turnwise.layering import read_yaml
+from turnwise.places import project_root
 from turnwise.reporting.lessons import PAGE_FILE, RECORD_FILE, Lesson, lessons, page, read_lessons, write_lessons
 from turnwise.reporting.page import STORY_FILE
 from turnwise.reporting.story import Story

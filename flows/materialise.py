@@ -38,9 +38,10 @@ from flows.prepare import (
 from flows.record import AblationRecord
 from flows.results import DIGESTS_FILE
 from tasks.warm_start import CURVE_FILE
-from turnwise.artifacts import MANIFEST, Reference, default_store, project_root
+from turnwise.artifacts import MANIFEST, Reference, default_store
 from turnwise.config import Experiment
 from turnwise.errors import ConfigurationError
+from turnwise.places import project_root
 from turnwise.policy.model_files import model_files
 from turnwise.whole_file import write_whole
 

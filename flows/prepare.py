@@ -21,9 +21,10 @@ from tasks.prepare import (
     tokenizer,
 )
 from tasks.warm_start import WarmStartParameters, warm_start
-from turnwise.artifacts import Reference, project_root
+from turnwise.artifacts import Reference
 from turnwise.config import Experiment
 from turnwise.conversations import sha256_of
+from turnwise.places import project_root
 
 
 @dataclass(frozen=True)

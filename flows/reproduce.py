@@ -46,7 +46,7 @@ def reproduce_runs(parsed: argparse.Namespace) -> None:
 
     from flows.checkout import check_out, require_checkout
     from flows.show import recorded_in
-    from turnwise.artifacts import home, project_root
+    from turnwise.places import home, project_root
     from turnwise.tracking.finding import UNCOMMITTED_FILE, find_runs, read_text
 
     console = Console(highlight=False, soft_wrap=True)

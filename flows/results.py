@@ -11,9 +11,11 @@ from pathlib import Path
 from flows.experiment import Iteration, Run
 from flows.prepare import Prepared
 from turnwise import lineage
-from turnwise.artifacts import Reference, default_store, digest_of, project_root
+from turnwise.artifacts import Reference, default_store
 from turnwise.config import Experiment
+from turnwise.digests import digest_of
 from turnwise.panel import panel_digest, read_panel
+from turnwise.places import project_root
 from turnwise.reporting.story import Story
 from turnwise.whole_file import write_whole
 from turnwise.world import SPLITS

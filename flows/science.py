@@ -16,9 +16,9 @@ from rich.console import Console
 from flows.ablation import Comparison
 from flows.comparison import at_equal_budgets, grouped
 from flows.show import recorded_in
-from turnwise.artifacts import project_root
 from turnwise.config import Experiment, load
 from turnwise.errors import ConfigurationError
+from turnwise.places import project_root
 from turnwise.reporting.science_page import Record, figures, page
 from turnwise.reporting.story import Story
 from turnwise.science.claims import ClaimsPage, PlannedAblation, known_claims

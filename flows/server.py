@@ -33,8 +33,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
-from turnwise.artifacts import home
 from turnwise.errors import TurnwiseError
+from turnwise.places import home
 
 START_TIMEOUT_SECONDS = 180.0
 HEARTBEAT_SECONDS = 20.0

@@ -123,7 +123,7 @@ def _advantages(text: str | None) -> tuple[float, float] | None:
 def recorded_in() -> str:
     """The tracking URI of the project: as params.yaml says, or its own database."""
     from flows.record import tracking_uri
-    from turnwise.artifacts import project_root
     from turnwise.config import load
+    from turnwise.places import project_root
 
     return tracking_uri(load(project_root() / "params.yaml"))

@@ -15,17 +15,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnwise.artifacts import (
-    ABANDONED_AFTER_SECONDS,
-    Reference,
-    Store,
-    canonical_json,
-    default_store,
-    digest_of,
-    home,
-    project_root,
-)
+from turnwise.artifacts import ABANDONED_AFTER_SECONDS, Reference, Store, default_store
+from turnwise.digests import canonical_json, digest_of
 from turnwise.errors import ArtifactError, ConfigurationError
+from turnwise.places import home, project_root
 
 
 def write_sample(store: Store, text: str = "content", metric: float = 0.5) -> Reference:

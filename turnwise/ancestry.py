@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from turnwise.artifacts import Reference, Store, digest_of
+from turnwise.artifacts import Reference, Store
+from turnwise.digests import digest_of
 
 UPDATE, CHAIN = "update", "policy"
 """The stage whose results form a chain, and the input along which they do."""

@@ -29,7 +29,9 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from turnwise.errors import ArtifactError, ConfigurationError
+from turnwise.digests import digest_of
+from turnwise.errors import ArtifactError
+from turnwise.places import home
 
 MANIFEST = "manifest.json"
 DRAFTS = ".drafts"
@@ -255,30 +257,6 @@ class Store:
                     shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
-def project_root() -> Path:
-    """The folder of the experiment: $DVC_ROOT, or the nearest folder at or above the current one with a params.yaml.
-
-    Raises:
-        ConfigurationError: there is none.
-    """
-    if "DVC_ROOT" in os.environ:
-        return Path(os.environ["DVC_ROOT"]).resolve()
-    here = Path.cwd()
-    for folder in (here, *here.parents):
-        if (folder / "params.yaml").is_file():
-            return folder
-    raise ConfigurationError(
-        f"an experiment is described by a params.yaml; neither {here} nor a folder above it holds one: "
-        "change into the project's folder, or set DVC_ROOT to it"
-    )
-
-
-def home() -> Path:
-    """Where everything that is computed lies: $TURNWISE_HOME, or `.turnwise` in the project's root."""
-    chosen = os.environ.get("TURNWISE_HOME")
-    return Path(chosen).resolve() if chosen else project_root() / ".turnwise"
-
-
 def default_store() -> Store:
     """The store of the present home; one object per folder and process, so that nothing is verified twice."""
     return _store_at(home() / "store")
@@ -287,16 +265,6 @@ def default_store() -> Store:
 @cache
 def _store_at(root: Path) -> Store:
     return Store(root)
-
-
-def canonical_json(value: Any) -> str:
-    """The one JSON text of a value: keys sorted, no spaces. Raises ValueError for what is not finite or not JSON."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-
-
-def digest_of(value: Any) -> str:
-    """A name for a JSON value: the first 32 hexadecimal characters of the SHA-256 of its canonical text."""
-    return hashlib.sha256(canonical_json(value).encode()).hexdigest()[:32]
 
 
 def _renamed(draft: Path, final: Path) -> bool:

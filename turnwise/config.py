@@ -17,13 +17,13 @@ from turnwise.agent.branching import require_branching
 from turnwise.agent.formats import make_format
 from turnwise.agent.rewards import AGENT_REWARDS
 from turnwise.agent.sections import Agent
-from turnwise.artifacts import project_root
 from turnwise.conversations import require_conversations_file
 from turnwise.curriculum import Curriculum, make_curriculum
 from turnwise.errors import ConfigurationError, CreditError
 from turnwise.evolution import require_shares
 from turnwise.layering import layered, merged
 from turnwise.mistakes import explain, unknown
+from turnwise.places import project_root
 from turnwise.policy.model_settings import LINEAR_LAYERS, require_heads
 from turnwise.policy.settings import require_full_distribution, require_update_options
 from turnwise.policy.value_learning import CriticSettings

@@ -21,7 +21,7 @@ from functools import cache
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 
-from turnwise.artifacts import digest_of
+from turnwise.digests import digest_of
 from turnwise.errors import ConfigurationError
 
 logger = logging.getLogger(__name__)

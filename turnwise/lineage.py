@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from turnwise.artifacts import digest_of
+from turnwise.digests import digest_of
 
 COMPUTING_PACKAGES = (
     "bm25s",

@@ -10,8 +10,9 @@ from flows.prepare import play_parameters
 from tasks.evaluate import SAMPLED
 from tasks.playing import play_with_script, save_played, tasks_of
 from tasks.prepare import PanelParameters, panels
-from turnwise.artifacts import Reference, default_store, home
+from turnwise.artifacts import Reference, default_store
 from turnwise.config import Experiment, load
+from turnwise.places import home
 from turnwise.policy.spelling import TOKENIZER_FILE
 from turnwise.seeding import generator
 from turnwise.tracking import Recorder

@@ -22,8 +22,9 @@ from prefect.results import ResultRecord
 from pydantic import BaseModel, ConfigDict
 
 from tasks.stage import Observer, StageCall, observing, stage
-from turnwise.artifacts import Reference, default_store, home
+from turnwise.artifacts import Reference, default_store
 from turnwise.errors import ArtifactError, ConfigurationError, WorldLost
+from turnwise.places import home
 
 pytestmark = pytest.mark.usefixtures("prefect_server", "turnwise_home")
 

@@ -11,10 +11,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field, ValidationError, model_validator
 
-from turnwise.artifacts import project_root
 from turnwise.errors import ConfigurationError
 from turnwise.layering import read_yaml
 from turnwise.mistakes import explain
+from turnwise.places import project_root
 from turnwise.sections import Section
 
 CLAIMS = Path("experiments/claims")
