@@ -14,7 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: demo repro test ui lint bench lock setup clean
 
 demo: $(VENV)/ready ## compare credit rules; `make demo WORLD=frozen_lake` does it on a second world
-	$(BIN)/turnwise ablation $(OVERLAY)
+	$(BIN)/turnwise ablation $(OVERLAY) --processes 2
 
 repro: $(VENV)/ready ## the same by DVC, which versions data, policies, metrics and plots
 	$(BIN)/dvc repro

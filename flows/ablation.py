@@ -9,6 +9,7 @@ from typing import Any
 
 from rich.console import Console
 
+from flows.beside import Beside, beside
 from flows.display import Display, expected_work
 from flows.experiment import Run, run_variant
 from flows.prepare import Prepared, evaluate_players, evaluate_warm_start, prepare_materials, prepare_policy
@@ -37,25 +38,31 @@ class Comparison:
     """Stages that were computed now, and that were found in the store."""
 
 
-def compare(experiment: Experiment, console: Console) -> Comparison:
+def compare(experiment: Experiment, console: Console, processes: int = 1) -> Comparison:
     """Prepare once, run every variant with every seed, record, and write the report.
+
+    `processes` share the runs, this one among them; what comes out does not depend on their number.
 
     Raises TrainingEnded, once every run has been tried, where a guard or an alarm has ended some.
     """
     began = time.monotonic()
-    display = Display(console, expected_work(experiment))
+    display = Display(console, expected_work(experiment), processes)
     with display.showing():
         prepared = prepare_policy(experiment, prepare_materials(experiment))
         players = evaluate_players(experiment, prepared)
         warm_start = evaluate_warm_start(experiment, prepared)
         record = AblationRecord(experiment, prepared)
         record.compared_with({**players, "warm start": warm_start})
-        runs = every_run(experiment, prepared, record)
+        others = min(processes, len(experiment.ablation.variants) * len(experiment.ablation.seeds)) - 1
+        with beside(experiment, prepared, others, display.finished_beside, console.print) as helpers:
+            runs = every_run(experiment, prepared, record, helpers)
         told = _report(experiment, players, warm_start, prepared.tokenizer, runs)
     digest = digest_of([str(reference) for reference in [told, *players.values(), warm_start, *all_references(runs)]])
     if display.computed:
-        spent = default_store().clock(told).get("wall_seconds", 0.0) + time.monotonic() - began
-        default_store().record_clock(told, {"wall_seconds": spent})
+        before = default_store().clock(told)
+        spent = before.get("wall_seconds", 0.0) + time.monotonic() - began + helpers.seconds
+        processes = max(processes, round(before.get("processes", 1)))
+        default_store().record_clock(told, {"wall_seconds": spent, "processes": processes})
     made = [*players.values(), warm_start, *all_references(runs)]
     story = with_circumstances(read_story(told), experiment, prepared, told, made, runs)
     folder = results_folder(experiment)
@@ -65,19 +72,29 @@ def compare(experiment: Experiment, console: Console) -> Comparison:
     return Comparison(story, folder, digest, display.computed, display.found)
 
 
-def every_run(experiment: Experiment, prepared: Prepared, record: AblationRecord) -> list[Run]:
-    """Every variant with every seed. A run that is ended early does not keep the others from theirs.
+def every_run(experiment: Experiment, prepared: Prepared, record: AblationRecord, others: Beside) -> list[Run]:
+    """Every variant with every seed: those that no other process has taken, then what the others have left to find.
 
-    Raises TrainingEnded at the end if there was one: what is left is not the comparison that was asked for.
+    A run that is ended early does not keep the others from theirs. Raises TrainingEnded at the end if there was one:
+    what is left is not the comparison that was asked for.
     """
-    runs: list[Run] = []
-    ended: list[TrainingEnded] = []
-    for seed in experiment.ablation.seeds:
-        for variant in experiment.ablation.variants:
-            try:
-                runs.append(run_recorded(experiment, prepared, record, variant, seed))
-            except TrainingEnded as error:
-                ended.append(error)
+    made: dict[tuple[str, int], Run | TrainingEnded] = {}
+
+    def make(variant: str, seed: int) -> None:
+        try:
+            made[variant, seed] = run_recorded(experiment, prepared, record, variant, seed)
+        except TrainingEnded as error:
+            made[variant, seed] = error
+
+    for variant, seed in others.assignment.runs():
+        make(variant, seed)
+    others.wait()
+    every = [(variant, seed) for seed in experiment.ablation.seeds for variant in experiment.ablation.variants]
+    for variant, seed in every:
+        if (variant, seed) not in made:
+            make(variant, seed)
+    runs = [run for each in every if isinstance(run := made[each], Run)]
+    ended = [error for each in every if isinstance(error := made[each], TrainingEnded)]
     if len(ended) == 1 and not runs:
         raise ended[0]
     if ended:

@@ -36,6 +36,7 @@ def add_experiments(commands: Any) -> None:
 def _add_ablation(commands: Any) -> None:
     ablation = commands.add_parser("ablation", help="compare the variants over the seeds")
     _add_parameters(ablation)
+    _add_processes(ablation)
     ablation.add_argument("--dry-run", action="store_true", help="check everything, count the work, compute nothing")
     ablation.set_defaults(run=_ablation)
 
@@ -52,7 +53,7 @@ def _ablation(parsed: argparse.Namespace) -> None:
     _ready_for_prefect()
     from flows.commands import show_ablation
 
-    show_ablation(experiment)
+    show_ablation(experiment, parsed.processes)
 
 
 def _add_experiment(commands: Any) -> None:
@@ -176,6 +177,7 @@ def _add_science(commands: Any) -> None:
         metavar="ABLATION",
         help="of the page, or core, or all (default: none, draw the page from what was run)",
     )
+    _add_processes(science)
     science.set_defaults(run=_science)
 
 
@@ -187,7 +189,7 @@ def _science(parsed: argparse.Namespace) -> None:
         _ready_for_prefect()
     from flows.commands import show_science
 
-    show_science(parsed.page, parsed.ablations)
+    show_science(parsed.page, parsed.ablations, parsed.processes)
 
 
 def _add_parameters(
@@ -199,6 +201,23 @@ def _add_parameters(
     command.add_argument("overlays", nargs="*", metavar="OVERLAY", help=overlays)
     command.add_argument("--parameters", default="params.yaml", help="the parameters file (default: %(default)s)")
     command.add_argument("-s", "--set", action="append", default=[], metavar="KEY=VALUE", help=settings)
+
+
+def _add_processes(command: argparse.ArgumentParser) -> None:
+    """The argument that says how many processes share the runs of an ablation."""
+    command.add_argument(
+        "--processes",
+        type=_at_least_one,
+        default=1,
+        metavar="N",
+        help="that share the runs; the results are the same (default: %(default)s)",
+    )
+
+
+def _at_least_one(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"must be a whole number from 1; found {text!r}")
+    return int(text)
 
 
 def _load(parsed: argparse.Namespace) -> Experiment:

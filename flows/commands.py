@@ -21,15 +21,15 @@ from turnwise.reporting.terminal import print_story
 from turnwise.science.claims import PlannedAblation
 
 
-def show_ablation(experiment: Experiment) -> None:
-    """Run an ablation as a flow and print its comparison."""
+def show_ablation(experiment: Experiment, processes: int = 1) -> None:
+    """Run an ablation as a flow, whose runs so many processes share, and print its comparison."""
     console = Console()
     began = time.monotonic()
     comparison: list[Comparison] = []
 
     @flow(name="ablation", flow_run_name=experiment.ablation.name)
     def ablation() -> str:
-        comparison.append(compare(experiment, console))
+        comparison.append(compare(experiment, console, processes))
         return comparison[0].digest
 
     digest = ablation()
@@ -46,8 +46,8 @@ def show_ablation(experiment: Experiment) -> None:
         console.print(f"{name:<8}{value}", highlight=False, soft_wrap=True)
 
 
-def show_science(name: str, run: Sequence[str]) -> None:
-    """Run ablations of a page of `docs/science/`, each as a flow, and write the page."""
+def show_science(name: str, run: Sequence[str], processes: int = 1) -> None:
+    """Run ablations of a page of `docs/science/`, each as a flow shared by so many processes, and write the page."""
     console = Console()
 
     def run_planned(planned: PlannedAblation) -> Comparison:
@@ -56,7 +56,7 @@ def show_science(name: str, run: Sequence[str]) -> None:
 
         @flow(name="ablation", flow_run_name=experiment.ablation.name)
         def ablation() -> str:
-            made.append(compare(experiment, console))
+            made.append(compare(experiment, console, processes))
             return made[0].digest
 
         ablation()

@@ -5,6 +5,7 @@ On a terminal two bars that stay in place; in a log one line when a stage has ta
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -107,11 +108,14 @@ def bars(console: Console) -> Progress:
 class Display(Observer):
     """Shows stages and progress; counts what was computed and what was found."""
 
-    def __init__(self, console: Console, work: float) -> None:
+    def __init__(self, console: Console, work: float, processes: int = 1) -> None:
+        """`work`: see `expected_work`; `processes` share it, of which the others tell by `finished_beside`."""
         self.computed = 0
         self.found = 0
         self.computed_seconds = 0.0
-        self._console, self._work = console, work
+        self._console, self._work, self._processes = console, work, processes
+        self._beside: set[tuple[str, str]] = set()
+        self._lock = threading.Lock()
         self._done = self._done_by_computing = 0.0
         self._success: float | None = None
         self._began = self._last_line = time.monotonic()
@@ -130,7 +134,18 @@ class Display(Observer):
         self._bars.reset(self._now, total=None, description=self._title(stage, label), note="")
 
     def finished(self, call: StageCall) -> None:
-        """A stage has ended: it was computed or found."""
+        """A stage has ended: it was computed or found. What another process told of before counts once."""
+        with self._lock:
+            if (call.stage, call.label) not in self._beside:
+                self._count(call)
+
+    def finished_beside(self, call: StageCall) -> None:
+        """A stage has ended in another process."""
+        with self._lock:
+            self._beside.add((call.stage, call.label))
+            self._count(call)
+
+    def _count(self, call: StageCall) -> None:
         cost = EXPECTED_SECONDS.get(call.stage, 1.0)
         self._done += cost
         if call.cached:
@@ -162,7 +177,7 @@ class Display(Observer):
         success = "" if self._success is None else f"  success {self._success:.2f}"
         if not self._done_by_computing:
             return success.strip()
-        pace = self.computed_seconds / self._done_by_computing
+        pace = self.computed_seconds / self._done_by_computing / self._processes
         return f"about {max(0.0, self._work - self._done) * pace:.0f} s left{success}"
 
     def _title(self, stage: str, label: str) -> str:

@@ -77,7 +77,11 @@ def with_circumstances(
         own = all_references([run for run in runs if run.variant == each.variant])
         work.append(dataclasses.replace(each, seconds=stage_seconds(own)))
     return dataclasses.replace(
-        story, seconds=account(prepared, told, made), work=work, lineage=lineage_of(experiment, prepared, told)
+        story,
+        seconds=account(prepared, told, made),
+        processes=round(default_store().clock(told).get("processes", 1)),
+        work=work,
+        lineage=lineage_of(experiment, prepared, told),
     )
 
 

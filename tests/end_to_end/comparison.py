@@ -11,7 +11,9 @@ from flows import ablation
 from turnwise.config import Experiment
 
 
-def compared(experiment: Experiment, results: Path | None = None) -> ablation.Comparison:
+def compared(
+    experiment: Experiment, results: Path | None = None, processes: int = 1, console: Console | None = None
+) -> ablation.Comparison:
     """The comparison of an ablation's variants; `results`: where its files go, by default where a user's do."""
     from prefect import flow
 
@@ -19,7 +21,7 @@ def compared(experiment: Experiment, results: Path | None = None) -> ablation.Co
 
     @flow(name="test")
     def the_flow() -> None:
-        made.append(ablation.compare(experiment, Console(quiet=True)))
+        made.append(ablation.compare(experiment, console or Console(quiet=True), processes))
 
     with pytest.MonkeyPatch.context() as patch:
         if results is not None:

@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 from flows.ablation import every_run
+from flows.beside import beside
 from flows.calibrate import show_calibration
 from flows.experiment import Iteration, Run, run_variant
 from flows.prepare import Prepared, prepare_materials, prepare_policy
@@ -229,10 +230,15 @@ def test_each_guard_ends_the_run_with_advice_and_the_last_good_policy_intact(
 def test_a_run_that_is_ended_does_not_keep_the_others_of_an_ablation_from_theirs(fresh: Prepared) -> None:
     variants = {"ended": {"optimization": {"maximum_mismatch": 1e-12}}, "base": {}}
     chosen = experiment(**{"variants": variants, "ablation.variants": list(variants), "optimization.iterations": 1})
-    with pytest.raises(TrainingEnded, match=r"1 of 2 runs were ended early(.|\n)*in the update of ended seed 1"):
-        every_run(chosen, fresh, AblationRecord(chosen, fresh))
+    message = r"1 of 2 runs were ended early(.|\n)*in the update of ended seed 1"
+    with pytest.raises(TrainingEnded, match=message), beside(chosen, fresh, 0, nobody, nobody) as alone:
+        every_run(chosen, fresh, AblationRecord(chosen, fresh), alone)
     states = {run.data.tags["mlflow.runName"]: run.info.status for run in recorded()}
     assert (states["ended seed 1"], states["base seed 1"]) == ("FAILED", "FINISHED")
+
+
+def nobody(said: object) -> None:
+    """Listens to other processes where there are none."""
 
 
 def recorded() -> list[Any]:

@@ -15,13 +15,13 @@ from typing import Any
 
 import pytest
 from browser_pages import needs_chromium, shown
-from browser_processes import command_line, descendants, is_running, parent
 
 from envs.browser import Browser
 from envs.browser.chromium import DEBIAN_BROWSERS, BrowserLost, running
 from envs.browser.episode import BrowserEnvironment
 from envs.browser.shop import HOST
 from envs.browser.world import PAGES, _server, _shops
+from tests.process_tree import command_line, descendants, is_running, parent
 from turnwise.agent.host import Host, Patience
 from turnwise.checking.episodes import digests, play
 from turnwise.world import SPLITS, Observation, Remaining, Task

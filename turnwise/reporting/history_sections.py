@@ -12,7 +12,7 @@ from turnwise.reporting.history_figures import endings_figure, endings_in, look
 from turnwise.reporting.markup import Markup, join, tag
 from turnwise.reporting.samples import ENDINGS
 from turnwise.reporting.story import STAGES, Story
-from turnwise.reporting.wording import duration
+from turnwise.reporting.wording import duration, of_processes
 
 
 class Grid(Protocol):
@@ -98,7 +98,7 @@ def account_section(story: Story, grid: Grid) -> Markup | None:
     parts: list[Markup] = []
     if story.seconds:
         total = duration(sum(story.seconds.values()))
-        parts += [tag("p", f"{total} in all."), grid([figures.time_account(story)], alone=True)]
+        parts += [tag("p", f"{total}{of_processes(story)} in all."), grid([figures.time_account(story)], alone=True)]
     if story.work:
         parts += [
             tag("h3", "By variant"),

@@ -17,7 +17,7 @@ from matplotlib.ticker import MaxNLocator
 from turnwise.reporting.baselines import markdown_table, told
 from turnwise.reporting.figures import Figure, draw_variant, styles, wrapped
 from turnwise.reporting.story import ROW_KINDS, SHARE, Column, Curve, Row, Story
-from turnwise.reporting.wording import UNDEFINED, duration, number, signed
+from turnwise.reporting.wording import UNDEFINED, duration, number, of_processes, signed
 from turnwise.science.budgets import AtEqualBudget
 from turnwise.science.claims import ClaimsPage, PlannedAblation
 from turnwise.science.tuning import chosen_rates, tried_rates
@@ -164,8 +164,8 @@ def _ablation(name: str, ablation: str, claims: ClaimsPage, record: Record) -> l
         *(_rates(story) if planned.tunes is not None else _results(name, ablation, claims, record)),
         f"    {command(planned)}",
         "",
-        f"Digest of everything: `{record.digest}`; panels: {panels}. It took {duration(sum(story.seconds.values()))} "
-        "on the machine that ran it.",
+        f"Digest of everything: `{record.digest}`; panels: {panels}. It took {duration(sum(story.seconds.values()))}"
+        f"{of_processes(story)} on the machine that ran it.",
         "",
         f"<details><summary>Platform</summary><code>{lineage['platform']}</code></details>",
         "",

@@ -127,6 +127,8 @@ class Story:
     curves: list[Curve] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
     """The time account by stage: keys are among `STAGES`."""
+    processes: int = 1
+    """Whose seconds are added up in it: so many at most were at work at once."""
     samples: list[Sample] = field(default_factory=list)
     lineage: list[tuple[str, str]] = field(default_factory=list)
     """(what, which): commit, digests of parameters, panels and policies, platform."""

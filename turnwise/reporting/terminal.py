@@ -14,7 +14,7 @@ from rich.text import Text
 
 from turnwise.reporting.story import ROW_KINDS, Column, Row, Story
 from turnwise.reporting.verdict_section import sentence
-from turnwise.reporting.wording import UNDEFINED, basis, bounds, duration, heading, number
+from turnwise.reporting.wording import UNDEFINED, basis, bounds, duration, heading, number, of_processes
 
 
 def print_story(story: Story, console: Console) -> None:
@@ -93,5 +93,5 @@ def _time_account(story: Story, width: int) -> list[str]:
     parts = [("total", sum(seconds for _, seconds in account)), *account]
     # Spaces that textwrap does not break at keep "2 min 31 s" on one line.
     unbroken = [f"{stage} {duration(seconds)}".replace(" ", "\u00a0") for stage, seconds in parts]
-    text = "Time: " + ", ".join(unbroken)
+    text = f"Time{of_processes(story)}: " + ", ".join(unbroken)
     return [line.replace("\u00a0", " ") for line in textwrap.wrap(text, width, subsequent_indent="      ")]

@@ -52,6 +52,11 @@ def duration(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
 
 
+def of_processes(story: Story) -> str:
+    """Whose time the time account tells, to be put behind a duration or its name: nothing where it is one process's."""
+    return "" if story.processes == 1 else f" of {story.processes} processes"
+
+
 def basis(story: Story) -> list[str]:
     """What each row's values and intervals are over: one sentence for the rows that are alike in this."""
     rows: dict[tuple[str, int, float], list[str]] = {}
