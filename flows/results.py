@@ -17,6 +17,7 @@ from turnwise.digests import digest_of
 from turnwise.panel import panel_digest, read_panel
 from turnwise.places import project_root
 from turnwise.reporting.story import Story
+from turnwise.reporting.wording import PROCESSES
 from turnwise.whole_file import write_whole
 from turnwise.world import SPLITS
 
@@ -79,7 +80,6 @@ def with_circumstances(
     return dataclasses.replace(
         story,
         seconds=account(prepared, told, made),
-        processes=round(default_store().clock(told).get("processes", 1)),
         work=work,
         lineage=lineage_of(experiment, prepared, told),
     )
@@ -133,4 +133,5 @@ def lineage_of(experiment: Experiment, prepared: Prepared, told: Reference) -> l
         ("warm start", prepared.warm_start.digest),
         ("report", told.digest),
         ("platform", json.dumps(lineage.platform(), sort_keys=True)),
+        (PROCESSES, f"{default_store().clock(told).get('processes', 1):.0f}"),
     ]

@@ -24,6 +24,7 @@ from tasks.stage import StageCall
 from tests.process_tree import command_line, descendants
 from turnwise.artifacts import Reference
 from turnwise.config import Experiment, load
+from turnwise.reporting.wording import of_processes
 
 pytestmark = [pytest.mark.chain, pytest.mark.usefixtures("turnwise_home")]
 
@@ -66,7 +67,7 @@ def test_two_processes_make_what_one_makes_and_each_stage_counts_once(alone: str
     with one_each():
         first = compared(tiny(), tmp_path, processes=2)
     assert first.digest == alone
-    assert first.story.processes == 2
+    assert of_processes(first.story) == " of 2 processes"
     again = compared(tiny(), tmp_path, processes=2)
     assert (again.digest, again.computed, again.found) == (alone, 0, first.computed + first.found)
 

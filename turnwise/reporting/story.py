@@ -127,11 +127,9 @@ class Story:
     curves: list[Curve] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
     """The time account by stage: keys are among `STAGES`."""
-    processes: int = 1
-    """Whose seconds are added up in it: so many at most were at work at once."""
     samples: list[Sample] = field(default_factory=list)
     lineage: list[tuple[str, str]] = field(default_factory=list)
-    """(what, which): commit, digests of parameters, panels and policies, platform."""
+    """(what, which): commit, digests of parameters, panels and policies, platform, processes that shared the work."""
     notes: list[str] = field(default_factory=list)
     judgement: Judgement | None = None
     """How the variants stand beside the baselines and each other, by the world's primary metric."""

@@ -7,6 +7,8 @@ from turnwise.statistics import Interval
 
 UNDEFINED = "–"
 MINUS = "−"
+PROCESSES = "processes"
+"""The name in the lineage of how many processes shared the work."""
 ARROWS = {"up": "↑", "down": "↓"}
 
 
@@ -54,7 +56,8 @@ def duration(seconds: float) -> str:
 
 def of_processes(story: Story) -> str:
     """Whose time the time account tells, to be put behind a duration or its name: nothing where it is one process's."""
-    return "" if story.processes == 1 else f" of {story.processes} processes"
+    processes = dict(story.lineage).get(PROCESSES, "1")
+    return "" if processes == "1" else f" of {processes} processes"
 
 
 def basis(story: Story) -> list[str]:
