@@ -1,6 +1,7 @@
 """What a person sees while stages run: what is happening, how many of how many, how long is left, the success so far.
 
-On a terminal two bars that stay in place; in a log one line when a stage has taken its time.
+On a terminal bars that stay in place, one more where other processes share the work; in a log one line when a stage has
+taken its time.
 """
 
 from __future__ import annotations
@@ -122,6 +123,7 @@ class Display(Observer):
         self._bars = bars(console)
         self._all = self._bars.add_task("everything", total=work, note="")
         self._now = self._bars.add_task("starting", total=None, note="")
+        self._others = self._bars.add_task("", total=None, note="by another process", visible=False)
 
     @contextmanager
     def showing(self) -> Iterator[Display]:
@@ -144,6 +146,7 @@ class Display(Observer):
         with self._lock:
             self._beside.add((call.stage, call.label))
             self._count(call)
+        self._bars.update(self._others, visible=True, description=self._title(call.stage, call.label))
 
     def _count(self, call: StageCall) -> None:
         cost = EXPECTED_SECONDS.get(call.stage, 1.0)
