@@ -6,12 +6,14 @@ same in every process.
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from http.cookies import CookieError, SimpleCookie
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 LONGEST_FORM = 1_000_000
@@ -113,6 +115,11 @@ class _Server(ThreadingHTTPServer):
     def __init__(self, owner: Loopback) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.owner = owner
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        # A page that is closed drops what it was loading.
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -11,6 +11,7 @@ from browser_pages import WrittenPages, needs_chromium, opened, served, shown
 from envs.browser import chromium
 from envs.browser.chromium import BrowserLost, find_chromium
 from envs.browser.episode import BrowserEnvironment
+from envs.browser.loopback import Loopback
 from envs.browser.reading import LONGEST_NAME
 from turnwise import seeding
 from turnwise.world import Remaining
@@ -367,3 +368,15 @@ def test_an_episode_whose_pages_do_not_open_is_not_begun() -> None:
     with pytest.raises(RuntimeError, match=r"must open; found: net::ERR_"):
         environment.reset()
     environment.close()
+
+
+def test_a_page_that_drops_a_connection_is_no_news_and_a_fault_of_ours_is(capsys: pytest.CaptureFixture[str]) -> None:
+    server = Loopback({})
+    for error in (ConnectionResetError("reset"), ValueError("broken")):
+        try:
+            raise error
+        except (ConnectionResetError, ValueError):
+            server._server.handle_error(None, ("127.0.0.1", 1))
+    server.close()
+    said = capsys.readouterr().err
+    assert "broken" in said and "reset" not in said
