@@ -61,8 +61,8 @@ def compare(experiment: Experiment, console: Console, processes: int = 1) -> Com
     if display.computed:
         before = default_store().clock(told)
         spent = before.get("wall_seconds", 0.0) + time.monotonic() - began + helpers.seconds
-        processes = max(processes, round(before.get("processes", 1)))
-        default_store().record_clock(told, {"wall_seconds": spent, "processes": processes})
+        together = max(1 + helpers.others, before.get("processes", 1))
+        default_store().record_clock(told, {"wall_seconds": spent, "processes": together})
     made = [*players.values(), warm_start, *all_references(runs)]
     story = with_circumstances(read_story(told), experiment, prepared, told, made, runs)
     folder = results_folder(experiment)

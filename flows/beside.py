@@ -76,6 +76,11 @@ class Beside(Observer):
         self._listeners: list[threading.Thread] = []
         self._ending = False
 
+    @property
+    def others(self) -> int:
+        """How many other processes there are or were."""
+        return len(self._processes)
+
     def finished(self, call: StageCall) -> None:
         """A stage of this process has returned."""
         if not call.cached and not self._processes:
