@@ -30,11 +30,11 @@ def start_client(home: Path) -> subprocess.Popen[str]:
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
-    for _ in range(600):
+    for _ in range(1800):
         if condition():
             return
         time.sleep(0.1)
-    raise AssertionError("waited a minute for what did not happen")
+    raise AssertionError("waited three minutes for what did not happen")
 
 
 def is_alive(process: int) -> bool:
