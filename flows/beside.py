@@ -71,7 +71,7 @@ class Beside(Observer):
         self.assignment = assignment
         self.seconds = 0.0
         """For how long the others have been at work, added up."""
-        self._others, self._files, self._told, self._warn = others, files, told, warn
+        self._wanted, self._files, self._told, self._warn = others, files, told, warn
         self._processes: list[subprocess.Popen[str]] = []
         self._listeners: list[threading.Thread] = []
         self._ending = False
@@ -84,7 +84,7 @@ class Beside(Observer):
     def finished(self, call: StageCall) -> None:
         """A stage of this process has returned."""
         if not call.cached and not self._processes:
-            for _ in range(self._others):
+            for _ in range(self._wanted):
                 self._start()
 
     def wait(self) -> None:
@@ -102,10 +102,11 @@ class Beside(Observer):
     def _start(self) -> None:
         said = self._files.enter_context(tempfile.TemporaryFile("w+"))  # noqa: SIM115  (closed with the others)
         process = subprocess.Popen(
-            [sys.executable, "-m", "flows.beside"],
+            [sys.executable, "-P", "-m", "flows.beside"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=said,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},  # it finds whatever world this one finds
             text=True,
         )
         self._processes.append(self._files.enter_context(process))
