@@ -2,9 +2,8 @@
 # Install the locked set and this project into a virtual environment: install.sh VENV LOCK
 #
 # uv does it in half a minute, pip in two to four; uv is installed by pip into the environment itself, and where that
-# fails pip does the work. The lock is complete, so nothing is resolved (--no-deps): vLLM also asks for torchvision,
-# torchaudio and torchcodec, whose builds on the package index break beside a CPU torch, and which a text policy does not
-# need.
+# fails pip does the work. The lock is complete, so nothing is resolved (--no-deps): overrides.txt says what others ask for
+# and the lock leaves out.
 set -eu
 venv=$1
 lock=$2

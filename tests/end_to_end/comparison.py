@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,15 @@ from rich.console import Console
 
 from flows import ablation
 from turnwise.config import Experiment
+
+
+@dataclass(frozen=True)
+class Computed:
+    """The tiny ablation as one process computed it."""
+
+    home: Path
+    results: Path
+    digest: str
 
 
 def compared(

@@ -14,7 +14,7 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
-from comparison import compared
+from comparison import Computed, compared
 from rich.console import Console
 
 from flows.beside import Assignment
@@ -37,13 +37,10 @@ def tiny() -> Experiment:
     return load(ROOT / "params.yaml", [TINY])
 
 
-@pytest.fixture(scope="module")
-def alone(prefect_server: str, tmp_path_factory: pytest.TempPathFactory) -> str:
+@pytest.fixture
+def alone(tiny_ablation: Computed) -> str:
     """The digest of the ablation that one process computes."""
-    folder = tmp_path_factory.mktemp("alone")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("TURNWISE_HOME", str(folder / "home"))
-        return compared(tiny(), folder / "results").digest
+    return tiny_ablation.digest
 
 
 @contextmanager

@@ -6,13 +6,14 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import sqlite3
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from comparison import compared
+from comparison import Computed
 from project_copy import ROOT, asked_outside, commit_all, copy_project, git, guarded, run
 from ruamel.yaml import YAML
 
@@ -37,13 +38,13 @@ class Reproduction:
 
 
 @pytest.fixture(scope="module")
-def reproduction(prefect_server: str, tmp_path_factory: pytest.TempPathFactory) -> Reproduction:
+def reproduction(tiny_ablation: Computed, tmp_path_factory: pytest.TempPathFactory) -> Reproduction:
     folder = tmp_path_factory.mktemp("dvc")
     clone, reference = copy_project(folder / "clone"), copy_project(folder / "reference")
     said = run(clone, "dvc", "repro", **guarded(clone))
     commit_all(clone)
-    with working_in(reference):
-        compared(load(Path("params.yaml")))
+    shutil.copytree(tiny_ablation.home, reference / ".turnwise")
+    shutil.copytree(tiny_ablation.results, reference / "results" / "tiny")
     return Reproduction(clone, said, reference)
 
 
