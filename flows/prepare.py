@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from tasks.conversations import ConversationParameters, conversations
 from tasks.evaluate import EvaluationParameters, PlayerParameters, evaluate, player
+from tasks.learning import LearnerParameters
 from tasks.playing import PatienceSection, PlayParameters
 from tasks.prepare import (
     DemonstrationParameters,
@@ -25,6 +26,7 @@ from turnwise.artifacts import Reference
 from turnwise.config import Experiment
 from turnwise.conversations import sha256_of
 from turnwise.places import project_root
+from turnwise.sections import Compute
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,10 @@ def panel_parameters(experiment: Experiment) -> PanelParameters:
 
 
 def prepare_materials(experiment: Experiment) -> Materials:
-    """Panels, demonstrations and the tokenizer."""
+    """Panels, demonstrations and the tokenizer. Raises ConfigurationError, before anything is computed, where this
+    machine lacks what the learner is to compute with.
+    """
+    _require_device(experiment.compute)
     made_panels = panels(panel_parameters(experiment))
     made_demonstrations = _to_imitate(experiment, made_panels)
     policy = experiment.policy
@@ -72,6 +77,14 @@ def prepare_materials(experiment: Experiment) -> Materials:
         demonstrations=made_demonstrations,
     )
     return Materials(made_panels, made_demonstrations, made_tokenizer)
+
+
+def _require_device(compute: Compute) -> None:
+    if (compute.device, compute.precision, compute.compiled) == ("cpu", "float32", False):
+        return  # every machine has that, and what is all cached need not import torch
+    from turnwise.policy.model import require_device
+
+    require_device(LearnerParameters(compute=compute).model, compute.device)
 
 
 def _to_imitate(experiment: Experiment, made_panels: Reference) -> Reference:

@@ -8,7 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
+from flows.prepare import prepare_materials
 from tasks.learning import LearnerParameters
 from tasks.update import UpdateParameters
 from turnwise.config import Experiment, load
@@ -49,6 +51,13 @@ def test_every_setting_reaches_the_model() -> None:
         logit_chunk_tokens=64,
         adapter=AdapterSettings(rank=4, alpha=8, target_modules=("q_proj", "v_proj"), seed=3),
     )
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has the device")
+def test_a_device_that_is_not_there_is_refused_before_anything_is_computed(turnwise_home: Path) -> None:
+    with pytest.raises(ConfigurationError, match="cuda must be there"):
+        prepare_materials(experiment("compute.device=cuda"))
+    assert not turnwise_home.exists()
 
 
 def test_an_adapter_that_names_no_layers_is_on_all_of_them() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -32,6 +34,7 @@ from turnwise.policy.model_settings import PLAIN, AdapterSettings, ModelSettings
 
 MakePolicy = Callable[..., Path]
 ADAPTED = ModelSettings(adapter=AdapterSettings(rank=2, alpha=6, target_modules=("q_proj", "down_proj"), seed=3))
+COMPILER = os.environ.get("CXX", "g++")
 TOKENS = torch.tensor([[5, 9, 30, 7, 11, 200], [8, 8, 100, 4, 90, 6]])
 
 
@@ -334,6 +337,17 @@ def test_a_critics_trunk_has_no_adapter(make_policy: MakePolicy) -> None:
         load_trunk(make_policy(0), ADAPTED, "cpu")
 
 
+def test_without_a_compiler_compiled_layers_are_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    from torch._inductor.cpp_builder import cpp_compiler_search
+
+    monkeypatch.setenv("PATH", str(tmp_path))
+    cpp_compiler_search.cache_clear()
+    with pytest.raises(ConfigurationError, match=r"needs a C\+\+ compiler.*install g\+\+"):
+        require_device(ModelSettings(compiled=True), "cpu")
+    cpp_compiler_search.cache_clear()
+
+
+@pytest.mark.skipif(shutil.which(COMPILER) is None, reason="torch compiles with a C++ compiler: apt-get install g++")
 def test_compiled_layers_compute_the_same_though_an_engine_turned_the_compiler_off(
     make_policy: MakePolicy, monkeypatch: pytest.MonkeyPatch
 ) -> None:

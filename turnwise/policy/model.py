@@ -20,6 +20,7 @@ ask for done to it in place.
 from __future__ import annotations
 
 import functools
+import importlib.util
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -151,10 +152,14 @@ def dtype_of(settings: ModelSettings) -> torch.dtype:
 
 
 def require_device(settings: ModelSettings, device: str) -> None:
-    """Raise ConfigurationError unless this machine has the device, and the device instructions for the precision."""
+    """Raise ConfigurationError unless this machine has the device, the device instructions for the precision, and torch
+    what it compiles with, where layers are to be compiled.
+    """
     kind = torch.device(device).type
     if kind == "cuda" and not torch.cuda.is_available():
         raise ConfigurationError("the device cuda must be there; torch finds none: set compute.device to cpu")
+    if settings.compiled:
+        _require_compiler(kind)
     if settings.precision == "float32":
         return
     if kind == "cuda":
@@ -166,6 +171,27 @@ def require_device(settings: ModelSettings, device: str) -> None:
             f"precision bfloat16 needs a device with instructions for it; this machine's {kind} has none, and would be "
             "slower than in float32: set precision to float32"
         )
+
+
+def _require_compiler(kind: str) -> None:
+    if kind == "cuda":
+        if importlib.util.find_spec("triton") is None:
+            raise ConfigurationError(
+                "compiled needs Triton, with which torch compiles for a card; it is not installed: pip install triton, "
+                "or set compute.compiled to false"
+            )
+        return
+    # Here and not above: it takes seconds to import.
+    from torch._inductor.cpp_builder import get_cpp_compiler
+    from torch._inductor.exc import InvalidCxxCompiler
+
+    try:
+        get_cpp_compiler()
+    except InvalidCxxCompiler as error:
+        raise ConfigurationError(
+            f"compiled needs a C++ compiler, with which torch compiles for the {kind}; {error}: install g++, or set "
+            "compute.compiled to false"
+        ) from error
 
 
 def _add_adapter(model: PreTrainedModel, settings: AdapterSettings) -> None:
