@@ -1,7 +1,7 @@
 #!/bin/sh
 # Install the locked set and this project into a virtual environment: install.sh VENV LOCK
 #
-# uv does it in half a minute, pip in two to four; uv is installed by pip into the environment itself, and where that
+# uv does it in half a minute, pip in minutes; uv is installed by pip into the environment itself, and where that
 # fails pip does the work. The lock is complete, so nothing is resolved (--no-deps): overrides.txt says what others ask for
 # and the lock leaves out.
 set -eu
@@ -23,7 +23,7 @@ if "$python" -m pip install --quiet --disable-pip-version-check uv; then
     "$python" -m uv pip install --quiet --python "$python" --no-deps -r "$lock"
     "$python" -m uv pip install --quiet --python "$python" --no-deps --no-build-isolation -e .
 else
-    "$python" -m pip install --quiet --disable-pip-version-check --no-deps -r "$lock"
+    "$python" -m pip install --quiet --disable-pip-version-check --no-compile --no-deps -r "$lock"
     "$python" -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 fi
 seconds=$(($(date +%s) - began))

@@ -49,6 +49,8 @@ def test_two_processes_share_one_server_which_leaves_when_they_are_gone(tmp_path
     folder = tmp_path / "prefect"
     folder.mkdir()
     supervisors = [server._start_supervisor(folder, idle_seconds=5) for _ in range(2)]
+    # A client that finds none starts one of its own, which waits longer for other clients than this test does.
+    wait_until(lambda: server._supervised(folder))
     clients = [start_client(tmp_path) for _ in range(2)]
     answers = [client.communicate() for client in clients]
     assert [client.returncode for client in clients] == [0, 0]
