@@ -43,7 +43,8 @@ class Compute(Section):
     """Compute every layer again in the backward pass instead of keeping what is inside it: a fraction of the memory for
     a third more arithmetic, and the same result."""
     compiled: bool
-    """Compile the learner's layers (torch.compile): a minute at the first batch, faster after it."""
+    """Compile the learner's layers (torch.compile), with g++ on the CPU and Triton on a card: a minute at the first
+    batch, faster after it."""
     logit_chunk_tokens: Count
     """Reply tokens whose logits are in memory at once. Where a micro-batch has more, its output layer is computed
     twice. Changes memory and speed, not what is computed."""
