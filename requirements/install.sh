@@ -1,7 +1,7 @@
 #!/bin/sh
 # Install the locked set and this project into a virtual environment: install.sh VENV LOCK
 #
-# uv does it in half a minute, pip in minutes; uv is installed by pip into the environment itself, and where that
+# uv does it in half a minute, pip in two minutes; uv is installed by pip into the environment itself, and where that
 # fails pip does the work. The lock is complete, so nothing is resolved (--no-deps): overrides.txt says what others ask for
 # and the lock leaves out.
 set -eu
@@ -18,7 +18,7 @@ UV_FIND_LINKS=$("$python" -m pip config list | sed -n "s/^[a-z:]*\.find-links='\
 UV_EXTRA_INDEX_URL=${PIP_EXTRA_INDEX_URL:-}
 [ -z "$UV_EXTRA_INDEX_URL" ] || export UV_EXTRA_INDEX_URL UV_INDEX_STRATEGY=unsafe-best-match
 
-echo "Setting up $venv (half a minute, or some minutes with pip alone, once) ..."
+echo "Setting up $venv (half a minute, or two minutes with pip alone, once) ..."
 if "$python" -m pip install --quiet --disable-pip-version-check uv; then
     "$python" -m uv pip install --quiet --python "$python" --no-deps -r "$lock"
     "$python" -m uv pip install --quiet --python "$python" --no-deps --no-build-isolation -e .
