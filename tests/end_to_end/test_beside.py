@@ -37,12 +37,6 @@ def tiny() -> Experiment:
     return load(ROOT / "params.yaml", [TINY])
 
 
-@pytest.fixture
-def alone(tiny_ablation: Computed) -> str:
-    """The digest of the ablation that one process computes."""
-    return tiny_ablation.digest
-
-
 @contextmanager
 def one_each() -> Iterator[None]:
     """This process takes one of the two runs, and then waits until the other one is taken: it would be too fast."""
@@ -60,17 +54,17 @@ def one_each() -> Iterator[None]:
         yield
 
 
-def test_two_processes_make_what_one_makes_and_each_stage_counts_once(alone: str, tmp_path: Path) -> None:
+def test_two_processes_make_what_one_makes_and_each_stage_counts_once(tiny_ablation: Computed, tmp_path: Path) -> None:
     with one_each():
         first = compared(tiny(), tmp_path, processes=2)
-    assert first.digest == alone
+    assert first.digest == tiny_ablation.digest
     assert of_processes(first.story) == " of 2 processes"
     again = compared(tiny(), tmp_path, processes=2)
-    assert (again.digest, again.computed, again.found) == (alone, 0, first.computed + first.found)
+    assert (again.digest, again.computed, again.found) == (tiny_ablation.digest, 0, first.computed + first.found)
 
 
 def test_what_a_process_was_lost_with_is_computed_by_the_first(
-    alone: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tiny_ablation: Computed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told = Display.finished_beside
 
@@ -84,7 +78,7 @@ def test_what_a_process_was_lost_with_is_computed_by_the_first(
     said = StringIO()
     with one_each():
         comparison = compared(tiny(), tmp_path, processes=2, console=Console(file=said, width=200))
-    assert comparison.digest == alone
+    assert comparison.digest == tiny_ablation.digest
     assert "ended with status -9; what it left undone is computed here" in said.getvalue()
 
 
