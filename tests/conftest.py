@@ -72,7 +72,10 @@ def prefect_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         address = server.ensure_server()
         for name in ("NETWORK_LOG", "PYTHONPATH"):  # for the server alone
             _put_back(name, before[name])
-        yield address
+        from prefect.context import SyncClientContext
+
+        with SyncClientContext.get_or_create():  # outside a flow each task would make a client: a tenth of a second
+            yield address
         with contextlib.suppress(BlockingIOError):  # another process still needs it
             fcntl.flock(in_use, fcntl.LOCK_EX | fcntl.LOCK_NB)
             server.stop_server()

@@ -1,6 +1,9 @@
 """Batches that several credit tests share: two worked by hand, and any that hypothesis makes."""
 
+from collections.abc import Sequence
 from dataclasses import replace
+from itertools import islice
+from typing import Any
 
 import pytest
 from hypothesis import strategies as st
@@ -26,24 +29,34 @@ def close(found: list[list[float]], expected: list[list[float]], tolerance: floa
     return found == [pytest.approx(row, abs=tolerance) for row in expected]
 
 
+NUMBERS = st.integers(-5000, 5000).map(lambda value: value / 1000)
+
+
 @st.composite
 def batches(draw: st.DrawFn, longest: int = 4, smallest: int = 2) -> CreditBatch:
     """Any batch with a critic, anchors, cuts and turns that are not trained, without rewards per token."""
-    number = st.floats(-5, 5).map(lambda value: round(value, 3))
-    turns = draw(st.lists(st.integers(1, longest), min_size=smallest, max_size=10))
-    lengths = [draw(st.lists(st.integers(1, 3), min_size=count, max_size=count)) for count in turns]
+
+    def rows(elements: st.SearchStrategy[Any], counts: Sequence[int]) -> list[list[Any]]:
+        """A row of so many elements for each count, drawn at once, which is several times faster than one by one."""
+        drawn = iter(draw(st.lists(elements, min_size=sum(counts), max_size=sum(counts))))
+        return [list(islice(drawn, count)) for count in counts]
+
+    def one_each(elements: st.SearchStrategy[Any]) -> list[Any]:
+        return draw(st.lists(elements, min_size=len(turns), max_size=len(turns)))
+
+    turns = draw(st.lists(st.integers(1, longest), min_size=smallest, max_size=6))
+    lengths = rows(st.integers(1, 3), turns)
+    places = rows(st.sampled_from(["here", "there", None]), [count - 1 for count in turns])
     return CreditBatch(
-        group=[draw(st.integers(0, 2)) for _ in turns],
-        turn_rewards=[[draw(number) for _ in range(count)] for count in turns],
-        outcome=[draw(number) for _ in turns],
+        group=one_each(st.integers(0, 2)),
+        turn_rewards=rows(NUMBERS, turns),
+        outcome=one_each(NUMBERS),
         reply_lengths=lengths,
-        values=[[draw(number) for _ in range(sum(row))] for row in lengths],
-        anchors=[
-            ["start"] + [draw(st.sampled_from(["here", "there", None])) for _ in range(count - 1)] for count in turns
-        ],
-        truncated=[draw(st.booleans()) for _ in turns],
-        bootstrap=[draw(number) for _ in turns],
-        trained=[[draw(st.booleans()) for _ in range(count)] for count in turns],
+        values=rows(NUMBERS, [sum(row) for row in lengths]),
+        anchors=[["start", *row] for row in places],
+        truncated=one_each(st.booleans()),
+        bootstrap=one_each(NUMBERS),
+        trained=rows(st.booleans(), turns),
     )
 
 

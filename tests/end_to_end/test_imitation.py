@@ -47,7 +47,8 @@ def home(prefect_server: str, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 
 def test_conversations_that_say_what_demonstrations_say_give_the_same_policy_to_the_bit(tmp_path: Path) -> None:
-    shown = prepared(tiny())
+    few_steps = "warm_start.maximum_steps=30"
+    shown = prepared(tiny(few_steps))
     rows = [
         [
             message
@@ -58,11 +59,11 @@ def test_conversations_that_say_what_demonstrations_say_give_the_same_policy_to_
     ]
     path = tmp_path / "conversations.jsonl"
     path.write_text("".join(json.dumps({"messages": messages}) + "\n" for messages in rows))
-    told = prepared(tiny(f"data.conversations={path}"))
+    told = prepared(tiny(few_steps, f"data.conversations={path}"))
     assert told.demonstrations.kind == "conversations"
     assert (told.tokenizer, told.warm_start) == (shown.tokenizer, shown.warm_start)
     path.write_text("".join(json.dumps({"messages": messages}) + "\n" for messages in rows[1:]))
-    assert prepared(tiny(f"data.conversations={path}")).demonstrations != told.demonstrations
+    assert prepare_materials(tiny(f"data.conversations={path}")).demonstrations != told.demonstrations
 
 
 def test_conversations_that_do_not_fit_into_the_context_are_left_out_and_said(

@@ -127,10 +127,10 @@ class VllmEngine:
     def close(self) -> None:
         """Free vLLM's memory."""
         if self._engine is not None:
-            self._engine.engine_core.shutdown()
-        self._engine = self._architecture = self._digest = None
+            core, self._engine = self._engine.engine_core, None
+            core.shutdown()  # it lets go of weights and cache, and collects the garbage itself
+        self._architecture = self._digest = None
         self._episodes.clear()
-        gc.collect()
 
     def _start(self, policy: Path) -> None:
         configuration = json.loads((policy / "config.json").read_text())
