@@ -35,6 +35,12 @@ SETTINGS = [
     "ablation.variants=[staged, adaptive]",
     "optimization.iterations=6",
     "evaluation.every=3",
+    # What is no horizon costs as little as it can.
+    "rollout.prompts=4",
+    "data.validation_tasks=4",
+    "data.test_tasks=2",
+    "evaluation.samples=1",
+    "monitors.probe_every=null",
 ]
 LIMITS = {"staged": [1, 1, 2, 2, 2, 2], "adaptive": [1, 1, 1, 1, 2, 2]}
 AT_THE_BOUNDARY = 3
