@@ -36,6 +36,8 @@ MOST_AT_ONCE = 1024
 """Entries of a batch."""
 
 Content = TypeVar("Content")
+WITHOUT_DOCSTRINGS = ConfigDict(use_attribute_docstrings=False)
+"""For generic models, whose source pydantic would look for in all modules, once for each content, which takes seconds."""
 
 
 class Request(BaseModel):
@@ -267,11 +269,15 @@ class StepMany(Request):
 class Outcome(Reply, Generic[Content]):
     """What came of one entry of a batch: a reply, or why there is none."""
 
+    model_config = WITHOUT_DOCSTRINGS
+
     reply: Content | None = None
     error: Fault | None = None
 
 
 class Batch(Reply, Generic[Content]):
     """What came of every entry of a batch, in order. One that fails leaves the others alone."""
+
+    model_config = WITHOUT_DOCSTRINGS
 
     outcomes: list[Outcome[Content]]

@@ -52,7 +52,7 @@ def project(tmp_path_factory: pytest.TempPathFactory, prefect_server: str) -> It
     parameters.write_text(parameters.read_text().replace("name: tiny", "name: credit"))
     # The overlay would bring back the size of a real run.
     (folder / "experiments" / "frozen_lake.yaml").write_text(
-        TINY.read_text().replace("name: tiny", "name: frozen_lake")
+        TINY.read_text().replace("name: tiny", "name: frozen_lake").replace("iterations: 2", "iterations: 1")
     )
     yield folder
 
