@@ -37,7 +37,7 @@ MOST_AT_ONCE = 1024
 
 Content = TypeVar("Content")
 WITHOUT_DOCSTRINGS = ConfigDict(use_attribute_docstrings=False)
-"""For generic models, whose source pydantic would look for in all modules, once for each content, which takes seconds."""
+"""For generic models: pydantic would look for the source of each in all modules, which takes seconds."""
 
 
 class Request(BaseModel):
