@@ -44,7 +44,7 @@ def batches(draw: st.DrawFn, longest: int = 4, smallest: int = 2) -> CreditBatch
     def one_each(elements: st.SearchStrategy[Any]) -> list[Any]:
         return draw(st.lists(elements, min_size=len(turns), max_size=len(turns)))
 
-    turns = draw(st.lists(st.integers(1, longest), min_size=smallest, max_size=6))
+    turns = draw(st.lists(st.integers(1, longest), min_size=smallest, max_size=10))
     lengths = rows(st.integers(1, 3), turns)
     places = rows(st.sampled_from(["here", "there", None]), [count - 1 for count in turns])
     return CreditBatch(

@@ -13,14 +13,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from comparison import compared
 
-from flows.experiment import run_variant
-from flows.prepare import prepare_materials, prepare_policy
 from tasks.stage import Observer, StageCall, observing
 from turnwise.artifacts import Reference, default_store
 from turnwise.config import Experiment, load
@@ -43,9 +40,8 @@ class Calls:
         self.found: list[str] = []
 
 
-@contextmanager
-def listening() -> Iterator[Calls]:
-    """The stage calls in the body, as they are made."""
+def run(experiment: Experiment, results: Path) -> tuple[str, Calls]:
+    """The digest of an ablation, and its stage calls."""
     calls = Calls()
 
     class Listener(Observer):
@@ -53,22 +49,7 @@ def listening() -> Iterator[Calls]:
             (calls.found if call.cached else calls.computed).append(call.stage)
 
     with observing(Listener()):
-        yield calls
-
-
-def run(experiment: Experiment, results: Path) -> tuple[str, Calls]:
-    """The digest of an ablation, and its stage calls."""
-    with listening() as calls:
         return compared(experiment, results).digest, calls
-
-
-def train(experiment: Experiment) -> Calls:
-    """The stage calls of the variants' runs, without the record and the report of an ablation."""
-    with listening() as calls:
-        prepared = prepare_policy(experiment, prepare_materials(experiment))
-        for variant in experiment.ablation.variants:
-            run_variant(experiment.variant(variant), prepared, variant, 1)
-    return calls
 
 
 @pytest.fixture(scope="module")
@@ -183,8 +164,8 @@ def test_the_variants_of_one_seed_are_laid_beside_each_other_without_a_verdict(
 
 def test_changing_the_estimator_reuses_what_does_not_depend_on_it(home: Path) -> None:
     changed = tiny("variants.mt-grpo={credit: {options: {rewards: merged, epsilon: 0.01}}}")
-    calls = train(changed)
-    assert not {"panels", "demonstrations", "tokenizer", "initial_policy", "warm_start"} & set(calls.computed)
+    _, calls = run(changed, home / "results")
+    assert not {"panels", "demonstrations", "tokenizer", "initial_policy", "warm_start", "player"} & set(calls.computed)
     assert calls.found.count("rollout") == 3  # both of the variant that stayed, and the first of the one that changed
     assert calls.computed.count("rollout") == 1
     assert calls.computed.count("credit") == 2
@@ -227,13 +208,12 @@ def test_a_directory_can_hold_the_policy_and_its_tokenizer(
     )
     monkeypatch.setenv("TURNWISE_HOME", str(tmp_path / "home"))
     settings = (
-        "ablation.variants=[grpo-or]",
         "compute.engine=transformers",
         f"policy.model={tmp_path / 'model'}",
         "warm_start.enabled=false",
         "optimization.iterations=1",
     )
-    calls = train(tiny(*settings))
+    _, calls = run(tiny(*settings), tmp_path / "results")
     assert "warm_start" not in calls.computed and "update" in calls.computed
     store = default_store()
     policies = sorted((store.root / "policy").glob("*/config.json"))

@@ -172,11 +172,15 @@ def test_a_change_of_one_variant_runs_that_variant_only_with_the_same_store(
     assert git(reproduction.clone, "status", "--porcelain") == "", "the workspace is left alone"
 
 
-def test_the_experiment_holds_what_has_changed(reproduction: Reproduction, experiment: str) -> None:
+def test_an_experiment_can_be_repeated_in_the_workspace(reproduction: Reproduction, experiment: str) -> None:
     before = read_json(reproduction.clone / "results" / "tiny" / "digests.json")
+    said = run(reproduction.clone, "dvc", "exp", "run", "--name", "again", "--set-param", CHANGE)
+    assert stages_run(said) == ["train@mt-grpo-1", "report"]
+    assert "0 stages computed" in said, "the store has them from the temporary folder"
     listed = git(reproduction.clone, "for-each-ref", "--format=%(refname:lstrip=-1) %(objectname)", "refs/exps")
     commits = dict(line.split() for line in listed.splitlines())
-    after = json.loads(git(reproduction.clone, "show", f"{commits['half']}:results/tiny/digests.json"))
+    assert git(reproduction.clone, "diff", "--stat", commits["again"], commits["half"]) == ""
+    after = read_json(reproduction.clone / "results" / "tiny" / "digests.json")
     assert after["runs"]["grpo-or seed 1"] == before["runs"]["grpo-or seed 1"]
     assert after["runs"]["mt-grpo seed 1"] != before["runs"]["mt-grpo seed 1"]
 

@@ -17,7 +17,7 @@ import hashlib
 from envs.search import Search
 from turnwise import seeding
 from turnwise.world import SPLITS, Remaining
-world, told = Search(hops=[1], turns=4), hashlib.sha256()
+world, told = Search(hops=[1, 2], turns=4), hashlib.sha256()
 for split in SPLITS:
     for task in world.tasks(split, 60):
         environment = world.make(task, 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import logging
 import subprocess
 import sys
@@ -118,6 +119,37 @@ def test_weights_handed_over_sample_as_weights_started_with(
     assert sample(vllm_engine, contexts(), temperature=0.9, seed=1) == handed_over
 
 
+ANOTHER_PROCESS = """
+import json, sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[2])
+from policy_samples import CONTEXT, contexts, sample
+from turnwise.policy.engine import make_engine
+
+if __name__ == "__main__":
+    engine = make_engine("vllm", threads=1, context_length=CONTEXT, maximum_episodes=16)
+    engine.load(Path(sys.argv[1]), "policy")
+    replies = sample(engine, contexts(), temperature=0.9, seed=2)
+    print(json.dumps([[reply.tokens, reply.log_probabilities] for reply in replies]))
+"""
+
+
+@pytest.mark.engine
+def test_another_process_samples_the_same_to_the_bit(
+    vllm_engine: Engine, make_policy: MakePolicy, tmp_path: Path
+) -> None:
+    policy = make_policy(17)
+    script = tmp_path / "another_process.py"
+    script.write_text(ANOTHER_PROCESS)
+    command = [sys.executable, str(script), str(policy), str(Path(__file__).parent)]
+    finished = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert finished.returncode == 0, finished.stderr
+    vllm_engine.load(policy, "two processes")
+    here = sample(vllm_engine, contexts(), temperature=0.9, seed=2)
+    there = json.loads(finished.stdout)
+    assert [[list(reply.tokens), list(reply.log_probabilities)] for reply in here] == there
+
+
 def test_replies_are_cut_off_at_the_limit_and_at_the_context(engine: Engine, make_policy: MakePolicy) -> None:
     engine.load(make_policy(18), "limits")
     generated = engine.tokens_generated
@@ -216,13 +248,12 @@ def test_what_vllm_says_at_its_start_is_kept_from_bars_that_own_standard_error(
     assert capfd.readouterr().err == "what led to it\n"
 
 
-def test_the_learner_and_the_other_engine_do_not_need_vllm() -> None:
+def test_the_library_imports_no_vllm_until_an_engine_starts() -> None:
     code = (
-        "import sys; sys.modules['vllm'] = None;"
-        "from turnwise.policy import critic, engine, learner, model, scoring, transformers_engine;"
+        "import sys; import turnwise.policy.learner, turnwise.policy.engine, turnwise.policy.transformers_engine;"
         "from turnwise.policy.engine import make_engine;"
         "make_engine('transformers', threads=1, context_length=8, maximum_episodes=1);"
-        "assert sys.modules['vllm'] is None"
+        "assert not any(name.split('.')[0] == 'vllm' for name in sys.modules)"
     )
     finished = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
     assert finished.returncode == 0, finished.stderr
