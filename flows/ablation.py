@@ -14,9 +14,9 @@ from flows.display import Display, expected_work
 from flows.experiment import Run, run_variant
 from flows.prepare import Prepared, evaluate_players, evaluate_warm_start, prepare_materials, prepare_policy
 from flows.record import AblationRecord
-from flows.results import all_references, results_folder, with_circumstances, write_digests
+from flows.results import all_references, keep_time, results_folder, with_circumstances, write_digests
 from tasks.report import ReportParameters, RunName, read_story, report
-from turnwise.artifacts import Reference, default_store
+from turnwise.artifacts import Reference
 from turnwise.config import Experiment
 from turnwise.digests import digest_of
 from turnwise.errors import TrainingEnded
@@ -57,13 +57,10 @@ def compare(experiment: Experiment, console: Console, processes: int = 1) -> Com
         with beside(experiment, prepared, others, display.finished_beside, console.print) as helpers:
             runs = every_run(experiment, prepared, record, helpers)
         told = _report(experiment, players, warm_start, prepared.tokenizer, runs)
-    digest = digest_of([str(reference) for reference in [told, *players.values(), warm_start, *all_references(runs)]])
-    if display.computed:
-        before = default_store().clock(told)
-        spent = before.get("wall_seconds", 0.0) + time.monotonic() - began + helpers.seconds
-        together = max(1 + helpers.others, before.get("processes", 1))
-        default_store().record_clock(told, {"wall_seconds": spent, "processes": together})
     made = [*players.values(), warm_start, *all_references(runs)]
+    digest = digest_of([str(reference) for reference in [told, *made]])
+    if display.computed:
+        keep_time(told, time.monotonic() - began + helpers.seconds, 1 + helpers.others, display.made.issuperset(made))
     story = with_circumstances(read_story(told), experiment, prepared, told, made, runs)
     folder = results_folder(experiment)
     write_report(story, folder)

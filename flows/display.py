@@ -18,7 +18,7 @@ from rich.text import Text
 
 from tasks.stage import Observer, StageCall, observing
 from turnwise import progress
-from turnwise.artifacts import default_store
+from turnwise.artifacts import Reference, default_store
 from turnwise.config import Experiment
 
 SECONDS_BETWEEN_LINES = 10.0
@@ -114,6 +114,8 @@ class Display(Observer):
         self.computed = 0
         self.found = 0
         self.computed_seconds = 0.0
+        self.made: set[Reference] = set()
+        """What was computed now, whether or not it had been before."""
         self._console, self._work, self._processes = console, work, processes
         self._beside: set[tuple[str, str]] = set()
         self._lock = threading.Lock()
@@ -156,6 +158,7 @@ class Display(Observer):
         else:
             self.computed += 1
             self.computed_seconds += call.seconds
+            self.made.add(call.reference)
             self._done_by_computing += cost
         if call.stage == "rollout":
             self._success = default_store().metrics(call.reference).get("success")

@@ -85,6 +85,21 @@ def with_circumstances(
     )
 
 
+def keep_time(told: Reference, seconds: float, processes: int, anew: bool) -> None:
+    """Keep how long computing what `told` tells of has taken, all processes together.
+
+    It may have taken several goes, which add up; what has been computed `anew`, all of it, took as long as it did now.
+    """
+    before = {} if anew else default_store().clock(told)
+    default_store().record_clock(
+        told,
+        {
+            "wall_seconds": before.get("wall_seconds", 0.0) + seconds,
+            "processes": max(processes, before.get("processes", 1)),
+        },
+    )
+
+
 def account(prepared: Prepared, told: Reference, made: Sequence[Reference]) -> dict[str, float]:
     """The seconds that the results cost when they were computed; shared results are counted once."""
     store = default_store()

@@ -1,0 +1,26 @@
+"""How long computing took: what is kept of it, over several goes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from flows.results import keep_time
+from turnwise.artifacts import Reference, default_store
+
+
+def told() -> Reference:
+    with default_store().write("report") as draft:
+        (draft.folder / "story.json").write_text("{}")
+    return draft.reference
+
+
+def test_several_goes_at_the_same_results_add_up(turnwise_home: Path) -> None:
+    keep_time(told(), seconds=100.0, processes=2, anew=True)
+    keep_time(told(), seconds=7.0, processes=1, anew=False)  # something was damaged, say
+    assert default_store().clock(told()) == {"wall_seconds": 107.0, "processes": 2}
+
+
+def test_results_that_were_all_computed_again_took_as_long_as_that(turnwise_home: Path) -> None:
+    keep_time(told(), seconds=100.0, processes=2, anew=True)
+    keep_time(told(), seconds=80.0, processes=1, anew=True)
+    assert default_store().clock(told()) == {"wall_seconds": 80.0, "processes": 1}
