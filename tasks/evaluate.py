@@ -16,11 +16,11 @@ from turnwise import seeding
 from turnwise.agent.loop import Played
 from turnwise.artifacts import Draft, Reference, default_store
 from turnwise.attempts import mean_pass_at_k
-from turnwise.measures import episode_means, episode_value
+from turnwise.measures import episode_means, episode_value, recorded_in
 from turnwise.sections import Compute, Evaluation
 from turnwise.trajectory import Trajectory
 from turnwise.trajectory_files import read_trajectories
-from turnwise.world import Split
+from turnwise.world import Split, World
 
 GREEDY, SAMPLED = "greedy", "sampled"
 
@@ -77,7 +77,7 @@ def evaluate(
                 what=f"evaluation: {mode}",
                 horizon=parameters.horizon,
             )
-            _record(draft, mode, played, the_world(parameters.world).primary_metric)
+            _record(draft, mode, played, the_world(parameters.world))
             for name, seconds in played.seconds.items():
                 clock[name] = clock.get(name, 0.0) + seconds
     default_store().record_clock(draft.reference, clock)
@@ -101,18 +101,18 @@ def player(parameters: PlayerParameters, *, panels: Reference) -> Reference:
         parameters, tasks, parameters.samples, lambda episode, turn: parameters.player, parameters.seed
     )
     with default_store().write("evaluation") as draft:
-        _record(draft, SAMPLED, played, the_world(parameters.world).primary_metric)
+        _record(draft, SAMPLED, played, the_world(parameters.world))
     default_store().record_clock(draft.reference, played.seconds)
     return draft.reference
 
 
-def _record(draft: Draft, mode: str, played: Played, primary: str) -> None:
+def _record(draft: Draft, mode: str, played: Played, world: World) -> None:
     trajectories = save_played(draft, played, mode)
-    means = episode_means(trajectories, len(played.lost))
+    means = episode_means(trajectories, len(played.lost), recorded_in(world))
     draft.metrics.update({f"{mode}/{name}": value for name, value in means.items()})
     correct: dict[str, list[bool]] = {}
     for trajectory in trajectories:
-        correct.setdefault(trajectory.task.id, []).append(episode_value(trajectory, primary) >= 1.0)
+        correct.setdefault(trajectory.task.id, []).append(episode_value(trajectory, world.primary_metric) >= 1.0)
     successes, samples = [sum(replicas) for replicas in correct.values()], [len(each) for each in correct.values()]
     for k in (2**power for power in range(1, 7) if 2**power <= min(samples, default=0)):
         draft.metrics[f"{mode}/pass@{k}"] = mean_pass_at_k(successes, samples, k)

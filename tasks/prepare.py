@@ -14,7 +14,7 @@ from turnwise.agent.formats import format_class
 from turnwise.agent.scripted import MISTAKEN
 from turnwise.artifacts import Reference, default_store
 from turnwise.errors import ConfigurationError
-from turnwise.measures import episode_means
+from turnwise.measures import episode_means, recorded_in
 from turnwise.panel import panel_digest, write_panels
 from turnwise.policy.model_files import model_files
 from turnwise.policy.tokenizer import ChatFrame, load_tokenizer, save_tokenizer, train_tokenizer
@@ -98,7 +98,8 @@ def demonstrations(parameters: DemonstrationParameters, *, panels: Reference) ->
     share_of_errors = 0.0 if parameters.agent.mode.name == "plain" else 0.5
     played = play_with_script(parameters, chosen, 1, player, parameters.seed, looks_ahead=True)
     with default_store().write("demonstrations") as draft:
-        draft.metrics.update(episode_means(save_played(draft, played), len(played.lost)))
+        recorded = recorded_in(the_world(parameters.world))
+        draft.metrics.update(episode_means(save_played(draft, played), len(played.lost), recorded))
     default_store().record_clock(draft.reference, played.seconds)
     return draft.reference
 

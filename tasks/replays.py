@@ -11,6 +11,7 @@ from tasks.playing import (
     play_with_policy,
     save_played,
     tasks_of,
+    the_world,
     world_code,
     worlds_seed,
 )
@@ -20,7 +21,7 @@ from turnwise.agent.loop import episode_seed
 from turnwise.agent.replay import Continuation, Point, points
 from turnwise.agent.rules import Rules
 from turnwise.artifacts import Reference, default_store
-from turnwise.measures import episode_means
+from turnwise.measures import episode_means, recorded_in
 from turnwise.sections import Compute
 from turnwise.trajectory import Trajectory
 from turnwise.trajectory_files import read_trajectories
@@ -55,7 +56,8 @@ def study_episodes(
         what="sampling",
     )
     with default_store().write("rollout") as draft:
-        draft.metrics.update(episode_means(save_played(draft, played), len(played.lost)))
+        recorded = recorded_in(the_world(parameters.world))
+        draft.metrics.update(episode_means(save_played(draft, played), len(played.lost), recorded))
         draft.metrics["lost_episodes"] = len(played.lost)
     default_store().record_clock(draft.reference, played.seconds)
     return draft.reference

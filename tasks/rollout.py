@@ -11,13 +11,13 @@ from functools import partial
 from typing import Literal
 
 from tasks.branching import play_branching
-from tasks.playing import PlayParameters, play_episodes, save_played, tasks_of, world_code, worlds_seed
+from tasks.playing import PlayParameters, play_episodes, save_played, tasks_of, the_world, world_code, worlds_seed
 from tasks.stage import stage
 from turnwise import seeding
 from turnwise.agent.branching import cost, turn_of
 from turnwise.agent.loop import Played, make_episodes
 from turnwise.artifacts import Reference, default_store
-from turnwise.measures import episode_means
+from turnwise.measures import episode_means, recorded_in
 from turnwise.sections import Compute, Section
 from turnwise.trajectory import Trajectory
 from turnwise.trajectory_files import read_trajectories, write_trajectories
@@ -86,11 +86,12 @@ def rollout(parameters: RolloutParameters, *, policy: Reference, tokenizer: Refe
 
 def _metrics(parameters: RolloutParameters, played: Played) -> dict[str, float]:
     """Means over the episodes that were played from their beginning, and what branching cost where it was done."""
+    recorded = recorded_in(the_world(parameters.world))
     if parameters.scheme == "independent":
-        return episode_means(played.trajectories, len(played.lost))
+        return episode_means(played.trajectories, len(played.lost), recorded)
     whole = [each for each in played.trajectories if turn_of(each.group, parameters.prompts) == 0]
     lost = [each for each in played.lost if turn_of(each.group, parameters.prompts) == 0]
-    return {**episode_means(whole, len(lost)), **cost(played.trajectories, parameters.prompts)}
+    return {**episode_means(whole, len(lost), recorded), **cost(played.trajectories, parameters.prompts)}
 
 
 class GatherParameters(Section):
@@ -110,8 +111,10 @@ def gather(parameters: GatherParameters, *, rollouts: list[Reference]) -> Refere
         trajectories += [replace(trajectory, group=first + trajectory.group) for trajectory in found]
     with default_store().write("rollout") as draft:
         write_trajectories(draft.folder, trajectories)
-        lost = sum(int(default_store().metrics(round)["lost_episodes"]) for round in rollouts)
-        draft.metrics.update(episode_means(trajectories, lost), lost_episodes=lost)
+        of_rounds = [default_store().metrics(round) for round in rollouts]
+        lost = sum(int(metrics["lost_episodes"]) for metrics in of_rounds)
+        recorded = {name for round in of_rounds for name in round if name.startswith(("reward/", "world/"))}
+        draft.metrics.update(episode_means(trajectories, lost, recorded), lost_episodes=lost)
         draft.metrics["rounds"] = len(rollouts)
     clocks = [default_store().clock(reference) for reference in rollouts]
     names = dict.fromkeys(name for clock in clocks for name in clock if name != "seconds")

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from envs.search import Search
 from turnwise.measures import (
     anchors,
     by_task,
@@ -14,6 +15,7 @@ from turnwise.measures import (
     ended_at,
     episode_means,
     episode_value,
+    recorded_in,
     weighted_rewards,
 )
 from turnwise.sections import RewardSection
@@ -113,6 +115,21 @@ def test_means_are_over_episodes_and_hold_everything_that_was_recorded() -> None
         }
     )
     assert episode_means([]) == {}
+
+
+def test_what_may_be_recorded_in_a_world_are_its_rewards_the_agents_and_what_its_columns_show() -> None:
+    assert recorded_in(Search()) == {
+        *("reward/tool_execution", "reward/answer_in_results", "reward/exact_match", "reward/answer_present"),
+        *("reward/format", "reward/invalid_turn"),
+        *("world/searches", "world/superfluous_search"),
+    }
+
+
+def test_what_may_be_recorded_has_a_mean_of_0_where_no_episode_has_it() -> None:
+    means = episode_means(PANEL, recorded={"reward/invalid_turn", "reward/exact", "world/searches", "world/repeated"})
+    assert means["reward/invalid_turn"] == means["world/repeated"] == 0.0
+    assert {**episode_means(PANEL), "reward/invalid_turn": 0.0, "world/repeated": 0.0} == means
+    assert episode_means([], recorded={"reward/exact"}) == {}, "without an episode nothing is known"
 
 
 def test_the_shares_of_the_endings_count_lost_episodes_and_sum_to_one() -> None:

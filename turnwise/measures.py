@@ -7,11 +7,15 @@ was played.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
+from turnwise.agent.rewards import AGENT_REWARDS
 from turnwise.sections import RewardSection
 from turnwise.trajectory import Ending, Trajectory, TurnKind
-from turnwise.world import Column
+from turnwise.world import Column, World
+
+_OF_EPISODES = frozenset({"success", "first_success", "attempts", "turns", "reply_tokens"})
+"""Measures of the episode itself, beside its rewards and metrics: see `episode_value`."""
 
 
 def episode_value(trajectory: Trajectory, name: str) -> float:
@@ -72,9 +76,21 @@ def task_means(trajectories: Sequence[Trajectory], column: Column) -> dict[str, 
     return {task: sum(of_task) / len(of_task) for task, of_task in values.items()}
 
 
-def episode_means(trajectories: Sequence[Trajectory], lost: int = 0) -> dict[str, float]:
+def recorded_in(world: World) -> frozenset[str]:
+    """What may be recorded of episodes: `reward/NAME` of every reward, and `world/NAME` of what the columns show.
+
+    A world may record what happens and say nothing where it does not, so no batch of episodes names them all.
+    """
+    rewards = {*world.rewards, *AGENT_REWARDS}
+    shown = {name for column in world.columns for name in (column.value, column.per) if name is not None}
+    metrics = {name for name in shown - rewards if name not in _OF_EPISODES and not name.startswith("turns/")}
+    return frozenset({f"reward/{name}" for name in rewards} | {f"world/{name}" for name in metrics})
+
+
+def episode_means(trajectories: Sequence[Trajectory], lost: int = 0, recorded: Iterable[str] = ()) -> dict[str, float]:
     """The mean over episodes of everything that was recorded: rewards, metrics, endings, lengths.
 
+    What is `recorded` in this world (see `recorded_in`) has a mean also where no episode has it: it is 0, not missing.
     Where tasks are of several worlds, each by its name as the tag `world`, also the success in each: `success/NAME`.
     Turns that do not act are counted where there are any: `turns/plan`. `lost` episodes are missing data, and in no
     mean but the shares of the endings, `ending/success` to `ending/world_lost`, which sum to 1. Attempts are counted
@@ -83,11 +99,11 @@ def episode_means(trajectories: Sequence[Trajectory], lost: int = 0) -> dict[str
     count = len(trajectories)
     if not count:
         return {}
-    rewards = sorted({name for trajectory in trajectories for turn in trajectory.turns for name in turn.rewards})
-    metrics = sorted({name for trajectory in trajectories for turn in trajectory.turns for name in turn.metrics})
+    turns = [turn for trajectory in trajectories for turn in trajectory.turns]
+    rewards = {f"reward/{name}" for turn in turns for name in turn.rewards}
+    metrics = {f"world/{name}" for turn in turns for name in turn.metrics}
     names = {
-        **{f"reward/{name}": name for name in rewards},
-        **{f"world/{name}": name for name in metrics},
+        **{key: key.partition("/")[2] for key in sorted(rewards | metrics | set(recorded))},
         "success": "success",
         "turns": "turns",
         **{f"turns/{kind}": f"turns/{kind}" for kind in _other_kinds(trajectories)},

@@ -117,6 +117,8 @@ def test_every_iteration_of_every_run_is_recorded_once(computed: tuple[Path, str
             "credit/dead_groups",
             "seconds/sampling",
             "monitor/entropy_nats",
+            "rollout/reward/goal",
+            "rollout/reward/invalid_turn",
         ):
             assert [point.step for point in history[metric]] == [1, 2], metric
 
