@@ -20,7 +20,7 @@ from turnwise.measures import episode_means, episode_value, recorded_in
 from turnwise.sections import Compute, Evaluation
 from turnwise.trajectory import Trajectory
 from turnwise.trajectory_files import read_trajectories
-from turnwise.world import Split, World
+from turnwise.world import Split
 
 GREEDY, SAMPLED = "greedy", "sampled"
 
@@ -77,7 +77,7 @@ def evaluate(
                 what=f"evaluation: {mode}",
                 horizon=parameters.horizon,
             )
-            _record(draft, mode, played, the_world(parameters.world))
+            _record(draft, mode, played, parameters)
             for name, seconds in played.seconds.items():
                 clock[name] = clock.get(name, 0.0) + seconds
     default_store().record_clock(draft.reference, clock)
@@ -101,14 +101,15 @@ def player(parameters: PlayerParameters, *, panels: Reference) -> Reference:
         parameters, tasks, parameters.samples, lambda episode, turn: parameters.player, parameters.seed
     )
     with default_store().write("evaluation") as draft:
-        _record(draft, SAMPLED, played, the_world(parameters.world))
+        _record(draft, SAMPLED, played, parameters)
     default_store().record_clock(draft.reference, played.seconds)
     return draft.reference
 
 
-def _record(draft: Draft, mode: str, played: Played, world: World) -> None:
+def _record(draft: Draft, mode: str, played: Played, parameters: PlayParameters) -> None:
+    world = the_world(parameters.world)
     trajectories = save_played(draft, played, mode)
-    means = episode_means(trajectories, len(played.lost), recorded_in(world))
+    means = episode_means(trajectories, len(played.lost), recorded_in(world, parameters.agent))
     draft.metrics.update({f"{mode}/{name}": value for name, value in means.items()})
     correct: dict[str, list[bool]] = {}
     for trajectory in trajectories:

@@ -98,7 +98,7 @@ def demonstrations(parameters: DemonstrationParameters, *, panels: Reference) ->
     share_of_errors = 0.0 if parameters.agent.mode.name == "plain" else 0.5
     played = play_with_script(parameters, chosen, 1, player, parameters.seed, looks_ahead=True)
     with default_store().write("demonstrations") as draft:
-        recorded = recorded_in(the_world(parameters.world))
+        recorded = recorded_in(the_world(parameters.world), parameters.agent)
         draft.metrics.update(episode_means(save_played(draft, played), len(played.lost), recorded))
     default_store().record_clock(draft.reference, played.seconds)
     return draft.reference

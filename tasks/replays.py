@@ -56,7 +56,7 @@ def study_episodes(
         what="sampling",
     )
     with default_store().write("rollout") as draft:
-        recorded = recorded_in(the_world(parameters.world))
+        recorded = recorded_in(the_world(parameters.world), parameters.agent)
         draft.metrics.update(episode_means(save_played(draft, played), len(played.lost), recorded))
         draft.metrics["lost_episodes"] = len(played.lost)
     default_store().record_clock(draft.reference, played.seconds)

@@ -17,7 +17,7 @@ from turnwise import seeding
 from turnwise.agent.branching import cost, turn_of
 from turnwise.agent.loop import Played, make_episodes
 from turnwise.artifacts import Reference, default_store
-from turnwise.measures import episode_means, recorded_in
+from turnwise.measures import RECORDED, episode_means, recorded_in
 from turnwise.sections import Compute, Section
 from turnwise.trajectory import Trajectory
 from turnwise.trajectory_files import read_trajectories, write_trajectories
@@ -86,7 +86,7 @@ def rollout(parameters: RolloutParameters, *, policy: Reference, tokenizer: Refe
 
 def _metrics(parameters: RolloutParameters, played: Played) -> dict[str, float]:
     """Means over the episodes that were played from their beginning, and what branching cost where it was done."""
-    recorded = recorded_in(the_world(parameters.world))
+    recorded = recorded_in(the_world(parameters.world), parameters.agent)
     if parameters.scheme == "independent":
         return episode_means(played.trajectories, len(played.lost), recorded)
     whole = [each for each in played.trajectories if turn_of(each.group, parameters.prompts) == 0]
@@ -113,7 +113,7 @@ def gather(parameters: GatherParameters, *, rollouts: list[Reference]) -> Refere
         write_trajectories(draft.folder, trajectories)
         of_rounds = [default_store().metrics(round) for round in rollouts]
         lost = sum(int(metrics["lost_episodes"]) for metrics in of_rounds)
-        recorded = {name for round in of_rounds for name in round if name.startswith(("reward/", "world/"))}
+        recorded = {name for round in of_rounds for name in round if name.startswith(RECORDED)}
         draft.metrics.update(episode_means(trajectories, lost, recorded), lost_episodes=lost)
         draft.metrics["rounds"] = len(rollouts)
     clocks = [default_store().clock(reference) for reference in rollouts]

@@ -8,7 +8,9 @@ from dataclasses import replace
 import pytest
 
 from envs.search import Search
+from turnwise.agent.sections import Agent
 from turnwise.measures import (
+    RECORDED,
     anchors,
     by_task,
     column_value,
@@ -117,18 +119,34 @@ def test_means_are_over_episodes_and_hold_everything_that_was_recorded() -> None
     assert episode_means([]) == {}
 
 
-def test_what_may_be_recorded_in_a_world_are_its_rewards_the_agents_and_what_its_columns_show() -> None:
-    assert recorded_in(Search()) == {
+def agent(**of_mode: object) -> Agent:
+    limits = {"format": "search", "instruction": False, "maximum_reply_tokens": 8, "context_tokens": 64}
+    summary = {"policy": "summary", "every": 2, "summary_tokens": 8}
+    return Agent.model_validate({**limits, **({"mode": of_mode, "context": summary} if of_mode else {})})
+
+
+def test_what_may_be_recorded_are_all_rewards_what_the_columns_show_and_what_the_agent_is_asked_for() -> None:
+    plain = {
         *("reward/tool_execution", "reward/answer_in_results", "reward/exact_match", "reward/answer_present"),
         *("reward/format", "reward/invalid_turn"),
         *("world/searches", "world/superfluous_search"),
     }
+    assert recorded_in(Search(), agent()) == plain
+    assert recorded_in(Search(), agent(name="plan", tokens=8)) == plain | {"turns/plan", "turns/summary"}
+    again = recorded_in(Search(), agent(name="reflect", tokens=8, attempts=2))
+    assert again == plain | {"turns/reflect", "turns/summary", "first_success", "attempts"}
+    assert all(name.startswith(RECORDED) for name in again)
 
 
-def test_what_may_be_recorded_has_a_mean_of_0_where_no_episode_has_it() -> None:
-    means = episode_means(PANEL, recorded={"reward/invalid_turn", "reward/exact", "world/searches", "world/repeated"})
-    assert means["reward/invalid_turn"] == means["world/repeated"] == 0.0
-    assert {**episode_means(PANEL), "reward/invalid_turn": 0.0, "world/repeated": 0.0} == means
+def test_what_may_be_recorded_has_a_mean_also_where_no_episode_has_it() -> None:
+    of_all = {"reward/exact", "world/searches"}
+    of_none = {"reward/invalid_turn": 0.0, "world/repeated": 0.0, "turns/plan": 0.0}
+    at_once = {"first_success": 1 / 3, "attempts": 1.0}
+    assert episode_means(PANEL, recorded={*of_all, *of_none, *at_once}) == {
+        **episode_means(PANEL),
+        **of_none,
+        **at_once,
+    }
     assert episode_means([], recorded={"reward/exact"}) == {}, "without an episode nothing is known"
 
 

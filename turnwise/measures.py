@@ -10,12 +10,15 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from turnwise.agent.rewards import AGENT_REWARDS
+from turnwise.agent.sections import Agent
 from turnwise.sections import RewardSection
 from turnwise.trajectory import Ending, Trajectory, TurnKind
 from turnwise.world import Column, World
 
 _OF_EPISODES = frozenset({"success", "first_success", "attempts", "turns", "reply_tokens"})
 """Measures of the episode itself, beside its rewards and metrics: see `episode_value`."""
+RECORDED = ("reward/", "world/", "turns/", "first_success", "attempts")
+"""How the names begin of what is recorded of some episodes and not of others: see `recorded_in`."""
 
 
 def episode_value(trajectory: Trajectory, name: str) -> float:
@@ -76,25 +79,28 @@ def task_means(trajectories: Sequence[Trajectory], column: Column) -> dict[str, 
     return {task: sum(of_task) / len(of_task) for task, of_task in values.items()}
 
 
-def recorded_in(world: World) -> frozenset[str]:
-    """What may be recorded of episodes: `reward/NAME` of every reward, and `world/NAME` of what the columns show.
+def recorded_in(world: World, agent: Agent) -> frozenset[str]:
+    """What may be recorded of episodes: `reward/NAME` of every reward, and `world/NAME` of what the columns show;
+    `turns/KIND` of what the agent is asked for beside acting, and `attempts` where there may be several.
 
     A world may record what happens and say nothing where it does not, so no batch of episodes names them all.
     """
     rewards = {*world.rewards, *AGENT_REWARDS}
     shown = {name for column in world.columns for name in (column.value, column.per) if name is not None}
-    metrics = {name for name in shown - rewards if name not in _OF_EPISODES and not name.startswith("turns/")}
-    return frozenset({f"reward/{name}" for name in rewards} | {f"world/{name}" for name in metrics})
+    metrics = {name for name in shown - rewards - _OF_EPISODES if not name.startswith("turns/")}
+    kinds = {agent.mode.name, agent.context.policy} & set(TurnKind)
+    again = {"first_success", "attempts"} if (agent.mode.attempts or 1) > 1 else set[str]()
+    of_world = {f"reward/{name}" for name in rewards} | {f"world/{name}" for name in metrics}
+    return frozenset(of_world | {f"turns/{kind}" for kind in kinds} | again)
 
 
 def episode_means(trajectories: Sequence[Trajectory], lost: int = 0, recorded: Iterable[str] = ()) -> dict[str, float]:
     """The mean over episodes of everything that was recorded: rewards, metrics, endings, lengths.
 
-    What is `recorded` in this world (see `recorded_in`) has a mean also where no episode has it: it is 0, not missing.
+    What is `recorded` (see `recorded_in`) has a mean also where no episode has it: that is 0, not missing.
     Where tasks are of several worlds, each by its name as the tag `world`, also the success in each: `success/NAME`.
-    Turns that do not act are counted where there are any: `turns/plan`. `lost` episodes are missing data, and in no
-    mean but the shares of the endings, `ending/success` to `ending/world_lost`, which sum to 1. Attempts are counted
-    where a task was attempted again.
+    `lost` episodes are missing data, and in no mean but the shares of the endings, `ending/success` to
+    `ending/world_lost`, which sum to 1.
     """
     count = len(trajectories)
     if not count:
@@ -102,32 +108,17 @@ def episode_means(trajectories: Sequence[Trajectory], lost: int = 0, recorded: I
     turns = [turn for trajectory in trajectories for turn in trajectory.turns]
     rewards = {f"reward/{name}" for turn in turns for name in turn.rewards}
     metrics = {f"world/{name}" for turn in turns for name in turn.metrics}
-    names = {
-        **{key: key.partition("/")[2] for key in sorted(rewards | metrics | set(recorded))},
-        "success": "success",
-        "turns": "turns",
-        **{f"turns/{kind}": f"turns/{kind}" for kind in _other_kinds(trajectories)},
-        "reply_tokens": "reply_tokens",
-        **({name: name for name in ("first_success", "attempts")} if _attempted_again(trajectories) else {}),
-    }
-    means = {
-        key: sum(episode_value(trajectory, name) for trajectory in trajectories) / count for key, name in names.items()
-    }
+    kinds = {f"turns/{turn.kind}" for turn in turns if turn.kind is not TurnKind.ACT}
+    again = {"first_success", "attempts"} if any(each.earlier_endings for each in trajectories) else set[str]()
+    means = {}
+    for key in sorted({"success", "turns", "reply_tokens"} | rewards | metrics | kinds | again | set(recorded)):
+        name = key.partition("/")[2] if key.startswith(("reward/", "world/")) else key
+        means[key] = sum(episode_value(trajectory, name) for trajectory in trajectories) / count
     for world in sorted({str(each.task.tags["world"]) for each in trajectories if "world" in each.task.tags}):
         of_world = [each.success for each in trajectories if each.task.tags.get("world") == world]
         means[f"success/{world}"] = sum(of_world) / len(of_world)
     endings = [*(trajectory.ending for trajectory in trajectories), *[Ending.WORLD_LOST] * lost]
     return {**means, **{f"ending/{ending}": endings.count(ending) / len(endings) for ending in Ending}}
-
-
-def _attempted_again(trajectories: Sequence[Trajectory]) -> bool:
-    return any(trajectory.earlier_endings for trajectory in trajectories)
-
-
-def _other_kinds(trajectories: Sequence[Trajectory]) -> list[TurnKind]:
-    """The kinds of turns that do not act, of which there are any."""
-    found = {turn.kind for trajectory in trajectories for turn in trajectory.turns}
-    return [kind for kind in TurnKind if kind in found and kind is not TurnKind.ACT]
 
 
 def anchors(trajectories: Sequence[Trajectory]) -> list[list[str | None]] | None:
