@@ -16,6 +16,7 @@ from turnwise.agent.modes import make_mode
 from turnwise.agent.rules import Rules
 from turnwise.agent.sections import Agent
 from turnwise.artifacts import Draft, Reference, default_store
+from turnwise.measures import recorded_in
 from turnwise.panel import read_panel
 from turnwise.policy.engine import Sampling, close_resident_engine, resident_engine
 from turnwise.sections import Compute, Rollout, Section, WorldSection
@@ -203,6 +204,14 @@ def save_played(draft: Draft, played: Played, folder: str = ".") -> Sequence[Tra
     path.mkdir(exist_ok=True)
     write_trajectories(path, played.trajectories, played.lost)
     return played.trajectories
+
+
+def recorded_by(parameters: PlayParameters) -> frozenset[str]:
+    """What episodes under these parameters may record, by `turnwise.measures.recorded_in`.
+
+    To be asked before they are played: a world that cannot be reached any more would cost them all.
+    """
+    return recorded_in(the_world(parameters.world), parameters.agent)
 
 
 def instruction_of(agent: Agent, world: World) -> str | None:

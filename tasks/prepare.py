@@ -7,14 +7,14 @@ import shutil
 from pathlib import Path
 
 from tasks.imitation import texts_to_imitate
-from tasks.playing import PlayParameters, play_with_script, save_played, tasks_of, the_world, world_code
+from tasks.playing import PlayParameters, play_with_script, recorded_by, save_played, tasks_of, the_world, world_code
 from tasks.stage import stage
 from turnwise import seeding
 from turnwise.agent.formats import format_class
 from turnwise.agent.scripted import MISTAKEN
 from turnwise.artifacts import Reference, default_store
 from turnwise.errors import ConfigurationError
-from turnwise.measures import episode_means, recorded_in
+from turnwise.measures import episode_means
 from turnwise.panel import panel_digest, write_panels
 from turnwise.policy.model_files import model_files
 from turnwise.policy.tokenizer import ChatFrame, load_tokenizer, save_tokenizer, train_tokenizer
@@ -96,9 +96,9 @@ def demonstrations(parameters: DemonstrationParameters, *, panels: Reference) ->
         return "random" if draw < parameters.noise else "oracle"
 
     share_of_errors = 0.0 if parameters.agent.mode.name == "plain" else 0.5
+    recorded = recorded_by(parameters)
     played = play_with_script(parameters, chosen, 1, player, parameters.seed, looks_ahead=True)
     with default_store().write("demonstrations") as draft:
-        recorded = recorded_in(the_world(parameters.world), parameters.agent)
         draft.metrics.update(episode_means(save_played(draft, played), len(played.lost), recorded))
     default_store().record_clock(draft.reference, played.seconds)
     return draft.reference

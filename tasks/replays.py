@@ -9,9 +9,9 @@ from tasks.playing import (
     PlayParameters,
     play_episodes,
     play_with_policy,
+    recorded_by,
     save_played,
     tasks_of,
-    the_world,
     world_code,
     worlds_seed,
 )
@@ -21,7 +21,7 @@ from turnwise.agent.loop import episode_seed
 from turnwise.agent.replay import Continuation, Point, points
 from turnwise.agent.rules import Rules
 from turnwise.artifacts import Reference, default_store
-from turnwise.measures import episode_means, recorded_in
+from turnwise.measures import episode_means
 from turnwise.sections import Compute
 from turnwise.trajectory import Trajectory
 from turnwise.trajectory_files import read_trajectories
@@ -43,6 +43,7 @@ def study_episodes(
     parameters: EpisodesParameters, *, policy: Reference, tokenizer: Reference, panels: Reference
 ) -> Reference:
     """A group of episodes of each task, sampled as in training."""
+    recorded = recorded_by(parameters)
     played = play_with_policy(
         parameters,
         parameters.compute,
@@ -56,7 +57,6 @@ def study_episodes(
         what="sampling",
     )
     with default_store().write("rollout") as draft:
-        recorded = recorded_in(the_world(parameters.world), parameters.agent)
         draft.metrics.update(episode_means(save_played(draft, played), len(played.lost), recorded))
         draft.metrics["lost_episodes"] = len(played.lost)
     default_store().record_clock(draft.reference, played.seconds)

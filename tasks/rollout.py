@@ -11,13 +11,13 @@ from functools import partial
 from typing import Literal
 
 from tasks.branching import play_branching
-from tasks.playing import PlayParameters, play_episodes, save_played, tasks_of, the_world, world_code, worlds_seed
+from tasks.playing import PlayParameters, play_episodes, recorded_by, save_played, tasks_of, world_code, worlds_seed
 from tasks.stage import stage
 from turnwise import seeding
 from turnwise.agent.branching import cost, turn_of
 from turnwise.agent.loop import Played, make_episodes
 from turnwise.artifacts import Reference, default_store
-from turnwise.measures import RECORDED, episode_means, recorded_in
+from turnwise.measures import RECORDED, episode_means
 from turnwise.sections import Compute, Section
 from turnwise.trajectory import Trajectory
 from turnwise.trajectory_files import read_trajectories, write_trajectories
@@ -58,6 +58,7 @@ def rollout(parameters: RolloutParameters, *, policy: Reference, tokenizer: Refe
     seed = seeding.derive(
         parameters.seed, "rollout", parameters.iteration, *([parameters.round] * (parameters.round > 0))
     )
+    recorded = recorded_by(parameters)
     play = partial(
         play_episodes,
         parameters,
@@ -78,15 +79,14 @@ def rollout(parameters: RolloutParameters, *, policy: Reference, tokenizer: Refe
         )
     with default_store().write("rollout") as draft:
         save_played(draft, played)
-        draft.metrics.update(_metrics(parameters, played))
+        draft.metrics.update(_metrics(parameters, played, recorded))
         draft.metrics["lost_episodes"] = len(played.lost)
     default_store().record_clock(draft.reference, played.seconds)
     return draft.reference
 
 
-def _metrics(parameters: RolloutParameters, played: Played) -> dict[str, float]:
+def _metrics(parameters: RolloutParameters, played: Played, recorded: frozenset[str]) -> dict[str, float]:
     """Means over the episodes that were played from their beginning, and what branching cost where it was done."""
-    recorded = recorded_in(the_world(parameters.world), parameters.agent)
     if parameters.scheme == "independent":
         return episode_means(played.trajectories, len(played.lost), recorded)
     whole = [each for each in played.trajectories if turn_of(each.group, parameters.prompts) == 0]
