@@ -26,6 +26,7 @@ from turnwise.statistics import Interval
 from turnwise.world import SPLITS
 
 COLUMNS_OF_CURVES = 3
+COMMIT_DIGITS = 12
 
 
 @dataclass(frozen=True)
@@ -164,14 +165,19 @@ def _ablation(name: str, ablation: str, claims: ClaimsPage, record: Record) -> l
         *(_rates(story) if planned.tunes is not None else _results(name, ablation, claims, record)),
         f"    {command(planned)}",
         "",
-        f"Digest of everything: `{record.digest}`; panels: {panels}. It took {duration(sum(story.seconds.values()))}"
-        f"{of_processes(story)} on the machine that ran it.",
+        f"Digest of everything: `{record.digest}`, by the code of {_code(lineage)}; panels: {panels}. It took "
+        f"{duration(sum(story.seconds.values()))}{of_processes(story)} on the machine that ran it.",
         "",
         f"<details><summary>Platform</summary><code>{lineage['platform']}</code></details>",
         "",
         *(f"* {note}" for note in story.notes),
         "",
     ]
+
+
+def _code(lineage: Mapping[str, str]) -> str:
+    changes = "" if lineage["uncommitted"] == "none" else " with changes that were not committed"
+    return f"commit `{lineage['commit'][:COMMIT_DIGITS]}`{changes}"
 
 
 def _results(name: str, ablation: str, claims: ClaimsPage, record: Record) -> list[str]:
