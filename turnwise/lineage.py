@@ -108,8 +108,8 @@ def commit(folder: Path | None = None) -> str | None:
     return answer and answer.strip()
 
 
-NOT_CODE = tuple(f":(exclude){name}" for name in ("data", "models", "runs", "results", "dvc.lock"))
-"""What DVC rewrites while it runs: results, no code."""
+NOT_CODE = tuple(f":(exclude){name}" for name in ("data", "models", "runs", "results", "dvc.lock", "docs"))
+"""What DVC rewrites while it runs, results and the pages that tell them: no code."""
 
 
 def uncommitted_diff(folder: Path | None = None) -> str:
