@@ -55,6 +55,20 @@ def test_the_uncommitted_diff_holds_changes_and_new_sources_and_leaves_the_index
     assert lineage.code_state(tmp_path)["uncommitted"] == lineage.digest_of(diff)
 
 
+def test_results_and_pages_are_no_code(tmp_path: Path) -> None:
+    git(tmp_path, "init")
+    told = [tmp_path / name for name in ("results/credit/table.csv", "docs/science/data/ragen.json", "dvc.lock")]
+    for path in told:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("1\n")
+    git(tmp_path, "add", ".")
+    git(tmp_path, "commit", "-m", "first")
+    told[0].write_text("2\n")
+    told[1].unlink()  # as DVC does before it makes it again
+    told[2].write_text("2\n")
+    assert lineage.uncommitted_diff(tmp_path) == ""
+
+
 def test_outside_of_a_repository_there_is_no_commit(tmp_path: Path) -> None:
     assert lineage.commit(tmp_path) is None
     assert lineage.uncommitted_diff(tmp_path) == ""
