@@ -97,7 +97,8 @@ def recorded_in(world: World, agent: Agent) -> frozenset[str]:
 def episode_means(trajectories: Sequence[Trajectory], lost: int = 0, recorded: Iterable[str] = ()) -> dict[str, float]:
     """The mean over episodes of everything that was recorded: rewards, metrics, endings, lengths.
 
-    What is `recorded` (see `recorded_in`) has a mean also where no episode has it: that is 0, not missing.
+    What is `recorded` (see `recorded_in`) has a mean also where no episode has it: a reward that nobody earned is 0 on
+    average, not missing.
     Where tasks are of several worlds, each by its name as the tag `world`, also the success in each: `success/NAME`.
     `lost` episodes are missing data, and in no mean but the shares of the endings, `ending/success` to
     `ending/world_lost`, which sum to 1.
