@@ -1,7 +1,7 @@
 """`turnwise reproduce`: make a recorded run again, with the code and the parameters that it was made with.
 
 turnwise reproduce "mt-grpo seed 1"             one run
-turnwise reproduce credit --into /tmp/again     every run of an ablation
+turnwise reproduce credit --into ../again       every run of an ablation
 
 The code goes into a fresh folder, its results into a store of their own there. The installed packages are those of this
 environment: where they differ from then, the report of the first difference says so.

@@ -6,7 +6,6 @@ from tasks.playing import (
     PlayParameters,
     play_with_policy,
     play_with_script,
-    recorded_by,
     save_played,
     tasks_of,
     the_world,
@@ -15,13 +14,14 @@ from tasks.playing import (
 from tasks.stage import stage
 from turnwise import seeding
 from turnwise.agent.loop import Played
+from turnwise.agent.sections import Agent
 from turnwise.artifacts import Draft, Reference, default_store
 from turnwise.attempts import mean_pass_at_k
-from turnwise.measures import episode_means, episode_value
+from turnwise.measures import episode_means, episode_value, recorded_in
 from turnwise.sections import Compute, Evaluation
 from turnwise.trajectory import Trajectory
 from turnwise.trajectory_files import read_trajectories
-from turnwise.world import Split
+from turnwise.world import Split, World
 
 GREEDY, SAMPLED = "greedy", "sampled"
 
@@ -62,7 +62,7 @@ def evaluate(
     Metrics are means over episodes; `sampled/pass@k` is the unbiased estimate for the world's primary metric.
     """
     tasks = tasks_of(panels, parameters.split)
-    primary, recorded = the_world(parameters.world).primary_metric, recorded_by(parameters)
+    world = the_world(parameters.world)  # before they are played: one that is gone afterwards would cost them all
     clock: dict[str, float] = {}
     with default_store().write("evaluation") as draft:
         for mode, replicas, temperature in ((GREEDY, 1, 0.0), (SAMPLED, parameters.samples, parameters.temperature)):
@@ -79,7 +79,7 @@ def evaluate(
                 what=f"evaluation: {mode}",
                 horizon=parameters.horizon,
             )
-            _record(draft, mode, played, primary, recorded)
+            _record(draft, mode, played, world, parameters.agent)
             for name, seconds in played.seconds.items():
                 clock[name] = clock.get(name, 0.0) + seconds
     default_store().record_clock(draft.reference, clock)
@@ -99,23 +99,23 @@ class PlayerParameters(PlayParameters):
 def player(parameters: PlayerParameters, *, panels: Reference) -> Reference:
     """The episodes of a scripted player, in the folder `sampled`."""
     tasks = tasks_of(panels, parameters.split)
-    primary, recorded = the_world(parameters.world).primary_metric, recorded_by(parameters)
+    world = the_world(parameters.world)
     played = play_with_script(
         parameters, tasks, parameters.samples, lambda episode, turn: parameters.player, parameters.seed
     )
     with default_store().write("evaluation") as draft:
-        _record(draft, SAMPLED, played, primary, recorded)
+        _record(draft, SAMPLED, played, world, parameters.agent)
     default_store().record_clock(draft.reference, played.seconds)
     return draft.reference
 
 
-def _record(draft: Draft, mode: str, played: Played, primary: str, recorded: frozenset[str]) -> None:
+def _record(draft: Draft, mode: str, played: Played, world: World, agent: Agent) -> None:
     trajectories = save_played(draft, played, mode)
-    means = episode_means(trajectories, len(played.lost), recorded)
+    means = episode_means(trajectories, len(played.lost), recorded_in(world, agent))
     draft.metrics.update({f"{mode}/{name}": value for name, value in means.items()})
     correct: dict[str, list[bool]] = {}
     for trajectory in trajectories:
-        correct.setdefault(trajectory.task.id, []).append(episode_value(trajectory, primary) >= 1.0)
+        correct.setdefault(trajectory.task.id, []).append(episode_value(trajectory, world.primary_metric) >= 1.0)
     successes, samples = [sum(replicas) for replicas in correct.values()], [len(each) for each in correct.values()]
     for k in (2**power for power in range(1, 7) if 2**power <= min(samples, default=0)):
         draft.metrics[f"{mode}/pass@{k}"] = mean_pass_at_k(successes, samples, k)
