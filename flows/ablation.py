@@ -16,12 +16,12 @@ from flows.prepare import Prepared, evaluate_players, evaluate_warm_start, prepa
 from flows.record import AblationRecord
 from flows.results import all_references, keep_time, results_folder, with_circumstances, write_digests
 from tasks.report import ReportParameters, RunName, read_story, report
-from turnwise.artifacts import Reference
 from turnwise.config import Experiment
 from turnwise.digests import digest_of
 from turnwise.errors import TrainingEnded
 from turnwise.reporting.page import write_report
 from turnwise.reporting.story import Story
+from turnwise.store import Reference
 
 
 @dataclass(frozen=True)

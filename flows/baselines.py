@@ -21,7 +21,7 @@ from turnwise.digests import digest_of
 from turnwise.fingerprint import fingerprint
 from turnwise.layering import read_yaml
 from turnwise.reporting.baselines import DEFAULT, RECORD_FILE, KnownFigure, Line, page, told, write_lines
-from turnwise.whole_file import write_whole
+from turnwise.store.atomic_write import write_whole
 from turnwise.world import World, make_world, with_preset, world_class
 
 PAGE_FILE, KNOWN_FILE = "baselines.md", "known-figures.yaml"

@@ -26,9 +26,9 @@ from pydantic import BaseModel, ConfigDict
 from flows.experiment import run_variant
 from flows.prepare import Prepared
 from tasks.stage import Observer, StageCall, observing
-from turnwise.artifacts import Reference
 from turnwise.config import Experiment
 from turnwise.errors import TrainingEnded
+from turnwise.store import Reference
 
 LAST_WORDS = 2000
 """Characters of what a process said that are repeated when it fails."""

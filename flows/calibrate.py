@@ -15,13 +15,13 @@ from flows.display import Display, expected_work
 from flows.experiment import Run, run_variant
 from flows.prepare import prepare_materials, prepare_policy
 from tasks.monitor import read_history
-from turnwise.artifacts import Reference, default_store
 from turnwise.calibration import WatchedRun, calibrate
 from turnwise.config import Experiment
 from turnwise.errors import ConfigurationError
 from turnwise.reporting.calibration_page import FIGURE, Calibration, Cost, data, draw, page
 from turnwise.stability import AlarmRule
-from turnwise.whole_file import write_whole
+from turnwise.store import Reference, default_store
+from turnwise.store.atomic_write import write_whole
 
 
 def show_calibration(experiments: Sequence[Experiment], defaults: dict[str, AlarmRule], folder: Path) -> None:

@@ -13,12 +13,12 @@ from flows.credit_study import StudyRun, study_credit
 from flows.display import Display, expected_work
 from flows.prepare import evaluate_players, evaluate_warm_start, prepare_materials, prepare_policy
 from flows.science import experiment_of, write_page
-from turnwise.artifacts import default_store
 from turnwise.config import Experiment
 from turnwise.places import home
 from turnwise.reporting.credit_page import print_study
 from turnwise.reporting.terminal import print_story
 from turnwise.science.claims import PlannedAblation
+from turnwise.store import default_store
 
 
 def show_ablation(experiment: Experiment, processes: int = 1) -> None:

@@ -44,8 +44,8 @@ def compare_runs(parsed: argparse.Namespace) -> None:
     from turnwise.comparability import differences, require_comparable, told
     from turnwise.reporting.judgement import sheets
     from turnwise.reporting.sheets import as_csv, print_sheet
+    from turnwise.store.atomic_write import write_whole
     from turnwise.tracking.finding import find_runs
-    from turnwise.whole_file import write_whole
 
     console = Console(record=parsed.html is not None, highlight=False)
     uri = parsed.tracking or recorded_in()

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 
 from tasks.evaluate import SAMPLED, read_evaluation
 from turnwise import measures
-from turnwise.artifacts import Reference, default_store
 from turnwise.comparability import circumstances
 from turnwise.errors import ConfigurationError
 from turnwise.panel import panel_digest, read_panel
 from turnwise.science.budgets import AtEqualBudget
 from turnwise.statistics import Frame, Interval, Judgement, Results, judge, over_tasks, student_over_seeds
 from turnwise.statistics.curves import Points, within_budget
+from turnwise.store import Reference, default_store
 from turnwise.tracking.finding import RecordedRun
 from turnwise.tracking.library import PARENT
 from turnwise.world import Column, World, make_world

@@ -18,7 +18,6 @@ from tasks.credit_study import FEWEST_REPLAYS, StudyParameters, credit_study, re
 from tasks.replays import EpisodesParameters, ReplaysParameters, replays, study_episodes
 from tasks.score_vectors import VectorsParameters, score_vectors
 from turnwise import seeding
-from turnwise.artifacts import MANIFEST, Reference, default_store
 from turnwise.config import Experiment
 from turnwise.credit.study import Study
 from turnwise.errors import ConfigurationError
@@ -26,7 +25,8 @@ from turnwise.places import project_root
 from turnwise.policy.model_files import model_files
 from turnwise.reporting.credit_figures import credit_figure, header, rows
 from turnwise.reporting.credit_page import page
-from turnwise.whole_file import write_whole
+from turnwise.store import MANIFEST, Reference, default_store
+from turnwise.store.atomic_write import write_whole
 
 FOLDER = "credit-study"
 DIMENSIONS = 4096

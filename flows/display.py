@@ -18,8 +18,8 @@ from rich.text import Text
 
 from tasks.stage import Observer, StageCall, observing
 from turnwise import progress
-from turnwise.artifacts import Reference, default_store
 from turnwise.config import Experiment
+from turnwise.store import Reference, default_store
 
 SECONDS_BETWEEN_LINES = 10.0
 EXPECTED_SECONDS = {

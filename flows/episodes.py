@@ -9,12 +9,12 @@ from pathlib import Path
 
 from tasks.credit import Credited, read_credit
 from tasks.evaluate import GREEDY, SAMPLED, read_evaluation
-from turnwise.artifacts import Reference, default_store
 from turnwise.errors import ConfigurationError
 from turnwise.policy.spelling import Spelling
 from turnwise.reporting.episodes import OCCASIONS, Episode, Occasion, Wanted, by_task, whole_tasks
 from turnwise.reporting.story import Sample
 from turnwise.sections import RewardSection
+from turnwise.store import Reference, default_store
 from turnwise.tracking.finding import RecordedRun
 from turnwise.trajectory import Trajectory
 from turnwise.trajectory_files import read_trajectories

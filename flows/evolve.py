@@ -13,7 +13,7 @@ from flows.watch import guarded
 from tasks.fine_tune import FineTuneParameters, fine_tune
 from tasks.keep import KeepParameters, keep
 from tasks.learning import LearnerParameters
-from turnwise.artifacts import Reference
+from turnwise.store import Reference
 
 if TYPE_CHECKING:
     from flows.experiment import Run

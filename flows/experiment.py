@@ -20,9 +20,9 @@ from flows.watch import probe_policy, respond, watch
 from tasks.evaluate import EvaluationParameters, evaluate
 from tasks.rollout import GatherParameters, RolloutParameters, gather, rollout
 from tasks.select import SelectParameters, read_missing, select
-from turnwise.artifacts import Reference
 from turnwise.config import Experiment
 from turnwise.selection import MAXIMUM_ROUNDS
+from turnwise.store import Reference
 from turnwise.world import Split
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tasks.horizon import HorizonParameters, horizon, read_horizon
-from turnwise.artifacts import Reference
 from turnwise.config import Experiment
+from turnwise.store import Reference
 
 
 def horizon_at(experiment: Experiment, before: Reference | None) -> int | None:

@@ -22,8 +22,8 @@ from tasks.critic import CriticParameters, initial_critic, learn_values
 from tasks.learning import LearnerParameters
 from tasks.scores import ReferenceParameters, ValuesParameters, reference, values
 from tasks.update import UpdateParameters, update
-from turnwise.artifacts import Reference
 from turnwise.config import Experiment
+from turnwise.store import Reference
 
 if TYPE_CHECKING:
     from flows.experiment import Run

@@ -14,7 +14,7 @@ from turnwise.places import project_root
 from turnwise.reporting.lessons import PAGE_FILE, RECORD_FILE, Lesson, lessons, page, read_lessons, write_lessons
 from turnwise.reporting.page import STORY_FILE
 from turnwise.reporting.story import Story
-from turnwise.whole_file import write_whole
+from turnwise.store.atomic_write import write_whole
 
 
 def record_lessons(overlays: Sequence[Path], folder: Path) -> None:

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from flows.recorded_metrics import MADE_BY, told_of
 from turnwise.ancestry import SHOWN_DIGITS, Ancestor, ancestry, codes, found_in, platforms
-from turnwise.artifacts import Reference, default_store
 from turnwise.digests import digest_of
 from turnwise.errors import ConfigurationError
+from turnwise.store import Reference, default_store
 from turnwise.tracking.values import metric_name
 
 if TYPE_CHECKING:

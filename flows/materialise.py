@@ -38,12 +38,12 @@ from flows.prepare import (
 from flows.record import AblationRecord
 from flows.results import DIGESTS_FILE
 from tasks.warm_start import CURVE_FILE
-from turnwise.artifacts import MANIFEST, Reference, default_store
 from turnwise.config import Experiment
 from turnwise.errors import ConfigurationError
 from turnwise.places import project_root
 from turnwise.policy.model_files import model_files
-from turnwise.whole_file import write_whole
+from turnwise.store import MANIFEST, Reference, default_store
+from turnwise.store.atomic_write import write_whole
 
 CURVES_FILE = "curves.csv"
 

@@ -22,11 +22,11 @@ from tasks.prepare import (
     tokenizer,
 )
 from tasks.warm_start import WarmStartParameters, warm_start
-from turnwise.artifacts import Reference
 from turnwise.config import Experiment
 from turnwise.conversations import sha256_of
 from turnwise.places import project_root
 from turnwise.sections import Compute
+from turnwise.store import Reference
 
 
 @dataclass(frozen=True)

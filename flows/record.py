@@ -15,12 +15,12 @@ from flows.recorded_metrics import evaluation_metrics, evaluation_seconds, metri
 from tasks.credit import read_credit
 from tasks.evaluate import SAMPLED, read_evaluation
 from turnwise import lineage
-from turnwise.artifacts import Reference, default_store
 from turnwise.config import Experiment
 from turnwise.digests import digest_of
 from turnwise.fingerprint import fingerprint
 from turnwise.panel import panel_digest, read_panel
 from turnwise.places import home
+from turnwise.store import Reference, default_store
 from turnwise.tracking import Dataset, Recorder
 from turnwise.tracking import Run as Recorded
 from turnwise.tracking.finding import ARTIFACTS_FILE, PLAYERS_FILE, PlayersArtifacts, RunArtifacts

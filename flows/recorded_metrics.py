@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from turnwise.artifacts import Reference, default_store
+from turnwise.store import Reference, default_store
 
 if TYPE_CHECKING:
     from flows.experiment import Iteration

@@ -22,7 +22,7 @@ from turnwise.errors import ConfigurationError, TurnwiseError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from turnwise.artifacts import Store
+    from turnwise.store import Store
     from turnwise.tracking.finding import RecordedRun
 
 OF_THE_OUTER_RUN = ("DVC_ROOT", "TURNWISE_HOME")
@@ -74,7 +74,7 @@ def _one_state(runs: Sequence[RecordedRun]) -> tuple[str, str]:
 
 def _reproduced(run: RecordedRun, folder: Path, console: Console) -> bool:
     """Make one run again and say what came of it."""
-    from turnwise.artifacts import Store
+    from turnwise.store import Store
     from turnwise.tracking.finding import find_runs
 
     parameters = _write_parameters(run, folder)
@@ -93,8 +93,8 @@ def equal(run: RecordedRun, again: RecordedRun, elsewhere: Store, console: Conso
 
     `elsewhere` is the store of the second; that of the first is the present home's.
     """
-    from turnwise.artifacts import default_store
     from turnwise.reproduction import differing_ingredients, first_difference, steps
+    from turnwise.store import default_store
 
     found = steps(run.artifacts, again.artifacts)
     different = first_difference(found)

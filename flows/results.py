@@ -11,14 +11,14 @@ from pathlib import Path
 from flows.experiment import Iteration, Run
 from flows.prepare import Prepared
 from turnwise import lineage
-from turnwise.artifacts import Reference, default_store
 from turnwise.config import Experiment
 from turnwise.digests import digest_of
 from turnwise.panel import panel_digest, read_panel
 from turnwise.places import project_root
 from turnwise.reporting.story import Story
 from turnwise.reporting.wording import PROCESSES
-from turnwise.whole_file import write_whole
+from turnwise.store import Reference, default_store
+from turnwise.store.atomic_write import write_whole
 from turnwise.world import SPLITS
 
 DIGESTS_FILE = "digests.json"

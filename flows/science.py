@@ -24,8 +24,8 @@ from turnwise.reporting.story import Story
 from turnwise.science.claims import ClaimsPage, PlannedAblation, known_claims
 from turnwise.science.tuning import MEASURE
 from turnwise.science.verdict import decide
+from turnwise.store.atomic_write import write_whole
 from turnwise.tracking.finding import find_runs
-from turnwise.whole_file import write_whole
 
 PAGES = Path("docs/science")
 

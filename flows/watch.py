@@ -20,10 +20,10 @@ from tasks.alarms import AlarmParameters, Change, Judgement, ReturnParameters, a
 from tasks.learning import LearnerParameters
 from tasks.monitor import MonitorParameters, monitor, read_history
 from tasks.probe import ProbeParameters, probe
-from turnwise.artifacts import Reference
 from turnwise.config import Experiment
 from turnwise.errors import MismatchError, NotFiniteError, TrainingEnded
 from turnwise.guards import COUNTED, in_a_row, message
+from turnwise.store import Reference
 
 if TYPE_CHECKING:
     from flows.experiment import Iteration, Run

@@ -9,9 +9,9 @@ from tasks.learning import begin_with
 from tasks.monitor import read_history
 from tasks.stage import stage
 from turnwise.alarms import AlarmState, in_words
-from turnwise.artifacts import Reference, default_store
 from turnwise.sections import Section, Selection
 from turnwise.stability import AlarmRule
+from turnwise.store import Reference, default_store
 
 logger = logging.getLogger(__name__)
 

@@ -7,10 +7,10 @@ from dataclasses import asdict
 from pathlib import Path
 
 from tasks.stage import stage
-from turnwise.artifacts import Reference, default_store
 from turnwise.conversations import Conversation, Exchange, read_conversations, sha256_of
 from turnwise.errors import ConfigurationError
 from turnwise.sections import Section
+from turnwise.store import Reference, default_store
 
 CONVERSATIONS_FILE = "conversations.jsonl"
 

@@ -18,11 +18,11 @@ from tasks.select import read_kept
 from tasks.stage import stage
 from turnwise.agent.formats import format_class
 from turnwise.agent.parts import thought_tokens
-from turnwise.artifacts import Draft, Reference, default_store
 from turnwise.credit import ESTIMATORS, CreditBatch, estimate, value_targets
 from turnwise.credit.parts import divided, on_reply_tokens
 from turnwise.measures import anchors, weighted_rewards
 from turnwise.sections import Credit, RewardSection, Section, ThoughtCredit
+from turnwise.store import Draft, Reference, default_store
 from turnwise.trajectory import Trajectory
 from turnwise.trajectory_files import read_trajectories
 

@@ -12,13 +12,13 @@ from collections.abc import Mapping, Sequence
 
 from tasks.score_vectors import read_score_vectors
 from tasks.stage import stage
-from turnwise.artifacts import Reference, default_store
 from turnwise.credit import CreditBatch
 from turnwise.credit.study import Study, examine
 from turnwise.credit.truth import Truth, replayed_truth
 from turnwise.errors import WorldLost
 from turnwise.measures import anchors, weighted_return, weighted_rewards
 from turnwise.sections import RewardSection, Section
+from turnwise.store import Reference, default_store
 from turnwise.trajectory import Trajectory
 from turnwise.trajectory_files import read_trajectories
 

@@ -15,10 +15,10 @@ from tasks.learning import LearnerParameters, begin_with, keep_critic, keep_lear
 from tasks.scores import read_scores
 from tasks.stage import stage
 from turnwise import seeding
-from turnwise.artifacts import Reference, default_store
 from turnwise.policy.value_learning import CriticSettings, ValueBatch
 from turnwise.sections import Critic as CriticSection
 from turnwise.sections import Section
+from turnwise.store import Reference, default_store
 from turnwise.trajectory_files import read_trajectories
 
 

@@ -15,10 +15,10 @@ from tasks.stage import stage
 from turnwise import seeding
 from turnwise.agent.loop import Played
 from turnwise.agent.sections import Agent
-from turnwise.artifacts import Draft, Reference, default_store
 from turnwise.attempts import mean_pass_at_k
 from turnwise.measures import episode_means, episode_value, recorded_in
 from turnwise.sections import Compute, Evaluation
+from turnwise.store import Draft, Reference, default_store
 from turnwise.trajectory import Trajectory
 from turnwise.trajectory_files import read_trajectories
 from turnwise.world import Split, World

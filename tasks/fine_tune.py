@@ -12,8 +12,8 @@ from tasks.playing import PlayParameters, world_code
 from tasks.stage import stage
 from tasks.update import same_policy
 from turnwise import seeding
-from turnwise.artifacts import Reference, default_store
 from turnwise.sections import Evolution
+from turnwise.store import Reference, default_store
 from turnwise.trajectory import TokenSequence
 from turnwise.trajectory_files import read_trajectories
 

@@ -11,9 +11,9 @@ import pyarrow.parquet as parquet
 
 from tasks.alarms import read_judgement
 from tasks.evaluate import GREEDY, SAMPLED
-from turnwise.artifacts import Reference, default_store
 from turnwise.reporting.history import AlarmRaised, Endings, Work
 from turnwise.reporting.story import SHARE, Curve
+from turnwise.store import Reference, default_store
 from turnwise.trajectory import Ending
 from turnwise.trajectory_files import TRAJECTORIES_FILE, TURNS_FILE
 

@@ -13,11 +13,11 @@ from dataclasses import asdict
 
 from tasks.stage import stage
 from turnwise.agent.branching import turn_of
-from turnwise.artifacts import Reference, default_store
 from turnwise.curriculum import State, make_curriculum
 from turnwise.measures import ended_at
 from turnwise.plateau import Batch
 from turnwise.sections import Curriculum, Section
+from turnwise.store import Reference, default_store
 from turnwise.trajectory import Trajectory
 from turnwise.trajectory_files import read_trajectories
 

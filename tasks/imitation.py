@@ -11,10 +11,10 @@ from turnwise.agent.context import make_context
 from turnwise.agent.demonstration import tokenized
 from turnwise.agent.formats import make_format
 from turnwise.agent.sections import Agent
-from turnwise.artifacts import Reference, default_store
 from turnwise.conversations import Conversation
 from turnwise.errors import ConfigurationError
 from turnwise.policy.tokenizer import ChatFrame, load_tokenizer
+from turnwise.store import Reference, default_store
 from turnwise.trajectory import TokenSequence, TurnKind
 from turnwise.trajectory_files import read_trajectories
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from tasks.credit import save_credit
 from tasks.playing import the_world, world_code
 from tasks.stage import stage
-from turnwise.artifacts import Reference, default_store
 from turnwise.credit import CreditBatch
 from turnwise.evolution import successes
 from turnwise.measures import weighted_rewards
 from turnwise.sections import RewardSection, Section, WorldSection
+from turnwise.store import Reference, default_store
 from turnwise.trajectory_files import read_trajectories
 
 

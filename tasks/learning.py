@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from turnwise.artifacts import MANIFEST, Draft, Reference, default_store
 from turnwise.policy.model_settings import AdapterSettings, ModelSettings
 from turnwise.sections import Adapter, Compute, Section
+from turnwise.store import MANIFEST, Draft, Reference, default_store
 
 if TYPE_CHECKING:
     from turnwise.policy.critic import Critic

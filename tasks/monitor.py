@@ -6,10 +6,10 @@ import json
 
 from tasks.playing import frame_of
 from tasks.stage import stage
-from turnwise.artifacts import Reference, default_store
 from turnwise.measures import weighted_return
 from turnwise.monitors import OF_PROBE, Values, compare, measure
 from turnwise.sections import RewardSection, Section
+from turnwise.store import Reference, default_store
 from turnwise.trajectory_files import read_trajectories
 
 HISTORY_FILE = "history.json"

@@ -15,11 +15,11 @@ from turnwise.agent.loop import Played, make_episodes, play_scripted, require_fe
 from turnwise.agent.modes import make_mode
 from turnwise.agent.rules import Rules
 from turnwise.agent.sections import Agent
-from turnwise.artifacts import Draft, Reference, default_store
 from turnwise.measures import recorded_in
 from turnwise.panel import read_panel
 from turnwise.policy.engine import Sampling, close_resident_engine, resident_engine
 from turnwise.sections import Compute, Rollout, Section, WorldSection
+from turnwise.store import Draft, Reference, default_store
 from turnwise.trajectory import Trajectory
 from turnwise.trajectory_files import write_trajectories
 from turnwise.world import Split, Task, World, make_world, world_class

@@ -12,13 +12,13 @@ from tasks.stage import stage
 from turnwise import seeding
 from turnwise.agent.formats import format_class
 from turnwise.agent.scripted import MISTAKEN
-from turnwise.artifacts import Reference, default_store
 from turnwise.errors import ConfigurationError
 from turnwise.measures import episode_means
 from turnwise.panel import panel_digest, write_panels
 from turnwise.policy.model_files import model_files
 from turnwise.policy.tokenizer import ChatFrame, load_tokenizer, save_tokenizer, train_tokenizer
 from turnwise.sections import Policy, Section, WorldSection
+from turnwise.store import Reference, default_store
 from turnwise.world import SPLITS, Split, Task
 
 

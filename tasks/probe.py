@@ -11,11 +11,11 @@ from tasks.learning import LearnerParameters, keep_learner, reference_policy, ta
 from tasks.playing import frame_of
 from tasks.stage import stage
 from turnwise import seeding
-from turnwise.artifacts import Reference, default_store
 from turnwise.monitors import first_trained, information, thought_length
 from turnwise.policy.divergence import k3
 from turnwise.policy.tokenizer import ChatFrame
 from turnwise.sections import Section
+from turnwise.store import Reference, default_store
 from turnwise.trajectory import TokenSequence, Trajectory
 from turnwise.trajectory_files import read_trajectories
 

@@ -20,9 +20,9 @@ from turnwise import seeding
 from turnwise.agent.loop import episode_seed
 from turnwise.agent.replay import Continuation, Point, points
 from turnwise.agent.rules import Rules
-from turnwise.artifacts import Reference, default_store
 from turnwise.measures import episode_means
 from turnwise.sections import Compute
+from turnwise.store import Reference, default_store
 from turnwise.trajectory import Trajectory
 from turnwise.trajectory_files import read_trajectories
 

@@ -13,11 +13,11 @@ from tasks.evaluate import GREEDY, SAMPLED, read_evaluation
 from tasks.playing import the_world, world_code
 from tasks.stage import stage
 from turnwise import measures
-from turnwise.artifacts import Reference, default_store
 from turnwise.policy.spelling import Spelling
 from turnwise.reporting import story
 from turnwise.sections import RewardSection, Section, WorldSection
 from turnwise.statistics import Frame, Interval, Judgement, Results, judge, over_tasks, student_over_seeds
+from turnwise.store import Reference, default_store
 from turnwise.trajectory import Trajectory
 from turnwise.trajectory_files import read_trajectories
 from turnwise.world import Column, Reward, World

@@ -16,9 +16,9 @@ from tasks.stage import stage
 from turnwise import seeding
 from turnwise.agent.branching import cost, turn_of
 from turnwise.agent.loop import Played, make_episodes
-from turnwise.artifacts import Reference, default_store
 from turnwise.measures import RECORDED, episode_means
 from turnwise.sections import Compute, Section
+from turnwise.store import Reference, default_store
 from turnwise.trajectory import Trajectory
 from turnwise.trajectory_files import read_trajectories, write_trajectories
 from turnwise.world import Task

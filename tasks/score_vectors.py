@@ -10,8 +10,8 @@ from safetensors.numpy import load_file, save_file
 
 from tasks.stage import stage
 from turnwise import progress
-from turnwise.artifacts import Reference, default_store
 from turnwise.sections import Compute, Section
+from turnwise.store import Reference, default_store
 from turnwise.trajectory_files import read_trajectories
 
 VECTORS_FILE = "score_vectors.safetensors"

@@ -14,8 +14,8 @@ import pyarrow.parquet as parquet
 
 from tasks.learning import LearnerParameters, consulted_critic, reference_policy
 from tasks.stage import stage
-from turnwise.artifacts import Draft, Reference, default_store
 from turnwise.sections import Compute, Section
+from turnwise.store import Draft, Reference, default_store
 from turnwise.trajectory import TokenSequence
 from turnwise.trajectory_files import read_trajectories
 

@@ -7,12 +7,12 @@ from typing import Any
 
 from tasks.stage import stage
 from turnwise import seeding
-from turnwise.artifacts import Reference, default_store
 from turnwise.measures import weighted_return
 from turnwise.sections import RewardSection, Section
 from turnwise.sections import Selection as SelectionSection
 from turnwise.selection import group_deviations
 from turnwise.selection import select as choose
+from turnwise.store import Reference, default_store
 from turnwise.trajectory_files import read_trajectories
 
 SELECTION_FILE = "selection.json"

@@ -34,11 +34,11 @@ from prefect.client.schemas.objects import State, TaskRun
 from prefect.results import ResultRecord
 
 from turnwise import lineage
-from turnwise.artifacts import Reference, default_store
 from turnwise.digests import digest_of
 from turnwise.errors import ArtifactError, ConfigurationError, WorldLost
 from turnwise.fingerprint import fingerprint, warn_of_edits
 from turnwise.places import home
+from turnwise.store import Reference, default_store
 
 logger = logging.getLogger(__name__)
 

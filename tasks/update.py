@@ -13,9 +13,9 @@ from tasks.learning import LearnerParameters, begin_with, keep_learner, take_lea
 from tasks.scores import by_segment, read_scores
 from tasks.stage import stage
 from turnwise import seeding
-from turnwise.artifacts import Reference, default_store
 from turnwise.policy.update import UpdateBatch, UpdateSettings
 from turnwise.sections import Compute, Critic, Optimization, Section
+from turnwise.store import Reference, default_store
 from turnwise.trajectory import Trajectory
 from turnwise.trajectory_files import read_trajectories
 

@@ -15,9 +15,9 @@ from tasks.learning import LearnerParameters, take_learner
 from tasks.playing import PlayParameters, play_with_policy, tasks_of, the_world, world_code
 from tasks.stage import stage
 from turnwise import progress, seeding
-from turnwise.artifacts import Reference, default_store
 from turnwise.measures import episode_value
 from turnwise.sections import Compute, WarmStart
+from turnwise.store import Reference, default_store
 
 CURVE_FILE = "warm_start.json"
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from turnwise.ancestry import Ancestor, ancestry, codes, found_in, platforms
-from turnwise.artifacts import Reference, Store
 from turnwise.errors import ArtifactError
+from turnwise.store import Reference, Store
 
 
 def made(

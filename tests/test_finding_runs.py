@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from turnwise.artifacts import Reference
 from turnwise.errors import ConfigurationError
+from turnwise.store import Reference
 from turnwise.tracking import Recorder
 from turnwise.tracking.finding import (
     ARTIFACTS_FILE,

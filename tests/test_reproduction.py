@@ -1,5 +1,5 @@
-from turnwise.artifacts import Reference
 from turnwise.reproduction import differing_ingredients, first_difference, steps
+from turnwise.store import Reference
 from turnwise.tracking.finding import RunArtifacts
 
 

@@ -11,8 +11,8 @@ import pytest
 
 from tasks.playing import PatienceSection
 from tasks.prepare import DemonstrationParameters, PanelParameters, demonstrations, panels
-from turnwise.artifacts import default_store
 from turnwise.config import load
+from turnwise.store import default_store
 from turnwise.trajectory_files import read_trajectories
 
 ROOT = Path(__file__).parents[1]

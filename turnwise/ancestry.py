@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from turnwise.artifacts import Reference, Store
 from turnwise.digests import digest_of
+from turnwise.store import Reference, Store
 
 UPDATE, CHAIN = "update", "policy"
 """The stage whose results form a chain, and the input along which they do."""

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from turnwise.artifacts import Reference
+from turnwise.store import Reference
 from turnwise.tracking.finding import RunArtifacts
 
 INGREDIENTS = ("stage", "code", "parameters", "inputs", "platform")

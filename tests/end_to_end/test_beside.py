@@ -22,9 +22,9 @@ from flows.display import Display
 from flows.prepare import Prepared
 from tasks.stage import StageCall
 from tests.process_tree import command_line, descendants
-from turnwise.artifacts import Reference
 from turnwise.config import Experiment, load
 from turnwise.reporting.wording import of_processes
+from turnwise.store import Reference
 
 pytestmark = [pytest.mark.chain, pytest.mark.usefixtures("turnwise_home")]
 

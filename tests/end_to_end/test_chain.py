@@ -19,8 +19,8 @@ import pytest
 from comparison import compared
 
 from tasks.stage import Observer, StageCall, observing
-from turnwise.artifacts import Reference, default_store
 from turnwise.config import Experiment, load
+from turnwise.store import Reference, default_store
 
 pytestmark = [pytest.mark.engine, pytest.mark.chain]
 

@@ -11,8 +11,8 @@ import pytest
 from flows.experiment import run_variant
 from flows.prepare import prepare_materials, prepare_policy
 from tasks.credit import read_credit
-from turnwise.artifacts import default_store
 from turnwise.config import load
+from turnwise.store import default_store
 from turnwise.trajectory import TurnKind
 from turnwise.trajectory_files import read_trajectories
 

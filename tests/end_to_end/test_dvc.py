@@ -17,10 +17,10 @@ from comparison import Computed
 from project_copy import ROOT, asked_outside, commit_all, copy_project, git, guarded, run
 from ruamel.yaml import YAML
 
-from turnwise.artifacts import MANIFEST, Manifest
 from turnwise.config import Experiment, load
 from turnwise.errors import ConfigurationError
 from turnwise.layering import read_yaml
+from turnwise.store import MANIFEST, Manifest
 
 pytestmark = [pytest.mark.chain, pytest.mark.usefixtures("prefect_server")]
 

@@ -10,11 +10,11 @@ import pytest
 
 from flows.experiment import Iteration, run_variant
 from flows.prepare import Prepared, prepare_materials, prepare_policy
-from turnwise.artifacts import default_store
 from turnwise.config import Experiment, load
 from turnwise.credit import ESTIMATORS
 from turnwise.policy.losses import LOSSES
 from turnwise.selection import RULES
+from turnwise.store import default_store
 
 pytestmark = [pytest.mark.engine, pytest.mark.chain]
 

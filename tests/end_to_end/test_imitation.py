@@ -13,8 +13,8 @@ from flows.experiment import Run, run_variant
 from flows.prepare import Prepared, prepare_materials, prepare_policy
 from tasks.credit import read_credit
 from tasks.imitation import sequences_to_imitate
-from turnwise.artifacts import default_store
 from turnwise.config import Experiment, load
+from turnwise.store import default_store
 from turnwise.trajectory_files import read_trajectories
 
 pytestmark = [pytest.mark.engine, pytest.mark.chain]

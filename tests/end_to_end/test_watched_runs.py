@@ -25,10 +25,10 @@ from flows.experiment import Iteration, Run, run_variant
 from flows.prepare import Prepared, prepare_materials, prepare_policy
 from flows.record import AblationRecord
 from tasks.alarms import read_judgement
-from turnwise.artifacts import Reference, default_store
 from turnwise.config import Experiment, load
 from turnwise.errors import TrainingEnded
 from turnwise.places import home
+from turnwise.store import Reference, default_store
 
 pytestmark = pytest.mark.chain
 

@@ -10,11 +10,11 @@ from flows.prepare import play_parameters
 from tasks.evaluate import SAMPLED
 from tasks.playing import play_with_script, save_played, tasks_of
 from tasks.prepare import PanelParameters, panels
-from turnwise.artifacts import Reference, default_store
 from turnwise.config import Experiment, load
 from turnwise.places import home
 from turnwise.policy.spelling import TOKENIZER_FILE
 from turnwise.seeding import generator
+from turnwise.store import Reference, default_store
 from turnwise.tracking import Recorder
 from turnwise.tracking.finding import ARTIFACTS_FILE, PLAYERS_FILE, PlayersArtifacts, RunArtifacts
 from turnwise.world import Split

@@ -11,9 +11,9 @@ from recorded_runs import record, tiny, tracking_uri
 
 from flows import cli
 from flows.comparison import _seconds, at_equal_budgets, grouped, how_tested, judged
-from turnwise.artifacts import default_store
 from turnwise.comparability import require_comparable
 from turnwise.errors import ConfigurationError
+from turnwise.store import default_store
 from turnwise.tracking.finding import find_runs
 
 SEEDS = (1, 2, 3)

@@ -16,10 +16,10 @@ from flows.prepare import prepare_materials, prepare_policy
 from tasks.replays import states
 from tasks.score_vectors import read_score_vectors
 from turnwise import seeding
-from turnwise.artifacts import Reference, default_store
 from turnwise.config import Experiment, load
 from turnwise.credit.study import TRUTH
 from turnwise.errors import ConfigurationError
+from turnwise.store import Reference, default_store
 from turnwise.trajectory_files import read_trajectories
 
 pytestmark = [pytest.mark.engine, pytest.mark.chain]

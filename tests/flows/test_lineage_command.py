@@ -17,10 +17,10 @@ from flows.recorded_metrics import evaluation_metrics, metrics_of
 from flows.watch import changed
 from tasks.alarms import Change
 from tasks.prepare import panels
-from turnwise.artifacts import Reference, default_store
 from turnwise.config import Experiment
 from turnwise.errors import ConfigurationError
 from turnwise.sections import Selection
+from turnwise.store import Reference, default_store
 from turnwise.tracking.finding import RecordedRun, RunArtifacts, find_runs
 
 COSTS = ("seconds/", "speed/", "memory/", "probe/")

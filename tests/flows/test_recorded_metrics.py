@@ -11,8 +11,8 @@ import pytest
 from flows.experiment import Iteration
 from flows.record import SAME, _differing_first
 from flows.recorded_metrics import evaluation_metrics, metrics_of
-from turnwise.artifacts import Reference, default_store
 from turnwise.config import load
+from turnwise.store import Reference, default_store
 from turnwise.tracking import Recorder
 
 ROOT = Path(__file__).parents[2]

@@ -13,7 +13,7 @@ import pytest
 from rich.console import Console
 
 from flows.reproduce import equal
-from turnwise.artifacts import Reference, Store, default_store
+from turnwise.store import Reference, Store, default_store
 from turnwise.tracking.finding import RecordedRun, RunArtifacts
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from flows.results import keep_time
-from turnwise.artifacts import Reference, default_store
+from turnwise.store import Reference, default_store
 
 
 def told() -> Reference:

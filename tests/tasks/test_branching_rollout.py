@@ -16,8 +16,8 @@ from tasks.stage import Observer, StageCall, observing
 from turnwise import seeding
 from turnwise.agent.branching import turn_of
 from turnwise.agent.loop import episode_seed
-from turnwise.artifacts import Reference, default_store
 from turnwise.config import Experiment, load
+from turnwise.store import Reference, default_store
 from turnwise.trajectory import Trajectory
 from turnwise.trajectory_files import read_trajectories
 from turnwise.world import Observation

@@ -9,9 +9,9 @@ import pytest
 
 from tasks.credit import CreditParameters, credit, read_credit
 from turnwise.agent.formats import ThinkAnswerFormat
-from turnwise.artifacts import Reference, default_store
 from turnwise.policy.tokenizer import ChatFrame, save_tokenizer, train_tokenizer
 from turnwise.sections import Credit, RewardSection, ThoughtCredit
+from turnwise.store import Reference, default_store
 from turnwise.trajectory import Ending, Trajectory, Turn
 from turnwise.trajectory_files import write_trajectories
 from turnwise.world import Decision, Task

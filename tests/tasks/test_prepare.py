@@ -7,9 +7,9 @@ import pytest
 from tasks.playing import PatienceSection
 from tasks.prepare import DemonstrationParameters, PanelParameters, demonstrations, panels
 from turnwise.agent.sections import Agent
-from turnwise.artifacts import Reference, default_store
 from turnwise.panel import read_panel
 from turnwise.sections import WorldSection
+from turnwise.store import Reference, default_store
 from turnwise.trajectory import Trajectory
 from turnwise.trajectory_files import read_trajectories
 

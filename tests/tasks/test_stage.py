@@ -22,9 +22,9 @@ from prefect.results import ResultRecord
 from pydantic import BaseModel, ConfigDict
 
 from tasks.stage import Observer, StageCall, observing, stage
-from turnwise.artifacts import Reference, default_store
 from turnwise.errors import ArtifactError, ConfigurationError, WorldLost
 from turnwise.places import home
+from turnwise.store import Reference, default_store
 
 pytestmark = pytest.mark.usefixtures("prefect_server", "turnwise_home")
 
@@ -243,7 +243,7 @@ def wait_for_task_runs(flow_run: str, number: int) -> list[tuple[str, str | None
 def test_the_record_is_json_of_a_class_that_others_can_import() -> None:
     reference = start(Parameters())
     content = (home() / "results" / start.key(Parameters())).read_bytes()
-    assert "turnwise.artifacts.Reference" in content.decode()
+    assert "turnwise.store.manifest.Reference" in content.decode()
     assert json.loads(content)
     record: ResultRecord[Reference] = ResultRecord.deserialize(content)
     assert record.result == reference
@@ -306,7 +306,7 @@ with observing(Say()):
 OUR_STAGE = """
 from pydantic import BaseModel
 from tasks.stage import stage
-from turnwise.artifacts import Reference, default_store
+from turnwise.store import Reference, default_store
 from our_helper import value
 class Parameters(BaseModel):
     scale: int = 1

@@ -16,7 +16,7 @@ from turnwise.reporting.episodes import OCCASIONS, Episode, by_task
 from turnwise.reporting.markup import Markup, join, tag
 from turnwise.reporting.samples import ENDINGS, LEGEND, article
 from turnwise.reporting.style import STYLE
-from turnwise.whole_file import write_whole
+from turnwise.store.atomic_write import write_whole
 
 SCRIPT = """
 "use strict";

@@ -26,7 +26,7 @@ from turnwise.reporting.story import ROW_KINDS, Column, Row, Story
 from turnwise.reporting.style import STYLE
 from turnwise.reporting.verdict_section import CSV_HEADER, profile_figure, verdict_rows, verdict_section
 from turnwise.reporting.wording import UNDEFINED, basis, bounds, heading, number
-from turnwise.whole_file import write_whole
+from turnwise.store.atomic_write import write_whole
 
 PAGE_FILE = "report.html"
 STORY_FILE = "story.json"

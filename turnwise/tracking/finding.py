@@ -15,8 +15,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from turnwise.artifacts import Reference
 from turnwise.errors import ConfigurationError
+from turnwise.store import Reference
 from turnwise.tracking.library import PARENT, mlflow
 
 ARTIFACTS_FILE = "artifacts.json"

@@ -13,9 +13,7 @@ no digest, and nothing after it runs again.
 from __future__ import annotations
 
 import errno
-import hashlib
 import json
-import math
 import os
 import re
 import shutil
@@ -27,77 +25,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
-
-from turnwise.digests import digest_of
 from turnwise.errors import ArtifactError
 from turnwise.places import home
+from turnwise.store.atomic_write import sync, write_durably
+from turnwise.store.manifest import KIND, MANIFEST, Draft, Manifest, Reference, describe, sha256_of
 
-MANIFEST = "manifest.json"
 DRAFTS = ".drafts"
 ABANDONED_AFTER_SECONDS = 24 * 3600.0
-KIND = r"^[a-z][a-z0-9_-]*$"
-
-
-class Reference(BaseModel):
-    """What stages pass to one another instead of data: the kind of an artifact and the digest of its content."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    kind: str = Field(pattern=KIND)
-    digest: str = Field(pattern=r"^[0-9a-f]{32}$")
-
-    def __str__(self) -> str:
-        return f"{self.kind}/{self.digest}"
-
-
-class FileEntry(BaseModel):
-    """What the manifest says of one file."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    sha256: str
-    bytes: int
-
-
-class Manifest(BaseModel):
-    """What an artifact consists of. Its digest is the artifact's name."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    kind: str = Field(pattern=KIND)
-    files: dict[str, FileEntry]
-    """By path relative to the artifact's folder, with forward slashes."""
-    metrics: dict[str, float]
-
-    @property
-    def reference(self) -> Reference:
-        """The name of the artifact that this manifest describes."""
-        return Reference(kind=self.kind, digest=digest_of(self.model_dump(mode="json")))
-
-
-class Draft:
-    """An artifact that is being written: put files into `folder` and numbers into `metrics`."""
-
-    def __init__(self, kind: str, folder: Path) -> None:
-        self.kind = kind
-        self.folder = folder
-        self.metrics: dict[str, float] = {}
-        self._reference: Reference | None = None
-
-    @property
-    def reference(self) -> Reference:
-        """The finished artifact's name.
-
-        Raises:
-            ArtifactError: the `with` block that writes it has not been left yet.
-        """
-        if self._reference is None:
-            raise ArtifactError(
-                f"a draft has a digest only when it is finished; this {self.kind} is still being written: "
-                "read draft.reference after the `with store.write(...)` block"
-            )
-        return self._reference
 
 
 class Store:
@@ -127,11 +61,11 @@ class Store:
         draft = Draft(kind, folder)
         try:
             yield draft
-            manifest = _describe(draft)
-            _write_durably(folder / MANIFEST, json.dumps(manifest.model_dump(mode="json"), indent=1, sort_keys=True))
+            manifest = describe(draft)
+            write_durably(folder / MANIFEST, json.dumps(manifest.model_dump(mode="json"), indent=1, sort_keys=True))
             for subfolder in [path for path in folder.rglob("*") if path.is_dir()]:
-                _sync(subfolder)
-            _sync(folder)
+                sync(subfolder)
+            sync(folder)
             self._publish(folder, manifest.reference)
             draft._reference = manifest.reference
         finally:
@@ -162,7 +96,7 @@ class Store:
             what = "is missing" if name in manifest.files else "does not belong to it"
             raise _damaged(reference, folder, f"the file {name} {what}")
         for name, entry in manifest.files.items():
-            if (folder / name).stat().st_size != entry.bytes or _sha256(folder / name) != entry.sha256:
+            if (folder / name).stat().st_size != entry.bytes or sha256_of(folder / name) != entry.sha256:
                 raise _damaged(reference, folder, f"the content of {name} is not what was written")
         self._verified[reference] = state
 
@@ -206,7 +140,7 @@ class Store:
 
     def record_clock(self, reference: Reference, seconds: Mapping[str, float]) -> None:
         """Add to `clock`; a number recorded before under the same name is replaced."""
-        _write_whole(self._beside(reference, ".clock.json"), {**self.clock(reference), **seconds}, self._draft_path())
+        _write_json(self._beside(reference, ".clock.json"), {**self.clock(reference), **seconds}, self._draft_path())
 
     def lineage(self, reference: Reference) -> dict[str, dict[str, Any]]:
         """Every way in which this content was produced, by the digest of the cache key."""
@@ -217,7 +151,7 @@ class Store:
         """Add one way in which this content was produced: task, parameters, inputs, code."""
         folder = self._beside(reference, ".lineage")
         folder.mkdir(parents=True, exist_ok=True)
-        _write_whole(folder / f"{key}.json", dict(record), self._draft_path())
+        _write_json(folder / f"{key}.json", dict(record), self._draft_path())
 
     def _path(self, reference: Reference) -> Path:
         return self.root / reference.kind / reference.digest
@@ -245,7 +179,7 @@ class Store:
             with suppress(FileNotFoundError):
                 os.rename(final, damaged := self._draft_path())
                 shutil.rmtree(damaged)
-        _sync(final.parent)
+        sync(final.parent)
         self._verified[reference] = self._state(reference)
 
     def _remove_abandoned_drafts(self) -> None:
@@ -278,28 +212,6 @@ def _renamed(draft: Path, final: Path) -> bool:
     return True
 
 
-def _describe(draft: Draft) -> Manifest:
-    files = {}
-    for path in sorted(draft.folder.rglob("*")):
-        name = path.relative_to(draft.folder).as_posix()
-        if path.is_dir() and not path.is_symlink():
-            continue
-        if path.is_symlink() or not path.is_file() or name == MANIFEST:
-            raise ArtifactError(
-                f"an artifact holds plain files, and {MANIFEST} is written by the store; the {draft.kind} has {name}: "
-                "copy what a link points to, or choose another name"
-            )
-        _sync(path)
-        files[name] = FileEntry(sha256=_sha256(path), bytes=path.stat().st_size)
-    metrics = {name: float(value) for name, value in sorted(draft.metrics.items())}
-    for name, value in metrics.items():
-        if not math.isfinite(value):
-            raise ArtifactError(
-                f"a metric must be a finite number; {name} of the {draft.kind} is {value}: leave out what is undefined"
-            )
-    return Manifest(kind=draft.kind, files=files, metrics=metrics)
-
-
 def _damaged(reference: Reference, folder: Path, what: str) -> ArtifactError:
     return ArtifactError(
         f"the artifact {reference} must be what its digest says; {what}: delete {folder} and run the experiment again, "
@@ -307,25 +219,7 @@ def _damaged(reference: Reference, folder: Path, what: str) -> ArtifactError:
     )
 
 
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _write_durably(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8")
-    _sync(path)
-
-
-def _write_whole(path: Path, value: Mapping[str, Any], temporary: Path) -> None:
+def _write_json(path: Path, value: Mapping[str, Any], temporary: Path) -> None:
     """Write JSON so that a reader finds the old text or the new one."""
-    _write_durably(temporary, json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False))
+    write_durably(temporary, json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False))
     os.replace(temporary, path)

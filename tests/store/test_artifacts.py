@@ -15,10 +15,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnwise.artifacts import ABANDONED_AFTER_SECONDS, Reference, Store, default_store
 from turnwise.digests import canonical_json, digest_of
 from turnwise.errors import ArtifactError, ConfigurationError
 from turnwise.places import home, project_root
+from turnwise.store import Reference, Store, default_store
+from turnwise.store.artifacts import ABANDONED_AFTER_SECONDS
 
 
 def write_sample(store: Store, text: str = "content", metric: float = 0.5) -> Reference:
@@ -91,7 +92,7 @@ def test_an_error_while_writing_leaves_nothing(tmp_path: Path) -> None:
 
 def test_a_writer_that_is_killed_leaves_nothing_that_a_reader_sees(tmp_path: Path) -> None:
     script = (
-        "import sys, time; from pathlib import Path; from turnwise.artifacts import Store\n"
+        "import sys, time; from pathlib import Path; from turnwise.store import Store\n"
         "with Store(Path(sys.argv[1])).write('sample') as draft:\n"
         "    (draft.folder / 'half.txt').write_text('half'); print('writing', flush=True); time.sleep(60)\n"
     )

@@ -1,0 +1,110 @@
+"""What names an artifact: its manifest, from which its digest follows, and the draft that becomes one."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from turnwise.digests import digest_of
+from turnwise.errors import ArtifactError
+from turnwise.store.atomic_write import sync
+
+MANIFEST = "manifest.json"
+KIND = r"^[a-z][a-z0-9_-]*$"
+
+
+class Reference(BaseModel):
+    """What stages pass to one another instead of data: the kind of an artifact and the digest of its content."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    kind: str = Field(pattern=KIND)
+    digest: str = Field(pattern=r"^[0-9a-f]{32}$")
+
+    def __str__(self) -> str:
+        return f"{self.kind}/{self.digest}"
+
+
+class FileEntry(BaseModel):
+    """What the manifest says of one file."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    sha256: str
+    bytes: int
+
+
+class Manifest(BaseModel):
+    """What an artifact consists of. Its digest is the artifact's name."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    kind: str = Field(pattern=KIND)
+    files: dict[str, FileEntry]
+    """By path relative to the artifact's folder, with forward slashes."""
+    metrics: dict[str, float]
+
+    @property
+    def reference(self) -> Reference:
+        """The name of the artifact that this manifest describes."""
+        return Reference(kind=self.kind, digest=digest_of(self.model_dump(mode="json")))
+
+
+class Draft:
+    """An artifact that is being written: put files into `folder` and numbers into `metrics`."""
+
+    def __init__(self, kind: str, folder: Path) -> None:
+        self.kind = kind
+        self.folder = folder
+        self.metrics: dict[str, float] = {}
+        self._reference: Reference | None = None
+
+    @property
+    def reference(self) -> Reference:
+        """The finished artifact's name.
+
+        Raises:
+            ArtifactError: the `with` block that writes it has not been left yet.
+        """
+        if self._reference is None:
+            raise ArtifactError(
+                f"a draft has a digest only when it is finished; this {self.kind} is still being written: "
+                "read draft.reference after the `with store.write(...)` block"
+            )
+        return self._reference
+
+
+def describe(draft: Draft) -> Manifest:
+    """The manifest of what the draft holds, whose files are on the disk when this returns.
+
+    Raises:
+        ArtifactError: it holds what is no plain file, a file named as the manifest, or a metric that is not finite.
+    """
+    files = {}
+    for path in sorted(draft.folder.rglob("*")):
+        name = path.relative_to(draft.folder).as_posix()
+        if path.is_dir() and not path.is_symlink():
+            continue
+        if path.is_symlink() or not path.is_file() or name == MANIFEST:
+            raise ArtifactError(
+                f"an artifact holds plain files, and {MANIFEST} is written by the store; the {draft.kind} has {name}: "
+                "copy what a link points to, or choose another name"
+            )
+        sync(path)
+        files[name] = FileEntry(sha256=sha256_of(path), bytes=path.stat().st_size)
+    metrics = {name: float(value) for name, value in sorted(draft.metrics.items())}
+    for name, value in metrics.items():
+        if not math.isfinite(value):
+            raise ArtifactError(
+                f"a metric must be a finite number; {name} of the {draft.kind} is {value}: leave out what is undefined"
+            )
+    return Manifest(kind=draft.kind, files=files, metrics=metrics)
+
+
+def sha256_of(path: Path) -> str:
+    """The SHA-256 of a file's bytes, in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
