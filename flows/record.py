@@ -14,6 +14,7 @@ from flows.prepare import Prepared
 from flows.recorded_metrics import evaluation_metrics, evaluation_seconds, metrics_of
 from tasks.credit import read_credit
 from tasks.evaluate import SAMPLED, read_evaluation
+from tasks.playing import world_code
 from turnwise import lineage
 from turnwise.config import Experiment
 from turnwise.digests import digest_of
@@ -165,7 +166,7 @@ class AblationRecord:
         return {name: reward.weight for name, reward in self._experiment.rewards.items()}
 
     def _code(self) -> str:
-        return fingerprint([*COMPUTING_MODULES, world_class(self._experiment.world.name).__module__])
+        return fingerprint([*COMPUTING_MODULES, *world_code(self._experiment)])
 
     def _tags(self) -> dict[str, str]:
         prepared = self._prepared

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from turnwise import progress, seeding
 from turnwise.agent.episode import Episode
@@ -58,9 +58,17 @@ class PatienceSection(Section):
 PlayParameters.model_rebuild()
 
 
-def world_code(parameters: PlayParameters) -> list[str]:
-    """The module of the world, whose code computes the result too."""
-    return [world_class(parameters.world.name).__module__]
+class PlaysWorld(Protocol):
+    """Parameters that name a world."""
+
+    @property
+    def world(self) -> WorldSection:
+        """Which one, and with which parameters."""
+
+
+def world_code(parameters: PlaysWorld) -> list[str]:
+    """The modules of the world and, where it has parts, of these: their code computes the result too."""
+    return list(world_class(parameters.world.name).modules(parameters.world.parameters))
 
 
 def the_world(section: WorldSection) -> World:

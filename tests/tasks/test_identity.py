@@ -1,0 +1,79 @@
+"""What a stage reads from outside is part of its key: its content, not where it lies or what it is called."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from flows.prepare import play_parameters
+from tasks.rollout import RolloutParameters, rollout
+from turnwise import fingerprint
+from turnwise.artifacts import Reference
+from turnwise.config import Experiment, load
+from turnwise.sections import WorldSection
+
+ROOT = Path(__file__).parents[2]
+TINY = ROOT / "tests" / "end_to_end" / "tiny.yaml"
+NOTHING = Reference(kind="nothing", digest="0" * 32)
+
+
+@pytest.fixture(autouse=True)
+def fresh_process() -> Iterator[None]:
+    """Sources are read once per process; each test is to see its own."""
+    forget_sources()
+    yield
+    forget_sources()
+
+
+def forget_sources() -> None:
+    fingerprint._read.cache_clear()
+    fingerprint._closure.cache_clear()
+    fingerprint._is_uninstalled.cache_clear()
+    importlib.invalidate_caches()
+
+
+def experiment(*settings: str) -> Experiment:
+    return load(ROOT / "params.yaml", [TINY], settings)
+
+
+def rollout_key(chosen: Experiment, world: WorldSection) -> str:
+    parameters = RolloutParameters(
+        **{**dict(play_parameters(chosen)), "world": world},
+        compute=chosen.compute,
+        scheme="independent",
+        prompts=2,
+        group_size=2,
+        temperature=1.0,
+        horizon=None,
+        seed=1,
+        iteration=1,
+        round=0,
+    )
+    return rollout.key(parameters, policy=NOTHING, tokenizer=NOTHING, panels=NOTHING)
+
+
+def of_new_process(key: Callable[[], str]) -> str:
+    forget_sources()
+    return key()
+
+
+def test_the_code_of_a_mixtures_parts_counts_and_their_comments_do_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = (ROOT / "tests" / "corridor_worlds.py").read_text()
+    (tmp_path / "my_corridor.py").write_text(source)
+    monkeypatch.syspath_prepend(tmp_path)
+    parts = {"lake": {"world": "frozen_lake"}, "mine": {"world": "my_corridor:Corridor"}}
+    mixture = WorldSection(name="mixture", parameters={"parts": parts})
+
+    def key() -> str:
+        return rollout_key(experiment(), mixture)
+
+    before = key()
+    (tmp_path / "my_corridor.py").write_text(f"# Walks.\n{source}")
+    assert of_new_process(key) == before
+    (tmp_path / "my_corridor.py").write_text(source.replace("LENGTH = 5", "LENGTH = 6"))
+    assert of_new_process(key) != before
