@@ -3,11 +3,15 @@
     store/<kind>/<digest>/manifest.json, data files     the artifact; the digest covers these and nothing else
     store/<kind>/<digest>.clock.json                    what a clock or a machine said: seconds, tokens/s, memory
     store/<kind>/<digest>.lineage/<key>.json            how the content came about, one file per way to produce it
+    store/<kind>/<digest>.pruned.json                   the data files that were removed on purpose
     store/.drafts/                                      folders that are being written
 
 The digest is that of the manifest: the kind, every file's SHA-256 and size, and the metrics. How the content came about
 (inputs, parameters, code) stands beside it, not in it: a producer that was rewritten and yields the same bytes changes
 no digest, and nothing after it runs again.
+
+An artifact whose data files were pruned is there all the same: its manifest and all that stands beside it stay. Whoever
+asks for a file that is gone has it made again, to the same content.
 """
 
 from __future__ import annotations
@@ -19,26 +23,36 @@ import re
 import shutil
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from turnwise.errors import ArtifactError
 from turnwise.places import home
+from turnwise.store import pruning
 from turnwise.store.atomic_write import sync, write_durably
 from turnwise.store.manifest import KIND, MANIFEST, Draft, Manifest, Reference, describe, sha256_of
 
 DRAFTS = ".drafts"
+PRUNED = ".pruned.json"
+EVERYTHING = ("*",)
 ABANDONED_AFTER_SECONDS = 24 * 3600.0
+
+
+MakeAgain = Callable[[Reference, Sequence[str]], None]
+"""Makes these files of an artifact again, which were pruned."""
 
 
 class Store:
     """The folder that holds all artifacts of one home. Any number of processes may read and write it at once."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, make_again: MakeAgain | None = None) -> None:
         self.root = Path(root)
+        self._make_again = make_again
+        self._restored: dict[Reference, Collection[str]] = {}
         self._verified: dict[Reference, tuple[tuple[str, int, int], ...]] = {}
         self._remove_abandoned_drafts()
 
@@ -71,18 +85,78 @@ class Store:
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
-    def folder(self, reference: Reference) -> Path:
+    def folder(self, reference: Reference, needed: Sequence[str] = EVERYTHING) -> Path:
         """Where the artifact's files lie. Verified once per process, and again when a file's time or size changes.
 
+        `needed` are patterns of the files that will be read (`model*`): those that were pruned are made again first.
+
         Raises:
-            ArtifactError: it is missing or damaged.
+            ArtifactError: it is missing or damaged, or what is needed cannot be made again.
         """
-        if self._verified.get(reference) != self._state(reference):
-            self.verify(reference)
+        with pruning.shared(self._path(reference)):
+            self._require_intact(reference)
+            if gone := self.pruned(reference, needed):
+                if self._make_again is None:
+                    raise _not_made_again(reference, gone)
+                self._make_again(reference, gone)
+                self._require_intact(reference)
+                if gone := self.pruned(reference, needed):
+                    raise _not_made_again(reference, gone)
         return self._path(reference)
 
+    def pruned(self, reference: Reference, needed: Sequence[str] = EVERYTHING) -> list[str]:
+        """The files that were pruned, of those that a pattern of `needed` names.
+
+        Raises:
+            ArtifactError: the manifest is missing or damaged.
+        """
+        if not self._beside(reference, PRUNED).exists():
+            return []
+        folder = self._path(reference)
+        return [
+            name
+            for name in self.manifest(reference).files
+            if any(fnmatchcase(name, pattern) for pattern in needed) and not (folder / name).exists()
+        ]
+
+    def prune(self, reference: Reference, files: Sequence[str]) -> int:
+        """Remove the files that these patterns name and return their bytes; manifest, metrics and lineage stay.
+
+        A file that is being read (see `reading`) stays too, and so do all of the artifact's.
+
+        Raises:
+            ArtifactError: the manifest is missing or damaged.
+        """
+        folder = self._path(reference)
+        with pruning.alone(folder) as nobody_reads:
+            named = self.manifest(reference).files if nobody_reads else {}
+            names = [name for name in named if any(fnmatchcase(name, pattern) for pattern in files)]
+            names = [name for name in names if (folder / name).exists()]
+            if not names:
+                return 0
+            intact = self._verified.get(reference) == self._state(reference)
+            record = self._beside(reference, PRUNED)
+            gone = pruning.PrunedFiles(files=tuple(sorted(pruning.recorded_in(record).union(names))))
+            _write_json(record, gone.model_dump(mode="json"), self._draft_path())
+            sync(record.parent)
+            for name in names:
+                (folder / name).unlink()
+            if intact:
+                self._verified[reference] = self._state(reference)
+            return sum(named[name].bytes for name in names)
+
+    @contextmanager
+    def restoring(self, reference: Reference, files: Collection[str]) -> Iterator[None]:
+        """While the block runs, writing this content again puts back these of its pruned files, and no others."""
+        self._restored[reference] = files
+        try:
+            yield
+        finally:
+            del self._restored[reference]
+
     def verify(self, reference: Reference) -> None:
-        """Read every file and compare it with the manifest, and the manifest with the digest.
+        """Read every file and compare it with the manifest, and the manifest with the digest. Pruned files may be
+        missing.
 
         Raises:
             ArtifactError: it is missing or damaged.
@@ -92,18 +166,21 @@ class Store:
         manifest = self.manifest(reference)
         folder = self._path(reference)
         found = {name for name, _, _ in state} - {MANIFEST}
-        for name in sorted(found ^ set(manifest.files)):
+        pruned = pruning.recorded_in(self._beside(reference, PRUNED)) - found
+        for name in sorted((found | pruned) ^ set(manifest.files)):
             what = "is missing" if name in manifest.files else "does not belong to it"
             raise _damaged(reference, folder, f"the file {name} {what}")
         for name, entry in manifest.files.items():
+            if name in pruned:
+                continue
             if (folder / name).stat().st_size != entry.bytes or sha256_of(folder / name) != entry.sha256:
                 raise _damaged(reference, folder, f"the content of {name} is not what was written")
         self._verified[reference] = state
 
     def holds(self, reference: Reference) -> bool:
-        """Whether the artifact is there and intact."""
+        """Whether the artifact is there and intact, but for files that were pruned."""
         try:
-            self.folder(reference)
+            self.folder(reference, needed=())
         except ArtifactError:
             return False
         return True
@@ -153,6 +230,10 @@ class Store:
         folder.mkdir(parents=True, exist_ok=True)
         _write_json(folder / f"{key}.json", dict(record), self._draft_path())
 
+    def _require_intact(self, reference: Reference) -> None:
+        if self._verified.get(reference) != self._state(reference):
+            self.verify(reference)
+
     def _path(self, reference: Reference) -> Path:
         return self.root / reference.kind / reference.digest
 
@@ -175,12 +256,23 @@ class Store:
         final.parent.mkdir(parents=True, exist_ok=True)
         while not _renamed(draft, final):
             if self.holds(reference):
+                self._restore(draft, reference)
                 return
             with suppress(FileNotFoundError):
                 os.rename(final, damaged := self._draft_path())
                 shutil.rmtree(damaged)
         sync(final.parent)
         self._verified[reference] = self._state(reference)
+
+    def _restore(self, draft: Path, reference: Reference) -> None:
+        """Put back what was pruned of an artifact that has been written again."""
+        final, wanted = self._path(reference), self._restored.get(reference)
+        with pruning.shared(final):
+            for name in self.pruned(reference):
+                if wanted is None or name in wanted:
+                    (final / name).parent.mkdir(exist_ok=True)
+                    os.replace(draft / name, final / name)
+                    sync((final / name).parent)
 
     def _remove_abandoned_drafts(self) -> None:
         """A killed writer leaves its draft behind; a day later nobody is writing it any more."""
@@ -191,6 +283,14 @@ class Store:
                     shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
+_make_again: list[MakeAgain] = []
+
+
+def when_pruned(make_again: MakeAgain) -> None:
+    """Have this called when a file of the home's store is asked for that was pruned."""
+    _make_again[:] = [make_again]
+
+
 def default_store() -> Store:
     """The store of the present home; one object per folder and process, so that nothing is verified twice."""
     return _store_at(home() / "store")
@@ -198,7 +298,12 @@ def default_store() -> Store:
 
 @cache
 def _store_at(root: Path) -> Store:
-    return Store(root)
+    def make_again(reference: Reference, files: Sequence[str]) -> None:
+        if not _make_again:
+            raise _not_made_again(reference, files)
+        _make_again[0](reference, files)
+
+    return Store(root, make_again)
 
 
 def _renamed(draft: Path, final: Path) -> bool:
@@ -216,6 +321,13 @@ def _damaged(reference: Reference, folder: Path, what: str) -> ArtifactError:
     return ArtifactError(
         f"the artifact {reference} must be what its digest says; {what}: delete {folder} and run the experiment again, "
         "which computes it anew"
+    )
+
+
+def _not_made_again(reference: Reference, files: Sequence[str]) -> ArtifactError:
+    return ArtifactError(
+        f"the files {', '.join(files)} of the artifact {reference} must be there to be read; they were pruned, and "
+        "nothing in this process makes them again: ask for them with `turnwise restore`"
     )
 
 
