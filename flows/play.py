@@ -114,8 +114,8 @@ def _instruction(world: World, written: Format, form: str) -> str:
 
 
 def _reply(episode: Episode, world: World, written: Format, form: str, source: TextIO, screen: Screen) -> str | None:
-    """The next reply, in the agent's format; None when the person leaves."""
-    while (typed := screen.ask(source, form in IN_LINES)) is not None and typed != QUIT:
+    """The next reply, in the agent's format; None when the person leaves, or the world is lost in asking its oracle."""
+    while not episode.over and (typed := screen.ask(source, form in IN_LINES)) is not None and typed != QUIT:
         if typed == ORACLE:
             screen.say(_oracle(episode, world, written, form))
         elif form == PLAIN:
@@ -131,7 +131,7 @@ def _oracle(episode: Episode, world: World, written: Format, form: str) -> str:
         return f"The world {world.name!r} has no oracle."
     decision = episode.decide("oracle", seeding.generator(0, "asked by a person"))
     if decision is None:
-        return "The world was lost in asking."
+        return "The oracle gave no answer."
     return " || ".join(decision.actions) if form == PLAIN else written.write(decision)
 
 

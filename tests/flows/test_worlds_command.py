@@ -5,12 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from envs.frozen_lake.lake import LakeEnvironment
 from flows.baselines import PAGE_FILE, record_baselines
 from flows.play import IN_LINES, play
 from flows.worlds import WIDTH, named_world, recorded_baselines, show_worlds
 from turnwise.errors import ConfigurationError
 from turnwise.reporting.baselines import RECORD_FILE
-from turnwise.world import installed_worlds
+from turnwise.world import Decision, Remaining, installed_worlds
 
 LAKE = ("frozen_lake", "ragen-v2-no-slip", [])
 
@@ -110,6 +111,17 @@ def test_a_world_without_an_oracle_says_so() -> None:
     text = played(":oracle\nStick\n", ("gymnasium", "blackjack", []))
     assert "The world 'gymnasium' has no oracle." in text
     assert "The episode is over: " in text
+
+
+def test_an_oracle_that_raises_ends_the_episode_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_answer(environment: LakeEnvironment, remaining: Remaining) -> Decision:
+        raise RuntimeError("no path to the goal")
+
+    monkeypatch.setattr(LakeEnvironment, "oracle", no_answer)
+    text = played("Up\n:oracle\nRight\n")
+    last = text.splitlines()[-1]
+    assert last.startswith("The episode was lost: the world 'frozen_lake' lost task 'frozen_lake/")
+    assert last.endswith("after 1 attempts; the last error was RuntimeError: no path to the goal")
 
 
 def test_parameters_are_laid_over_the_preset() -> None:
