@@ -7,13 +7,49 @@ on. The servers cannot tell an error of theirs from one that the policy's text b
 
 from __future__ import annotations
 
+import logging
+import threading
 from typing import Any
 
 import httpx
 
+logger = logging.getLogger(__name__)
+
+NO_SUCH_ROUTE = (404, 405)
+
 
 class ServerFault(RuntimeError):
     """The server could not be reached, or failed, or answered what cannot be read: the episode is missing data."""
+
+    def __init__(self, message: str, status: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        """The HTTP status, where it was not 200."""
+
+
+class _ServersWithoutClose:
+    """The addresses of this process's servers that have no route `close`. A world may be made many times in a run."""
+
+    def __init__(self) -> None:
+        self._addresses: set[str] = set()
+        self._lock = threading.Lock()
+
+    def __contains__(self, address: str) -> bool:
+        return address in self._addresses
+
+    def add(self, address: str) -> None:
+        """Remember an address, and say so once."""
+        with self._lock:
+            if address in self._addresses:
+                return
+            self._addresses.add(address)
+        logger.warning(
+            "the server at %s has no route `close`: it keeps every environment until it ends, and is not asked again",
+            address,
+        )
+
+
+_without_close = _ServersWithoutClose()
 
 
 class Client:
@@ -32,6 +68,17 @@ class Client:
         """The reply to a question."""
         return self._reply("GET", route, params=query)
 
+    def close(self, body: dict[str, Any]) -> None:
+        """Free a remote environment. Some servers cannot, such as ALFWorld's: that is learned and told once."""
+        if self._address in _without_close:
+            return
+        try:
+            self.post("close", body)
+        except ServerFault as fault:
+            if fault.status not in NO_SUCH_ROUTE:
+                raise
+            _without_close.add(self._address)
+
     def _reply(self, method: str, route: str, **content: Any) -> Any:
         place = f"{method} {self._address}/{route}"
         try:
@@ -39,7 +86,8 @@ class Client:
         except httpx.HTTPError as error:
             raise ServerFault(f"{place} must be answered; found {type(error).__name__}: {error}") from error
         if response.status_code != 200:
-            raise ServerFault(f"{place} must answer 200; found {response.status_code}: {response.text[:200]}")
+            message = f"{place} must answer 200; found {response.status_code}: {response.text[:200]}"
+            raise ServerFault(message, response.status_code)
         try:
             reply = response.json()
         except ValueError as error:

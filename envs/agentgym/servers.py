@@ -1,7 +1,7 @@
 """What AgentGym's servers call their fields: one row for each, from their sources as of 2025.
 
-All have the routes `create`, `reset`, `step`, `observation` and `close`; no two agree on the names. What is wrong in
-their answers is put right by the row, and nowhere else:
+All have the routes `create`, `reset`, `step` and `observation`, and most have `close`; no two agree on the names. What
+is wrong in their answers is put right by the row, and nowhere else:
 
 * BabyAI's reward is that of the last action that was carried out, told again after every one that was not, and a
   success in the second half of the time does not end the episode: `value="best"` counts it once, `solved` ends it.

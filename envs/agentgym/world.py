@@ -204,9 +204,9 @@ class RemoteEnvironment(Environment):
         return Decision("a random action", (offered[int(generator.integers(len(offered)))],))
 
     def close(self) -> None:
-        """Free the remote environment, where there is one."""
+        """Free the remote environment, where there is one and the server can."""
         if self._handle is not None:
-            self._client.post("close", {self._row.handle: self._handle})
+            self._client.close({self._row.handle: self._handle})
 
     def _read(self, reply: Any, *, final: bool) -> Step:
         row = self._row
