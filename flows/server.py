@@ -33,6 +33,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
+from flows.own_pages import ORIGINS_VARIABLE, own_origins
 from turnwise.errors import TurnwiseError
 from turnwise.places import home
 
@@ -284,7 +285,8 @@ def _free_port() -> int:
 
 
 def _start_server(folder: Path, port: int) -> subprocess.Popen[bytes]:
-    app = ["--factory", "prefect.server.api.server:create_app", "--host", "127.0.0.1", "--port", str(port)]
+    app = ["--factory", "flows.own_pages:application", "--app-dir", str(Path(__file__).resolve().parents[1])]
+    app += ["--host", "127.0.0.1", "--port", str(port)]
     return subprocess.Popen(
         [sys.executable, "-m", "uvicorn", *app, "--log-level", "warning", "--lifespan", "on"],
         cwd=folder,
@@ -298,6 +300,7 @@ def _server_settings(folder: Path, port: int) -> dict[str, str]:
         **CLIENT_SETTINGS,
         "PREFECT_HOME": str(folder),
         "PREFECT_API_URL": _url(port),
+        ORIGINS_VARIABLE: own_origins(port),
         "PREFECT_SERVER_DATABASE_CONNECTION_URL": f"sqlite+aiosqlite:///{folder / 'prefect.db'}",
         **{f"PREFECT_SERVER_SERVICES_{service}_ENABLED": "false" for service in UNNEEDED_SERVICES},
         **BATCHED_RECORDS,

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import http.client
 import os
 import signal
 import subprocess
 import sys
 import time
+import urllib.parse
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from websockets.exceptions import InvalidStatus
+from websockets.sync.client import connect
+from websockets.typing import Origin, Subprotocol
 
 from flows import server
 from turnwise.errors import TurnwiseError
@@ -71,6 +77,51 @@ def test_two_processes_share_one_server_which_leaves_when_they_are_gone(tmp_path
 def test_a_server_that_runs_is_found_at_once(prefect_server: str) -> None:
     client = start_client(Path(os.environ["PREFECT_HOME"]).parent)
     assert client.communicate() == (prefect_server + "\n", "")
+
+
+def ask(url: str, method: str, path: str, **headers: str) -> tuple[int, str]:
+    """The status of an answer, and the origins that it lets read it."""
+    parts = urllib.parse.urlsplit(url)
+    connection = http.client.HTTPConnection(parts.hostname or "", parts.port)
+    with contextlib.closing(connection):
+        connection.request(method, path, headers={name.replace("_", "-"): value for name, value in headers.items()})
+        answer = connection.getresponse()
+        return answer.status, answer.headers.get("Access-Control-Allow-Origin", "")
+
+
+FLOW_RUN = "/api/flow_runs/00000000-0000-0000-0000-000000000000"
+
+
+def test_no_page_but_its_own_may_use_the_server(prefect_server: str) -> None:
+    port = urllib.parse.urlsplit(prefect_server).port
+    for own in (f"http://127.0.0.1:{port}", f"http://localhost:{port}"):
+        preflight = {"Origin": own, "Access_Control_Request_Method": "DELETE"}
+        assert ask(prefect_server, "OPTIONS", FLOW_RUN, **preflight) == (200, own)
+        assert ask(prefect_server, "DELETE", FLOW_RUN, Origin=own) == (404, own), "it is asked, and has no such run"
+        assert ask(prefect_server, "GET", "/ui-settings", Origin=own) == (200, own)
+    for foreign in ("http://evil.example", "http://127.0.0.1:1", "https://127.0.0.1", "null"):
+        preflight = {"Origin": foreign, "Access_Control_Request_Method": "DELETE"}
+        assert ask(prefect_server, "OPTIONS", FLOW_RUN, **preflight) == (403, "")
+        assert ask(prefect_server, "DELETE", FLOW_RUN, Origin=foreign) == (403, "")
+        assert ask(prefect_server, "GET", "/api/health", Origin=foreign) == (403, "")
+
+
+def test_a_page_of_another_origin_hears_no_events(prefect_server: str) -> None:
+    events = prefect_server.replace("http://", "ws://") + "/events/out"
+    with pytest.raises(InvalidStatus, match="403"):
+        connect(events, origin=Origin("http://evil.example"))
+    with connect(events, subprotocols=[Subprotocol("prefect")]):
+        pass  # as Prefect's own client does, which sends no origin
+
+
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:80", "127.0.0.1.evil.example", "[::1", ""])
+def test_a_name_that_others_have_pointed_at_this_machine_is_refused(prefect_server: str, host: str) -> None:
+    assert ask(prefect_server, "GET", "/api/health", Host=host) == (403, "")
+    assert ask(prefect_server, "GET", "/api/health", Host="localhost:1")[0] == 200  # a port may be forwarded
+
+
+def test_the_servers_own_page_is_served(prefect_server: str) -> None:
+    assert ask(prefect_server, "GET", "/runs") == (200, "")
 
 
 def test_the_server_of_the_users_choice_is_taken_as_it_is(turnwise_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

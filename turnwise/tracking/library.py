@@ -37,6 +37,9 @@ def mlflow() -> ModuleType:
 def ui_command(tracking_uri: str, port: int) -> list[str]:
     """The command that serves the MLflow UI of a database on http://127.0.0.1:`port`, with telemetry off.
 
+    It answers to this machine's names only. MLflow itself would also take a host such as `10.example.org`, which an
+    attacker can point at this machine. Pages of another machine may change nothing, as MLflow has it.
+
     Raises ConfigurationError for a tracking server, which serves its own UI.
     """
     if tracking_uri.startswith(("http://", "https://")):
@@ -47,4 +50,6 @@ def ui_command(tracking_uri: str, port: int) -> list[str]:
     # Without its job runner, which serves MLflow's own judges, the server is 240 MB smaller.
     environment.append("MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false")
     server = [sys.executable, "-m", "mlflow", "ui", "--backend-store-uri", tracking_uri]
+    server += ["--allowed-hosts", f"127.0.0.1:{port},localhost:{port}"]
+    server += ["--cors-allowed-origins", f"http://127.0.0.1:{port},http://localhost:{port}"]
     return ["env", *environment, *server, "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
