@@ -10,8 +10,9 @@
 
 `parameters` is one frozen pydantic model that holds only what the stage reads; all other arguments are references, or
 None, lists or dictionaries of them. The cache key is a digest of the stage's name, the code that computes it, the
-parameters, the inputs' digests and the platform. A record whose artifact is gone or damaged is computed again, with a
-warning. Only failures of the infrastructure are tried again: a bug or a wrong configuration fails at once.
+parameters, the inputs' digests and the platform. A record that is not that of its key, or whose artifact is gone or
+damaged, is computed again, with a warning. Only failures of the infrastructure are tried again: a bug or a wrong
+configuration fails at once.
 
 What takes seconds to import (torch, transformers, vLLM) is imported inside the functions that compute: a process that
 finds everything in the store is done before they would have been loaded.
@@ -31,13 +32,12 @@ from typing import Any, Generic, ParamSpec
 
 from prefect import Task
 from prefect.client.schemas.objects import State, TaskRun
-from prefect.results import ResultRecord
 
+from tasks.records import recorded, records_folder
 from turnwise import lineage
 from turnwise.digests import digest_of
 from turnwise.errors import ArtifactError, ConfigurationError, WorldLost
 from turnwise.fingerprint import fingerprint, warn_of_edits
-from turnwise.places import home
 from turnwise.store import Reference, default_store
 
 logger = logging.getLogger(__name__)
@@ -162,7 +162,7 @@ class Stage(Generic[Arguments]):
             task_run_name=lambda: label if label == self.name else f"{label}: {self.name}",
             cache_key_fn=lambda context, arguments: key,
             refresh_cache=_is_stale(key, label) or None,
-            result_storage=home() / "results",
+            result_storage=records_folder(),
             result_serializer="json",
             retries=self.retries,
             retry_delay_seconds=self.retry_delay_seconds,
@@ -248,17 +248,9 @@ def _digests(value: Any, what: str) -> Any:
 
 
 def _is_stale(key: str, label: str) -> bool:
-    """Whether Prefect holds a record under the key that must not be used, since its artifact is gone or damaged."""
-    path = home() / "results" / key
-    if not path.exists():
-        return False
+    """Whether Prefect holds a record under the key that must not be used: see `tasks.records`."""
     try:
-        record: ResultRecord[Reference] = ResultRecord.deserialize(path.read_bytes())
-    except ValueError as error:
-        logger.warning("%s: the record %s cannot be read (%s); it is computed again.", label, path, error)
-        return True
-    try:
-        default_store().folder(record.result)
+        recorded(key, default_store())
     except ArtifactError as error:
         logger.warning("%s was computed before, but its result is lost; it is computed again. %s", label, error)
         return True

@@ -224,6 +224,10 @@ class Store:
         folder = self._beside(reference, ".lineage")
         return {path.stem: json.loads(path.read_bytes()) for path in sorted(folder.glob("*.json"))}
 
+    def was_made_under(self, reference: Reference, key: str) -> bool:
+        """Whether the store knows this content to have been produced by a call with this cache key's digest."""
+        return (self._beside(reference, ".lineage") / f"{key}.json").is_file()
+
     def record_lineage(self, reference: Reference, key: str, record: Mapping[str, Any]) -> None:
         """Add one way in which this content was produced: task, parameters, inputs, code."""
         folder = self._beside(reference, ".lineage")

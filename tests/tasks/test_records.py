@@ -1,0 +1,121 @@
+"""Prefect's records: one that is not what its stage wrote under its key is not used, and says so."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import BaseModel, ConfigDict
+
+from tasks.records import recorded, recorded_keys, records_folder
+from tasks.stage import stage
+from turnwise.errors import ArtifactError
+from turnwise.store import Reference, default_store
+
+pytestmark = pytest.mark.usefixtures("prefect_server", "turnwise_home")
+
+computed: list[str] = []
+
+
+class Parameters(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+    value: float = 1.0
+
+
+def write(kind: str, value: float) -> Reference:
+    computed.append(kind)
+    with default_store().write(kind) as draft:
+        draft.metrics["value"] = value
+    return draft.reference
+
+
+@stage("apples")
+def apples(parameters: Parameters) -> Reference:
+    """A stage."""
+    return write("apple", parameters.value)
+
+
+@stage("apples_too")
+def apples_too(parameters: Parameters) -> Reference:
+    """Another stage, which returns the same kind."""
+    return write("apple", parameters.value * 10)
+
+
+@stage("pears")
+def pears(parameters: Parameters) -> Reference:
+    """Another stage, which returns another kind."""
+    return write("pear", parameters.value)
+
+
+def record_of(called: Any, value: float = 1.0) -> Path:
+    return records_folder() / called.key(Parameters(value=value))
+
+
+@pytest.mark.parametrize(
+    "other", [(apples, 2.0), (apples_too, 1.0), (pears, 1.0)], ids=["another call", "another stage", "another kind"]
+)
+def test_a_record_copied_over_another_is_noticed_and_computed_again(
+    other: tuple[Any, float], caplog: pytest.LogCaptureFixture
+) -> None:
+    expected = apples(Parameters())
+    called, value = other
+    called(Parameters(value=value))
+    intact = record_of(called, value).read_bytes()
+    record_of(apples).write_bytes(intact)
+    computed.clear()
+    with caplog.at_level(logging.WARNING):
+        assert apples(Parameters()) == expected
+    assert computed == ["apple"]
+    (message,) = [entry.message for entry in caplog.records if "computed again" in entry.message]
+    assert "must name what was computed under its own key" in message and str(record_of(apples)) in message
+    assert apples(Parameters()) == expected and computed == ["apple"], "the record is put right"
+    assert record_of(called, value).read_bytes() == intact, "the copied one stays as it was"
+
+
+def test_one_content_made_in_two_ways_may_have_either_record() -> None:
+    same = apples(Parameters(value=10))
+    assert apples_too(Parameters(value=1)) == same
+    record_of(apples, 10).write_bytes(record_of(apples_too, 1).read_bytes())
+    computed.clear()
+    assert apples(Parameters(value=10)) == same and computed == []
+
+
+def altered(content: bytes, how: str) -> bytes:
+    record = json.loads(content)
+    if how == "pickle":
+        record["metadata"]["serializer"]["type"] = "pickle"
+    elif how == "another class":
+        record["result"] = record["result"].replace("turnwise.store.manifest.Reference", "pathlib.Path")
+    elif how == "no reference":
+        record["result"] = "3"
+    elif how == "no digest":
+        record["result"] = record["result"].replace('"digest"', '"name"')
+    elif how == "a list":
+        return b"[]"
+    return json.dumps(record).encode()
+
+
+@pytest.mark.parametrize("how", ["pickle", "another class", "no reference", "no digest", "a list"])
+def test_a_record_that_no_stage_writes_is_neither_decoded_nor_used(how: str, caplog: pytest.LogCaptureFixture) -> None:
+    expected = apples(Parameters())
+    record_of(apples).write_bytes(altered(record_of(apples).read_bytes(), how))
+    with pytest.raises(ArtifactError, match="cannot be read"):
+        recorded(apples.key(Parameters()), default_store())
+    computed.clear()
+    with caplog.at_level(logging.WARNING):
+        assert apples(Parameters()) == expected
+    assert computed == ["apple"]
+    assert any("cannot be read" in entry.message for entry in caplog.records)
+
+
+def test_what_is_recorded_is_found_by_its_key() -> None:
+    assert list(recorded_keys()) == []
+    assert recorded(apples.key(Parameters()), default_store()) is None
+    references = [called(Parameters()) for called in (pears, apples)]
+    keys = list(recorded_keys())
+    assert keys == [apples.key(Parameters()), pears.key(Parameters())]
+    assert [recorded(key, default_store()) for key in reversed(keys)] == references
