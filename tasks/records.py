@@ -53,7 +53,7 @@ def recorded(key: str, store: Store) -> Reference | None:
             f"the record {path} must name what was computed under its own key; the store does not know {reference} to "
             "have been: the record is that of another stage or call"
         )
-    store.folder(reference)
+    store.folder(reference, needed=())
     return reference
 
 

@@ -252,7 +252,7 @@ def _is_stale(key: str, label: str) -> bool:
     try:
         recorded(key, default_store())
     except ArtifactError as error:
-        logger.warning("%s was computed before, but its result is lost; it is computed again. %s", label, error)
+        logger.warning("%s was computed before, but its result cannot be used; it is computed again. %s", label, error)
         return True
     return False
 

@@ -4,6 +4,7 @@
     store/<kind>/<digest>.clock.json                    what a clock or a machine said: seconds, tokens/s, memory
     store/<kind>/<digest>.lineage/<key>.json            how the content came about, one file per way to produce it
     store/<kind>/<digest>.pruned.json                   the data files that were removed on purpose
+    store/.verified/                                    what was found intact, and in what state: costs time when lost
     store/.drafts/                                      folders that are being written
 
 The digest is that of the manifest: the kind, every file's SHA-256 and size, and the metrics. How the content came about
@@ -21,6 +22,7 @@ import json
 import os
 import re
 import shutil
+import stat
 import time
 import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -33,8 +35,10 @@ from typing import Any
 from turnwise.errors import ArtifactError
 from turnwise.places import home
 from turnwise.store import pruning
-from turnwise.store.atomic_write import sync, write_durably
+from turnwise.store.atomic_write import grant, sync, write_durably
+from turnwise.store.index import VerifiedIndex, state_of
 from turnwise.store.manifest import KIND, MANIFEST, Draft, Manifest, Reference, describe, sha256_of
+from turnwise.store.notes import Clock, Lineage, read_note, write_note
 
 DRAFTS = ".drafts"
 PRUNED = ".pruned.json"
@@ -53,7 +57,7 @@ class Store:
         self.root = Path(root)
         self._make_again = make_again
         self._restored: dict[Reference, Collection[str]] = {}
-        self._verified: dict[Reference, tuple[tuple[str, int, int], ...]] = {}
+        self._verified = VerifiedIndex(self.root)
         self._remove_abandoned_drafts()
 
     @contextmanager
@@ -72,11 +76,13 @@ class Store:
             )
         folder = self.root / DRAFTS / uuid.uuid4().hex
         folder.mkdir(parents=True)
+        granted = stat.S_IMODE(folder.stat().st_mode)
         draft = Draft(kind, folder)
         try:
             yield draft
             manifest = describe(draft)
             write_durably(folder / MANIFEST, json.dumps(manifest.model_dump(mode="json"), indent=1, sort_keys=True))
+            grant(folder, granted)
             for subfolder in [path for path in folder.rglob("*") if path.is_dir()]:
                 sync(subfolder)
             sync(folder)
@@ -86,7 +92,8 @@ class Store:
             shutil.rmtree(folder, ignore_errors=True)
 
     def folder(self, reference: Reference, needed: Sequence[str] = EVERYTHING) -> Path:
-        """Where the artifact's files lie. Verified once per process, and again when a file's time or size changes.
+        """Where the artifact's files lie. They are read when the store's index does not know them to be intact in the
+        state in which they are: after any process has touched or replaced one.
 
         `needed` are patterns of the files that will be read (`model*`): those that were pruned are made again first.
 
@@ -134,15 +141,15 @@ class Store:
             names = [name for name in names if (folder / name).exists()]
             if not names:
                 return 0
-            intact = self._verified.get(reference) == self._state(reference)
+            intact = self._verified.vouches_for(reference, state_of(folder))
             record = self._beside(reference, PRUNED)
             gone = pruning.PrunedFiles(files=tuple(sorted(pruning.recorded_in(record).union(names))))
-            _write_json(record, gone.model_dump(mode="json"), self._draft_path())
+            write_note(record, gone.model_dump(mode="json"), self._draft_path())
             sync(record.parent)
             for name in names:
                 (folder / name).unlink()
             if intact:
-                self._verified[reference] = self._state(reference)
+                self._verified.add(reference, state_of(folder), self._draft_path())
             return sum(named[name].bytes for name in names)
 
     @contextmanager
@@ -155,17 +162,17 @@ class Store:
             del self._restored[reference]
 
     def verify(self, reference: Reference) -> None:
-        """Read every file and compare it with the manifest, and the manifest with the digest. Pruned files may be
-        missing.
+        """Read every file, whatever the index says, and compare it with the manifest, and that with the digest. Pruned
+        files may be missing.
 
         Raises:
             ArtifactError: it is missing or damaged.
         """
-        self._verified.pop(reference, None)
-        state = self._state(reference)
+        self._verified.remove(reference)
+        state = state_of(self._path(reference))
         manifest = self.manifest(reference)
         folder = self._path(reference)
-        found = {name for name, _, _ in state} - {MANIFEST}
+        found = {file.name for file in state} - {MANIFEST}
         pruned = pruning.recorded_in(self._beside(reference, PRUNED)) - found
         for name in sorted((found | pruned) ^ set(manifest.files)):
             what = "is missing" if name in manifest.files else "does not belong to it"
@@ -175,7 +182,7 @@ class Store:
                 continue
             if (folder / name).stat().st_size != entry.bytes or sha256_of(folder / name) != entry.sha256:
                 raise _damaged(reference, folder, f"the content of {name} is not what was written")
-        self._verified[reference] = state
+        self._verified.add(reference, state, self._draft_path())
 
     def holds(self, reference: Reference) -> bool:
         """Whether the artifact is there and intact, but for files that were pruned."""
@@ -211,18 +218,22 @@ class Store:
         return dict(self.manifest(reference).metrics)
 
     def clock(self, reference: Reference) -> dict[str, float]:
-        """What a clock or a machine said when the artifact was made (seconds, tokens/s, bytes); may be empty."""
-        path = self._beside(reference, ".clock.json")
-        return json.loads(path.read_bytes()) if path.exists() else {}
+        """What a clock or a machine said when the artifact was made (seconds, tokens/s, bytes); may be empty, and is,
+        with a warning, where the file is damaged.
+        """
+        return read_note(self._beside(reference, ".clock.json"), Clock) or {}
 
     def record_clock(self, reference: Reference, seconds: Mapping[str, float]) -> None:
         """Add to `clock`; a number recorded before under the same name is replaced."""
-        _write_json(self._beside(reference, ".clock.json"), {**self.clock(reference), **seconds}, self._draft_path())
+        write_note(self._beside(reference, ".clock.json"), {**self.clock(reference), **seconds}, self._draft_path())
 
     def lineage(self, reference: Reference) -> dict[str, dict[str, Any]]:
-        """Every way in which this content was produced, by the digest of the cache key."""
-        folder = self._beside(reference, ".lineage")
-        return {path.stem: json.loads(path.read_bytes()) for path in sorted(folder.glob("*.json"))}
+        """Every way in which this content was produced, by the digest of the cache key. One whose file is damaged is
+        left out, with a warning.
+        """
+        files = sorted(self._beside(reference, ".lineage").glob("*.json"))
+        notes = {path.stem: read_note(path, Lineage) for path in files}
+        return {key: note for key, note in notes.items() if note is not None}
 
     def was_made_under(self, reference: Reference, key: str) -> bool:
         """Whether the store knows this content to have been produced by a call with this cache key's digest."""
@@ -230,12 +241,10 @@ class Store:
 
     def record_lineage(self, reference: Reference, key: str, record: Mapping[str, Any]) -> None:
         """Add one way in which this content was produced: task, parameters, inputs, code."""
-        folder = self._beside(reference, ".lineage")
-        folder.mkdir(parents=True, exist_ok=True)
-        _write_json(folder / f"{key}.json", dict(record), self._draft_path())
+        write_note(self._beside(reference, ".lineage") / f"{key}.json", record, self._draft_path())
 
     def _require_intact(self, reference: Reference) -> None:
-        if self._verified.get(reference) != self._state(reference):
+        if not self._verified.vouches_for(reference, state_of(self._path(reference))):
             self.verify(reference)
 
     def _path(self, reference: Reference) -> Path:
@@ -247,12 +256,6 @@ class Store:
     def _draft_path(self) -> Path:
         (self.root / DRAFTS).mkdir(parents=True, exist_ok=True)
         return self.root / DRAFTS / uuid.uuid4().hex
-
-    def _state(self, reference: Reference) -> tuple[tuple[str, int, int], ...]:
-        """Name, time and size of every file: cheap to look at, and different when somebody has touched one."""
-        folder = self._path(reference)
-        files = [(path, path.lstat()) for path in folder.rglob("*") if not path.is_dir()]
-        return tuple(sorted((path.relative_to(folder).as_posix(), at.st_mtime_ns, at.st_size) for path, at in files))
 
     def _publish(self, draft: Path, reference: Reference) -> None:
         """Rename the draft to its final name; what lies there already stays when intact, and makes way when not."""
@@ -266,7 +269,7 @@ class Store:
                 os.rename(final, damaged := self._draft_path())
                 shutil.rmtree(damaged)
         sync(final.parent)
-        self._verified[reference] = self._state(reference)
+        self._verified.add(reference, state_of(final), self._draft_path())
 
     def _restore(self, draft: Path, reference: Reference) -> None:
         """Put back what was pruned of an artifact that has been written again."""
@@ -333,9 +336,3 @@ def _not_made_again(reference: Reference, files: Sequence[str]) -> ArtifactError
         f"the files {', '.join(files)} of the artifact {reference} must be there to be read; they were pruned, and "
         "nothing in this process makes them again: ask for them with `turnwise restore`"
     )
-
-
-def _write_json(path: Path, value: Mapping[str, Any], temporary: Path) -> None:
-    """Write JSON so that a reader finds the old text or the new one."""
-    write_durably(temporary, json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False))
-    os.replace(temporary, path)

@@ -27,3 +27,14 @@ def sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def grant(folder: Path, mode: int) -> None:
+    """Give the folder and all that is in it one mode, files without the right to run them.
+
+    Some libraries write to a temporary file that only its owner may read and rename it, and copies keep the mode of
+    their originals. A new folder has the mode that the umask, or the access control list above it, asks for.
+    """
+    folder.chmod(mode)
+    for path in folder.rglob("*"):
+        path.chmod(mode if path.is_dir() else mode & 0o666)
