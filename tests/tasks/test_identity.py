@@ -11,9 +11,9 @@ import pytest
 from flows.prepare import play_parameters
 from tasks.rollout import RolloutParameters, rollout
 from turnwise import fingerprint
-from turnwise.artifacts import Reference
 from turnwise.config import Experiment, load
 from turnwise.sections import WorldSection
+from turnwise.store import Reference
 
 ROOT = Path(__file__).parents[2]
 TINY = ROOT / "tests" / "end_to_end" / "tiny.yaml"
