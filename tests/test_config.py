@@ -92,6 +92,28 @@ def test_a_wrong_type_or_range_is_refused_with_its_key(setting: str, expected: s
     assert expected in refused(setting)
 
 
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "rollout.group_size=1000000000",
+        "rollout.temperature=1e-300",
+        "rollout.world_retries=-1",
+        "policy.layers=100000",
+        "compute.engine_threads=10000",
+        "tracking.traces=-1",
+        "data.train_tasks=100000000000",
+        "rewards.exact_match.weight=.nan",
+        "alarms.rules.entropy={below: .inf}",
+        "ablation.name=../../x",
+        "ablation.name=/x",
+        "ablation.name=''",
+        f"ablation.name={'x' * 300}",
+    ],
+)
+def test_what_no_machine_and_no_paper_has_is_refused_with_its_key(setting: str) -> None:
+    assert refused(setting).startswith(setting.partition("=")[0])
+
+
 def test_a_group_of_one_with_a_group_baseline_is_refused() -> None:
     message = refused("rollout.group_size=1")
     assert "group size must be at least 2 to form a baseline; found rollout.group_size: 1" in message

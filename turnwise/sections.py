@@ -11,12 +11,27 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
 from turnwise.policy.model_settings import LINEAR_LAYERS
+from turnwise.quantities import (
+    Batch,
+    Count,
+    Layers,
+    LearningRate,
+    Name,
+    NotNegative,
+    Number,
+    Options,
+    Positive,
+    Repeats,
+    Seconds,
+    Seed,
+    Share,
+    Temperature,
+    Threads,
+    Tokens,
+    Whole,
+    Width,
+)
 from turnwise.world import with_preset
-
-Count = Annotated[int, Field(ge=1)]
-Share = Annotated[float, Field(ge=0.0, le=1.0)]
-Positive = Annotated[float, Field(gt=0.0)]
-NotNegative = Annotated[float, Field(ge=0.0)]
 
 
 class Section(BaseModel):
@@ -31,10 +46,10 @@ class Compute(Section):
     device: Literal["cpu", "cuda"]
     engine: Literal["vllm", "transformers"]
     """vLLM in process, or transformers' own generation where vLLM does not install."""
-    engine_threads: Count
+    engine_threads: Threads
     """CPU threads that sample. Decoding a small policy is bound by overhead: one is as fast as two. Results to the bit
     depend on it."""
-    learner_threads: Count
+    learner_threads: Threads
     """CPU threads that train. Results to the bit depend on it."""
     precision: Literal["float32", "bfloat16"]
     """What the learner computes in; what is trained stays in float32. bfloat16 is for devices that have instructions
@@ -45,7 +60,7 @@ class Compute(Section):
     compiled: bool
     """Compile the learner's layers (torch.compile), with g++ on the CPU and Triton on a card: a minute at the first
     batch, faster after it."""
-    logit_chunk_tokens: Count
+    logit_chunk_tokens: Tokens
     """Reply tokens whose logits are in memory at once. Where a micro-batch has more, its output layer is computed
     twice. Changes memory and speed, not what is computed."""
 
@@ -57,7 +72,7 @@ class WorldSection(Section):
     """A world's name, or `module:Class`."""
     preset: str = ""
     """A name of the world's `presets`, published settings which `parameters` are laid over. Empty: none."""
-    parameters: dict[str, Any]
+    parameters: Options
     """What the world is made with, once this is read: those of the preset included."""
 
     @field_validator("preset")
@@ -79,13 +94,13 @@ class RewardSection(Section):
     """Where a named reward counts, and how much."""
 
     level: Literal["turn", "outcome"]
-    weight: float
+    weight: Number
 
 
 class Data(Section):
     """Panels and demonstrations."""
 
-    seed: int
+    seed: Seed
     """Of the demonstrations' noise. Panels depend on the world's data alone."""
     train_tasks: Count
     validation_tasks: Count
@@ -104,13 +119,13 @@ class Policy(Section):
 
     model: str
     """`scratch`, a local directory, or a hub id."""
-    seed: int
-    vocabulary: Count
+    seed: Seed
+    vocabulary: Width
     """Entries of the tokenizer that is trained on the demonstrations. Used from scratch only, as what follows."""
-    hidden: Count
-    layers: Count
-    heads: Count
-    feed_forward: Count
+    hidden: Width
+    layers: Layers
+    heads: Layers
+    feed_forward: Width
     initial_deviation: Positive
     """Standard deviation of the initial weights."""
     tied_embeddings: bool
@@ -120,14 +135,14 @@ class WarmStart(Section):
     """Supervised learning on the demonstrations, before reinforcement."""
 
     enabled: bool
-    seed: int
+    seed: Seed
     maximum_steps: Count
-    batch: Count
+    batch: Batch
     """Demonstrations per step."""
-    learning_rate: Positive
-    learning_rate_warmup: int
+    learning_rate: LearningRate
+    learning_rate_warmup: Whole
     """Steps over which the learning rate grows from zero."""
-    final_learning_rate: NotNegative
+    final_learning_rate: Annotated[NotNegative, Field(le=10.0)]
     """What the learning rate falls to, linearly, by the last of `maximum_steps`."""
     weight_decay: NotNegative
     """Of AdamW. It keeps names from being learned by heart, so that copying is learned instead."""
@@ -135,7 +150,7 @@ class WarmStart(Section):
     """Steps between two greedy evaluations on the validation panel."""
     threshold: Share
     """The warm start ends as soon as the world's primary metric, greedy on the validation panel, reaches this."""
-    micro_batch_tokens: Count
+    micro_batch_tokens: Tokens
 
 
 class Rollout(Section):
@@ -144,17 +159,17 @@ class Rollout(Section):
     scheme: Literal["independent", "branching"]
     """Independent groups, or for each turn's state of one trajectory a group that begins there: costlier in tokens, see
     `turnwise.agent.branching`."""
-    prompts: Count
+    prompts: Batch
     """Tasks per iteration."""
-    group_size: Count
+    group_size: Batch
     """Trajectories per group."""
-    temperature: Positive
-    world_seconds: Positive
+    temperature: Temperature
+    world_seconds: Seconds
     """Seconds that a world may take for one call before its episode is tried again."""
-    world_retries: int
+    world_retries: Repeats
     maximum_lost_share: Share
     """Share of episodes that worlds may lose before the run is stopped."""
-    world_delay: int
+    world_delay: Whole
     """Engine steps that a world may work on before it is waited for. 0: not at all; more suits slow, remote worlds."""
 
 
@@ -163,7 +178,7 @@ class Selection(Section):
 
     rule: str
     """`all`, `uncertainty`, `cumulative`, `mixed`, or `random`, the control."""
-    options: dict[str, Any]
+    options: Options
 
 
 class Curriculum(Section):
@@ -171,7 +186,7 @@ class Curriculum(Section):
 
     rule: str
     """`fixed`, `staged` or `adaptive`."""
-    options: dict[str, Any]
+    options: Options
     """`fixed` without any is at the world's own limit."""
 
 
@@ -179,7 +194,7 @@ class ThoughtCredit(Section):
     """Who gets how much for the thought of a reply: see `turnwise.credit.parts`."""
 
     estimator: str
-    options: dict[str, Any]
+    options: Options
     weight: NotNegative
     """What its advantages are multiplied by. 0: thoughts are not trained."""
 
@@ -188,7 +203,7 @@ class Credit(Section):
     """Who gets how much: see `turnwise.credit`."""
 
     estimator: str
-    options: dict[str, Any]
+    options: Options
     thought: ThoughtCredit | None = None
     """Credit of its own for the tokens of a reply's thought; the estimator above then judges its action alone. null:
     the whole reply has one credit."""
@@ -204,27 +219,27 @@ class Critic(Section):
     """What its loss is multiplied by where it is added to the policy's: for trunk `policy`, and null for `own`."""
     initial: Literal["policy", "random"]
     """Weights that a trunk of its own begins with: the warm start's, or random ones."""
-    learning_rate: Positive
-    warm_up: int = Field(ge=0)
+    learning_rate: LearningRate
+    warm_up: Whole
     """Iterations at the start in which the critic is trained and the policy is not."""
     clip: Positive | None
     """How far a value may move from what it was when the returns were made. null: as far as it likes."""
-    epochs: Count
-    mini_batches: Count
+    epochs: Batch
+    mini_batches: Batch
     maximum_gradient_norm: Positive
     weight_decay: NotNegative
-    micro_batch_tokens: Count
+    micro_batch_tokens: Tokens
 
 
 class Adapter(Section):
     """A low-rank adapter (LoRA): see `turnwise.policy.model`."""
 
-    rank: Count
-    alpha: Count
+    rank: Batch
+    alpha: Batch
     """The adapter's product is multiplied by alpha / rank."""
     target_modules: Annotated[tuple[str, ...], Field(strict=False)] = LINEAR_LAYERS
     """The linear layers that have one, by the last part of their name."""
-    seed: int = 0
+    seed: Seed = 0
     """Of the initial weights."""
 
 
@@ -236,7 +251,7 @@ class Optimization(Section):
     as AgentEvol does. Of what follows, evolution reads what a supervised step has: learning rate, adapter, weight
     decay, maximum gradient norm, micro-batches."""
     iterations: Count
-    learning_rate: Positive
+    learning_rate: LearningRate
     adapter: Adapter | None
     """Train a low-rank adapter and nothing else; the warm start trains everything. null: train everything."""
     sample: Literal["trajectory", "turn"]
@@ -253,17 +268,17 @@ class Optimization(Section):
     aggregation_constant: Positive | None
     entropy_coefficient: NotNegative
     """Of the bonus for entropy, per nat."""
-    reference: dict[str, Any] | None
+    reference: Options | None
     """The price of distance from the warm start: `coefficient`, `estimator` (k1, k2, k3), `place` (loss, reward)."""
-    correction: dict[str, Any] | None
+    correction: Options | None
     """Of the mismatch between engine and learner: `kind` (truncate, mask), `level` (token, sequence), `high`, `low`."""
-    mini_batches: Count
+    mini_batches: Batch
     """Optimizer steps per pass over a batch; must divide prompts x group_size."""
-    epochs: Count
+    epochs: Batch
     """Passes over a batch."""
     weight_decay: NotNegative
     maximum_gradient_norm: Positive
-    micro_batch_tokens: Count
+    micro_batch_tokens: Tokens
     """Tokens, padding included, that go through the model at once. Changes memory and speed, not what is computed."""
     maximum_mismatch: Positive
     """Mean absolute difference of log-probabilities between engine and learner above which a run is stopped."""
@@ -277,11 +292,11 @@ class Optimization(Section):
 class Evolution(Section):
     """AgentEvol, for `optimization.method: evolution`: see `turnwise.evolution`."""
 
-    threshold: float
+    threshold: Number
     """What an episode must reach in the world's primary metric to be imitated."""
     steps: Count
     """Supervised steps per iteration."""
-    batch: Count
+    batch: Batch
     """Sequences per step."""
     demonstration_share: Share
     """Of the sequences of a step, those that are demonstrations. With 1 nothing of its own is imitated: more cloning,
@@ -295,20 +310,20 @@ class Evaluation(Section):
 
     every: Count
     """Iterations between two evaluations on the validation panel."""
-    samples: Count
+    samples: Batch
     """Sampled episodes per task, beside one greedy."""
-    temperature: Positive
-    seed: int
+    temperature: Temperature
+    seed: Seed
 
 
 class Ablation(Section):
     """Variants x seeds."""
 
-    name: str
-    seeds: list[int]
+    name: Name
+    seeds: list[Seed]
     variants: list[str]
     """Names of entries of `variants`."""
-    stated_success: float = Field(default=0.8, ge=0.0, le=1.0)
+    stated_success: Share = 0.8
     """Of the validation panel: the report tells after how many iterations each run reached it."""
 
 
@@ -318,5 +333,5 @@ class Tracking(Section):
     uri: str
     """A tracking URI; empty: a SQLite file in the project's home."""
     experiment: str
-    traces: int
+    traces: Repeats
     """Trajectories per evaluation that are recorded as traces."""

@@ -6,7 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from turnwise.sections import Count, Section, Selection
+from turnwise.quantities import Count, Number
+from turnwise.sections import Section, Selection
 
 
 class Monitors(Section):
@@ -21,16 +22,16 @@ class Monitors(Section):
     probe_every: Count | None
     """Iterations between two probes, which ask models: distance from the warm start, and what thoughts say about their
     prompts. null: none."""
-    probe_sample: int = Field(ge=2)
+    probe_sample: int = Field(ge=2, le=10_000)
     """Trajectories of a probe. Its cost grows with their square."""
 
 
 class AlarmRule(Section):
     """When a monitor is out of bounds. At least one bound must be given."""
 
-    below: float | None = None
+    below: Number | None = None
     """Values below this are out of bounds."""
-    above: float | None = None
+    above: Number | None = None
     """Values above this are out of bounds."""
     patience: Count = 1
     """Measurements in a row that must be out of bounds before the alarm is raised."""
@@ -55,7 +56,7 @@ class Alarms(Section):
     with a changed setting."""
     rules: dict[str, AlarmRule | None]
     """By monitor. null: that monitor has no rule."""
-    learning_rate_factor: Annotated[float, Field(gt=0.0, le=1.0)]
+    learning_rate_factor: Annotated[float, Field(gt=0.0, le=1.0, allow_inf_nan=False)]
     """What each return multiplies the learning rate by."""
     selection: Selection | None
     """The selection of groups from the first return on. null: as it was."""

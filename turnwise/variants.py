@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from turnwise.errors import ConfigurationError
+from turnwise.quantities import NAME, NAME_RULE
 
 if TYPE_CHECKING:
     from turnwise.config import Experiment
 
-NAME = re.compile(r"[A-Za-z0-9_.-]+")
 SHARED = ("world", "agent", "data", "policy", "warm_start", "evaluation", "ablation", "tracking")
 """Sections that a variant cannot change, since all variants of an ablation share what is made from them."""
 UNREAD: Mapping[str, tuple[str, ...]] = {
@@ -35,10 +34,7 @@ def require_distinct_variants(experiment: Experiment) -> None:
     seen: dict[str, str] = {}
     for name in ablation.variants:
         if not NAME.fullmatch(name):
-            raise ConfigurationError(
-                f"a variant's name must be letters, digits and any of _ - . alone, as MLflow and file systems take it; "
-                f"found {name!r}"
-            )
+            raise ConfigurationError(f"a variant's name {NAME_RULE}; found {name!r}")
         try:
             variant = experiment.variant(name)
         except ConfigurationError as error:

@@ -85,6 +85,6 @@ def test_thoughts_and_further_attempts_are_counted() -> None:
 
 
 def test_a_panel_that_the_world_cannot_fill_is_refused() -> None:
-    experiment = load(ROOT / "params.yaml", settings={"data.train_tasks": 10**7})
+    experiment = load(ROOT / "params.yaml", settings={"data.train_tasks": 10**6})
     with pytest.raises(ConfigurationError, match=r"data\.train_tasks: count must be at most"):
         show_plan(experiment, Console(file=io.StringIO()))

@@ -6,7 +6,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from turnwise.sections import Count, Section
+from turnwise.quantities import Count, Number, Tokens
+from turnwise.sections import Section
 
 
 class ContextSection(Section):
@@ -17,7 +18,7 @@ class ContextSection(Section):
     """For `window`: how many of the last turns stay."""
     every: Count | None = None
     """For `summary`: turns that act until the policy is asked for a summary; earlier where it would not fit later."""
-    summary_tokens: Count | None = None
+    summary_tokens: Tokens | None = None
     """For `summary`: the longest summary."""
     train_summaries: bool | None = None
     """For `summary`: whether the update trains on summaries; true unless said otherwise."""
@@ -41,14 +42,14 @@ class ModeSection(Section):
     """What the policy is asked for beside acting: see `turnwise.agent.modes`."""
 
     name: Literal["plain", "plan", "reflect"] = "plain"
-    tokens: Count | None = None
+    tokens: Tokens | None = None
     """For `plan` and `reflect`: the longest plan or lesson. A longer one is cut off, and counts as unreadable."""
     train_thoughts: bool | None = None
     """For `plan` and `reflect`: whether the update trains on plans or lessons; true unless said otherwise."""
     signs: Annotated[tuple[Sign, ...], Field(strict=False)] | None = None
     """For `plan` and `reflect`: the signs of trouble in a turn after which a plan is revised or a lesson is written.
     Unless said otherwise `invalid`, `ineffective` and `negative` for plans, `invalid` and `negative` for lessons."""
-    negative_below: float | None = None
+    negative_below: Number | None = None
     """For `plan` and `reflect`: what a world's rewards of a turn must sum to less than to be a negative sign; 0 unless
     said otherwise. Lower for worlds that charge for every action."""
     every: Count | None = None
@@ -75,9 +76,9 @@ class Agent(Section):
     """How a world is worded and a reply is written: `react`, `search`, `think-answer` or `tool-json`."""
     instruction: bool
     """Whether the policy is given the world's instruction. A policy made here never needs it."""
-    maximum_reply_tokens: Count
+    maximum_reply_tokens: Tokens
     """A longer reply is cut off, and counts as unreadable."""
-    context_tokens: Count
+    context_tokens: Tokens
     """The model's context: an episode whose next reply might not fit ends as truncated, `ending/token_budget`."""
     context: ContextSection = ContextSection()
     """What the policy is shown of what happened before."""
