@@ -97,8 +97,11 @@ def _add_ui(commands: Any) -> None:
 
 def _ui(parsed: argparse.Namespace) -> None:
     from turnwise.tracking import ui_command
+    from turnwise.tracking.database import prepare_database
 
-    command = ui_command(f"sqlite:///{home() / 'mlflow.db'}", parsed.port)
+    database = f"sqlite:///{home() / 'mlflow.db'}"
+    command = ui_command(database, parsed.port)
+    prepare_database(database)
     sys.stdout.write(f"MLflow on http://127.0.0.1:{parsed.port} (a few seconds to start; Ctrl-C ends it)\n")
     sys.stdout.flush()
     os.execvp(command[0], command)

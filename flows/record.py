@@ -100,7 +100,8 @@ class AblationRecord:
             validated = evaluation_metrics("validation", iteration.evaluation, iteration.evaluation_at_horizon)
             child.log_iteration(iteration.number, {**validated, **evaluation_seconds(iteration)})
             self._trace(child, run, iteration)
-            self._name_artifacts(child, run)
+            if not child.finished:  # by another process, which has named them all
+                self._name_artifacts(child, run)
 
     def finish(self, run: Run) -> None:
         """The child has ended: its summary, the digest of its policy, a few test episodes."""

@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict
 
 from turnwise.errors import ConfigurationError
 from turnwise.store import Reference
+from turnwise.tracking.database import open_client
 from turnwise.tracking.library import PARENT, mlflow
 
 ARTIFACTS_FILE = "artifacts.json"
@@ -81,7 +82,7 @@ def find_runs(tracking_uri: str, wanted: str = "") -> list[RecordedRun]:
     (all its runs), a tag (`commit=4f2a...`), or nothing: the latest ablation. Of several runs with one name the latest
     counts. Raises ConfigurationError where there is no such run, or none that has made anything yet.
     """
-    client = mlflow().MlflowClient(tracking_uri)
+    client = open_client(tracking_uri)
     entities = _all_runs(client)
     chosen = _chosen(entities, wanted)
     if not chosen:
@@ -107,7 +108,7 @@ def find_runs(tracking_uri: str, wanted: str = "") -> list[RecordedRun]:
 
 def read_text(tracking_uri: str, run_id: str, name: str) -> str | None:
     """The text of one of a run's files, e.g. `uncommitted.diff`; None where it has none of this name."""
-    client = mlflow().MlflowClient(tracking_uri)
+    client = open_client(tracking_uri)
     return _read(client, client.get_run(run_id), name)
 
 

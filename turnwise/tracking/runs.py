@@ -9,12 +9,14 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from turnwise.errors import ConfigurationError
+from turnwise.tracking.database import alone, open_client
 from turnwise.tracking.library import PARENT, mlflow
 from turnwise.tracking.traces import log_traces
 from turnwise.tracking.values import (
@@ -65,8 +67,7 @@ class Recorder:
 
     def __init__(self, tracking_uri: str, experiment: str, artifact_location: Path | None = None) -> None:
         self.tracking_uri = tracking_uri
-        _make_database_folder(tracking_uri)
-        self._client = mlflow().MlflowClient(tracking_uri)
+        self._client = open_client(tracking_uri)
         self._experiment_id = self._find_or_make_experiment(experiment, artifact_location)
 
     def parent(
@@ -97,16 +98,17 @@ class Recorder:
     def _open(
         self, name: str, identity: str, parameters: Mapping[str, Any], tags: Mapping[str, str], parent: Run | None
     ) -> Run:
-        found = self._find(identity, parent)
-        if found is None:
-            created = self._create(name, identity, tags, parent)
-            # Another process may have made the same run meanwhile: all agree on the earlier one.
+        with alone(self.tracking_uri):
             found = self._find(identity, parent)
-            if found.info.run_id != created.info.run_id:
-                self._client.delete_run(created.info.run_id)
-        run = Run(self._client, found)
-        if not run.finished:
-            run.resume(flatten(parameters), tags)
+            if found is None:
+                created = self._create(name, identity, tags, parent)
+                # A process of another machine may have made the same run meanwhile: all agree on the earlier one.
+                found = self._find(identity, parent)
+                if found.info.run_id != created.info.run_id:
+                    self._client.delete_run(created.info.run_id)
+            run = Run(self._client, found)
+            if not run.finished:
+                run.resume(flatten(parameters), tags)
         return run
 
     def _find(self, identity: str, parent: Run | None) -> Any:
@@ -145,7 +147,9 @@ class Recorder:
 
 
 class Run:
-    """One run of a recorder. Everything that it logs can be logged again without appearing twice."""
+    """One run of a recorder. Everything that it logs can be logged again without appearing twice, by another process
+    too: what is recorded is looked at and added to while the store's lock is held.
+    """
 
     def __init__(self, client: Any, entity: Any) -> None:
         self.id: str = entity.info.run_id
@@ -188,25 +192,26 @@ class Run:
         A value that is already recorded at this step stays. One that is not finite is left out, and how many were is
         the metric `not_finite` of the iteration.
         """
-        if self.finished:
-            return
         values = finite(metrics)
         if len(values) < len(metrics):
             values[NOT_FINITE] = float(len(metrics) - len(values))
-        self._log_metrics(
-            {name: value for name, value in values.items() if iteration not in self._steps(name)}, iteration
-        )
-        for name in values:
-            self._steps(name).add(iteration)
+        with self._unfinished() as unfinished:
+            if unfinished:
+                self._forget_steps_if_another_recorded(values)
+                new = {name: value for name, value in values.items() if iteration not in self._steps(name)}
+                self._log_metrics(new, iteration)
+                for name in values:
+                    self._steps(name).add(iteration)
 
     def log_summary(self, metrics: Mapping[str, float]) -> None:
         """What came of the run as a whole, at step 0; one that is not finite (an interval over one seed) is left out.
 
         Unlike an iteration's metric it may change after the end, when the same results are summarised otherwise.
         """
-        recorded = self._client.get_run(self.id).data.metrics
         values = finite(metrics)
-        self._log_metrics({name: value for name, value in values.items() if recorded.get(name) != value}, step=0)
+        with alone(self._client.tracking_uri):
+            recorded = self._client.get_run(self.id).data.metrics
+            self._log_metrics({name: value for name, value in values.items() if recorded.get(name) != value}, step=0)
 
     def log_dataset(self, dataset: Dataset) -> None:
         """An input of the run, with its digest. Raises ConfigurationError for a digest that MLflow would cut."""
@@ -226,7 +231,8 @@ class Run:
             profile=None if dataset.rows is None else json.dumps({"num_rows": dataset.rows}),
         )
         context = entities.InputTag("mlflow.data.context", dataset.context)
-        self._client.log_inputs(self.id, [entities.DatasetInput(entry, [context])])
+        with alone(self._client.tracking_uri):
+            self._client.log_inputs(self.id, [entities.DatasetInput(entry, [context])])
 
     def log_artifact(self, path: Path) -> None:
         """A file among the run's artifacts, under its own name; an earlier one of this name is replaced."""
@@ -253,24 +259,47 @@ class Run:
         `label` names the occasion, e.g. `validation/0005`; `advantages` has one number per turn of each trajectory;
         with `weights`, by reward, each trace shows its weighted return.
         """
-        if not self.finished:
-            log_traces(self._client, self._entity, label, trajectories, advantages, weights)
+        with self._unfinished() as unfinished:
+            if unfinished:
+                log_traces(self._client, self._entity, label, trajectories, advantages, weights)
 
     def finish(self, result_digest: str) -> None:
         """The run has ended with this result. Nothing but artifacts and summaries can be added afterwards."""
-        if self.finished:
-            self._compare_result(result_digest)
-            return
-        self._client.set_tag(self.id, RESULT, result_digest)
-        self._client.set_terminated(self.id, "FINISHED")
-        self._entity = self._client.get_run(self.id)
-        self.finished = True
+        with self._unfinished() as unfinished:
+            if not unfinished:
+                self._compare_result(result_digest)
+                return
+            self._client.set_tag(self.id, RESULT, result_digest)
+            self._client.set_terminated(self.id, "FINISHED")
+            self._read_again()
 
     def fail(self, reason: str) -> None:
         """The run has ended without a result, for this reason; the next run of the same identity takes it up."""
-        if not self.finished:
-            self._client.set_tag(self.id, FAILURE, shortened(reason, TAG_LENGTH))
-            self._client.set_terminated(self.id, "FAILED")
+        with self._unfinished() as unfinished:
+            if unfinished:
+                self._client.set_tag(self.id, FAILURE, shortened(reason, TAG_LENGTH))
+                self._client.set_terminated(self.id, "FAILED")
+
+    @contextmanager
+    def _unfinished(self) -> Iterator[bool]:
+        """Whether the run may be added to, and nobody else's to add to meanwhile: another process may have ended it."""
+        if self.finished:
+            yield False
+            return
+        with alone(self._client.tracking_uri):
+            self._read_again()
+            yield not self.finished
+
+    def _read_again(self) -> None:
+        self._entity = self._client.get_run(self.id)
+        self.finished = self._entity.info.status == "FINISHED"
+
+    def _forget_steps_if_another_recorded(self, names: Iterable[str]) -> None:
+        """Read the steps anew where those of one metric are no longer what this process knows: one write has all."""
+        name = next(iter(names), None)
+        known = None if name is None else self._recorded_steps.pop(name, None)
+        if name is not None and known is not None and self._steps(name) != known:
+            self._recorded_steps.clear()
 
     def _compare_result(self, result_digest: str) -> None:
         recorded = self._entity.data.tags.get(RESULT)
@@ -292,7 +321,7 @@ class Run:
             self._client.log_batch(self.id, metrics=batch)
 
     def _steps(self, name: str) -> set[int]:
-        """The steps at which a metric is recorded: its history is read once."""
+        """The steps at which a metric is recorded: its history is read once, unless another process adds to it."""
         if name not in self._recorded_steps:
             known = name in self._entity.data.metrics
             history = self._client.get_metric_history(self.id, name) if known else []
@@ -302,8 +331,3 @@ class Run:
 
 def _shortened(tags: Mapping[str, str]) -> dict[str, str]:
     return {key: shortened(value, TAG_LENGTH) for key, value in tags.items()}
-
-
-def _make_database_folder(tracking_uri: str) -> None:
-    if tracking_uri.startswith("sqlite:///"):
-        Path(tracking_uri.removeprefix("sqlite:///")).parent.mkdir(parents=True, exist_ok=True)

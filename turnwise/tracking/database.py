@@ -1,0 +1,93 @@
+"""The database behind MLflow: made whole or not at all, by one process at a time.
+
+MLflow makes its tables step by step, and two processes that do so at once end in `table ... already exists`. So what
+opens a database here holds a lock meanwhile (the kernel lets go of it when its holder dies), and a new SQLite file gets
+its tables under another name and its own when they are complete: a process that is killed on the way leaves none.
+
+    mlflow.db            the database
+    mlflow.db.lock       held while it is opened, and while a run's records are compared and written
+    .mlflow.db.partial   a database that is being made
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from turnwise.tracking.library import mlflow
+
+
+def open_client(tracking_uri: str) -> Any:
+    """MLflow's client of a database or a server. A database that does not exist is made, with its folder."""
+    with alone(tracking_uri):
+        make_database(tracking_uri)
+        return mlflow().MlflowClient(tracking_uri)
+
+
+def prepare_database(tracking_uri: str) -> None:
+    """Make the SQLite file of this address unless it is there, so that whatever opens it next finds it complete."""
+    if not _is_made(tracking_uri):
+        with alone(tracking_uri):
+            make_database(tracking_uri)
+
+
+def make_database(tracking_uri: str) -> None:
+    """Make the SQLite file of this address unless it is there. Call it inside of `alone`."""
+    if _is_made(tracking_uri):
+        return
+    path = sqlite_file(tracking_uri)
+    assert path is not None, "what is no SQLite file counts as made"
+    mlflow()
+    from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
+
+    partial = path.with_name(f".{path.name}.partial")
+    for left_behind in (partial, partial.with_name(f"{partial.name}-journal")):
+        left_behind.unlink(missing_ok=True)
+    store = SqlAlchemyStore(f"sqlite:///{partial}", str(path.parent / "mlruns"))
+    store.engine.dispose()
+    os.replace(partial, path)
+
+
+@contextmanager
+def alone(tracking_uri: str) -> Iterator[None]:
+    """Hold the store's lock, which the processes of one machine take in turn; it cannot be taken twice by one.
+
+    A folder that cannot be written to has no lock: it is only read from.
+    """
+    lock = _lock_file(tracking_uri)
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    if not os.access(lock.parent, os.W_OK):
+        yield
+        return
+    with lock.open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def sqlite_file(tracking_uri: str) -> Path | None:
+    """The file of an SQLite database; None for a database in memory, another database and a server."""
+    scheme, slashes, rest = tracking_uri.partition(":///")
+    if not slashes or scheme.partition("+")[0] != "sqlite":
+        return None
+    name = rest.partition("?")[0]
+    return Path(name) if name and name != ":memory:" else None
+
+
+def _is_made(tracking_uri: str) -> bool:
+    path = sqlite_file(tracking_uri)
+    return path is None or (path.is_file() and path.stat().st_size > 0)
+
+
+def _lock_file(tracking_uri: str) -> Path:
+    """Beside an SQLite file; for what lies elsewhere one per user in the folder for temporary files."""
+    path = sqlite_file(tracking_uri)
+    if path is not None:
+        return path.with_name(f"{path.name}.lock")
+    digest = hashlib.blake2b(tracking_uri.encode(), digest_size=8).hexdigest()
+    return Path(tempfile.gettempdir()) / f"turnwise-{os.getuid()}-{digest}.lock"
