@@ -7,6 +7,7 @@ from pathlib import Path
 
 from turnwise.digests import digest_of
 from turnwise.errors import ConfigurationError
+from turnwise.withheld import left_out_of
 
 NONE = "none"
 
@@ -33,6 +34,12 @@ def require_checkout(repository: Path, folder: Path, commit: str, uncommitted: s
             f"the run's commit must be in the repository {repository}; {commit} is not: fetch the branch that holds it"
         )
     found = digest_of(diff) if diff else NONE
+    if diff and (left_out := left_out_of(diff)):
+        raise ConfigurationError(
+            "a run can be reproduced when all of its code is recorded; of its uncommitted changes was left out: "
+            f"{left_out}. Check the commit {commit[:12]} out, add what is missing, and run the parameters of its "
+            "artifacts.json; commit the code before the next run"
+        )
     if found != uncommitted:
         raise ConfigurationError(
             f"the recorded diff must be the one that the run was made with, {uncommitted}; it is {found}: the run's "

@@ -17,6 +17,7 @@ from turnwise.digests import digest_of
 from turnwise.errors import ConfigurationError
 from turnwise.store import Reference, default_store
 from turnwise.tracking.values import metric_name
+from turnwise.withheld import left_out_of
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -191,3 +192,5 @@ def _print_diffs(uri: str, sources: list[Source], console: Console) -> None:
         files = [line.removeprefix("+++ b/") for line in diff.splitlines() if line.startswith("+++ b/")]
         where = f"{UNCOMMITTED_FILE} of MLflow run {source.run.id[:SHOWN_DIGITS]}"
         console.print(f"diff {source.run.tags['uncommitted'][:SHOWN_DIGITS]}: {', '.join(files)}  ({where})")
+        if left_out := left_out_of(diff):
+            console.print(f"    without {left_out}")

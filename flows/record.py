@@ -24,9 +24,10 @@ from turnwise.places import home
 from turnwise.store import Reference, default_store
 from turnwise.tracking import Dataset, Recorder
 from turnwise.tracking import Run as Recorded
-from turnwise.tracking.finding import ARTIFACTS_FILE, PLAYERS_FILE, PlayersArtifacts, RunArtifacts
+from turnwise.tracking.finding import ARTIFACTS_FILE, PLAYERS_FILE, UNCOMMITTED_FILE, PlayersArtifacts, RunArtifacts
 from turnwise.tracking.values import flatten
 from turnwise.trajectory_files import read_trajectories
+from turnwise.withheld import recordable
 from turnwise.world import SPLITS, world_class
 
 CONTEXTS = {"train": "training", "validation": "validation", "test": "testing"}
@@ -70,8 +71,7 @@ class AblationRecord:
         self._parent = self._recorder.parent(experiment.ablation.name, self._identity, values, self._tags())
         self._children: dict[str, Recorded] = {}
         self._configured: dict[str, Experiment] = {}
-        if not self._parent.finished and (diff := lineage.uncommitted_diff()):
-            self._parent.log_text(diff, "uncommitted.diff")
+        self._record_diff(self._parent)
 
     def open(self, run_name: str, variant: str, seed: int, experiment: Experiment) -> None:
         """Find or make the child of one variant and seed."""
@@ -85,8 +85,7 @@ class AblationRecord:
             self._datasets(),
         )
         self._children[run_name], self._configured[run_name] = child, experiment
-        if not child.finished and (diff := lineage.uncommitted_diff()):
-            child.log_text(diff, "uncommitted.diff")
+        self._record_diff(child)
 
     def iteration(self, run: Run, iteration: Iteration) -> None:
         """One iteration's metrics, and a few trajectories where the policy was evaluated."""
@@ -168,6 +167,11 @@ class AblationRecord:
 
     def _code(self) -> str:
         return fingerprint([*COMPUTING_MODULES, *world_code(self._experiment)])
+
+    def _record_diff(self, run: Recorded) -> None:
+        """The code's changes from the commit, without what others must not read: see `turnwise.withheld`."""
+        if not run.finished and (diff := lineage.uncommitted_diff()):
+            run.log_text(recordable(diff, self._experiment.tracking.new_files), UNCOMMITTED_FILE)
 
     def _tags(self) -> dict[str, str]:
         prepared = self._prepared

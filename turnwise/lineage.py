@@ -46,6 +46,12 @@ KERNEL_VARIABLES = (
 )
 """The environment variables that overrule that choice."""
 
+DIFF = (
+    *("-c", "core.quotePath=false", "diff", "--no-color", "--no-ext-diff", "--no-textconv", "--no-renames"),
+    *("--src-prefix=a/", "--dst-prefix=b/"),
+)
+"""The same text whatever the user has configured: a filter may decipher what the repository keeps secret."""
+
 SOURCE_PATTERNS = ("*.py", "*.toml", "*.yaml", "*.yml")
 """The new files that belong into the record of what ran; others may be large."""
 
@@ -125,7 +131,7 @@ def uncommitted_diff(folder: Path | None = None) -> str:
         new = _git(["ls-files", "-z", "--others", "--exclude-standard", "--", *SOURCE_PATTERNS], root, index) or ""
         if new:
             _git(["add", "--intent-to-add", "--", *new.rstrip("\0").split("\0")], root, index)
-        return _git(["diff", "HEAD", "--", ".", *NOT_CODE], root, index) or ""
+        return _git([*DIFF, "HEAD", "--", ".", *NOT_CODE], root, index) or ""
 
 
 @cache

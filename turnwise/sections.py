@@ -335,3 +335,5 @@ class Tracking(Section):
     experiment: str
     traces: Repeats
     """Trajectories per evaluation that are recorded as traces."""
+    new_files: bool = False
+    """Whether the recorded diff holds source files that the commit does not have. What looks secret it never holds."""

@@ -14,7 +14,9 @@ from project_copy import copy_project, start
 pytestmark = [pytest.mark.chain, pytest.mark.usefixtures("prefect_server")]
 
 
-def test_two_first_ablations_of_a_home_that_begin_at_once_both_end_right(tiny_ablation: Computed, tmp_path: Path) -> None:
+def test_two_first_ablations_of_a_home_that_begin_at_once_both_end_right(
+    tiny_ablation: Computed, tmp_path: Path
+) -> None:
     project = copy_project(tmp_path / "project")
     with contextlib.ExitStack() as files:
         said = [files.enter_context((tmp_path / f"{number}.log").open("w+")) for number in range(2)]

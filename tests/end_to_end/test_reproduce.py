@@ -54,6 +54,7 @@ def test_code_that_cannot_be_had_is_refused_before_anything_is_written(tmp_path:
         ((folder, "0" * 40, "none", None), "must be in the repository"),
         ((folder, commit, digest_of(diff), None), "damaged or missing"),
         ((folder, commit, digest_of(diff), diff + "\n"), "damaged or missing"),
+        ((folder, commit, digest_of(diff), "# Left out: new.py (a new file)\n" + diff), "was left out: new.py"),
         ((repository, commit, "none", None), "fresh folder"),
     ):
         with pytest.raises(ConfigurationError, match=expected):
