@@ -1,12 +1,14 @@
 """What is trained on is what was sampled, in the context it was sampled in: every format, context policy and mode.
 
-One small policy has learned a little of all cases from demonstrations, so that its replies are of all kinds. The real
-engine samples, the real learner scores: on the segments of the trajectories it must find the engine's log-probabilities
-again.
+One small policy has learned a little of all cases from demonstrations. The real engine samples, the real learner
+scores: on the segments of the trajectories it must find the engine's log-probabilities again, whatever the policy says,
+which differs from processor to processor. A few replies are given instead of sampled: so in every case contexts are
+rewritten, attempts fail, and a reply of each kind is read.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -19,7 +21,7 @@ from agent_samples import check_segments
 
 from turnwise.agent.context import make_context
 from turnwise.agent.demonstration import tokenized
-from turnwise.agent.episode import Rules
+from turnwise.agent.episode import Episode, Rules
 from turnwise.agent.formats import FORMATS, make_format
 from turnwise.agent.host import Patience
 from turnwise.agent.loop import make_episodes, play_scripted, roll_out
@@ -30,12 +32,12 @@ from turnwise.policy.architecture import create_policy
 from turnwise.policy.engine import Engine, Reply, Sampling, close_resident_engine, resident_engine
 from turnwise.policy.learner import Learner
 from turnwise.policy.tokenizer import ChatFrame, train_tokenizer
-from turnwise.trajectory import Trajectory, TurnKind
+from turnwise.trajectory import TokenSequence, Trajectory, TurnKind
 from turnwise.world import World, make_world
 
 pytestmark = pytest.mark.engine
 
-BUDGET, LONGEST, TEMPERATURE = 480, 40, 0.5
+BUDGET, LONGEST, TEMPERATURE = 640, 40, 0.5
 REPLIES = {TurnKind.ACT: LONGEST, TurnKind.PLAN: 24, TurnKind.REFLECT: 24, TurnKind.SUMMARY: 32}
 EXTRA = {"summary": {TurnKind.SUMMARY}, "plan": {TurnKind.PLAN}, "reflect": {TurnKind.REFLECT}}
 """What a context policy and a mode ask for beside acting."""
@@ -142,26 +144,70 @@ def engine() -> Iterator[Engine]:
     close_resident_engine()
 
 
+UNREADABLE = "no form"
+
+
+def given(episode: Episode, number: int) -> str | None:
+    """The reply that an episode is given as its `number`-th of a kind, from 0; None: what the policy says.
+
+    A task's first episode cannot be read while it acts in an attempt that is to fail, where its thoughts are short, so
+    that the context has room for another; nor once in the last attempt, which so goes on. The second episode's first
+    action is good.
+    """
+    form, kind = episode.rules.format, episode.ask.kind
+    to_fail = episode.at_the_start.turns if episode.rules.mode.name == "reflect" else 0
+    if kind is TurnKind.ACT and episode.replica == 0:
+        return UNREADABLE if number <= to_fail else None
+    if kind is TurnKind.ACT and number == 0:
+        decision = episode.decide("oracle", np.random.default_rng(0))
+        assert decision is not None
+        return form.write(decision)
+    if kind in (TurnKind.PLAN, TurnKind.REFLECT) and episode.replica == 0 and number < max(1, to_fail - 1):
+        return form.write_thought("go on")
+    return None
+
+
 @dataclass
 class Recorder:
-    """The engine, with a note of every context that it was given and every reply that it gave."""
+    """The engine, with a note of every context that it was given and every reply that came of it, sampled or given."""
 
     engine: Engine
+    player: Player
+    episodes: Sequence[Episode]
     submitted: list[tuple[int, tuple[int, ...]]] = field(default_factory=list)
     replies: list[Reply] = field(default_factory=list)
+    sampled_in: Counter[TurnKind] = field(default_factory=Counter)
+    _asked: Counter[tuple[int, TurnKind]] = field(default_factory=Counter)
+    _given: list[Reply] = field(default_factory=list)
 
     @property
     def in_flight(self) -> int:
-        return self.engine.in_flight
+        return self.engine.in_flight + len(self._given)
 
     def submit(self, episode: int, context: Sequence[int], reply_tokens: int | None = None) -> None:
         self.submitted.append((episode, tuple(context)))
+        kind = self.episodes[episode].ask.kind
+        text = given(self.episodes[episode], self._asked[episode, kind])
+        self._asked[episode, kind] += 1
+        if text is not None:
+            self._given.append(self._with_log_probabilities(episode, tuple(context), text))
+            return
+        self.sampled_in[kind] += 1
         self.engine.submit(episode, context, reply_tokens)
 
     def step(self) -> Sequence[Reply]:
-        finished = self.engine.step()
+        finished = [*self._given, *(self.engine.step() if self.engine.in_flight else ())]
+        self._given.clear()
         self.replies += finished
-        return finished
+        return sorted(finished, key=lambda reply: reply.episode)
+
+    def _with_log_probabilities(self, episode: int, context: tuple[int, ...], text: str) -> Reply:
+        tokens = self.player.frame.reply(text)
+        sequence = TokenSequence(
+            context + tokens, (-1,) * len(context) + (0,) * len(tokens), (0.0,) * (len(context) + len(tokens))
+        )
+        (scored,) = self.player.learner.log_probabilities([sequence], TEMPERATURE, 4096)
+        return Reply(episode, tokens, tuple(scored[len(context) :]), True)
 
 
 @pytest.mark.parametrize(("form", "context", "mode"), CASES)
@@ -171,8 +217,8 @@ def test_what_is_trained_on_is_what_was_sampled_in_its_context(
     rules = rules_of(form, context, mode, player.frame)
     engine.load(player.folder, "taught")
     engine.begin(7, Sampling(temperature=TEMPERATURE, max_reply_tokens=LONGEST, end_tokens=player.frame.end_tokens))
-    recorder = Recorder(engine)
     episodes = make_episodes(rules, rules.world.tasks("train", 8)[4:], 2, seed=1)
+    recorder = Recorder(engine, player, episodes)
     played = roll_out(episodes, recorder, player.frame.decode)
     assert len(played.trajectories) == 8 and not played.lost
     for trajectory in played.trajectories:
@@ -189,11 +235,11 @@ def test_what_is_trained_on_is_what_was_sampled_in_its_context(
     ]
     assert sum(differences) / len(differences) < 1e-5
     assert max(differences) < 1e-3
-    # Else nothing of this would be proved: contexts were rewritten, and replies of all kinds asked for and read.
+    # Else nothing of this would be proved: contexts were rewritten, and replies of all kinds sampled, given and read.
     attempts = sum(1 + len(trajectory.earlier_endings) for trajectory in played.trajectories)
     assert (len(sequences) > attempts) == (context != "full")
     assert (attempts > 8) == (mode == "reflect")
     turns = [turn for trajectory in played.trajectories for turn in trajectory.turns]
     expected = {TurnKind.ACT} | EXTRA.get(context, set()) | EXTRA.get(mode, set())
-    assert {turn.kind for turn in turns} == expected
+    assert {turn.kind for turn in turns} == set(recorder.sampled_in) == expected
     assert {turn.kind for turn in turns if turn.invalid is None} >= expected - {TurnKind.SUMMARY}

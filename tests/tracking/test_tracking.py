@@ -6,7 +6,7 @@ import base64
 import json
 import math
 import os
-import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,7 +16,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy
 import pytest
 from tracking_samples import PANEL, PARAMETERS, open_child, traces, trajectory
 
@@ -260,13 +259,29 @@ def test_a_dataset_digest_that_mlflow_would_not_keep_is_refused(open_recorder: C
         child.log_dataset(Dataset("panel", "0" * 64, "testing", "store"))
 
 
-def test_recording_draws_nothing_from_the_global_generators(open_recorder: Callable[[], Recorder]) -> None:
-    child = open_child(open_recorder())
-    before = random.getstate(), repr(numpy.random.get_state())
-    child.log_iteration(0, {"train/success": 0.5})
-    child.log_trajectories("test", [trajectory()])
-    child.finish("result")
-    assert (random.getstate(), repr(numpy.random.get_state())) == before
+RECORDS_AND_LOOKS_AT_THE_GENERATORS = """
+import random, sys
+from pathlib import Path
+import numpy
+from tracking_samples import open_child, trajectory
+from turnwise.tracking import Recorder
+database, artifacts = sys.argv[1:]
+child = open_child(Recorder(f"sqlite:///{database}", "turnwise", Path(artifacts)))
+before = random.getstate(), repr(numpy.random.get_state())
+child.log_iteration(0, {"train/success": 0.5})
+child.log_trajectories("test", [trajectory()])
+child.finish("result")
+sys.exit((random.getstate(), repr(numpy.random.get_state())) != before)
+"""
+
+
+def test_recording_draws_nothing_from_the_global_generators(migrated_database: Path, tmp_path: Path) -> None:
+    """In a process where nothing else draws: threads that other tests left behind may."""
+    database = shutil.copy(migrated_database, tmp_path / "mlflow.db")
+    paths = [str(Path(__file__).parent), *sys.path]
+    command = [sys.executable, "-c", RECORDS_AND_LOOKS_AT_THE_GENERATORS, str(database), str(tmp_path / "artifacts")]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
+    assert subprocess.run(command, env=environment, check=False).returncode == 0
 
 
 def test_telemetry_is_off(open_recorder: Callable[[], Recorder]) -> None:
