@@ -9,6 +9,8 @@ they were configured: whoever wants to look into a run needs this file and the s
 
 from __future__ import annotations
 
+import logging
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -24,8 +26,11 @@ ARTIFACTS_FILE = "artifacts.json"
 PLAYERS_FILE = "players.json"
 UNCOMMITTED_FILE = "uncommitted.diff"
 SHORTEST_ID = 6
+SHOWN_ID = 8
 LISTED = 12
 """How many recorded names a message lists."""
+
+_logger = logging.getLogger(__name__)
 
 
 class RunArtifacts(BaseModel):
@@ -78,9 +83,10 @@ class RecordedRun:
 def find_runs(tracking_uri: str, wanted: str = "") -> list[RecordedRun]:
     """The runs that `wanted` names, in the order in which they were begun.
 
-    It is an id of MLflow or its first characters (six at least), the name of a run (`mt-grpo seed 1`) or of an ablation
-    (all its runs), a tag (`commit=4f2a...`), or nothing: the latest ablation. Of several runs with one name the latest
-    counts. Raises ConfigurationError where there is no such run, or none that has made anything yet.
+    It is an id of MLflow or its first characters (six at least), the name of a run (`mt-grpo seed 1`, or with the name
+    or id of its ablation `credit/mt-grpo seed 1`) or of an ablation (all its runs), a tag (`commit=4f2a...`), or
+    nothing: the latest ablation. Of several with one name the latest counts, and a warning says how to name the others.
+    Raises ConfigurationError where there is no such run, or none that has made anything yet.
     """
     client = open_client(tracking_uri)
     entities = _all_runs(client)
@@ -139,11 +145,41 @@ def _chosen(entities: list[Any], wanted: str) -> list[Any]:
     if len(wanted) >= SHORTEST_ID:
         for found in (entity for entity in entities if entity.info.run_id.startswith(wanted)):
             return [found] if PARENT in found.data.tags else of_parent(found)
-    named = [entity for entity in entities if entity.info.run_name == wanted]
+    named = [entity for entity in entities if entity.info.run_name == wanted] or _of_ablation(wanted, parents, children)
     if named:
+        if len(named) > 1:
+            _logger.warning(_told_of_others(wanted, named, entities))
         return [named[-1]] if PARENT in named[-1].data.tags else of_parent(named[-1])
     key, equals, value = wanted.partition("=")
     return [child for child in children if equals and child.data.tags.get(key) == value]
+
+
+def _of_ablation(wanted: str, parents: list[Any], children: list[Any]) -> list[Any]:
+    """The runs that are meant by `ABLATION/RUN`, where the ablation is named, or by the first characters of its id."""
+    ablation, _, name = wanted.partition("/")
+    of_id = [parent for parent in parents if len(ablation) >= SHORTEST_ID and parent.info.run_id.startswith(ablation)]
+    meant = {parent.info.run_id for parent in of_id or parents if of_id or parent.info.run_name == ablation}
+    return [child for child in children if child.info.run_name == name and child.data.tags[PARENT] in meant]
+
+
+def _told_of_others(wanted: str, named: list[Any], entities: list[Any]) -> str:
+    """That a name has several meanings, which one was taken, and what to say for each of the others."""
+    names = {entity.info.run_id: entity.info.run_name for entity in entities}
+
+    def full(entity: Any) -> str:
+        """With the ablation's name before that of a run."""
+        of = entity.data.tags.get(PARENT)
+        return entity.info.run_name if of is None else f"{names.get(of, of)}/{entity.info.run_name}"
+
+    count = Counter(map(full, named))
+    *others, newest = (
+        f"'{full(entity)}'" if count[full(entity)] == 1 and full(entity) != wanted else entity.info.run_id[:SHOWN_ID]
+        for entity in named
+    )
+    return (
+        f"{wanted!r} names {len(named)} that are recorded; this is the newest, {newest}. "
+        f"To name another, say {' or '.join(reversed(others[-LISTED:]))}"
+    )
 
 
 def _recorded(client: Any, entity: Any, parent: Any, artifacts: RunArtifacts) -> RecordedRun:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
+
 import pytest
 
 from turnwise.errors import ConfigurationError
@@ -56,6 +59,44 @@ def test_a_run_is_found_by_its_name_the_latest_of_several(store: str) -> None:
     assert run.artifacts == made("mt-grpo", 2)
     assert run.players == {"oracle": reference("evaluation", "e")}
     assert not run.finished
+
+
+def test_a_name_that_two_ablations_share_is_answered_with_the_newest_and_how_to_name_the_other(
+    store: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert [run.ablation for run in find_runs(store, "mt-grpo seed 1")] == ["second"]
+    (record,) = caplog.records
+    assert record.levelname == "WARNING" and record.getMessage() == (
+        "'mt-grpo seed 1' names 2 that are recorded; this is the newest, 'second/mt-grpo seed 1'. "
+        "To name another, say 'first/mt-grpo seed 1'"
+    )
+    caplog.clear()
+    for ablation in ("first", "second"):
+        (run,) = find_runs(store, f"{ablation}/mt-grpo seed 1")
+        assert (run.ablation, run.name) == (ablation, "mt-grpo seed 1")
+        assert find_runs(store, f"{run.tags['mlflow.parentRunId'][:6]}/mt-grpo seed 1") == [run]
+    assert len(find_runs(store, "first")) == 2
+    assert not caplog.records, "a name that means one thing is no reason for a warning"
+
+
+def test_ablations_and_runs_that_share_their_full_name_are_told_apart_by_id(
+    migrated_database: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    uri = f"sqlite:///{shutil.copy(migrated_database, tmp_path / 'mlflow.db')}"
+    recorder = Recorder(uri, "turnwise", tmp_path / "artifacts")
+    runs = []
+    for identity in ("before", "after"):  # of a change of the code
+        parent = recorder.parent("credit", identity, {})
+        runs.append((parent, recorder.child(parent, "grpo seed 1", identity, {})))
+        runs[-1][1].log_text(made("grpo", 1).model_dump_json(), ARTIFACTS_FILE)
+    (parent, run), (newest_parent, newest) = runs
+    for wanted in ("credit/grpo seed 1", "grpo seed 1"):
+        assert [found.id for found in find_runs(uri, wanted)] == [newest.id]
+        assert f"the newest, {newest.id[:8]}. To name another, say {run.id[:8]}" in caplog.messages[-1]
+    assert [found.id for found in find_runs(uri, "credit")] == [newest.id]
+    assert f"the newest, {newest_parent.id[:8]}. To name another, say {parent.id[:8]}" in caplog.messages[-1]
+    assert [found.id for found in find_runs(uri, parent.id[:8])] == [run.id]
+    assert len(caplog.messages) == 3
 
 
 def test_an_ablation_stands_for_its_runs_by_name_and_by_the_beginning_of_its_id(store: str) -> None:
