@@ -22,7 +22,7 @@ from turnwise.config import Experiment
 from turnwise.credit.study import Study
 from turnwise.errors import ConfigurationError
 from turnwise.places import project_root
-from turnwise.policy.model_files import model_files
+from turnwise.policy.model_files import MODEL_FILES, model_files
 from turnwise.reporting.credit_figures import credit_figure, header, rows
 from turnwise.reporting.credit_page import page
 from turnwise.store import MANIFEST, Reference, default_store
@@ -163,7 +163,7 @@ def _require_vocabulary(policy: Reference, materials: Materials) -> None:
     """A policy that is named must at least know the tokens that the experiment's tokenizer makes."""
     from turnwise.policy.tokenizer import load_tokenizer
 
-    known = json.loads((default_store().folder(policy) / "config.json").read_text())["vocab_size"]
+    known = json.loads((default_store().folder(policy, MODEL_FILES) / "config.json").read_text())["vocab_size"]
     needed = len(load_tokenizer(default_store().folder(materials.tokenizer)))
     if known < needed:
         raise ConfigurationError(

@@ -41,7 +41,7 @@ from tasks.warm_start import CURVE_FILE
 from turnwise.config import Experiment
 from turnwise.errors import ConfigurationError
 from turnwise.places import project_root
-from turnwise.policy.model_files import model_files
+from turnwise.policy.model_files import MODEL_FILES, model_files
 from turnwise.store import MANIFEST, Reference, default_store
 from turnwise.store.atomic_write import write_whole
 
@@ -218,7 +218,7 @@ def _files_of(reference: Reference) -> list[Path]:
 
 def _model_files(policy: Reference, prepared: Prepared) -> list[Path]:
     """What transformers loads a policy from: configuration, weights and the tokenizer."""
-    model = model_files(default_store().folder(policy))
+    model = model_files(default_store().folder(policy, MODEL_FILES))
     return [*model, *(path for path in _files_of(prepared.tokenizer) if path.name != MANIFEST)]
 
 

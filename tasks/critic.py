@@ -15,6 +15,7 @@ from tasks.learning import LearnerParameters, begin_with, keep_critic, keep_lear
 from tasks.scores import read_scores
 from tasks.stage import stage
 from turnwise import seeding
+from turnwise.policy.model_files import MODEL_FILES
 from turnwise.policy.value_learning import CriticSettings, ValueBatch
 from turnwise.sections import Critic as CriticSection
 from turnwise.sections import Section
@@ -39,7 +40,7 @@ def initial_critic(parameters: CriticParameters, *, policy: Reference) -> Refere
 
     compute = parameters.learner.compute
     judge = Critic.with_own_trunk(
-        default_store().folder(policy),
+        default_store().folder(policy, MODEL_FILES),
         _settings(parameters),
         threads=compute.learner_threads,
         device=compute.device,

@@ -17,6 +17,7 @@ from turnwise.agent.loop import Played
 from turnwise.agent.sections import Agent
 from turnwise.attempts import mean_pass_at_k
 from turnwise.measures import episode_means, episode_value, recorded_in
+from turnwise.policy.model_files import MODEL_FILES
 from turnwise.sections import Compute, Evaluation
 from turnwise.store import Draft, Reference, default_store
 from turnwise.trajectory import Trajectory
@@ -71,7 +72,7 @@ def evaluate(
                 parameters.compute,
                 tasks,
                 replicas,
-                policy=default_store().folder(policy),
+                policy=default_store().folder(policy, MODEL_FILES),
                 digest=policy.digest,
                 tokenizer=tokenizer,
                 temperature=temperature,

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from turnwise.policy.model_files import MODEL_FILES
 from turnwise.policy.model_settings import AdapterSettings, ModelSettings
 from turnwise.sections import Adapter, Compute, Section
 from turnwise.store import MANIFEST, Draft, Reference, default_store
@@ -77,7 +78,7 @@ def reference_policy(policy: Reference, compute: Compute) -> Learner:
     parameters = LearnerParameters(compute=compute)
     if (policy, parameters) not in _references:
         _references.clear()
-        folder = default_store().folder(policy)
+        folder = default_store().folder(policy, MODEL_FILES)
         _references[policy, parameters] = Learner(
             folder, device=compute.device, threads=compute.learner_threads, model=parameters.model
         )

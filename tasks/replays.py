@@ -21,6 +21,7 @@ from turnwise.agent.loop import episode_seed
 from turnwise.agent.replay import Continuation, Point, points
 from turnwise.agent.rules import Rules
 from turnwise.measures import episode_means
+from turnwise.policy.model_files import MODEL_FILES
 from turnwise.sections import Compute
 from turnwise.store import Reference, default_store
 from turnwise.trajectory import Trajectory
@@ -49,7 +50,7 @@ def study_episodes(
         parameters.compute,
         tasks_of(panels, "validation")[: parameters.tasks],
         parameters.replicas,
-        policy=default_store().folder(policy),
+        policy=default_store().folder(policy, MODEL_FILES),
         digest=policy.digest,
         tokenizer=tokenizer,
         temperature=parameters.temperature,
@@ -92,7 +93,7 @@ def replays(
         parameters,
         parameters.compute,
         make,
-        policy=default_store().folder(policy),
+        policy=default_store().folder(policy, MODEL_FILES),
         digest=policy.digest,
         tokenizer=tokenizer,
         temperature=parameters.temperature,

@@ -17,6 +17,7 @@ from turnwise import seeding
 from turnwise.agent.branching import cost, turn_of
 from turnwise.agent.loop import Played, make_episodes
 from turnwise.measures import RECORDED, episode_means
+from turnwise.policy.model_files import MODEL_FILES
 from turnwise.sections import Compute, Section
 from turnwise.store import Reference, default_store
 from turnwise.trajectory import Trajectory
@@ -63,7 +64,7 @@ def rollout(parameters: RolloutParameters, *, policy: Reference, tokenizer: Refe
         play_episodes,
         parameters,
         parameters.compute,
-        policy=default_store().folder(policy),
+        policy=default_store().folder(policy, MODEL_FILES),
         digest=policy.digest,
         tokenizer=tokenizer,
         temperature=parameters.temperature,

@@ -10,6 +10,7 @@ from safetensors.numpy import load_file, save_file
 
 from tasks.stage import stage
 from turnwise import progress
+from turnwise.policy.model_files import MODEL_FILES
 from turnwise.sections import Compute, Section
 from turnwise.store import Reference, default_store
 from turnwise.trajectory_files import read_trajectories
@@ -34,7 +35,7 @@ def score_vectors(parameters: VectorsParameters, *, policy: Reference, episodes:
 
     trajectories = read_trajectories(default_store().folder(episodes))
     vectors = of_policy(
-        default_store().folder(policy),
+        default_store().folder(policy, MODEL_FILES),
         [segment for trajectory in trajectories for segment in trajectory.segments(every_reply=True)],
         temperature=parameters.temperature,
         dimensions=parameters.dimensions,

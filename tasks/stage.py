@@ -21,17 +21,22 @@ finds everything in the store is done before they would have been loaded.
 from __future__ import annotations
 
 import functools
+import importlib
 import inspect
+import json
 import logging
+import pkgutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, Generic, ParamSpec
+from pathlib import Path
+from typing import Any, Generic, ParamSpec, get_type_hints
 
 from prefect import Task
 from prefect.client.schemas.objects import State, TaskRun
+from pydantic import ValidationError
 
 from tasks.records import recorded, records_folder
 from turnwise import lineage
@@ -39,6 +44,10 @@ from turnwise.digests import digest_of
 from turnwise.errors import ArtifactError, ConfigurationError, WorldLost
 from turnwise.fingerprint import fingerprint, warn_of_edits
 from turnwise.store import Reference, default_store
+from turnwise.store.artifacts import when_pruned
+from turnwise.store.inputs import with_references
+from turnwise.store.pruning import reading
+from turnwise.store.remaking import Record, make_again
 
 logger = logging.getLogger(__name__)
 
@@ -127,6 +136,7 @@ class Stage(Generic[Arguments]):
         self.signature = inspect.signature(function)
         functools.update_wrapper(self, function)
         _refuse_unsuitable(self)
+        _stages[name] = self
         _declared.append(function.__module__)
 
     def __call__(self, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Reference:
@@ -179,13 +189,43 @@ class Stage(Generic[Arguments]):
     ) -> Reference:
         warn_of_edits(self._modules(self._arguments(*args, **kwargs)["parameters"]), without=[__name__])
         began = time.perf_counter()
-        reference = self.function(*args, **kwargs)
+        with reading():
+            reference = self.function(*args, **kwargs)
         if not isinstance(reference, Reference):
             raise TypeError(f"a stage returns one Reference; {self.name} returned {type(reference).__name__}")
         store = default_store()
         store.record_lineage(reference, digest, {**ingredients, **lineage.code_state()})
         store.record_clock(reference, {"seconds": time.perf_counter() - began})
         return reference
+
+    def again(self, record: Record) -> Reference:
+        """What the call gives that a record of lineage tells of, computed now: outside of Prefect and its cache.
+
+        Raises:
+            ArtifactError: the stage does not read such parameters or inputs any more.
+        """
+        try:
+            bound = self.signature.bind(self._read_parameters(record), **with_references(record["inputs"]))
+        except (ValidationError, TypeError) as error:
+            raise ArtifactError(
+                f"to compute again what the stage {self.name} has made, it must take the parameters and the inputs of "
+                f"then; it does not any more ({error}): use the code that made it, of commit {record['commit']}, or "
+                "run the experiment again"
+            ) from error
+        return self.function(*bound.args, **bound.kwargs)
+
+    def differs(self, record: Record) -> str:
+        """What of code and platform is not as it was when a record of lineage was made; empty where all is."""
+        now = self._made_by(self._read_parameters(record))
+        return "; ".join(
+            f"{name} was {json.dumps(record[name])} and is {json.dumps(now[name])}"
+            for name in now
+            if now[name] != record[name]
+        )
+
+    def _read_parameters(self, record: Record) -> Any:
+        model = get_type_hints(self.function)["parameters"]
+        return model.model_validate_json(json.dumps(record["parameters"]))
 
     def _ingredients(self, *args: Arguments.args, **kwargs: Arguments.kwargs) -> dict[str, Any]:
         """All that the result depends on."""
@@ -194,9 +234,15 @@ class Stage(Generic[Arguments]):
         parameters = inputs.pop("parameters")
         return {
             "stage": self.name,
-            "code": fingerprint(self._modules(parameters), without=[__name__]),
             "parameters": parameters.model_dump(mode="json"),
             "inputs": {name: _digests(value, f"{self.name}'s input {name}") for name, value in inputs.items()},
+            **self._made_by(parameters),
+        }
+
+    def _made_by(self, parameters: Any) -> dict[str, Any]:
+        """The code and the platform that compute the result."""
+        return {
+            "code": fingerprint(self._modules(parameters), without=[__name__]),
             "platform": lineage.platform() if self.platform_bound else None,
         }
 
@@ -208,6 +254,36 @@ class Stage(Generic[Arguments]):
     def _modules(self, parameters: Any) -> list[str]:
         return [self.function.__module__, *(self.code(parameters) if self.code else [])]
 
+
+_stages: dict[str, Stage[Any]] = {}
+"""All that were declared in this process, by name."""
+
+
+def _stage_of(record: Record) -> Stage[Any]:
+    """The stage that a record of lineage names, found among the modules beside this one where it is not loaded yet."""
+    if record["stage"] not in _stages:
+        package = __name__.rpartition(".")[0]
+        for module in pkgutil.walk_packages([str(Path(__file__).parent)], f"{package}."):
+            importlib.import_module(module.name)
+    if record["stage"] not in _stages:
+        raise ArtifactError(
+            f"what was pruned is made again by the stage that made it; there is no stage {record['stage']} any more: "
+            f"use the code that made it, of commit {record['commit']}, or run the experiment again"
+        )
+    return _stages[record["stage"]]
+
+
+def _make_again(reference: Reference, files: Sequence[str]) -> None:
+    make_again(
+        default_store(),
+        reference,
+        files,
+        lambda record: _stage_of(record).again(record),
+        lambda record: _stage_of(record).differs(record),
+    )
+
+
+when_pruned(_make_again)
 
 _declared: list[str] = []
 """The modules of all stages. Their sources are read together at the first call, close to when they were loaded."""

@@ -13,6 +13,7 @@ from typing import Any
 
 from turnwise.digests import digest_of
 from turnwise.store import Reference, Store
+from turnwise.store.inputs import references_in
 
 UPDATE, CHAIN = "update", "policy"
 """The stage whose results form a chain, and the input along which they do."""
@@ -62,12 +63,12 @@ def _ancestor(store: Store, reference: Reference, role: str, told: set[Reference
     record = next(iter(ways.values()), None)
     if record is None:
         return Ancestor(role, reference, None)
-    inputs = dict(_references(record["inputs"]))
+    inputs = dict(references_in(record["inputs"]))
     earlier: list[dict[str, Any]] = []
     if record["stage"] == UPDATE:
         while (before := _record(store, inputs.get(CHAIN))) is not None and before["stage"] == UPDATE:
             told.add(inputs[CHAIN])
-            inputs[CHAIN] = dict(_references(before["inputs"]))[CHAIN]
+            inputs[CHAIN] = dict(references_in(before["inputs"]))[CHAIN]
             earlier.append(before)
     new = [each for each in inputs.values() if each not in told]
     told.update(new)
@@ -85,19 +86,6 @@ def _named(store: Store, reference: Reference, role: str) -> Ancestor:
 
 def _record(store: Store, reference: Reference | None) -> dict[str, Any] | None:
     return None if reference is None else next(iter(store.lineage(reference).values()), None)
-
-
-def _references(value: Any, name: str = "") -> Iterator[tuple[str, Reference]]:
-    """The references within recorded inputs, by name; those in lists and mappings by name and place."""
-    if isinstance(value, str):
-        kind, _, digest = value.partition("/")
-        yield name, Reference(kind=kind, digest=digest)
-    elif isinstance(value, dict):
-        for key, item in value.items():
-            yield from _references(item, f"{name} {key}".strip())
-    elif isinstance(value, list):
-        for place, item in enumerate(value, start=1):
-            yield from _references(item, f"{name} {place}".strip())
 
 
 def shortened(reference: Reference) -> str:

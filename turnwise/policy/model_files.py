@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from fnmatch import fnmatchcase
 from pathlib import Path
 
-CONFIGURATIONS = ("config.json", "generation_config.json")
+MODEL_FILES = ("config.json", "generation_config.json", "model*")
+"""Patterns of the configuration and the weights: what sampling and scoring read."""
 
 
 def model_files(folder: Path) -> list[Path]:
     """The configuration and the weights, whole or in parts, in order of their names."""
-    return [path for path in sorted(folder.iterdir()) if path.name in CONFIGURATIONS or path.name.startswith("model")]
+    return [
+        path for path in sorted(folder.iterdir()) if any(fnmatchcase(path.name, pattern) for pattern in MODEL_FILES)
+    ]
