@@ -11,10 +11,11 @@ from typing import Any
 import yaml
 
 from envs.service.homes import Home
+from envs.service.listing import Listing
 from envs.service.processes import ProcessHome
 from envs.service.schema import ServedWorld
 from envs.service.threads import ThreadHome
-from turnwise.world import World, make_world, whole_number, with_preset
+from turnwise.world import make_world, whole_number, with_preset
 
 HEAVY: Mapping[str, int] = {"sciworld": 1, "browser": 1}
 """Worlds that live in processes of their own, and in how many, unless it is said otherwise."""
@@ -33,10 +34,10 @@ class Offer:
 
 @dataclass(frozen=True)
 class Served:
-    """A world that is served: what is said of it, the world itself, and where its environments live."""
+    """A world that is served: what is said of it, its tasks, and where its environments live."""
 
     told: ServedWorld
-    world: World
+    listing: Listing
     home: Home
 
 
@@ -74,7 +75,7 @@ def _made(offer: Offer) -> Served:
     home: Home = ThreadHome(world)
     if offer.processes:
         home = ProcessHome(offer.world, offer.parameters, offer.processes)
-    return Served(ServedWorld.of(offer.world, offer.parameters, world), world, home)
+    return Served(ServedWorld.of(offer.world, offer.parameters, world), Listing(world), home)
 
 
 def _read(text: str) -> tuple[str, dict[str, Any]]:

@@ -6,9 +6,8 @@ Batch forms do for many episodes at once what the single forms do for one; what 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass, field
-from functools import partial
+from collections.abc import Awaitable, Iterable
+from dataclasses import dataclass
 from typing import Annotated, TypeVar
 
 from fastapi import APIRouter, Depends, Query, Request, Response
@@ -21,10 +20,7 @@ from envs.service.offers import Served
 from envs.service.reasons import Reason, Refusal
 from turnwise.world import Split
 
-MOST_TASKS = 1_000_000
-
 Content = TypeVar("Content", bound=BaseModel)
-Answer = TypeVar("Answer")
 
 
 @dataclass
@@ -35,8 +31,6 @@ class Service:
     """By id."""
     episodes: Episodes
     metrics: Metrics
-    asking: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Worlds are asked for tasks one request at a time: they need not expect two threads at once."""
 
 
 async def _service(request: Request) -> Service:
@@ -76,17 +70,32 @@ async def describe(world: str, here: Here) -> Response:
 
 
 @routes.get("/worlds/{world}/tasks", response_model=schema.Tasks)
-async def tasks(world: str, split: Split, count: Annotated[int, Query(ge=0, le=MOST_TASKS)], here: Here) -> Response:
-    """The first tasks of a split, in order."""
-    listed = await _asked(here, partial(find_world(here.worlds, world).world.tasks, split, count))
-    return _told(schema.Tasks(tasks=listed))
+async def tasks(
+    world: str,
+    split: Split,
+    count: Annotated[int, Query(ge=0)],
+    here: Here,
+    offset: Annotated[int, Query(ge=0)] = 0,
+    limit: Annotated[int | None, Query(ge=1, le=schema.MOST_AT_ONCE)] = None,
+) -> Response:
+    """A page of the first `count` tasks of a split, in order: at most `limit` of them, from `offset` on.
+
+    Without a limit all of them, where they fit in a page.
+    """
+    listing = find_world(here.worlds, world).listing
+    if limit is None and count - offset > schema.MOST_AT_ONCE:
+        raise Refusal(
+            Reason.INVALID_REQUEST,
+            f"a page holds at most {schema.MOST_AT_ONCE} tasks; found count {count} without a limit: ask for pages "
+            "with `offset` and `limit`, as this version's client does",
+        )
+    return _told(schema.Tasks(tasks=await listing.page(split, count, offset, limit or schema.MOST_AT_ONCE)))
 
 
 @routes.post("/worlds/{world}/limits", response_model=schema.TaskLimits)
 async def limits(world: str, request: schema.AboutTask, here: Here) -> Response:
     """The limits that a task is meant to be played under."""
-    found = await _asked(here, partial(find_world(here.worlds, world).world.limits_of, request.task))
-    return _told(schema.TaskLimits(limits=found))
+    return _told(schema.TaskLimits(limits=await find_world(here.worlds, world).listing.limits_of(request.task)))
 
 
 @routes.post("/episodes", response_model=schema.Created)
@@ -152,17 +161,6 @@ async def step_many(request: schema.StepMany, here: Here) -> Response:
 async def close_many(request: schema.Many, here: Here) -> Response:
     """Free many episodes."""
     return _told(await _each(map(here.episodes.close, request.episodes)))
-
-
-async def _asked(here: Service, question: Callable[[], Answer]) -> Answer:
-    """What a world says of its tasks, away from the loop. Raises Refusal."""
-    async with here.asking:
-        try:
-            return await asyncio.to_thread(question)
-        except ValueError as error:
-            raise Refusal(Reason.TASK_REFUSED, str(error)) from error
-        except Exception as error:  # the world's boundary: whatever it raises is its fault
-            raise Refusal(Reason.WORLD_FAILED, f"{type(error).__name__}: {error}") from error
 
 
 def _told(reply: BaseModel) -> Response:

@@ -33,7 +33,11 @@ SCHEMA_VERSION = 2
 PREFIX = f"/v{SCHEMA_VERSION}"
 """Before every address."""
 MOST_AT_ONCE = 1024
-"""Entries of a batch."""
+"""Entries of a batch, and tasks of a page."""
+MOST_TASKS = 200_000
+"""Tasks of a split that can be listed, in pages."""
+LISTING_SECONDS = 600.0
+"""A world may have to make every board of a large panel, once."""
 
 Content = TypeVar("Content")
 WITHOUT_DOCSTRINGS = ConfigDict(use_attribute_docstrings=False)
@@ -145,7 +149,7 @@ class Worlds(Reply):
 
 
 class Tasks(Reply):
-    """The first tasks of a split, in order."""
+    """A page of the first tasks of a split, in order."""
 
     tasks: list[Task]
 

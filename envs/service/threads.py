@@ -25,6 +25,20 @@ from turnwise.world import Environment, Observation, Step, Task, World
 Result = TypeVar("Result")
 
 
+def on_a_thread(work: Callable[[], Result]) -> Future[Result]:
+    """What comes of work on a daemon thread of its own; what it raises is a WorldFailure."""
+    answer: Future[Result] = _running_future()
+
+    def run() -> None:
+        try:
+            answer.set_result(work())
+        except BaseException as error:  # the world's boundary: whatever it raises is its fault
+            answer.set_exception(_failure(error))
+
+    threading.Thread(target=run, daemon=True, name="world").start()
+    return answer
+
+
 class ThreadHome:
     """Keeps the environments of one world on threads."""
 

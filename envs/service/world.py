@@ -21,6 +21,8 @@ from envs.service.generator_state import GeneratorState
 from envs.service.plain import plain_text
 from envs.service.reasons import Reason
 from envs.service.schema import (
+    LISTING_SECONDS,
+    MOST_AT_ONCE,
     SCHEMA_VERSION,
     AboutTask,
     Closed,
@@ -51,9 +53,6 @@ from turnwise.world import (
     positive,
     whole_number,
 )
-
-LISTING_SECONDS = 600.0
-"""A world may have to make every board of a large panel, once."""
 
 
 class RemoteWorld(World):
@@ -136,10 +135,22 @@ class RemoteWorld(World):
         return self._facts.split_sizes[split]
 
     def tasks(self, split: Split, count: int) -> list[Task]:
-        """The first `count` tasks of a split. Raises ValueError where the world does, and ServiceFault."""
-        path = f"/worlds/{self.served}/tasks"
+        """The first `count` tasks of a split, in pages. Raises ValueError where the world does, and ServiceFault.
+
+        The server lists `count` tasks at most once, for the first page, and lists at most `schema.MOST_TASKS`.
+        """
         with _refusals():
-            return self.client.get(path, Tasks, seconds=LISTING_SECONDS, split=split, count=count).tasks
+            pages = [self._page(split, count, offset) for offset in range(0, max(count, 1), MOST_AT_ONCE)]
+        return [task for page in pages for task in page]
+
+    def _page(self, split: Split, count: int, offset: int) -> list[Task]:
+        path, seconds = f"/worlds/{self.served}/tasks", LISTING_SECONDS + 60.0  # the server gives up first, and says so
+        asked = {"split": split, "count": count, "offset": offset, "limit": MOST_AT_ONCE}
+        page = self.client.get(path, Tasks, seconds=seconds, **asked).tasks
+        wanted = min(MOST_AT_ONCE, count - offset)
+        if len(page) != wanted:
+            raise ServiceFault(f"a page of tasks must have {wanted}; found {len(page)}: the server must know pages")
+        return page
 
     def make(self, task: Task, seed: int) -> RemoteEnvironment:
         """An episode on the server. Raises ValueError for another world's task, and ServiceFault."""

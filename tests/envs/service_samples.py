@@ -7,7 +7,7 @@ import socket
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar
 
@@ -25,6 +25,7 @@ from turnwise.world import Decision, Environment, Limits, Observation, Remaining
 
 REMAINING = Remaining(5, 2, 10)
 BRITTLE = "service_samples:Brittle"
+ENDLESS = "service_samples:Endless"
 
 
 class Brittle(World):
@@ -70,6 +71,24 @@ class Brittle(World):
         if not task.id.startswith("brittle/"):
             raise ValueError(f"a task must be of this world; found {task.id!r}")
         return BrittleEnvironment(task)
+
+
+class Endless(Brittle):
+    """A world of tasks without end, which waits before it lists them."""
+
+    name: ClassVar[str] = "endless"
+    go_on: ClassVar[threading.Event] = threading.Event()
+    """What every listing waits for."""
+    listed: ClassVar[list[int]] = []
+    """The count of every listing."""
+
+    def split_size(self, split: Split) -> int | None:
+        return None
+
+    def tasks(self, split: Split, count: int) -> list[Task]:
+        Endless.listed.append(count)
+        Endless.go_on.wait()
+        return [Task(self.name, f"brittle/{split}/{number}", split, number) for number in range(count)]
 
 
 class BrittleEnvironment(Environment):
@@ -200,3 +219,15 @@ class FaultyNetwork(httpx.BaseTransport):
             if fault == "sent again later":
                 self._held_back[path] = request
         return fault, stale
+
+
+class Counting(httpx.BaseTransport):
+    """A network that answers every request alike, and counts them."""
+
+    def __init__(self, answer: Callable[[], httpx.Response]) -> None:
+        self._answer = answer
+        self.requests = 0
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        self.requests += 1
+        return self._answer()

@@ -13,7 +13,7 @@ from typing import Any
 
 import httpx
 import pytest
-from service_samples import BRITTLE, FAULTS, REMAINING, Clock, FaultyNetwork, send_over, serving
+from service_samples import BRITTLE, FAULTS, REMAINING, Clock, Counting, FaultyNetwork, send_over, serving
 
 from envs.service import RemoteWorld
 from envs.service.client import Client, ServiceFault
@@ -380,18 +380,6 @@ def test_a_full_server_is_asked_again_until_a_place_is_free() -> None:
         patient = Client(url, seconds=20, retries=100, token_variable="")
         world.client = patient
         assert world.make(world.tasks("test", 1)[0], 0).reset().text == "ready on 1 thread"
-
-
-class Counting(httpx.BaseTransport):
-    """A network that answers every request alike, and counts them."""
-
-    def __init__(self, answer: Callable[[], httpx.Response]) -> None:
-        self._answer = answer
-        self.requests = 0
-
-    def handle_request(self, request: httpx.Request) -> httpx.Response:
-        self.requests += 1
-        return self._answer()
 
 
 def unreachable() -> httpx.Response:
