@@ -114,12 +114,23 @@ def _add_serve(commands: Any) -> None:
         "--token-variable", default="TURNWISE_SERVICE_TOKEN", metavar="NAME", help="the environment variable with it"
     )
     serve.add_argument(
+        "--allow-host",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="a name that clients reach it by, beside --host and the loopback's",
+    )
+    serve.add_argument(
         "--processes", action="append", default=[], metavar="WORLD=N", help="workers (sciworld, browser: 1)"
     )
     serve.add_argument("--episodes", type=int, default=1024, help="open at once (default: %(default)s)")
     serve.add_argument("--lease-seconds", type=float, default=600.0)
     serve.add_argument("--call-seconds", type=float, default=300.0)
     serve.add_argument("--body-bytes", type=int, default=1_048_576)
+    serve.add_argument("--connections", type=int, default=2048, help="open at once (default: %(default)s)")
+    serve.add_argument(
+        "--request-seconds", type=float, default=20.0, help="for a request's head to arrive, and again for its body"
+    )
     serve.set_defaults(run=_serve)
 
 
@@ -134,12 +145,15 @@ def _serve(parsed: argparse.Namespace) -> None:
             host=parsed.host,
             port=parsed.port,
             token=os.environ.get(parsed.token_variable),
+            other_hosts=parsed.allow_host,
             processes=dict(map(parse_setting, parsed.processes)),
             limits=ServiceLimits(
                 episodes=parsed.episodes,
                 lease_seconds=parsed.lease_seconds,
                 call_seconds=parsed.call_seconds,
                 body_bytes=parsed.body_bytes,
+                connections=parsed.connections,
+                request_seconds=parsed.request_seconds,
             ),
         )
     except ValueError as error:

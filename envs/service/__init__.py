@@ -9,8 +9,9 @@ The server:
 * `homes`: what is needed of the place where environments live; `threads` and `processes` are the two that there are,
   with `worker` on the far side of a process and `orders` between.
 * `episodes`: leases, limits, step numbers, losses.
-* `routes`, `guards`, `metrics`, `application`, `server`: the routes, what stands before them, what is counted, and how
-  it is put together and run.
+* `listing`: what a world says of its tasks.
+* `routes`, `guards`, `connections`, `metrics`, `application`, `server`: the routes, what stands before them, what is
+  counted, and how it is put together and run.
 
 The client: `client` (connections, and what is sent again), `world` (the world and its environments).
 """

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -17,7 +17,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 
 from envs.service.episodes import Episodes, ServiceLimits
-from envs.service.guards import Authorisation, BodyLimit, refused
+from envs.service.guards import Authorisation, BodyLimit, OwnHost, refused
 from envs.service.metrics import Metrics, RequestCounter
 from envs.service.offers import Offer, served
 from envs.service.reasons import Reason, Refusal
@@ -30,11 +30,14 @@ def create_application(
     *,
     limits: ServiceLimits | None = None,
     token: str | None = None,
+    host: str = "127.0.0.1",
+    other_hosts: Collection[str] = (),
     clock: Callable[[], float] = time.monotonic,
 ) -> FastAPI:
     """An application that serves these worlds. Raises ValueError for a wrong offer.
 
-    `clock` tells the seconds that leases are measured in.
+    `host` and `other_hosts` are the names that it answers to, beside those of the loopback. `clock` tells the seconds
+    that leases are measured in.
     """
     limits = limits or ServiceLimits()
     metrics = Metrics()
@@ -49,8 +52,9 @@ def create_application(
         lifespan=_living(limits),
         middleware=[
             Middleware(RequestCounter, metrics=metrics),
+            Middleware(OwnHost, host=host, others=other_hosts),
             Middleware(Authorisation, token=token),
-            Middleware(BodyLimit, most_bytes=limits.body_bytes),
+            Middleware(BodyLimit, most_bytes=limits.body_bytes, seconds=limits.request_seconds),
         ],
     )
     app.state.service = Service(worlds, Episodes(worlds, limits, metrics, clock), metrics)

@@ -42,6 +42,10 @@ class ServiceLimits:
     """An episode whose world takes longer for one call is lost."""
     body_bytes: int = 1_048_576
     """Of one request."""
+    connections: int = 2048
+    """Open at once: a client has one for each episode that asks at the same time."""
+    request_seconds: float = 20.0
+    """A request whose head, and then whose body, does not arrive in so long is refused."""
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():

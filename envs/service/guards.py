@@ -1,9 +1,12 @@
-"""What stands before the application: the token, and the limit on the size of a body."""
+"""What stands before the application: the names that the server answers to, the token, and the limits on a body."""
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import ipaddress
+from collections.abc import Collection
+from urllib.parse import urlsplit
 
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -21,6 +24,7 @@ def refused(refusal: Refusal, status: int | None = None) -> Response:
     headers = {
         Reason.UNAUTHORISED: {"WWW-Authenticate": "Bearer"},
         Reason.TOO_MANY_EPISODES: {"Retry-After": "1"},
+        Reason.TOO_MANY_CONNECTIONS: {"Retry-After": "1"},
     }.get(refusal.reason)
     return Response(
         body.model_dump_json(), STATUS[refusal.reason] if status is None else status, headers, "application/json"
@@ -39,12 +43,49 @@ def require_safe(host: str, token: str | None) -> None:
 
 
 def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
+    address = _address(host)
+    return host == "localhost" or (address is not None and address.is_loopback)
+
+
+def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
-        return ipaddress.ip_address(host).is_loopback
+        return ipaddress.ip_address(host)
     except ValueError:
-        return False
+        return None
+
+
+class OwnHost:
+    """Lets requests pass whose Host header names this server.
+
+    A page of an attacker whose name points at this machine (DNS rebinding) may ask whatever its browser can reach, and
+    read the answers. It names itself in the Host header. A server answers to localhost and loopback addresses, to the
+    host that it is bound to, and to those that it was told of; bound to all addresses, to every address, but no name.
+    """
+
+    def __init__(self, app: ASGIApp, host: str, others: Collection[str]) -> None:
+        self._app = app
+        self._names = {host.lower(), *(name.lower() for name in others)}
+        address = _address(host)
+        self._any_address = host == "" or (address is not None and address.is_unspecified)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, or refuse it."""
+        if scope["type"] == "lifespan" or self._is_own(given := dict(scope["headers"]).get(b"host", b"")):
+            return await self._app(scope, receive, send)
+        message = (
+            f"the Host header must name this server; found {given.decode('latin-1')!r}: start the server with "
+            "--allow-host NAME for a name that clients reach it by"
+        )
+        return await refused(Refusal(Reason.WRONG_HOST, message))(scope, receive, send)
+
+    def _is_own(self, given: bytes) -> bool:
+        try:
+            name = urlsplit(f"//{given.decode('ascii')}").hostname
+        except ValueError:  # letters that no host has, or a bracket that is not closed
+            return False
+        if not name:
+            return False
+        return name in self._names or _is_loopback(name) or (self._any_address and _address(name) is not None)
 
 
 class Authorisation:
@@ -66,15 +107,36 @@ class Authorisation:
 
 
 class BodyLimit:
-    """Reads a body before it is passed on, and refuses one that is too large without reading all of it."""
+    """Reads a body before it is passed on; refuses one that is too large without reading all of it, and a slow one."""
 
-    def __init__(self, app: ASGIApp, most_bytes: int) -> None:
-        self._app, self._most_bytes = app, most_bytes
+    def __init__(self, app: ASGIApp, most_bytes: int, seconds: float) -> None:
+        self._app, self._most_bytes, self._seconds = app, most_bytes, seconds
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or refuse it."""
         if scope["type"] != "http":
             return await self._app(scope, receive, send)
+        try:
+            async with asyncio.timeout(self._seconds):
+                body = await self._read(scope, receive)
+        except TimeoutError:
+            refusal = Refusal(Reason.REQUEST_TOO_SLOW, f"a body must arrive within {self._seconds:g} s")
+            return await refused(refusal)(scope, receive, send)
+        except Refusal as refusal:
+            return await refused(refusal)(scope, receive, send)
+        if body is None:
+            return None
+        unread = [body]
+
+        async def replay() -> Message:
+            if unread:
+                return {"type": "http.request", "body": unread.pop(), "more_body": False}
+            return await receive()
+
+        return await self._app(scope, replay, send)
+
+    async def _read(self, scope: Scope, receive: Receive) -> bytes | None:
+        """The whole body; None when the client has gone. Raises Refusal for one that is too large."""
         body = bytearray()
         more = True
         while more and max(len(body), _announced(scope)) <= self._most_bytes:
@@ -84,16 +146,8 @@ class BodyLimit:
             body += message.get("body", b"")
             more = message.get("more_body", False)
         if more or len(body) > self._most_bytes:
-            refusal = Refusal(Reason.BODY_TOO_LARGE, f"a body must have at most {self._most_bytes} bytes")
-            return await refused(refusal)(scope, receive, send)
-        unread = [bytes(body)]
-
-        async def replay() -> Message:
-            if unread:
-                return {"type": "http.request", "body": unread.pop(), "more_body": False}
-            return await receive()
-
-        return await self._app(scope, replay, send)
+            raise Refusal(Reason.BODY_TOO_LARGE, f"a body must have at most {self._most_bytes} bytes")
+        return bytes(body)
 
 
 def _announced(scope: Scope) -> int:

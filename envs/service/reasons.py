@@ -22,6 +22,14 @@ class Reason(StrEnum):
     """The episode must be reset before its first step, and cannot be after it."""
     STEP_OUT_OF_ORDER = "step_out_of_order"
     """The step's number is neither that of the last step, with the same action, nor the next."""
+    WRONG_HOST = "wrong_host"
+    """The Host header names another machine: a name that was pointed at this one, or one that it was not told of."""
+    REQUEST_TOO_SLOW = "request_too_slow"
+    """The request's head or body did not arrive in time."""
+    HEAD_TOO_LARGE = "head_too_large"
+    """The request's line and headers have more bytes than the server takes."""
+    TOO_MANY_CONNECTIONS = "too_many_connections"
+    """As many connections are open as the server holds."""
     BODY_TOO_LARGE = "body_too_large"
     """The body has more bytes than the server takes."""
     INVALID_REQUEST = "invalid_request"
@@ -48,12 +56,16 @@ STATUS: dict[Reason, int] = {
     Reason.KEY_REUSED: 409,
     Reason.RESET_OUT_OF_ORDER: 409,
     Reason.STEP_OUT_OF_ORDER: 409,
+    Reason.REQUEST_TOO_SLOW: 408,
     Reason.BODY_TOO_LARGE: 413,
+    Reason.WRONG_HOST: 421,
     Reason.INVALID_REQUEST: 422,
     Reason.TASK_REFUSED: 422,
     Reason.TOO_MANY_EPISODES: 429,
+    Reason.HEAD_TOO_LARGE: 431,
     Reason.WORLD_FAILED: 500,
     Reason.INTERNAL: 500,
+    Reason.TOO_MANY_CONNECTIONS: 503,
     Reason.WORKER_DIED: 503,
     Reason.WORLD_HUNG: 504,
 }

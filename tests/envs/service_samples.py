@@ -19,7 +19,9 @@ from fastapi import FastAPI
 from envs.service import RemoteWorld
 from envs.service.application import create_application
 from envs.service.client import Client
+from envs.service.episodes import ServiceLimits
 from envs.service.offers import Offer
+from envs.service.server import connection_options
 from turnwise import seeding
 from turnwise.world import Decision, Environment, Limits, Observation, Remaining, Reward, Split, Step, Task, World
 
@@ -143,10 +145,11 @@ class Clock:
 
 
 @contextmanager
-def running(app: FastAPI) -> Iterator[str]:
+def running(app: FastAPI, limits: ServiceLimits | None = None) -> Iterator[str]:
     """An application on a free port of the loopback address, started and stopped with its worlds; its address."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        server = uvicorn.Server(uvicorn.Config(app, log_level="error", timeout_keep_alive=120))
+        options = connection_options(limits or ServiceLimits())
+        server = uvicorn.Server(uvicorn.Config(app, log_level="error", **options))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
         thread.start()
         while not server.started and thread.is_alive():
@@ -161,7 +164,7 @@ def running(app: FastAPI) -> Iterator[str]:
 @contextmanager
 def serving(*offers: Offer, **options: Any) -> Iterator[str]:
     """These worlds, served; the address."""
-    with running(create_application(offers, **options)) as url:
+    with running(create_application(offers, **options), options.get("limits")) as url:
         yield url
 
 

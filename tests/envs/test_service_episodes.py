@@ -71,7 +71,7 @@ class Asking:
 @contextmanager
 def application(clock: Clock | None = None, **options: Any) -> Iterator[Asking]:
     app = create_application([Offer(BRITTLE)], **{"limits": LIMITS, "clock": clock or Clock(), **options})
-    with TestClient(app, raise_server_exceptions=False) as http:
+    with TestClient(app, "http://localhost", raise_server_exceptions=False) as http:
         yield Asking(http)
 
 
@@ -181,7 +181,7 @@ def test_a_player_decides_and_changes_nothing(asking: Asking) -> None:
 
 
 def test_what_a_player_said_is_not_told_after_the_next_step() -> None:
-    with TestClient(create_application([Offer("frozen_lake")])) as http:
+    with TestClient(create_application([Offer("frozen_lake")]), "http://localhost") as http:
         asking = Asking(http)
         (task,) = http.get(f"/v2/worlds/{asking.world}/tasks?split=test&count=1").json()["tasks"]
         creation = {"world": asking.world, "task": task, "seed": 0, "key": "k"}

@@ -20,11 +20,12 @@ from envs.service.server import serve
 
 TOKEN = "a long secret with spaces and ümläut"
 LIMITS = ServiceLimits(body_bytes=2000)
+OWN = "http://localhost"
 
 
 @pytest.fixture(scope="module")
 def guarded() -> Iterator[TestClient]:
-    with TestClient(create_application([Offer(BRITTLE)], token=TOKEN, limits=LIMITS)) as http:
+    with TestClient(create_application([Offer(BRITTLE)], token=TOKEN, limits=LIMITS), OWN) as http:
         yield http
 
 
@@ -114,7 +115,7 @@ def test_a_body_that_does_not_say_its_length_is_not_read_to_its_end() -> None:
         # One who announces gigabytes is refused before the first byte.
         port = int(url.rpartition(":")[2])
         with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
-            connection.sendall(b"POST /v2/episodes HTTP/1.1\r\nHost: x\r\nContent-Length: 9999999999\r\n\r\n")
+            connection.sendall(b"POST /v2/episodes HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 9999999999\r\n\r\n")
             assert b" 413 " in connection.recv(4000)
 
 
@@ -178,8 +179,8 @@ def test_the_openapi_document_describes_every_route_and_reply(guarded: TestClien
 
 def test_requests_are_counted_by_route_and_not_by_address() -> None:
     with (
-        TestClient(create_application([Offer(BRITTLE)])) as http,
-        TestClient(create_application([Offer(BRITTLE)])) as other,
+        TestClient(create_application([Offer(BRITTLE)]), OWN) as http,
+        TestClient(create_application([Offer(BRITTLE)]), OWN) as other,
     ):
         for number in range(3):
             http.delete(f"/v2/episodes/{number}")

@@ -1,0 +1,106 @@
+"""Connections that keep nobody else out: a bound on how many there are, and on how long and large a request's head is.
+
+Uvicorn waits for ever for the end of a head, however slowly it comes, and takes any number of connections; a client
+that opens many and sends a byte now and then ("slow loris") would leave no room for others. What is refused before
+there is a request is answered in the form of every other refusal. How long a body may take is the affair of
+`guards.BodyLimit`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from http import HTTPStatus
+from typing import Any
+
+from uvicorn.protocols.http.auto import AutoHTTPProtocol
+
+from envs.service.guards import refused
+from envs.service.reasons import Reason, Refusal
+
+MOST_HEAD_BYTES = 65_536
+
+
+def bounded_connection(most: int, seconds: float) -> type[asyncio.Protocol]:
+    """Uvicorn's protocol, of which at most `most` live, and whose requests' heads must arrive within `seconds`."""
+
+    class BoundedConnection(_Connection):
+        most_connections = most
+        head_seconds = seconds
+
+    return BoundedConnection
+
+
+class _Connection(AutoHTTPProtocol):  # type: ignore[valid-type, misc]
+    """Uvicorn's attributes that are used: `connections`, `transport`, `loop`, and `cycle`, the last complete head's."""
+
+    most_connections: int
+    head_seconds: float
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self._deadline: asyncio.TimerHandle | None = None
+        self._head_bytes = 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take the connection, or refuse it where there are as many as there may be."""
+        super().connection_made(transport)
+        if len(self.connections) > self.most_connections:
+            message = f"at most {self.most_connections} connections may be open, and are: try again in a moment"
+            self._refuse(Refusal(Reason.TOO_MANY_CONNECTIONS, message))
+        else:
+            self._await_a_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the deadline."""
+        self._forget_the_deadline()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Take in what has come, of a head or of a body."""
+        if self.transport.is_closing():
+            return
+        before = self.cycle
+        if self._deadline is None and (before is None or before.response_complete):
+            self._await_a_head()
+        super().data_received(data)
+        if self.cycle is not before:
+            self._forget_the_deadline()
+            self._head_bytes = 0
+        elif self._deadline is not None and not self._rest_of_a_body():
+            self._head_bytes += len(data)
+            if self._head_bytes > MOST_HEAD_BYTES:
+                self._refuse(
+                    Refusal(Reason.HEAD_TOO_LARGE, f"a request's head must have at most {MOST_HEAD_BYTES} bytes")
+                )
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer what is no HTTP. Called by uvicorn."""
+        self._refuse(Refusal(Reason.INVALID_REQUEST, msg), 400)
+
+    def _await_a_head(self) -> None:
+        self._deadline = self.loop.call_later(self.head_seconds, self._give_up)
+
+    def _forget_the_deadline(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _give_up(self) -> None:
+        if self._head_bytes:
+            message = f"a request's head must arrive within {self.head_seconds:g} s"
+            self._refuse(Refusal(Reason.REQUEST_TOO_SLOW, message))
+        else:
+            self.transport.close()
+
+    def _rest_of_a_body(self) -> bool:
+        """Whether what comes belongs to a request that was answered before all of it was read."""
+        return self.cycle is not None and self.cycle.response_complete and self.cycle.more_body
+
+    def _refuse(self, refusal: Refusal, status: int | None = None) -> None:
+        if self.transport.is_closing():
+            return
+        answer = refused(refusal, status)
+        lines = [f"HTTP/1.1 {answer.status_code} {HTTPStatus(answer.status_code).phrase}".encode()]
+        lines += [name + b": " + value for name, value in answer.raw_headers]
+        self.transport.write(b"\r\n".join([*lines, b"connection: close", b"", bytes(answer.body)]))
+        self.transport.close()
