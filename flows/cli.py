@@ -37,6 +37,7 @@ from flows.reproduce import add_reproduce
 from flows.show import add_show
 from turnwise.errors import TurnwiseError
 from turnwise.places import home
+from turnwise.store.full_disk import telling_of_a_full_disk
 
 OFFLINE = {
     "DO_NOT_TRACK": "true",
@@ -60,7 +61,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
     warnings.filterwarnings("ignore", category=DeprecationWarning)
     try:
-        parsed.run(parsed)
+        with telling_of_a_full_disk():
+            parsed.run(parsed)
     except TurnwiseError as error:
         sys.stderr.write(f"turnwise: {error}\n")
         sys.stdout.flush()

@@ -45,6 +45,7 @@ from turnwise.errors import ArtifactError, ConfigurationError, WorldLost
 from turnwise.fingerprint import fingerprint, warn_of_edits
 from turnwise.store import Reference, default_store
 from turnwise.store.artifacts import when_pruned
+from turnwise.store.full_disk import telling_of_a_full_disk
 from turnwise.store.inputs import with_references
 from turnwise.store.pruning import reading
 from turnwise.store.remaking import Record, make_again
@@ -93,7 +94,7 @@ def observing(observer: Observer) -> Iterator[None]:
 def stage(
     name: str,
     *,
-    retries: int = 0,
+    retries: int = 1,
     retry_delay_seconds: float = 2.0,
     code: Callable[[Any], Sequence[str]] | None = None,
     platform_bound: bool = True,
@@ -164,7 +165,8 @@ class Stage(Generic[Arguments]):
         def compute(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Reference:
             nonlocal computed
             computed = True
-            return self._compute(digest, ingredients, *args, **kwargs)
+            with telling_of_a_full_disk():
+                return self._compute(digest, ingredients, *args, **kwargs)
 
         task = Task(
             compute,

@@ -4,6 +4,7 @@
 * A lost world is **missing data**: `WorldLost`; the episode is tried again, then left out and counted, never scored 0.
 * A wrong configuration is **refused** before any compute: `ConfigurationError`.
 * A missing or damaged artifact is **computed again, loudly**: `ArtifactError`.
+* A full disk is **tried again**, as what breaks outside is, and then told in one sentence: `DiskFull`.
 * Engine and learner that disagree are **stopped**: `MismatchError`; so is what is no number: `NotFiniteError`.
 * A run that cannot learn any more, or must not go on, is **ended**: `TrainingEnded`, which names the last good policy.
 * Anything else is a bug, and is raised as it is.
@@ -24,6 +25,10 @@ class ConfigurationError(TurnwiseError, ValueError):
 
 class ArtifactError(TurnwiseError, RuntimeError):
     """An artifact is missing from the store, or its content is not what its digest says."""
+
+
+class DiskFull(TurnwiseError, OSError):
+    """What was computed cannot be written: the disk has no room left, or the user's quota is used up."""
 
 
 class WorldLost(TurnwiseError, RuntimeError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import os
@@ -20,9 +21,10 @@ from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
 from prefect.context import FlowRunContext
 from prefect.results import ResultRecord
 from pydantic import BaseModel, ConfigDict
+from safetensors import SafetensorError
 
 from tasks.stage import Observer, StageCall, observing, stage
-from turnwise.errors import ArtifactError, ConfigurationError, WorldLost
+from turnwise.errors import ArtifactError, ConfigurationError, DiskFull, WorldLost
 from turnwise.places import home
 from turnwise.store import Reference, default_store
 
@@ -206,6 +208,30 @@ def test_mistakes_are_not_tried_again_and_not_remembered(mistake: Exception) -> 
     assert len(failures) == 1
     failures.clear()
     assert not was_cached(fragile, Parameters())
+
+
+@pytest.mark.parametrize(
+    "full", [SafetensorError("I/O error: No space left on device (os error 28)"), OSError(errno.ENOSPC, "No space")]
+)
+def test_a_full_disk_is_tried_again_and_then_told_in_one_sentence(full: Exception) -> None:
+    failures[:] = [full]
+    assert default_store().metrics(fragile(Parameters())) == {"value": 2.0}
+    failures[:] = [full] * 3
+    with pytest.raises(DiskFull, match=f"the disk of {home()} must have room") as told:
+        fragile(Parameters(factor=3))
+    assert failures == [] and "\n" not in str(told.value)
+
+
+def test_every_stage_is_tried_again_once_unless_it_says_otherwise() -> None:
+    failures[:] = [ConnectionResetError("gone")]
+
+    @stage("once_more", retry_delay_seconds=0)
+    def once_more(parameters: Parameters) -> Reference:
+        if failures:
+            raise failures.pop(0)
+        return write_number(parameters.factor)
+
+    assert default_store().holds(once_more(Parameters()))
 
 
 def test_runs_in_the_callers_thread_and_under_its_label_in_prefect() -> None:
