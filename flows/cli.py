@@ -16,6 +16,7 @@ turnwise show "mt-grpo seed 1"                 look at the episodes of a run
 turnwise compare credit longer                 any recorded runs beside each other, with verdicts
 turnwise lineage mt-grpo/success               from a number back to all that it came from
 turnwise reproduce "mt-grpo seed 1"            make a run again elsewhere and compare the digests
+turnwise verify                                is all that was computed intact? what is not, and what mends it
 turnwise ui                                    MLflow's pages on what was run
 """
 
@@ -35,6 +36,7 @@ from flows.compare import add_compare
 from flows.lineage import add_lineage
 from flows.reproduce import add_reproduce
 from flows.show import add_show
+from flows.verify import add_verify
 from turnwise.errors import TurnwiseError
 from turnwise.places import home
 from turnwise.store.full_disk import telling_of_a_full_disk
@@ -87,6 +89,7 @@ def _parser() -> argparse.ArgumentParser:
     add_compare(commands)
     add_lineage(commands)
     add_reproduce(commands)
+    add_verify(commands)
     _add_ui(commands)
     return parser
 

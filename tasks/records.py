@@ -13,11 +13,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from turnwise import progress
 from turnwise.errors import ArtifactError
 from turnwise.places import home
 from turnwise.store import Reference, Store
+from turnwise.store.inspection import Inspected
 
-REFERENCE_CLASS = f"{Reference.__module__}.{Reference.__qualname__}"
+
+class EarlierRecord(ArtifactError):
+    """A record in the form of an earlier version, which nothing asks for any more: code is part of every key."""
 
 
 def records_folder() -> Path:
@@ -39,6 +43,33 @@ def recorded(key: str, store: Store) -> Reference | None:
     Raises:
         ArtifactError: the record cannot be read, is that of another key, or its artifact is missing or damaged.
     """
+    if (reference := _bound(key, store)) is not None:
+        store.folder(reference, needed=())
+    return reference
+
+
+def inspect_records(store: Store) -> Inspected:
+    """Every record can be read, is that of its key, and names an artifact that is there; see `inspect_artifacts` for
+    whether that is intact.
+    """
+    damaged, left_over = [], []
+    keys = list(recorded_keys())
+    for number, key in enumerate(keys):
+        progress.report("records", number, len(keys))
+        try:
+            reference = _bound(key, store)
+            if reference is not None and not (store.root / str(reference)).is_dir():
+                damaged.append(f"the record {records_folder() / key} names {reference}, which the store does not hold")
+        except EarlierRecord:
+            left_over.append(records_folder() / key)
+        except (ArtifactError, OSError) as error:
+            damaged.append(str(error))
+    mended_by = "running the experiment again computes and records it anew"
+    return Inspected("records", mended_by, len(keys), damaged, left_over)
+
+
+def _bound(key: str, store: Store) -> Reference | None:
+    """What the record of a key names, where the store knows that it was made under that key."""
     path = records_folder() / key
     try:
         content = path.read_bytes()
@@ -46,22 +77,21 @@ def recorded(key: str, store: Store) -> Reference | None:
         return None
     try:
         reference = _reference(json.loads(content))
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise ArtifactError(f"the record {path} cannot be read ({type(error).__name__}: {error})") from error
     if not store.was_made_under(reference, key.rpartition("/")[2]):
         raise ArtifactError(
             f"the record {path} must name what was computed under its own key; the store does not know {reference} to "
             "have been: the record is that of another stage or call"
         )
-    store.folder(reference, needed=())
     return reference
 
 
 def _reference(record: dict[str, Any]) -> Reference:
-    """What a record holds. Raises ValueError, TypeError or KeyError where it is not what a stage has Prefect write."""
+    """What a record holds. Raises an error of its type where it is not what a stage has Prefect write."""
     if (serializer := record["metadata"]["serializer"]["type"]) != "json":
         raise ValueError(f"a stage's record is JSON, not {serializer}")
     result = json.loads(record["result"])
-    if result["__class__"] != REFERENCE_CLASS:
-        raise ValueError(f"a stage's record holds a {REFERENCE_CLASS}, not a {result['__class__']}")
-    return Reference.model_validate(result["data"])
+    if result.get("__class__") in ("turnwise.artifacts.Reference", "turnwise.store.manifest.Reference"):
+        raise EarlierRecord("the record was written by an earlier version")
+    return Reference.model_validate(result)

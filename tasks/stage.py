@@ -162,11 +162,11 @@ class Stage(Generic[Arguments]):
         computed = False
 
         @functools.wraps(self.function)
-        def compute(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Reference:
+        def compute(*args: Arguments.args, **kwargs: Arguments.kwargs) -> dict[str, str]:
             nonlocal computed
             computed = True
             with telling_of_a_full_disk():
-                return self._compute(digest, ingredients, *args, **kwargs)
+                return self._compute(digest, ingredients, *args, **kwargs).model_dump()
 
         task = Task(
             compute,
@@ -180,7 +180,7 @@ class Stage(Generic[Arguments]):
             retry_delay_seconds=self.retry_delay_seconds,
             retry_condition_fn=_failed_by_infrastructure,
         )
-        reference = task(*args, **kwargs)
+        reference = Reference.model_validate(task(*args, **kwargs))
         for observer in _observers.get():
             seconds = time.perf_counter() - began
             observer.finished(StageCall(self.name, label, reference, not computed, seconds))

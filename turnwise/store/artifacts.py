@@ -168,6 +168,10 @@ class Store:
         Raises:
             ArtifactError: it is missing or damaged.
         """
+        with pruning.shared(self._path(reference)):
+            self._read_all(reference)
+
+    def _read_all(self, reference: Reference) -> None:
         self._verified.remove(reference)
         state = state_of(self._path(reference))
         manifest = self.manifest(reference)
