@@ -92,5 +92,5 @@ def _policy(experiment: Experiment) -> str:
     if policy.model == "scratch":
         made = f"from scratch, {policy.layers} layers of width {policy.hidden}"
     else:
-        made = policy.model
+        made = policy.model if policy.revision is None else f"{policy.model} at {policy.revision}"
     return f"{made}, in {compute.precision} on {compute.device}, sampled by {compute.engine}"

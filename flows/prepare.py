@@ -23,8 +23,9 @@ from tasks.prepare import (
 )
 from tasks.warm_start import WarmStartParameters, warm_start
 from turnwise.config import Experiment
-from turnwise.conversations import sha256_of
+from turnwise.outside import outside_file
 from turnwise.places import project_root
+from turnwise.policy.pretrained import pretrained
 from turnwise.sections import Compute
 from turnwise.store import Reference
 
@@ -73,7 +74,9 @@ def prepare_materials(experiment: Experiment) -> Materials:
     made_demonstrations = _to_imitate(experiment, made_panels)
     policy = experiment.policy
     made_tokenizer = tokenizer(
-        TokenizerParameters(model=policy.model, vocabulary=policy.vocabulary, format=experiment.agent.format),
+        TokenizerParameters(
+            pretrained=pretrained(policy), vocabulary=policy.vocabulary, format=experiment.agent.format
+        ),
         demonstrations=made_demonstrations,
     )
     return Materials(made_panels, made_demonstrations, made_tokenizer)
@@ -91,8 +94,7 @@ def _to_imitate(experiment: Experiment, made_panels: Reference) -> Reference:
     """The conversations that the configuration names, or else demonstrations by the world's oracle."""
     data = experiment.data
     if data.conversations is not None:
-        path = project_root() / data.conversations
-        return conversations(ConversationParameters(path=str(path), sha256=sha256_of(path)))
+        return conversations(ConversationParameters(file=outside_file(project_root() / data.conversations)))
     return demonstrations(
         DemonstrationParameters(
             **dict(play_parameters(experiment)),
@@ -107,7 +109,7 @@ def _to_imitate(experiment: Experiment, made_panels: Reference) -> Reference:
 def prepare_policy(experiment: Experiment, materials: Materials) -> Prepared:
     """The policy that reinforcement starts from: after the warm start, where there is one."""
     policy = initial_policy(
-        PolicyParameters(policy=experiment.policy, context_tokens=experiment.agent.context_tokens),
+        PolicyParameters.of(experiment.policy, pretrained(experiment.policy), experiment.agent.context_tokens),
         tokenizer=materials.tokenizer,
     )
     if experiment.warm_start.enabled:

@@ -21,6 +21,7 @@ from turnwise.digests import digest_of
 from turnwise.fingerprint import fingerprint
 from turnwise.panel import panel_digest, read_panel
 from turnwise.places import home
+from turnwise.policy.pretrained import pretrained
 from turnwise.store import Reference, default_store
 from turnwise.tracking import Dataset, Recorder
 from turnwise.tracking import Run as Recorded
@@ -67,7 +68,9 @@ class AblationRecord:
         local = None if experiment.tracking.uri else home() / "mlflow"
         self._recorder = Recorder(tracking_uri(experiment), experiment.tracking.experiment, local)
         values = experiment.model_dump(mode="json", exclude={"tracking"})
-        self._identity = digest_of([values, self._code(), lineage.platform()])
+        self._pretrained = pretrained(experiment.policy)
+        outside = self._pretrained.content if self._pretrained else None
+        self._identity = digest_of([values, outside, self._code(), lineage.platform()])
         self._parent = self._recorder.parent(experiment.ablation.name, self._identity, values, self._tags())
         self._children: dict[str, Recorded] = {}
         self._configured: dict[str, Experiment] = {}
@@ -181,6 +184,7 @@ class AblationRecord:
             "demonstrations": prepared.demonstrations.digest,
             "warm_start": prepared.warm_start.digest,
             "world_version": world_class(self._experiment.world.name).version,
+            **({"pretrained": self._pretrained.content} if self._pretrained else {}),
         }
 
     def _datasets(self) -> list[Dataset]:

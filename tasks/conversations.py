@@ -7,8 +7,9 @@ from dataclasses import asdict
 from pathlib import Path
 
 from tasks.stage import stage
-from turnwise.conversations import Conversation, Exchange, read_conversations, sha256_of
+from turnwise.conversations import Conversation, Exchange, read_conversations
 from turnwise.errors import ConfigurationError
+from turnwise.outside import Outside, sha256_of
 from turnwise.sections import Section
 from turnwise.store import Reference, default_store
 
@@ -16,19 +17,17 @@ CONVERSATIONS_FILE = "conversations.jsonl"
 
 
 class ConversationParameters(Section):
-    """What is read, and what was in it when it was asked for."""
+    """What is read."""
 
-    path: str
-    sha256: str
-    """Of the file: another content is another artifact."""
+    file: Outside
 
 
 @stage("conversations", platform_bound=False)
 def conversations(parameters: ConversationParameters) -> Reference:
     """The conversations of the file, checked, one a line. Raises ConfigurationError with the line and the field."""
-    path = Path(parameters.path)
+    path = Path(parameters.file.place)
     found = read_conversations(path)
-    if sha256_of(path) != parameters.sha256:
+    if sha256_of(path) != parameters.file.content:
         raise ConfigurationError(f"data.conversations must not change while it is read; {path} has: run again")
     with default_store().write("conversations") as draft:
         lines = [json.dumps(asdict(conversation), ensure_ascii=False) for conversation in found]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from pathlib import Path
 
 from tasks.imitation import texts_to_imitate
 from tasks.playing import PlayParameters, play_with_script, recorded_by, save_played, tasks_of, the_world, world_code
@@ -14,8 +13,10 @@ from turnwise.agent.formats import format_class
 from turnwise.agent.scripted import MISTAKEN
 from turnwise.errors import ConfigurationError
 from turnwise.measures import episode_means
+from turnwise.outside import Outside
 from turnwise.panel import panel_digest, write_panels
 from turnwise.policy.model_files import model_files
+from turnwise.policy.pretrained import pretrained_folder, require_unchanged
 from turnwise.policy.tokenizer import ChatFrame, load_tokenizer, save_tokenizer, train_tokenizer
 from turnwise.sections import Policy, Section, WorldSection
 from turnwise.store import Reference, default_store
@@ -107,17 +108,19 @@ def demonstrations(parameters: DemonstrationParameters, *, panels: Reference) ->
 class TokenizerParameters(Section):
     """What the tokenizer depends on."""
 
-    model: str
+    pretrained: Outside | None
+    """The policy that it comes with; None: one is trained, with what follows."""
     vocabulary: int
     format: str
 
 
 @stage("tokenizer")
 def tokenizer(parameters: TokenizerParameters, *, demonstrations: Reference) -> Reference:
-    """A byte-level BPE trained on the demonstrations, or the tokenizer of the policy that `policy.model` names."""
+    """A byte-level BPE trained on the demonstrations, or the tokenizer of a policy from outside."""
     with default_store().write("tokenizer") as draft:
-        if parameters.model != "scratch":
-            save_tokenizer(load_tokenizer(parameters.model), draft.folder)
+        if parameters.pretrained is not None:
+            save_tokenizer(load_tokenizer(pretrained_folder(parameters.pretrained)), draft.folder)
+            require_unchanged(parameters.pretrained)
         else:
             texts = texts_to_imitate(demonstrations)
             tags = format_class(parameters.format).tags
@@ -126,10 +129,17 @@ def tokenizer(parameters: TokenizerParameters, *, demonstrations: Reference) -> 
 
 
 class PolicyParameters(Section):
-    """What the policy before learning depends on."""
+    """What the policy before learning depends on: a policy from outside, or what one is made of from scratch."""
 
-    policy: Policy
+    pretrained: Outside | None
+    scratch: Policy | None
     context_tokens: int
+
+    @classmethod
+    def of(cls, policy: Policy, pretrained: Outside | None, context_tokens: int) -> PolicyParameters:
+        """Of a policy section and what it names outside."""
+        scratch = policy if pretrained is None else None
+        return cls(pretrained=pretrained, scratch=scratch, context_tokens=context_tokens)
 
 
 @stage("initial_policy")
@@ -137,9 +147,9 @@ def initial_policy(parameters: PolicyParameters, *, tokenizer: Reference) -> Ref
     """The policy before it has learned anything here: made from scratch, or copied from where `policy.model` points."""
     from turnwise.policy.architecture import create_policy
 
-    section = parameters.policy
     with default_store().write("policy") as draft:
-        if section.model == "scratch":
+        if parameters.scratch is not None:
+            section = parameters.scratch
             loaded = load_tokenizer(default_store().folder(tokenizer))
             count = create_policy(
                 draft.folder,
@@ -157,23 +167,8 @@ def initial_policy(parameters: PolicyParameters, *, tokenizer: Reference) -> Ref
                 tied=section.tied_embeddings,
             )
             draft.metrics["parameters"] = count
-        else:
-            _copy_model(section.model, draft.folder)
+        elif parameters.pretrained is not None:
+            for path in model_files(pretrained_folder(parameters.pretrained)):
+                shutil.copyfile(path, draft.folder / path.name)
+            require_unchanged(parameters.pretrained)
     return draft.reference
-
-
-def _copy_model(model: str, folder: Path) -> None:
-    """A local directory's or a hub model's configuration and weights, as transformers saves them."""
-    if Path(model).is_dir():
-        source = Path(model)
-    else:
-        from huggingface_hub import snapshot_download
-
-        source = Path(snapshot_download(model, allow_patterns=["*.json", "*.safetensors"]))
-    for path in model_files(source):
-        shutil.copyfile(path, folder / path.name)
-    if not (folder / "config.json").is_file() or not list(folder.glob("*.safetensors")):
-        raise ConfigurationError(
-            f"policy.model must be 'scratch', or a directory or hub id with config.json and *.safetensors; "
-            f"found {model!r}"
-        )

@@ -38,6 +38,7 @@ from prefect import Task
 from prefect.client.schemas.objects import State, TaskRun
 from pydantic import ValidationError
 
+from tasks.identity import known_by_content
 from tasks.records import recorded, records_folder
 from turnwise import lineage
 from turnwise.digests import digest_of
@@ -196,7 +197,8 @@ class Stage(Generic[Arguments]):
         if not isinstance(reference, Reference):
             raise TypeError(f"a stage returns one Reference; {self.name} returned {type(reference).__name__}")
         store = default_store()
-        store.record_lineage(reference, digest, {**ingredients, **lineage.code_state()})
+        called_with = self._arguments(*args, **kwargs)["parameters"].model_dump(mode="json")
+        store.record_lineage(reference, digest, {**ingredients, "called_with": called_with, **lineage.code_state()})
         store.record_clock(reference, {"seconds": time.perf_counter() - began})
         return reference
 
@@ -227,7 +229,7 @@ class Stage(Generic[Arguments]):
 
     def _read_parameters(self, record: Record) -> Any:
         model = get_type_hints(self.function)["parameters"]
-        return model.model_validate_json(json.dumps(record["parameters"]))
+        return model.model_validate_json(json.dumps(record.get("called_with", record["parameters"])))
 
     def _ingredients(self, *args: Arguments.args, **kwargs: Arguments.kwargs) -> dict[str, Any]:
         """All that the result depends on."""
@@ -236,7 +238,7 @@ class Stage(Generic[Arguments]):
         parameters = inputs.pop("parameters")
         return {
             "stage": self.name,
-            "parameters": parameters.model_dump(mode="json"),
+            "parameters": known_by_content(parameters),
             "inputs": {name: _digests(value, f"{self.name}'s input {name}") for name, value in inputs.items()},
             **self._made_by(parameters),
         }

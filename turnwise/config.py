@@ -117,6 +117,11 @@ class Experiment(Section):
         self._require_room()
         if self.policy.model == "scratch":
             require_heads(self.policy.hidden, self.policy.heads, self.policy.heads)
+            if self.policy.revision is not None:
+                raise ConfigurationError(
+                    "policy.revision is one of a hub repository, and policy.model is scratch; found "
+                    f"{self.policy.revision!r}: leave it out, or name the repository in policy.model"
+                )
         self._require_credit(world)
         require_selection(self.selection.rule, self.selection.options)
         self._require_update()

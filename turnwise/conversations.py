@@ -8,7 +8,6 @@ that stand between two replies are joined by a line break. Whatever follows the 
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -64,12 +63,6 @@ def require_conversations_file(path: Path) -> None:
             f"data.conversations must be a file that ends in {' or '.join(SUFFIXES)}; found "
             f"{'no file' if path.suffix in SUFFIXES else 'another ending'} at {path}"
         )
-
-
-def sha256_of(path: Path) -> str:
-    """The digest of a file's content."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def read_conversations(path: Path) -> list[Conversation]:

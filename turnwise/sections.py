@@ -118,7 +118,11 @@ class Policy(Section):
     """The policy: made from scratch, or loaded."""
 
     model: str
-    """`scratch`, a local directory, or a hub id."""
+    """`scratch`, a local directory from the project's folder, or a hub id. A directory is known by its content: another
+    file in it is another policy, another place is not."""
+    revision: str | None = None
+    """Of a hub id: a commit, a branch or a tag. null: the main branch, as it is in the hub's local cache or, where it
+    is not there, on the hub. Either way the commit is part of the cache key and is recorded."""
     seed: Seed
     vocabulary: Width
     """Entries of the tokenizer that is trained on the demonstrations. Used from scratch only, as what follows."""

@@ -9,9 +9,13 @@ from pathlib import Path
 import pytest
 
 from flows.prepare import play_parameters
+from tasks.conversations import ConversationParameters, conversations
+from tasks.prepare import PolicyParameters, TokenizerParameters, initial_policy, tokenizer
 from tasks.rollout import RolloutParameters, rollout
 from turnwise import fingerprint
 from turnwise.config import Experiment, load
+from turnwise.outside import outside_file
+from turnwise.policy.pretrained import pretrained
 from turnwise.sections import WorldSection
 from turnwise.store import Reference
 
@@ -77,3 +81,41 @@ def test_the_code_of_a_mixtures_parts_counts_and_their_comments_do_not(
     assert of_new_process(key) == before
     (tmp_path / "my_corridor.py").write_text(source.replace("LENGTH = 5", "LENGTH = 6"))
     assert of_new_process(key) != before
+
+
+def policy_keys(model: Path) -> tuple[str, str]:
+    """Of the tokenizer and of the policy before learning."""
+    chosen = experiment(f"policy.model={model}", "warm_start.enabled=false")
+    found = pretrained(chosen.policy)
+    return (
+        tokenizer.key(TokenizerParameters(pretrained=found, vocabulary=1, format="react"), demonstrations=NOTHING),
+        initial_policy.key(PolicyParameters.of(chosen.policy, found, 100), tokenizer=NOTHING),
+    )
+
+
+def test_weights_from_outside_are_part_of_the_key_and_their_place_is_not(tmp_path: Path) -> None:
+    model = tmp_path / "model"
+    model.mkdir()
+    for name in ("config.json", "model.safetensors", "tokenizer.json", "generation_config.json", "chat_template.jinja"):
+        (model / name).write_text(name)
+    before = policy_keys(model)
+    model = model.rename(tmp_path / "renamed")
+    assert policy_keys(model) == before == policy_keys(tmp_path / "." / "renamed")
+    for path in sorted(model.iterdir()):
+        path.write_text("other")
+        after = policy_keys(model)
+        assert not set(after) & set(before), f"{path.name} must count"
+        before = after
+
+
+def test_conversations_are_part_of_the_key_and_their_place_is_not(tmp_path: Path) -> None:
+    def key(path: Path) -> str:
+        return conversations.key(ConversationParameters(file=outside_file(path)))
+
+    path = tmp_path / "mine.jsonl"
+    path.write_text("{}")
+    before = key(path)
+    path = path.rename(tmp_path / "yours.jsonl")
+    assert key(path) == before
+    path.write_text("{} ")
+    assert key(path) != before

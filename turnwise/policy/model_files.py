@@ -5,7 +5,7 @@ from __future__ import annotations
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-MODEL_FILES = ("config.json", "generation_config.json", "model*")
+MODEL_FILES = ("config.json", "generation_config.json", "model*.json", "model*.safetensors")
 """Patterns of the configuration and the weights: what sampling and scoring read."""
 
 

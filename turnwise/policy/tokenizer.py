@@ -93,11 +93,11 @@ def save_tokenizer(tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
     tokenizer.save_pretrained(folder)
 
 
-def load_tokenizer(name: Path | str) -> PreTrainedTokenizerBase:
-    """The tokenizer of a local folder or of a model on the hub."""
+def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
+    """The tokenizer of a folder."""
     from transformers import AutoTokenizer
 
-    return AutoTokenizer.from_pretrained(str(name))
+    return AutoTokenizer.from_pretrained(str(folder))
 
 
 class ChatFrame:

@@ -1,0 +1,106 @@
+"""A policy from outside: a directory in Hugging Face's layout, or a repository on the hub.
+
+A directory is known by a digest of its files, a repository by the commit that its revision names. A revision that this
+machine has downloaded before is looked up in the hub's local cache, and only another asks the hub, where HF_HUB_OFFLINE
+allows it: so a cached experiment runs without a network, and a branch that has moved on changes no result on its own.
+"""
+
+from __future__ import annotations
+
+from fnmatch import fnmatch
+from pathlib import Path
+
+from turnwise.errors import ConfigurationError
+from turnwise.outside import Outside, outside_files
+from turnwise.places import project_root
+from turnwise.sections import Policy
+
+NOT_READ = (
+    ".*",
+    "*.md",
+    "LICENSE*",
+    *("*.bin", "*.ckpt", "*.gguf", "*.h5", "*.msgpack", "*.onnx", "*.ot", "*.pt", "*.pth"),
+    *("onnx/*", "original/*", "optimizer*.safetensors", "consolidated*.safetensors"),
+)
+"""Documents, states of optimizers, and weights in other forms. All else counts: a tokenizer may read any file."""
+TEMPLATES = "additional_chat_templates"
+WHOLE = "config.json, *.safetensors and a tokenizer with a chat template"
+
+
+def pretrained(policy: Policy) -> Outside | None:
+    """What `policy.model` and `policy.revision` name, known by content; None for a policy from scratch.
+
+    Raises ConfigurationError where there is no such directory or revision, or none that can be reached.
+    """
+    if policy.model == "scratch":
+        return None
+    folder = _directory(policy.model)
+    if folder is None:
+        return Outside(place=policy.model, content=_commit(policy.model, policy.revision))
+    if policy.revision is not None:
+        raise ConfigurationError(
+            f"policy.revision is one of a hub repository; policy.model is the directory {folder}, which has none: "
+            "leave it out"
+        )
+    return outside_files(folder, _files(folder))
+
+
+def pretrained_folder(found: Outside) -> Path:
+    """A folder with the policy's files, downloaded where they are not here yet. Raises ConfigurationError."""
+    folder = _directory(found.place)
+    if folder is None:
+        folder = _snapshot(found)
+    if not (folder / "config.json").is_file() or not list(folder.glob("model*.safetensors")):
+        raise ConfigurationError(
+            f"policy.model must be 'scratch', or a directory or hub id with {WHOLE}; found {found.place!r}"
+        )
+    return folder
+
+
+def require_unchanged(found: Outside) -> None:
+    """Raise ConfigurationError where a directory is no longer what it was when its key was made."""
+    folder = _directory(found.place)
+    if folder is not None and outside_files(folder, _files(folder)) != found:
+        raise ConfigurationError(f"policy.model must not change while it is read; {folder} has: run again")
+
+
+def _directory(model: str) -> Path | None:
+    """The directory of this name, from the project's folder; None where a hub repository is meant."""
+    folder = Path(model).expanduser()
+    folder = folder if folder.is_absolute() else project_root() / folder
+    return folder if folder.is_dir() else None
+
+
+def _files(folder: Path) -> list[Path]:
+    files = [path for path in (*folder.iterdir(), *folder.glob(f"{TEMPLATES}/*.jinja")) if path.is_file()]
+    return sorted(path for path in files if not any(fnmatch(path.name, pattern) for pattern in NOT_READ))
+
+
+def _commit(model: str, revision: str | None) -> str:
+    from huggingface_hub import HfApi
+    from huggingface_hub.errors import RevisionResolutionError
+
+    try:
+        try:
+            found = HfApi().resolve_revision(model, revision=revision, local_files_only=True)
+        except RevisionResolutionError:
+            found = HfApi().resolve_revision(model, revision=revision)
+    except (OSError, ValueError, RevisionResolutionError) as error:
+        asked = f"revision {revision!r}" if revision else "main branch"
+        raise ConfigurationError(
+            f"policy.model must be 'scratch', a directory, or a hub id whose {asked} is in the local cache or can be "
+            f"asked for; found {model!r}: {error}"
+        ) from error
+    return found.resolved
+
+
+def _snapshot(found: Outside) -> Path:
+    from huggingface_hub import snapshot_download
+
+    try:
+        return Path(snapshot_download(found.place, revision=found.content, ignore_patterns=list(NOT_READ)))
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(
+            f"policy.model {found.place!r} must be in the hub's local cache or be downloadable at its commit "
+            f"{found.content}; {error}"
+        ) from error
