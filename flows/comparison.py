@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from tasks.evaluate import SAMPLED, read_evaluation
+from tasks.playing import tasks_of
 from turnwise import measures
 from turnwise.comparability import circumstances
 from turnwise.errors import ConfigurationError
-from turnwise.panel import panel_digest, read_panel
+from turnwise.panel import panel_digest
 from turnwise.science.budgets import AtEqualBudget
 from turnwise.statistics import Frame, Interval, Judgement, Results, judge, over_tasks, student_over_seeds
 from turnwise.statistics.curves import Points, within_budget
@@ -70,8 +71,7 @@ def how_tested(groups: Sequence[Group]) -> dict[str, dict[str, str]]:
     found = {}
     for group in groups:
         for seed, run in group.runs.items():
-            panels = default_store().folder(run.artifacts.prepared["panels"])
-            panel = panel_digest(read_panel(panels, "test"))
+            panel = panel_digest(tasks_of(run.artifacts.panel("test"), "test"))
             name = f"{group.name} seed {seed}"
             found[name] = circumstances(run.artifacts.experiment, run.tags.get("world_version"), panel)
     return found

@@ -120,7 +120,7 @@ def _stages(
         ),
         policy=policy,
         tokenizer=materials.tokenizer,
-        panels=materials.panels,
+        panel=materials.validation_panel,
     )
     replayed = replays(
         ReplaysParameters(**play, compute=compute, replays=replay_count, temperature=temperature, seed=seed),
@@ -203,6 +203,7 @@ def _about(
 
 
 def _expected_work(with_warm_start: bool) -> float:
-    stages = ["panels", "demonstrations", "tokenizer", *(["initial_policy", "warm_start"] if with_warm_start else [])]
+    stages = [*["panel"] * 3, "demonstrations", "tokenizer"]
+    stages += ["initial_policy", "warm_start"] if with_warm_start else []
     stages += ["study_episodes", "replays", "score_vectors", "credit_study"]
     return sum(EXPECTED_SECONDS.get(stage, 1.0) for stage in stages)

@@ -23,7 +23,7 @@ from turnwise.store import Reference, default_store
 
 SECONDS_BETWEEN_LINES = 10.0
 EXPECTED_SECONDS = {
-    "panels": 3.0,
+    "panel": 1.0,
     "demonstrations": 8.0,
     "tokenizer": 4.0,
     "initial_policy": 2.0,
@@ -53,7 +53,7 @@ EXPECTED_SECONDS = {
 
 def expected_work(experiment: Experiment) -> float:
     """The sum of the expected seconds of all stages of an ablation."""
-    once = ("panels", "demonstrations", "tokenizer", "initial_policy", "warm_start", "evaluate", "report")
+    once = (*["panel"] * 3, "demonstrations", "tokenizer", "initial_policy", "warm_start", "evaluate", "report")
     players = len(experiment.make_world().players) * EXPECTED_SECONDS["player"]
     of_runs = sum(_of_run(experiment.variant(variant)) for variant in experiment.ablation.variants)
     return len(experiment.ablation.seeds) * of_runs + players + sum(EXPECTED_SECONDS[stage] for stage in once)

@@ -203,7 +203,7 @@ def _roll_out(run: Run, number: int, prepared: Prepared, policy: Reference, limi
         ),
         policy=policy,
         tokenizer=prepared.tokenizer,
-        panels=prepared.panels,
+        panel=prepared.train_panel,
     )
 
 
@@ -219,7 +219,7 @@ def _evaluate(
             ),
             policy=policy,
             tokenizer=prepared.tokenizer,
-            panels=prepared.panels,
+            panel=prepared.panel(split),
         )
 
     return at(None, label), None if limit is None else at(limit, f"{label}, {limit} turns")

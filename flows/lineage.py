@@ -162,11 +162,12 @@ def _add_panels(branch: Tree, run: RecordedRun) -> None:
     """The panels by the digests of their tasks, which other machines have as well."""
     from rich.text import Text
 
-    from turnwise.panel import panel_digest, read_panel
+    from tasks.playing import tasks_of
+    from turnwise.panel import panel_digest
     from turnwise.world import SPLITS
 
-    folder = default_store().folder(run.artifacts.prepared["panels"])
-    digests = [f"{split} {panel_digest(read_panel(folder, split))[:SHOWN_DIGITS]}" for split in SPLITS]
+    panels = {split: tasks_of(run.artifacts.panel(split), split) for split in SPLITS}
+    digests = [f"{split} {panel_digest(tasks)[:SHOWN_DIGITS]}" for split, tasks in panels.items()]
     branch.add(Text(f"panels {', '.join(digests)}"))
 
 

@@ -44,6 +44,7 @@ from turnwise.places import project_root
 from turnwise.policy.model_files import MODEL_FILES, model_files
 from turnwise.store import MANIFEST, Reference, default_store
 from turnwise.store.atomic_write import write_whole
+from turnwise.world import SPLITS
 
 CURVES_FILE = "curves.csv"
 
@@ -83,7 +84,10 @@ def materialise_materials(experiment: Experiment) -> None:
         materials = prepare_materials(experiment)
         players = evaluate_players(experiment, materials)
     data = project_root() / "data"
-    for name in ("panels", "demonstrations", "tokenizer"):
+    with _replaced(data / "panels") as panels:
+        for split in SPLITS:
+            _copy(_files_of(materials.panel(split)), panels / split)
+    for name in ("demonstrations", "tokenizer"):
         _write_folder(data / name, _files_of(getattr(materials, name)))
     scores = {name: _grouped(default_store().metrics(player))["sampled"] for name, player in players.items()}
     _write_json(data / "players.json", scores)
@@ -224,16 +228,28 @@ def _model_files(policy: Reference, prepared: Prepared) -> list[Path]:
 
 def _write_folder(folder: Path, files: Iterable[Path]) -> None:
     """Replace a folder by copies of these files and folders."""
+    with _replaced(folder) as partial:
+        _copy(files, partial)
+
+
+@contextmanager
+def _replaced(folder: Path) -> Iterator[Path]:
+    """A new folder to fill, which takes the place of the one of this name when the block ends without an error."""
     partial = folder.with_name(f".{folder.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
-    for path in files:
-        if path.is_dir():
-            shutil.copytree(path, partial / path.name)
-        else:
-            shutil.copyfile(path, partial / path.name)
+    yield partial
     shutil.rmtree(folder, ignore_errors=True)
     os.rename(partial, folder)
+
+
+def _copy(files: Iterable[Path], folder: Path) -> None:
+    folder.mkdir(exist_ok=True)
+    for path in files:
+        if path.is_dir():
+            shutil.copytree(path, folder / path.name)
+        else:
+            shutil.copyfile(path, folder / path.name)
 
 
 def _write_json(path: Path, value: Any) -> None:

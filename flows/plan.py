@@ -14,10 +14,11 @@ from rich.console import Console
 from rich.table import Table
 
 from flows.prepare import panel_parameters
-from tasks.prepare import draw_panels
+from tasks.prepare import draw_panel
 from turnwise.agent.sections import Agent
 from turnwise.config import Experiment
-from turnwise.panel import panel_digest
+from turnwise.panel import panel_digest, require_disjoint
+from turnwise.world import SPLITS
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,9 @@ def _longest_replies(agent: Agent) -> list[int]:
 
 def show_plan(experiment: Experiment, console: Console) -> None:
     """Print the plan of an ablation. Raises ConfigurationError as a real run would."""
-    for split, tasks in draw_panels(panel_parameters(experiment)).items():
+    panels = {split: draw_panel(panel_parameters(experiment, split)) for split in SPLITS}
+    require_disjoint(panels)
+    for split, tasks in panels.items():
         console.print(
             f"{split:<12}{len(tasks)} tasks of {experiment.world.name}, {panel_digest(tasks)}", highlight=False
         )

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from tasks.conversations import ConversationParameters, conversations
 from tasks.evaluate import EvaluationParameters, PlayerParameters, evaluate, player
 from tasks.learning import LearnerParameters
-from tasks.playing import PatienceSection, PlayParameters
+from tasks.playing import PatienceSection, PlayParameters, tasks_of
 from tasks.prepare import (
     DemonstrationParameters,
     PanelParameters,
@@ -18,26 +18,34 @@ from tasks.prepare import (
     TokenizerParameters,
     demonstrations,
     initial_policy,
-    panels,
+    panel,
     tokenizer,
 )
 from tasks.warm_start import WarmStartParameters, warm_start
 from turnwise.config import Experiment
 from turnwise.outside import outside_file
+from turnwise.panel import require_disjoint
 from turnwise.places import project_root
 from turnwise.policy.pretrained import pretrained
 from turnwise.sections import Compute
 from turnwise.store import Reference
+from turnwise.world import SPLITS, Split
 
 
 @dataclass(frozen=True)
 class Materials:
     """What can be played and learned from, before any policy."""
 
-    panels: Reference
+    train_panel: Reference
+    validation_panel: Reference
+    test_panel: Reference
     demonstrations: Reference
     """What is imitated: demonstrations, or a user's conversations."""
     tokenizer: Reference
+
+    def panel(self, split: Split) -> Reference:
+        """The tasks of a split."""
+        return {"train": self.train_panel, "validation": self.validation_panel, "test": self.test_panel}[split]
 
 
 @dataclass(frozen=True)
@@ -54,24 +62,21 @@ def play_parameters(experiment: Experiment) -> PlayParameters:
     return PlayParameters(world=experiment.world, agent=experiment.agent, patience=patience)
 
 
-def panel_parameters(experiment: Experiment) -> PanelParameters:
-    """What the panels depend on."""
+def panel_parameters(experiment: Experiment, split: Split) -> PanelParameters:
+    """What the panel of a split depends on."""
     data = experiment.data
-    return PanelParameters(
-        world=experiment.world,
-        train_tasks=data.train_tasks,
-        validation_tasks=data.validation_tasks,
-        test_tasks=data.test_tasks,
-    )
+    counts = {"train": data.train_tasks, "validation": data.validation_tasks, "test": data.test_tasks}
+    return PanelParameters(world=experiment.world, split=split, tasks=counts[split])
 
 
 def prepare_materials(experiment: Experiment) -> Materials:
     """Panels, demonstrations and the tokenizer. Raises ConfigurationError, before anything is computed, where this
-    machine lacks what the learner is to compute with.
+    machine lacks what the learner is to compute with; and after the panels, where two of them share a task.
     """
     _require_device(experiment.compute)
-    made_panels = panels(panel_parameters(experiment))
-    made_demonstrations = _to_imitate(experiment, made_panels)
+    made = {split: panel.named(f"{split} panel")(panel_parameters(experiment, split)) for split in SPLITS}
+    require_disjoint({split: tasks_of(reference, split) for split, reference in made.items()})
+    made_demonstrations = _to_imitate(experiment, made["train"])
     policy = experiment.policy
     made_tokenizer = tokenizer(
         TokenizerParameters(
@@ -79,7 +84,7 @@ def prepare_materials(experiment: Experiment) -> Materials:
         ),
         demonstrations=made_demonstrations,
     )
-    return Materials(made_panels, made_demonstrations, made_tokenizer)
+    return Materials(made["train"], made["validation"], made["test"], made_demonstrations, made_tokenizer)
 
 
 def _require_device(compute: Compute) -> None:
@@ -90,7 +95,7 @@ def _require_device(compute: Compute) -> None:
     require_device(LearnerParameters(compute=compute).model, compute.device)
 
 
-def _to_imitate(experiment: Experiment, made_panels: Reference) -> Reference:
+def _to_imitate(experiment: Experiment, train_panel: Reference) -> Reference:
     """The conversations that the configuration names, or else demonstrations by the world's oracle."""
     data = experiment.data
     if data.conversations is not None:
@@ -102,7 +107,7 @@ def _to_imitate(experiment: Experiment, made_panels: Reference) -> Reference:
             count=data.demonstrations,
             noise=data.demonstration_noise,
         ),
-        panels=made_panels,
+        panel=train_panel,
     )
 
 
@@ -120,9 +125,9 @@ def prepare_policy(experiment: Experiment, materials: Materials) -> Prepared:
             policy=policy,
             tokenizer=materials.tokenizer,
             demonstrations=materials.demonstrations,
-            panels=materials.panels,
+            panel=materials.validation_panel,
         )
-    return Prepared(materials.panels, materials.demonstrations, materials.tokenizer, policy)
+    return Prepared(**vars(materials), warm_start=policy)
 
 
 def evaluate_players(experiment: Experiment, materials: Materials) -> dict[str, Reference]:
@@ -137,7 +142,7 @@ def evaluate_players(experiment: Experiment, materials: Materials) -> dict[str, 
                 seed=evaluation.seed,
                 split="test",
             ),
-            panels=materials.panels,
+            panel=materials.test_panel,
         )
         for name in experiment.make_world().players
     }
@@ -149,5 +154,5 @@ def evaluate_warm_start(experiment: Experiment, prepared: Prepared) -> Reference
         EvaluationParameters.of(play_parameters(experiment), experiment.compute, experiment.evaluation, "test"),
         policy=prepared.warm_start,
         tokenizer=prepared.tokenizer,
-        panels=prepared.panels,
+        panel=prepared.test_panel,
     )

@@ -19,7 +19,7 @@ from turnwise import lineage
 from turnwise.config import Experiment
 from turnwise.digests import digest_of
 from turnwise.fingerprint import fingerprint
-from turnwise.panel import panel_digest, read_panel
+from turnwise.panel import panel_digest, panel_file, read_panel
 from turnwise.places import home
 from turnwise.policy.pretrained import pretrained
 from turnwise.store import Reference, default_store
@@ -180,7 +180,7 @@ class AblationRecord:
         prepared = self._prepared
         return {
             **lineage.code_state(),
-            "panels": prepared.panels.digest,
+            **{f"{split}_panel": prepared.panel(split).digest for split in SPLITS},
             "demonstrations": prepared.demonstrations.digest,
             "warm_start": prepared.warm_start.digest,
             "world_version": world_class(self._experiment.world.name).version,
@@ -188,12 +188,12 @@ class AblationRecord:
         }
 
     def _datasets(self) -> list[Dataset]:
-        folder = default_store().folder(self._prepared.panels)
         datasets = []
         for split in SPLITS:
+            folder = default_store().folder(self._prepared.panel(split))
             tasks = read_panel(folder, split)
             name = f"{self._experiment.world.name}-{split}"
-            source = str(folder / f"{split}.jsonl")
+            source = str(panel_file(folder, split))
             datasets.append(Dataset(name, panel_digest(tasks), CONTEXTS[split], source, len(tasks)))  # type: ignore[arg-type]
         return datasets
 

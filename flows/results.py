@@ -10,10 +10,11 @@ from pathlib import Path
 
 from flows.experiment import Iteration, Run
 from flows.prepare import Prepared
+from tasks.playing import tasks_of
 from turnwise import lineage
 from turnwise.config import Experiment
 from turnwise.digests import digest_of
-from turnwise.panel import panel_digest, read_panel
+from turnwise.panel import panel_digest
 from turnwise.places import project_root
 from turnwise.reporting.story import Story
 from turnwise.reporting.wording import PROCESSES
@@ -52,7 +53,7 @@ def write_digests(
     """`digests.json`: what a run with the same parameters and seeds must give again, to the bit."""
     digests = {
         "all": digest,
-        "panels": prepared.panels.digest,
+        **{f"{split} panel": prepared.panel(split).digest for split in SPLITS},
         "demonstrations": prepared.demonstrations.digest,
         "tokenizer": prepared.tokenizer.digest,
         "warm start": prepared.warm_start.digest,
@@ -136,8 +137,7 @@ def set_up_seconds() -> float:
 
 def lineage_of(experiment: Experiment, prepared: Prepared, told: Reference) -> list[tuple[str, str]]:
     """What the results came from: code, parameters, data, platform."""
-    panels = default_store().folder(prepared.panels)
-    digests = [(f"{split} panel", panel_digest(read_panel(panels, split))) for split in SPLITS]
+    digests = [(f"{split} panel", panel_digest(tasks_of(prepared.panel(split), split))) for split in SPLITS]
     parameters = experiment.model_dump(mode="json", exclude={"tracking"})
     return [
         *lineage.code_state().items(),

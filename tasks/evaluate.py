@@ -56,13 +56,13 @@ class EvaluationParameters(PlayParameters):
 
 @stage("evaluate", retries=1, code=world_code)
 def evaluate(
-    parameters: EvaluationParameters, *, policy: Reference, tokenizer: Reference, panels: Reference
+    parameters: EvaluationParameters, *, policy: Reference, tokenizer: Reference, panel: Reference
 ) -> Reference:
     """One greedy and several sampled episodes per task, in the folders `greedy` and `sampled`.
 
     Metrics are means over episodes; `sampled/pass@k` is the unbiased estimate for the world's primary metric.
     """
-    tasks = tasks_of(panels, parameters.split)
+    tasks = tasks_of(panel, parameters.split)
     world = the_world(parameters.world)  # before they are played: one that is gone afterwards would cost them all
     clock: dict[str, float] = {}
     with default_store().write("evaluation") as draft:
@@ -97,9 +97,9 @@ class PlayerParameters(PlayParameters):
 
 
 @stage("player", retries=1, code=world_code)
-def player(parameters: PlayerParameters, *, panels: Reference) -> Reference:
+def player(parameters: PlayerParameters, *, panel: Reference) -> Reference:
     """The episodes of a scripted player, in the folder `sampled`."""
-    tasks = tasks_of(panels, parameters.split)
+    tasks = tasks_of(panel, parameters.split)
     world = the_world(parameters.world)
     played = play_with_script(
         parameters, tasks, parameters.samples, lambda episode, turn: parameters.player, parameters.seed

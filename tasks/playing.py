@@ -183,9 +183,9 @@ def play_with_script(
     return played
 
 
-def tasks_of(panels: Reference, split: Split) -> Sequence[Task]:
-    """The tasks of one split, in order."""
-    return _tasks(default_store().folder(panels), split)
+def tasks_of(panel: Reference, split: Split) -> Sequence[Task]:
+    """The tasks of a split's panel, in order."""
+    return _tasks(default_store().folder(panel), split)
 
 
 # Artifacts never change under their name, so what was read from one stays true.

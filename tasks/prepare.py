@@ -14,58 +14,48 @@ from turnwise.agent.scripted import MISTAKEN
 from turnwise.errors import ConfigurationError
 from turnwise.measures import episode_means
 from turnwise.outside import Outside
-from turnwise.panel import panel_digest, write_panels
+from turnwise.panel import panel_digest, write_panel
 from turnwise.policy.model_files import model_files
 from turnwise.policy.pretrained import pretrained_folder, require_unchanged
 from turnwise.policy.tokenizer import ChatFrame, load_tokenizer, save_tokenizer, train_tokenizer
 from turnwise.sections import Policy, Section, WorldSection
 from turnwise.store import Reference, default_store
-from turnwise.world import SPLITS, Split, Task
+from turnwise.world import Split, Task
 
 
 class PanelParameters(Section):
-    """What the panels depend on."""
+    """What the panel of one split depends on."""
 
     world: WorldSection
-    train_tasks: int
-    validation_tasks: int
-    test_tasks: int
+    split: Split
+    tasks: int
 
 
-@stage("panels", code=world_code, platform_bound=False)
-def panels(parameters: PanelParameters) -> Reference:
-    """The ordered task lists of the three splits, disjoint by construction: `<split>.jsonl`."""
-    chosen = draw_panels(parameters)
+@stage("panel", code=world_code, platform_bound=False)
+def panel(parameters: PanelParameters) -> Reference:
+    """The ordered task list of one split: `<split>.jsonl`."""
+    tasks = draw_panel(parameters)
     world = the_world(parameters.world)
-    with default_store().write("panels") as draft:
-        write_panels(draft.folder, chosen)
-        digests = {split: panel_digest(tasks) for split, tasks in chosen.items()}
-        about = {"digests": digests, "world": world.name, "version": world.version, "attribution": world.attribution()}
+    with default_store().write("panel") as draft:
+        write_panel(draft.folder, parameters.split, tasks)
+        about = {
+            "split": parameters.split,
+            "digest": panel_digest(tasks),
+            "world": world.name,
+            "version": world.version,
+            "attribution": world.attribution(),
+        }
         (draft.folder / "about.json").write_text(json.dumps(about, indent=1, ensure_ascii=False))
-        draft.metrics.update({f"{split}_tasks": len(tasks) for split, tasks in chosen.items()})
+        draft.metrics["tasks"] = len(tasks)
     return draft.reference
 
 
-def draw_panels(parameters: PanelParameters) -> dict[Split, list[Task]]:
-    """The tasks of the three splits. Raises ConfigurationError when a split has fewer, or two share a task."""
-    world = the_world(parameters.world)
-    counts = {"train": parameters.train_tasks, "validation": parameters.validation_tasks, "test": parameters.test_tasks}
-    chosen: dict[Split, list[Task]] = {}
-    for split in SPLITS:
-        try:
-            chosen[split] = world.tasks(split, counts[split])
-        except ValueError as error:
-            raise ConfigurationError(f"data.{split}_tasks: {error}") from error
-    _require_disjoint(chosen)
-    return chosen
-
-
-def _require_disjoint(chosen: dict[Split, list[Task]]) -> None:
-    seen: dict[str, Split] = {}
-    for split, tasks in chosen.items():
-        for task in tasks:
-            if seen.setdefault(task.id, split) != split:
-                raise ConfigurationError(f"splits must be disjoint; task {task.id!r} is in {seen[task.id]} and {split}")
+def draw_panel(parameters: PanelParameters) -> list[Task]:
+    """The tasks of a split. Raises ConfigurationError when it has fewer."""
+    try:
+        return the_world(parameters.world).tasks(parameters.split, parameters.tasks)
+    except ValueError as error:
+        raise ConfigurationError(f"data.{parameters.split}_tasks: {error}") from error
 
 
 class DemonstrationParameters(PlayParameters):
@@ -77,7 +67,7 @@ class DemonstrationParameters(PlayParameters):
 
 
 @stage("demonstrations", code=world_code)
-def demonstrations(parameters: DemonstrationParameters, *, panels: Reference) -> Reference:
+def demonstrations(parameters: DemonstrationParameters, *, panel: Reference) -> Reference:
     """Episodes of train tasks by a noisy oracle: each turn is the random player's with probability `noise`.
 
     Where the agent's mode asks for thoughts, half of this noise is errors on purpose, which no world or format allows:
@@ -86,7 +76,7 @@ def demonstrations(parameters: DemonstrationParameters, *, panels: Reference) ->
     The noise is learned too: it is what leaves reinforcement learning room to improve. A world without an oracle has no
     demonstrations, and the configuration refuses what would need them.
     """
-    tasks = tasks_of(panels, "train")
+    tasks = tasks_of(panel, "train")
     count = parameters.count if "oracle" in the_world(parameters.world).players else 0
     chosen = [tasks[index % len(tasks)] for index in range(count)]
 

@@ -41,14 +41,14 @@ class EpisodesParameters(PlayParameters):
 
 @stage("study_episodes", retries=1, code=world_code)
 def study_episodes(
-    parameters: EpisodesParameters, *, policy: Reference, tokenizer: Reference, panels: Reference
+    parameters: EpisodesParameters, *, policy: Reference, tokenizer: Reference, panel: Reference
 ) -> Reference:
     """A group of episodes of each task, sampled as in training."""
     recorded = recorded_by(parameters)
     played = play_with_policy(
         parameters,
         parameters.compute,
-        tasks_of(panels, "validation")[: parameters.tasks],
+        tasks_of(panel, "validation")[: parameters.tasks],
         parameters.replicas,
         policy=default_store().folder(policy, MODEL_FILES),
         digest=policy.digest,

@@ -51,10 +51,10 @@ def drawn_tasks(tasks: Sequence[Task], count: int, seed: int, iteration: int, ro
 
 
 @stage("rollout", retries=1, code=world_code)
-def rollout(parameters: RolloutParameters, *, policy: Reference, tokenizer: Reference, panels: Reference) -> Reference:
+def rollout(parameters: RolloutParameters, *, policy: Reference, tokenizer: Reference, panel: Reference) -> Reference:
     """The trajectories of one iteration, with the behaviour policy's log-probabilities."""
     tasks = drawn_tasks(
-        tasks_of(panels, "train"), parameters.prompts, parameters.seed, parameters.iteration, parameters.round
+        tasks_of(panel, "train"), parameters.prompts, parameters.seed, parameters.iteration, parameters.round
     )
     seed = seeding.derive(
         parameters.seed, "rollout", parameters.iteration, *([parameters.round] * (parameters.round > 0))

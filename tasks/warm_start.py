@@ -36,7 +36,7 @@ def warm_start(
     policy: Reference,
     tokenizer: Reference,
     demonstrations: Reference,
-    panels: Reference,
+    panel: Reference,
 ) -> Reference:
     """The policy after the warm start, which trains all of it, and the curve. Its optimizer is left out: reinforcement
     begins with a fresh one.
@@ -60,7 +60,7 @@ def warm_start(
             losses.append(metrics["loss"])
             if step % section.check_every == 0 or step == section.maximum_steps:
                 learner.save(draft.folder)
-                reached = _greedy_success(parameters, draft.folder, f"{draft.folder}@{step}", tokenizer, panels)
+                reached = _greedy_success(parameters, draft.folder, f"{draft.folder}@{step}", tokenizer, panel)
                 curve.append({"step": step, "loss": sum(losses) / len(losses), "validation": reached})
                 losses.clear()
                 if reached >= section.threshold:
@@ -82,14 +82,14 @@ def _learning_rate(section: WarmStart, step: int) -> float:
 
 
 def _greedy_success(
-    parameters: WarmStartParameters, policy: Path, digest: str, tokenizer: Reference, panels: Reference
+    parameters: WarmStartParameters, policy: Path, digest: str, tokenizer: Reference, panel: Reference
 ) -> float:
     """The world's primary metric, greedy, on the validation panel."""
     world = the_world(parameters.world)
     played = play_with_policy(
         parameters,
         parameters.compute,
-        tasks_of(panels, "validation"),
+        tasks_of(panel, "validation"),
         1,
         policy=policy,
         digest=digest,

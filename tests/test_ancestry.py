@@ -31,11 +31,11 @@ def store(tmp_path: Path) -> Store:
 @pytest.fixture
 def policies(store: Store) -> list[Reference]:
     """A warm start and three updates, each from a rollout of the policy before it; the last with newer code."""
-    panels = made(store, "panels", "panels", {})
-    found = [made(store, "policy", "warm_start", {"panels": str(panels)})]
+    panel = made(store, "panel", "panel", {})
+    found = [made(store, "policy", "warm_start", {"panel": str(panel)})]
     for number in (1, 2, 3):
         policy = str(found[-1])
-        rollout = made(store, "rollout", "rollout", {"policy": policy, "panels": str(panels)}, iteration=number)
+        rollout = made(store, "rollout", "rollout", {"policy": policy, "panel": str(panel)}, iteration=number)
         inputs = {"policy": policy, "rollout": str(rollout), "values": None}
         found.append(made(store, "policy", "update", inputs, commit="c2" if number == 3 else "c1", iteration=number))
     return found
@@ -55,14 +55,14 @@ def test_a_chain_of_updates_is_told_once_and_nothing_twice(store: Store, policie
     assert (sampled_by.reference, sampled_by.told_elsewhere, sampled_by.inputs) == (policies[2], True, [])
     told = lines(tree)
     assert told[0] == f"0 policy/{policies[-1].digest[:12]} (update, iteration 3)"
-    assert sum("panels/" in line and "see there" not in line for line in told) == 1
+    assert sum("panel/" in line and "see there" not in line for line in told) == 1
 
 
 def test_the_code_of_every_artifact_is_counted_also_of_those_in_the_chain(
     store: Store, policies: list[Reference]
 ) -> None:
     tree = ancestry(store, policies[-1])
-    # c1: panels, warm start, two updates, the last rollout; c2: the last update.
+    # c1: the panel, warm start, two updates, the last rollout; c2: the last update.
     assert [(code.commit, code.artifacts) for code in codes(tree)] == [("c1", 5), ("c2", 1)]
     assert len(platforms(tree)) == 1
 

@@ -13,7 +13,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from turnwise.panel import panel_digest, read_panel, write_panels
+from turnwise.errors import ConfigurationError
+from turnwise.panel import panel_digest, read_panel, require_disjoint, write_panel
 from turnwise.world import SPLITS, Task
 
 texts = st.text(max_size=12)
@@ -33,7 +34,9 @@ TASKS = [Task("hill", f"hill/train/{number}", "train", number, {"city": "Zürich
 @example([Task("hill", "line\u2028separator\x85next\x1cfile\r\nline", "train", 1, {"\u2029": "\x0b\x0c"})])
 def test_panels_come_back_as_they_were_written_and_keep_their_digest(panel: list[Task]) -> None:
     with tempfile.TemporaryDirectory() as name:
-        write_panels(Path(name), {"train": panel, "validation": panel[::-1], "test": []})
+        write_panel(Path(name), "train", panel)
+        write_panel(Path(name), "validation", panel[::-1])
+        write_panel(Path(name), "test", [])
         assert read_panel(Path(name), "train") == panel
         assert read_panel(Path(name), "validation") == panel[::-1]
         assert read_panel(Path(name), "test") == []
@@ -41,7 +44,7 @@ def test_panels_come_back_as_they_were_written_and_keep_their_digest(panel: list
 
 
 def test_a_panel_is_a_file_of_readable_lines(tmp_path: Path) -> None:
-    write_panels(tmp_path, {"train": TASKS[:1], "validation": [], "test": []})
+    write_panel(tmp_path, "train", TASKS[:1])
     assert (tmp_path / "train.jsonl").read_bytes().decode("utf-8") == (
         '{"id": "hill/train/0", "seed": 0, "split": "train", "tags": {"city": "Zürich", "hops": 2}, "world": "hill"}\n'
     )
@@ -76,3 +79,9 @@ def test_every_field_of_a_task_is_part_of_the_digest(change: dict[str, Any]) -> 
 def test_tags_may_be_read_only_and_in_any_order() -> None:
     read_only = replace(TASKS[0], tags=MappingProxyType({"hops": 2, "city": "Zürich"}))
     assert panel_digest([read_only]) == panel_digest(TASKS[:1])
+
+
+def test_a_task_of_two_splits_is_refused() -> None:
+    require_disjoint({"train": TASKS[:2], "test": TASKS[2:]})
+    with pytest.raises(ConfigurationError, match="'hill/train/2' is in train and test"):
+        require_disjoint({"train": TASKS, "test": TASKS[2:]})

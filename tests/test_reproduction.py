@@ -13,7 +13,7 @@ def run(*rollouts: str, tokenizer: str = "b") -> RunArtifacts:
         variant="mt-grpo",
         seed=1,
         experiment={},
-        prepared={"tokenizer": reference("tokenizer", tokenizer), "panels": reference("panels", "a")},
+        prepared={"tokenizer": reference("tokenizer", tokenizer), "train_panel": reference("panel", "a")},
         start=reference("evaluation", "c"),
         iterations=[{"rollout": reference("rollout", digit), "policy": reference("policy", "d")} for digit in rollouts],
         test=reference("evaluation", "e"),
@@ -22,7 +22,7 @@ def run(*rollouts: str, tokenizer: str = "b") -> RunArtifacts:
 
 def test_steps_stand_in_the_order_of_making() -> None:
     names = [step.name for step in steps(run("1"), run("1"))]
-    expected = ["panels", "tokenizer", "start: evaluation", "iteration 1: rollout", "iteration 1: policy"]
+    expected = ["train_panel", "tokenizer", "start: evaluation", "iteration 1: rollout", "iteration 1: policy"]
     assert names == [*expected, "test: evaluation"]
     assert first_difference(steps(run("1"), run("1"))) is None
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tasks.playing import PatienceSection
-from tasks.prepare import DemonstrationParameters, PanelParameters, demonstrations, panels
+from tasks.prepare import DemonstrationParameters, PanelParameters, demonstrations, panel
 from turnwise.config import load
 from turnwise.store import default_store
 from turnwise.trajectory_files import read_trajectories
@@ -96,8 +96,7 @@ def test_the_configuration_is_accepted_and_demonstrations_are_made(
 ) -> None:
     monkeypatch.syspath_prepend(folder)
     experiment = load(ROOT / "params.yaml", [folder / "till.yaml"])
-    few = PanelParameters(world=experiment.world, train_tasks=6, validation_tasks=2, test_tasks=2)
-    made = panels.function(few)
+    made = panel.function(PanelParameters(world=experiment.world, split="train", tasks=6))
     parameters = DemonstrationParameters(
         world=experiment.world,
         agent=experiment.agent,
@@ -106,6 +105,6 @@ def test_the_configuration_is_accepted_and_demonstrations_are_made(
         count=6,
         noise=0.0,
     )
-    played = read_trajectories(default_store().folder(demonstrations.function(parameters, panels=made)))
+    played = read_trajectories(default_store().folder(demonstrations.function(parameters, panel=made)))
     assert len(played) == 6 and all(each.success for each in played)
     assert played[0].turns[0].reply.startswith("<think> ")

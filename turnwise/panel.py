@@ -7,20 +7,34 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from turnwise.world import SPLITS, Split, Task
+from turnwise.errors import ConfigurationError
+from turnwise.world import Split, Task
 
 
-def write_panels(folder: Path, panels: Mapping[Split, Sequence[Task]]) -> None:
-    """One JSON Lines file per split, a task a line, in order."""
-    for split in SPLITS:
-        (folder / f"{split}.jsonl").write_text("".join(_line(task) for task in panels[split]), encoding="utf-8")
+def write_panel(folder: Path, split: Split, tasks: Sequence[Task]) -> None:
+    """A JSON Lines file named as the split, a task a line, in order."""
+    panel_file(folder, split).write_text("".join(_line(task) for task in tasks), encoding="utf-8")
 
 
 def read_panel(folder: Path, split: Split) -> list[Task]:
     """The tasks of one split, in order."""
-    text = (folder / f"{split}.jsonl").read_text(encoding="utf-8")
+    text = panel_file(folder, split).read_text(encoding="utf-8")
     # JSON escapes "\n" only: `splitlines` would cut at U+0085 or U+2028 within a name, too.
     return [Task(**json.loads(line)) for line in text.split("\n") if line]
+
+
+def panel_file(folder: Path, split: Split) -> Path:
+    """Where a split's tasks are written in a folder."""
+    return folder / f"{split}.jsonl"
+
+
+def require_disjoint(panels: Mapping[Split, Sequence[Task]]) -> None:
+    """Raise ConfigurationError where two splits share a task."""
+    seen: dict[str, Split] = {}
+    for split, tasks in panels.items():
+        for task in tasks:
+            if seen.setdefault(task.id, split) != split:
+                raise ConfigurationError(f"splits must be disjoint; task {task.id!r} is in {seen[task.id]} and {split}")
 
 
 def panel_digest(tasks: Sequence[Task]) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 
 from turnwise.store import Reference
 from turnwise.tracking.finding import RunArtifacts
+from turnwise.world import SPLITS
 
 INGREDIENTS = ("stage", "code", "parameters", "inputs", "platform")
 
@@ -48,7 +49,7 @@ def differing_ingredients(one: Mapping[str, Any], other: Mapping[str, Any]) -> l
 
 
 def _named(run: RunArtifacts) -> Iterator[tuple[str, Reference]]:
-    order = ("panels", "demonstrations", "tokenizer", "warm_start")
+    order = (*(f"{split}_panel" for split in SPLITS), "demonstrations", "tokenizer", "warm_start")
     yield from ((name, run.prepared[name]) for name in order if name in run.prepared)
     yield "start: evaluation", run.start
     if run.start_at_horizon is not None:

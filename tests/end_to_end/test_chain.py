@@ -167,7 +167,7 @@ def test_the_variants_of_one_seed_are_laid_beside_each_other_without_a_verdict(
 def test_changing_the_estimator_reuses_what_does_not_depend_on_it(home: Path) -> None:
     changed = tiny("variants.mt-grpo={credit: {options: {rewards: merged, epsilon: 0.01}}}")
     _, calls = run(changed, home / "results")
-    assert not {"panels", "demonstrations", "tokenizer", "initial_policy", "warm_start", "player"} & set(calls.computed)
+    assert not {"panel", "demonstrations", "tokenizer", "initial_policy", "warm_start", "player"} & set(calls.computed)
     assert calls.found.count("rollout") == 3  # both of the variant that stayed, and the first of the one that changed
     assert calls.computed.count("rollout") == 1
     assert calls.computed.count("credit") == 2

@@ -21,6 +21,7 @@ from turnwise.config import Experiment, load
 from turnwise.errors import ConfigurationError
 from turnwise.layering import read_yaml
 from turnwise.store import MANIFEST, Manifest
+from turnwise.world import SPLITS
 
 pytestmark = [pytest.mark.chain, pytest.mark.usefixtures("prefect_server")]
 
@@ -138,8 +139,9 @@ def test_the_policies_are_complete_folders_for_transformers(reproduction: Reprod
 
 def test_the_data_can_be_checked_against_the_digests(reproduction: Reproduction) -> None:
     digests = read_json(reproduction.clone / "results" / "tiny" / "digests.json")
-    for name in ("panels", "demonstrations", "tokenizer"):
-        folder = reproduction.clone / "data" / name
+    folders = {f"{split} panel": f"panels/{split}" for split in SPLITS}
+    for name, place in {**folders, "demonstrations": "demonstrations", "tokenizer": "tokenizer"}.items():
+        folder = reproduction.clone / "data" / place
         manifest = Manifest.model_validate_json((folder / MANIFEST).read_bytes())
         assert manifest.reference.digest == digests[name]
         assert set(manifest.files) | {MANIFEST} == {path.name for path in folder.iterdir()}

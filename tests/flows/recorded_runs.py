@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from tokenizers import Tokenizer, models
@@ -9,7 +10,7 @@ from tokenizers import Tokenizer, models
 from flows.prepare import play_parameters
 from tasks.evaluate import SAMPLED
 from tasks.playing import play_with_script, save_played, tasks_of
-from tasks.prepare import PanelParameters, panels
+from tasks.prepare import PanelParameters, panel
 from turnwise.config import Experiment, load
 from turnwise.places import home
 from turnwise.policy.spelling import TOKENIZER_FILE
@@ -17,7 +18,7 @@ from turnwise.seeding import generator
 from turnwise.store import Reference, default_store
 from turnwise.tracking import Recorder
 from turnwise.tracking.finding import ARTIFACTS_FILE, PLAYERS_FILE, PlayersArtifacts, RunArtifacts
-from turnwise.world import Split
+from turnwise.world import SPLITS, Split
 
 ROOT = Path(__file__).parents[2]
 TINY = ROOT / "tests" / "end_to_end" / "tiny.yaml"
@@ -43,11 +44,11 @@ def record(
     """Record an ablation whose variants play as the oracle with such a probability, and at random otherwise."""
     recorder = Recorder(tracking_uri(), "turnwise", home() / "mlflow")
     parent = recorder.parent(ablation, ablation, {})
-    made_panels = panels.function(
-        PanelParameters(
-            world=experiment.world, train_tasks=8, validation_tasks=6, test_tasks=experiment.data.test_tasks
-        )
-    )
+    counts = (8, 6, experiment.data.test_tasks)
+    panels = {
+        split: panel.function(PanelParameters(world=experiment.world, split=split, tasks=tasks))
+        for split, tasks in zip(SPLITS, counts, strict=True)
+    }
     with default_store().write("tokenizer") as draft:  # scripted players have no tokens to spell
         Tokenizer(models.BPE()).save(str(draft.folder / TOKENIZER_FILE))
     made_tokenizer = draft.reference
@@ -56,7 +57,7 @@ def record(
     default_store().record_clock(draft.reference, {"seconds": 70.0})
     warm_start = draft.reference
     known = {"random": 0.0, "oracle": 1.0, "warm start": 0.3}
-    players = {name: played(experiment, made_panels, "test", skill, name) for name, skill in known.items()}
+    players = {name: played(experiment, panels, "test", skill, name) for name, skill in known.items()}
     parent.log_text(PlayersArtifacts(evaluations=players).model_dump_json(), PLAYERS_FILE)
     for variant, skill in skills.items():
         for seed in seeds:
@@ -68,22 +69,28 @@ def record(
                 variant=variant,
                 seed=seed,
                 experiment=experiment.model_dump(mode="json", exclude={"tracking", "ablation", "variants"}),
-                prepared={"panels": made_panels, "tokenizer": made_tokenizer, "warm_start": warm_start},
-                start=played(experiment, made_panels, "validation", 0.3, f"{own} start"),
+                prepared={
+                    **{f"{split}_panel": made for split, made in panels.items()},
+                    "tokenizer": made_tokenizer,
+                    "warm_start": warm_start,
+                },
+                start=played(experiment, panels, "validation", 0.3, f"{own} start"),
                 iterations=[
-                    {"critic": warm_start, **iteration(experiment, made_panels, skill * number / 2, own, number)}
+                    {"critic": warm_start, **iteration(experiment, panels, skill * number / 2, own, number)}
                     for number in (1, 2)
                 ],
-                test=played(experiment, made_panels, "test", skill, own) if final_test else None,
+                test=played(experiment, panels, "test", skill, own) if final_test else None,
             )
             child.log_text(made.model_dump_json(), ARTIFACTS_FILE)
             child.finish("result")
     parent.finish("result")
 
 
-def played(experiment: Experiment, made_panels: Reference, split: Split, skill: float, name: str) -> Reference:
+def played(
+    experiment: Experiment, panels: Mapping[Split, Reference], split: Split, skill: float, name: str
+) -> Reference:
     """An evaluation of the mixture: four episodes of each task."""
-    tasks = tasks_of(made_panels, split)
+    tasks = tasks_of(panels[split], split)
     masters = generator(3, name, split).random(4 * len(tasks)) < skill
     found = play_with_script(
         play_parameters(experiment),
@@ -98,7 +105,7 @@ def played(experiment: Experiment, made_panels: Reference, split: Split, skill: 
 
 
 def iteration(
-    experiment: Experiment, made_panels: Reference, skill: float, name: str, number: int
+    experiment: Experiment, panels: Mapping[Split, Reference], skill: float, name: str, number: int
 ) -> dict[str, Reference]:
     """A batch of 100 tokens per iteration and its update, a second each, and evaluations."""
     made = {}
@@ -107,5 +114,5 @@ def iteration(
             (draft.folder / "content.txt").write_text(f"{name} {number} {kind}")
         default_store().record_clock(draft.reference, clock)
         made[kind] = draft.reference
-    evaluation = played(experiment, made_panels, "validation", skill, f"{name} {number}")
+    evaluation = played(experiment, panels, "validation", skill, f"{name} {number}")
     return {**made, "evaluation": evaluation, "evaluation_at_horizon": evaluation}

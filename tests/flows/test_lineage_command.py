@@ -16,12 +16,13 @@ from flows.record import AblationRecord
 from flows.recorded_metrics import evaluation_metrics, metrics_of
 from flows.watch import changed
 from tasks.alarms import Change
-from tasks.prepare import panels
+from tasks.prepare import panel
 from turnwise.config import Experiment
 from turnwise.errors import ConfigurationError
 from turnwise.sections import Selection
 from turnwise.store import Reference, default_store
 from turnwise.tracking.finding import RecordedRun, RunArtifacts, find_runs
+from turnwise.world import SPLITS
 
 COSTS = ("seconds/", "speed/", "memory/", "probe/")
 """What clocks say is no part of any artifact."""
@@ -109,9 +110,9 @@ def test_what_is_no_number_of_the_run_is_refused(run: RecordedRun, what: str, it
 
 def test_a_run_that_an_alarm_changed_is_recorded_with_the_parameters_that_it_began_with(turnwise_home: Path) -> None:
     configured: Experiment = tiny()
-    made_panels = panels.function(panel_parameters(configured))
-    prepared = Prepared(made_panels, made("demonstrations"), made("tokenizer"), made("policy"))
-    tested = played(configured, made_panels, "test", 0.5, "test")
+    panels = [panel.function(panel_parameters(configured, split)) for split in SPLITS]
+    prepared = Prepared(*panels, made("demonstrations"), made("tokenizer"), made("policy"))
+    tested = played(configured, dict(zip(SPLITS, panels, strict=True)), "test", 0.5, "test")
     after = changed(configured, Change(learning_rate=1e-9, selection=Selection(rule="random", options={"share": 0.5})))
     run = Run("base", 1, after, tested, iterations=[an_iteration(1)], test=tested, test_at_horizon=tested)
     record = AblationRecord(configured, prepared)

@@ -31,7 +31,7 @@ def a_run(store: Store, *, content: str = "", code: str = "c0de", **parameters: 
         variant="base",
         seed=1,
         experiment={},
-        prepared={"panels": made("panels", "the tasks")},
+        prepared={"train_panel": made("panel", "the tasks")},
         start=made("evaluation", "before"),
         iterations=[{"rollout": made("rollout", f"played {content}", **parameters), "policy": made("policy", content)}],
         test=made("evaluation", f"after {content}"),

@@ -76,7 +76,7 @@ def rolled_out(prepared: Prepared, scheme: str) -> tuple[Reference, bool]:
         round=0,
     )
     with observing(Listener()):
-        made = rollout(parameters, policy=prepared.warm_start, tokenizer=prepared.tokenizer, panels=prepared.panels)
+        made = rollout(parameters, policy=prepared.warm_start, tokenizer=prepared.tokenizer, panel=prepared.train_panel)
     return made, calls[0].cached
 
 

@@ -123,3 +123,10 @@ def test_a_run_that_has_made_nothing_is_refused_with_a_reason(store: str) -> Non
         find_runs(store, "nothing yet")
     with pytest.raises(ConfigurationError, match="'the latest ablation' has recorded no"):
         find_runs(store)
+
+
+def test_the_panels_of_earlier_code_which_are_one_artifact_are_found() -> None:
+    earlier = made("base", 1).model_copy(update={"prepared": {"panels": reference("panels", "a")}})
+    assert earlier.panel("train") == earlier.panel("test") == reference("panels", "a")
+    present = made("base", 1).model_copy(update={"prepared": {"test_panel": reference("panel", "b")}})
+    assert present.panel("test") == reference("panel", "b")

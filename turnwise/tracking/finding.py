@@ -21,6 +21,7 @@ from turnwise.errors import ConfigurationError
 from turnwise.store import Reference
 from turnwise.tracking.database import open_client
 from turnwise.tracking.library import PARENT, mlflow
+from turnwise.world import Split
 
 ARTIFACTS_FILE = "artifacts.json"
 PLAYERS_FILE = "players.json"
@@ -43,7 +44,8 @@ class RunArtifacts(BaseModel):
     experiment: dict[str, Any]
     """The variant's own parameters as it began, every section of them."""
     prepared: dict[str, Reference]
-    """What all runs of the ablation share: `panels`, `demonstrations`, `tokenizer`, `warm_start`."""
+    """What all runs of the ablation share: a panel for each split (`test_panel`), `demonstrations`, `tokenizer` and
+    `warm_start`."""
     start: Reference
     """The evaluation of the warm start on the validation panel."""
     start_at_horizon: Reference | None = None
@@ -52,6 +54,10 @@ class RunArtifacts(BaseModel):
     """What each iteration made, from the first, by name: `rollout`, `credit`, `policy`, and what else there was."""
     test: Reference | None = None
     test_at_horizon: Reference | None = None
+
+    def panel(self, split: Split) -> Reference:
+        """The tasks of a split. Runs of earlier code have one artifact with the files of all three."""
+        return self.prepared.get(f"{split}_panel") or self.prepared["panels"]
 
 
 class PlayersArtifacts(BaseModel):
