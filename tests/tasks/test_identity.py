@@ -17,7 +17,7 @@ from turnwise.config import Experiment, load
 from turnwise.outside import outside_file
 from turnwise.policy.pretrained import pretrained
 from turnwise.sections import WorldSection
-from turnwise.store import Reference
+from turnwise.store import Reference, default_store
 
 ROOT = Path(__file__).parents[2]
 TINY = ROOT / "tests" / "end_to_end" / "tiny.yaml"
@@ -119,3 +119,15 @@ def test_conversations_are_part_of_the_key_and_their_place_is_not(tmp_path: Path
     assert key(path) == before
     path.write_text("{} ")
     assert key(path) != before
+
+
+@pytest.mark.usefixtures("turnwise_home")
+def test_the_lineage_says_where_outside_things_lay_so_that_the_stage_can_be_done_again(tmp_path: Path) -> None:
+    path = tmp_path / "mine.jsonl"
+    path.write_text('{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}\n')
+    parameters = ConversationParameters(file=outside_file(path))
+    made = conversations._compute("0" * 32, conversations._ingredients(parameters), parameters)
+    (record,) = default_store().lineage(made).values()
+    assert record["parameters"] == {"file": parameters.file.content}
+    assert record["called_with"]["file"]["place"] == str(path)
+    assert conversations.again(record) == made
