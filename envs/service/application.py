@@ -49,6 +49,7 @@ def create_application(
         openapi_url=f"{PREFIX}/openapi.json",
         docs_url=None,
         redoc_url=None,
+        redirect_slashes=False,  # an address with a slash more is another, and is told so as every other
         lifespan=_living(limits),
         middleware=[
             Middleware(RequestCounter, metrics=metrics),
