@@ -10,7 +10,7 @@ import os
 import threading
 from functools import lru_cache
 
-from envs.sciworld.simulator import Simulation, Simulator
+from envs.sciworld.simulator import CALL_SECONDS, Simulation, Simulator
 from envs.sciworld.variations import Variation
 
 GOLD_PATHS_KEPT = 4096
@@ -19,8 +19,8 @@ GOLD_PATHS_KEPT = 4096
 class Pool:
     """At most `processes` simulators, started when they are needed and ended with this Python process."""
 
-    def __init__(self, processes: int) -> None:
-        self._processes = processes
+    def __init__(self, processes: int, call_seconds: float = CALL_SECONDS) -> None:
+        self._processes, self._call_seconds = processes, call_seconds
         self._lock = threading.Lock()
         self._simulators: list[Simulator] = []
         self.gold_path = lru_cache(GOLD_PATHS_KEPT)(self._gold_path)
@@ -63,7 +63,7 @@ class Pool:
             self._simulators = list(self.simulators)
             idlest = min(self._simulators, key=lambda simulator: simulator.episodes, default=None)
             if idlest is None or (idlest.episodes > 0 and len(self._simulators) < self._processes):
-                idlest = Simulator()
+                idlest = Simulator(self._call_seconds)
                 self._simulators.append(idlest)
             idlest.episodes += 1
             return idlest
@@ -73,11 +73,11 @@ class Pool:
             simulator.episodes -= 1
 
 
-_pools: dict[tuple[int, int], Pool] = {}
+_pools: dict[tuple[int, int, float], Pool] = {}
 _pools_lock = threading.Lock()
 
 
-def pool(processes: int) -> Pool:
-    """The pool of this size in this Python process: a forked one must not talk through its parent's connections."""
+def pool(processes: int, call_seconds: float = CALL_SECONDS) -> Pool:
+    """The pool of this kind in this Python process: a forked one must not talk through its parent's connections."""
     with _pools_lock:
-        return _pools.setdefault((os.getpid(), processes), Pool(processes))
+        return _pools.setdefault((os.getpid(), processes, call_seconds), Pool(processes, call_seconds))

@@ -24,10 +24,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from envs.sciworld.variations import Variation
+from envs.sciworld.watch import Watch
 
 HEAP_MEGABYTES = 256
 CALL_SECONDS = 25.0
-"""After which a call counts as hung and its process is ended: below the 30 s that an episode's host waits."""
+"""After which a call in which the process does not work is given up: below the 30 s that an episode's host waits."""
 JAVA_OPTIONS = (
     f"-Xmx{HEAP_MEGABYTES}m",
     "-XX:+UseSerialGC",
@@ -69,9 +70,12 @@ def java() -> str | None:
 
 
 class Simulator:
-    """A Java process that plays episodes, one call at a time."""
+    """A Java process that plays episodes, one call at a time.
 
-    def __init__(self) -> None:
+    `call_seconds`: how long a call may wait, and how long it may work: see `watch`.
+    """
+
+    def __init__(self, call_seconds: float = CALL_SECONDS) -> None:
         # Here and not above: their import takes time that a configuration need not pay.
         from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
         from scienceworld.constants import BASEPATH, JAR_PATH
@@ -95,10 +99,11 @@ class Simulator:
         """Open ones: kept by the pool."""
         self.ended = False
         self._lock = threading.Lock()
-        parameters = GatewayParameters(port=port, read_timeout=CALL_SECONDS)
-        self._gateway = JavaGateway(gateway_parameters=parameters, java_process=process)
+        self._watch = Watch(process, call_seconds)
+        self._gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port), java_process=process)
         self._in_place: Own | None = None
-        self._find_what_there_is_once()
+        with self._watch.over():
+            self._find_what_there_is_once()
 
     def gold_path(self, variation: Variation, simplification: str) -> tuple[str, ...]:
         """The actions by which the package's own agent solves a variation. The open episodes do not notice."""
@@ -127,7 +132,7 @@ class Simulator:
 
     def detach(self, interface: Any) -> None:
         """Let the Java side forget an episode, if it still lives."""
-        with self._lock:
+        with self._lock, self._watch.over():
             if not self.ended:
                 self._gateway.detach(interface)
 
@@ -144,8 +149,9 @@ class Simulator:
             if self.ended:
                 raise SimulatorLost("the simulator's process has ended, and this episode with it")
             try:
-                self._put_in_place(own)
-                yield
+                with self._watch.over():
+                    self._put_in_place(own)
+                    yield
             except Py4JJavaError as error:
                 said = str(error).strip().splitlines()
                 if any("OutOfMemoryError" in line for line in said):
@@ -153,13 +159,13 @@ class Simulator:
                 raise SimulatorLost(f"the simulator raised: {' '.join(said[:2])}") from error
             except Py4JError as error:
                 self.end()
-                raise SimulatorLost(
-                    f"the simulator's process ended or gave no answer within {CALL_SECONDS:g} s; it was ended"
-                ) from error
+                verdict = f"{self._watch.verdict}: it was ended" if self._watch.verdict else "ended"
+                raise SimulatorLost(f"the simulator's process {verdict}") from error
 
     def end(self) -> None:
         """Kill the process: whatever it is doing is not worth waiting for."""
         self.ended = True
+        self._watch.end()
         self.process.kill()
         self.process.wait()
         self._gateway.close()

@@ -13,10 +13,10 @@ from typing import Any, ClassVar
 
 from envs.sciworld.episode import Rules, SciWorldEnvironment
 from envs.sciworld.pool import Pool, pool
-from envs.sciworld.simulator import java
+from envs.sciworld.simulator import CALL_SECONDS, java
 from envs.sciworld.variations import COUNTS, PACKAGE_VERSION, Variation, numbers
 from turnwise import seeding
-from turnwise.world import Column, Limits, Reward, Split, Task, World, whole_number
+from turnwise.world import Column, Limits, Reward, Split, Task, World, positive, whole_number
 
 SHORT = (
     "find-non-living-thing",
@@ -58,7 +58,9 @@ class SciWorld(World):
 
     Parameters: `types`, names of types of task, in turn the tasks of a split; `simplification`, `easy`, a list such as
     `teleportAction,openDoors`, or nothing; `turns`, the limit of an episode, one action each; `processes`, how many
-    Java processes the episodes of this Python process share at most, each of 350 MB.
+    Java processes the episodes of this Python process share at most, each of 350 MB; `call_seconds`, after which a call
+    is given up with its process and the episodes in it: so long on the clock in which the process hardly worked, or so
+    long on a processor. A busy machine makes calls slow and loses none. Keep it below `rollout.world_seconds`.
 
     Java must be on the path; without it a ValueError is raised here, before anything is computed.
     """
@@ -85,7 +87,13 @@ class SciWorld(World):
     }
 
     def __init__(
-        self, *, types: Sequence[str] = SHORT, simplification: str = EASY, turns: int = 20, processes: int = 2
+        self,
+        *,
+        types: Sequence[str] = SHORT,
+        simplification: str = EASY,
+        turns: int = 20,
+        processes: int = 2,
+        call_seconds: float = CALL_SECONDS,
     ) -> None:
         if java() is None:
             raise ValueError("sciworld must find Java on the path; found no `java`: install a Java runtime, 8 or later")
@@ -93,6 +101,7 @@ class SciWorld(World):
         self.simplification = _known_simplification(simplification, self.types)
         self._limits = Limits(turns=whole_number("turns", turns, 1, 1000))
         self.processes = whole_number("processes", processes, 1, 64)
+        self.call_seconds = positive("call_seconds", call_seconds)
 
     @property
     def instruction(self) -> str:
@@ -123,7 +132,7 @@ class SciWorld(World):
     @cached_property
     def pool(self) -> Pool:
         """The Java processes. None is started before an episode is."""
-        return pool(self.processes)
+        return pool(self.processes, self.call_seconds)
 
     def tasks(self, split: Split, count: int) -> list[Task]:
         """The first `count` variations of a split, of each type in turn while it has any. The tag is the `type`."""

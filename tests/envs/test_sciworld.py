@@ -82,6 +82,7 @@ def test_listing_tasks_starts_no_process() -> None:
         ({"simplification": "noElectricalAction"}, "must not have noElectricalAction with the types power-component"),
         ({"turns": 0}, "turns must be"),
         ({"processes": 0}, "processes must be a whole number from 1 to 64"),
+        ({"call_seconds": 0}, "call_seconds must be a number above 0"),
     ],
 )
 def test_wrong_parameters_are_refused_by_name(parameters: dict[str, Any], message: str) -> None:
