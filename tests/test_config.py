@@ -286,7 +286,10 @@ def test_credit_by_visits_to_a_state_needs_a_world_that_names_its_states() -> No
             "{estimator: gae, options: {}, weight: 1.0}",
             "needs a critic, which learns from credit.estimator",
         ),
-        ("{estimator: rloo, options: {epsilon: 1.0}, weight: 1.0}", "credit.thought: the options of 'rloo' are"),
+        (
+            "{estimator: rloo, options: {epsilon: 1.0}, weight: 1.0}",
+            "credit.thought.options: the options of 'rloo' are",
+        ),
         ("{estimator: grpo, options: {}, weight: -1.0}", "credit.thought.weight"),
         ("{estimator: grpo}", "credit.thought.weight: must be set"),
     ],
@@ -400,3 +403,4 @@ def test_a_modes_options_are_read_or_refused() -> None:
 
 def test_a_width_that_the_engine_refuses_is_refused_before_anything_is_computed() -> None:
     assert "found 96 / 4 = 24: change hidden or heads" in refused("policy.hidden=96")
+    assert load(PARAMETERS, settings=["policy.hidden=96", "compute.engine=transformers"]).policy.hidden == 96

@@ -157,8 +157,8 @@ def test_no_smaller_set_reaches_the_cumulative_share(deviations: dict[int, float
         ("cumulative", {"share": 0.0}, "above 0 and at most 1; found 0.0"),
         ("uncertainty", {"share": 1.5}, "above 0 and at most 1; found 1.5"),
         ("uncertainty", {"share": True}, "above 0 and at most 1; found True"),
-        ("mixed", {"maximum_rounds": 0}, "a whole number from 1 up; found 0"),
-        ("mixed", {"maximum_rounds": 2.0}, "a whole number from 1 up; found 2.0"),
+        ("mixed", {"maximum_rounds": 0}, "a whole number from 1 to 1000; found 0"),
+        ("mixed", {"maximum_rounds": 2.0}, "a whole number from 1 to 1000; found 2.0"),
     ],
 )
 def test_what_makes_no_sense_is_refused(name: str, options: dict[str, Any], reason: str) -> None:

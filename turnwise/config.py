@@ -6,7 +6,8 @@ A wrong configuration is refused before any compute, with the key, what must hol
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from pydantic import ValidationError, model_validator
 
 from turnwise import credit, sections
 from turnwise.agent.branching import require_branching
-from turnwise.agent.formats import make_format
+from turnwise.agent.formats import format_class, make_format
 from turnwise.agent.rewards import AGENT_REWARDS
 from turnwise.agent.sections import Agent
 from turnwise.conversations import require_conversations_file
@@ -22,11 +23,11 @@ from turnwise.curriculum import Curriculum, make_curriculum
 from turnwise.errors import ConfigurationError, CreditError
 from turnwise.evolution import require_shares
 from turnwise.layering import layered, merged
-from turnwise.mistakes import explain, unknown
+from turnwise.mistakes import explain, unknown, with_places
 from turnwise.places import project_root
-from turnwise.policy.model_settings import LINEAR_LAYERS, require_heads
 from turnwise.policy.settings import require_full_distribution, require_update_options
 from turnwise.policy.value_learning import CriticSettings
+from turnwise.policy_choice import require_policy
 from turnwise.presets import preset_and_own
 from turnwise.sections import (
     Ablation,
@@ -81,13 +82,21 @@ class Experiment(Section):
     def make_world(self) -> World:
         """The world, constructed. Raises ConfigurationError."""
         try:
+            world_class(self.world.name)
+        except ValueError as error:
+            raise ConfigurationError(f"world.name: {error}") from error
+        try:
             return make_world(self.world.name, self.world.parameters)
-        except (TypeError, ValueError) as error:
-            raise ConfigurationError(f"world: {error}") from error
+        except (ImportError, OSError, TypeError, ValueError) as error:
+            named = str(error).partition(" ")[0]
+            key = f"parameters.{named}" if named in self.world.parameters else "parameters"
+            raise ConfigurationError(f"world.{key}: {error}") from error
 
     def make_curriculum(self) -> Curriculum:
         """How many turns an episode of training may have. Raises ConfigurationError."""
-        return make_curriculum(self.curriculum.rule, self.curriculum.options, self.make_world().limits.turns)
+        turns = self.make_world().limits.turns
+        with _named("curriculum.options: "):
+            return make_curriculum(self.curriculum.rule, self.curriculum.options, turns)
 
     def variant(self, name: str) -> Experiment:
         """The experiment with one variant's changes. Raises ConfigurationError for an unknown variant."""
@@ -115,19 +124,14 @@ class Experiment(Section):
         self._require_known_rewards(world)
         self._require_curriculum(world)
         self._require_room()
-        if self.policy.model == "scratch":
-            require_heads(self.policy.hidden, self.policy.heads, self.policy.heads)
-            if self.policy.revision is not None:
-                raise ConfigurationError(
-                    "policy.revision is one of a hub repository, and policy.model is scratch; found "
-                    f"{self.policy.revision!r}: leave it out, or name the repository in policy.model"
-                )
+        tags = format_class(self.agent.format).tags
+        require_policy(self.policy, self.optimization.adapter, self.compute.engine, tags)
         self._require_credit(world)
-        require_selection(self.selection.rule, self.selection.options)
+        with _named("selection: "):
+            require_selection(self.selection.rule, self.selection.options)
         self._require_update()
         require_alarms(self.alarms, self.monitors, self.selection, self.optimization.iterations)
         self._require_critic()
-        self._require_adapter()
         self._require_evolution(world)
         return self
 
@@ -231,10 +235,8 @@ class Experiment(Section):
 
     def _require_estimator(self, key: str, estimator: str, options: dict[str, Any], world: World) -> None:
         """An estimator that exists, with options that it has, and with what it needs here."""
-        try:
+        with _named(f"{key}.estimator: " if estimator not in credit.ESTIMATORS else f"{key}.options: "):
             credit.require_options(estimator, options)
-        except CreditError as error:
-            raise ConfigurationError(f"{key}: {error}") from error
         if credit.ESTIMATORS[estimator].grouped and self.rollout.group_size < 2:
             raise ConfigurationError(
                 "group size must be at least 2 to form a baseline; "
@@ -276,7 +278,8 @@ class Experiment(Section):
             )
 
     def _require_update(self) -> None:
-        require_update_options({**self.optimization.update_options, "temperature": self.rollout.temperature})
+        with _named("optimization."):
+            require_update_options({**self.optimization.update_options, "temperature": self.rollout.temperature})
         batch = self.rollout.prompts * self.rollout.group_size
         if batch % self.optimization.mini_batches:
             raise ConfigurationError(
@@ -284,20 +287,15 @@ class Experiment(Section):
                 f"found {self.optimization.mini_batches}"
             )
 
-    def _require_adapter(self) -> None:
-        adapter = self.optimization.adapter
-        if adapter is None:
-            return
-        if not adapter.target_modules:
-            raise ConfigurationError(
-                "optimization.adapter.target_modules must name a linear layer; found none: leave it out for all layers"
-            )
-        if self.policy.model == "scratch":
-            for name in adapter.target_modules:
-                if name not in LINEAR_LAYERS:
-                    raise ConfigurationError(
-                        f"optimization.adapter.target_modules of a policy from scratch: {unknown(name, LINEAR_LAYERS)}"
-                    )
+
+@contextmanager
+def _named(before: str) -> Iterator[None]:
+    """Put the key, or what stands before it, before what is said of a mistake in here, where that has no key yet."""
+    try:
+        yield
+    except (ConfigurationError, CreditError) as error:
+        has_key = str(error).startswith(f"{before.partition('.')[0]}.")
+        raise ConfigurationError(str(error) if has_key else f"{before}{error}") from error
 
 
 def load(
@@ -305,10 +303,14 @@ def load(
 ) -> Experiment:
     """The experiment of a parameters file, overlays on it in order, and settings (`a.b=value`, or by dotted key).
 
-    Raises ConfigurationError.
+    Raises ConfigurationError, with `file:line:column` of what a file says.
     """
-    experiment = build(layered(parameters, overlays, settings))
-    require_distinct_variants(experiment)
+    read = layered(parameters, overlays, settings)
+    try:
+        experiment = build(read.values)
+        require_distinct_variants(experiment)
+    except ConfigurationError as error:
+        raise ConfigurationError(with_places(str(error), read.written)) from error.__cause__
     return experiment
 
 

@@ -9,6 +9,7 @@ that stand between two replies are joined by a line break. Whatever follows the 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,7 +59,7 @@ _MESSAGES: TypeAdapter[list[Message]] = TypeAdapter(list[Annotated[Message, Befo
 
 def require_conversations_file(path: Path) -> None:
     """Raise ConfigurationError unless there is a file of a kind that can be read."""
-    if path.suffix not in SUFFIXES or not path.is_file():
+    if path.suffix not in SUFFIXES or not os.path.isfile(path):  # a name that is too long is no file either
         raise ConfigurationError(
             f"data.conversations must be a file that ends in {' or '.join(SUFFIXES)}; found "
             f"{'no file' if path.suffix in SUFFIXES else 'another ending'} at {path}"

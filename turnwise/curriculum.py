@@ -31,8 +31,9 @@ from itertools import accumulate, pairwise
 from typing import Any
 
 from turnwise.errors import ConfigurationError
+from turnwise.mistakes import meant
 from turnwise.plateau import Batch, has_levelled_off
-from turnwise.policy.bounds import require_count, require_number
+from turnwise.policy.bounds import require_choice, require_count, require_number
 
 SCHEDULES: Mapping[str, tuple[tuple[int, ...], int]] = {
     "webarena": ((8, 12, 15), 80),
@@ -228,11 +229,14 @@ class Adaptive(Curriculum):
 def make_curriculum(rule: str, options: Mapping[str, Any], turns: int) -> Curriculum:
     """The curriculum of a configuration, in a world whose limit is `turns`. Raises ConfigurationError."""
     if rule not in RULES:
-        raise ConfigurationError(f"curriculum.rule must be one of {', '.join(RULES)}; found {rule!r}")
+        raise ConfigurationError(
+            f"curriculum.rule must be one of {', '.join(RULES)}; found {rule!r}{meant(rule, RULES)}"
+        )
     for option in options:
         if option not in OPTIONS[rule]:
             raise ConfigurationError(
                 f"curriculum.options: those of {rule!r} are {', '.join(OPTIONS[rule])}; found {option!r}"
+                f"{meant(option, OPTIONS[rule])}"
             )
     curriculum = RULES[rule](dict(options), turns)
     for limit in (curriculum.shortest, curriculum.longest):
@@ -256,10 +260,8 @@ def _staged(options: dict[str, Any], turns: int) -> Staged:
             "a staged curriculum must have either limits of its own or a published schedule, one of "
             f"{', '.join(SCHEDULES)}; found {sorted(options)}"
         )
-    if "schedule" in options and options["schedule"] not in SCHEDULES:
-        raise ConfigurationError(
-            f"curriculum.options.schedule must be one of {', '.join(SCHEDULES)}; found {options['schedule']!r}"
-        )
+    if "schedule" in options:
+        require_choice("curriculum.options.schedule", options["schedule"], SCHEDULES)
     published: tuple[Any, Any] = SCHEDULES.get(options.get("schedule", ""), ((), None))
     limits, lengths = options.get("limits", published[0]), options.get("lengths", published[1])
     if not isinstance(limits, list | tuple) or not all(map(_is_whole, limits)):

@@ -47,8 +47,8 @@ def preset_and_own(changes: Mapping[str, Any]) -> tuple[Mapping[str, Any], dict[
     if "preset" not in changes:
         return {}, own
     name = changes["preset"]
-    if name not in PRESETS:
-        raise ConfigurationError(f"{name!r} is not a preset; {nearest(str(name), PRESETS)}")
+    if not isinstance(name, str) or name not in PRESETS:
+        raise ConfigurationError(f"preset: {name!r} is not a preset; {nearest(str(name).lower(), PRESETS)}")
     for path, value in _values(PRESETS[name]):
         _require_agreement(name, path, value, own)
     return PRESETS[name], own

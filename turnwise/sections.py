@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
+from turnwise.addresses import Title, TrackingUri
 from turnwise.policy.model_settings import LINEAR_LAYERS
 from turnwise.quantities import (
     Batch,
@@ -334,9 +335,9 @@ class Ablation(Section):
 class Tracking(Section):
     """Where MLflow records."""
 
-    uri: str
+    uri: TrackingUri
     """A tracking URI; empty: a SQLite file in the project's home."""
-    experiment: str
+    experiment: Title
     traces: Repeats
     """Trajectories per evaluation that are recorded as traces."""
     new_files: bool = False

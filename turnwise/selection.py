@@ -29,13 +29,16 @@ from fractions import Fraction
 from typing import Any
 
 from turnwise.errors import ConfigurationError
+from turnwise.mistakes import meant
 from turnwise.seeding import generator
 
 Deviations = Mapping[int, float]
 """The deviation of each group, in the order of the batch."""
 
 MAXIMUM_ROUNDS = 3
-"""How often `mixed` samples at most, the first time included."""
+"""How often `mixed` samples at most, the first time included, where nothing else is said."""
+MOST_ROUNDS = 1000
+"""What may be said at most."""
 
 
 @dataclass(frozen=True)
@@ -102,12 +105,12 @@ def select(name: str, deviations: Deviations, *, seed: int, wanted: int | None =
 def require_selection(name: str, options: Mapping[str, Any]) -> None:
     """Raise ConfigurationError unless `name` is a rule and `options` are options of its own, with values it accepts."""
     if name not in RULES:
-        raise ConfigurationError(f"the selection must be one of {', '.join(RULES)}; found {name!r}")
+        raise ConfigurationError(f"the selection must be one of {', '.join(RULES)}; found {name!r}{meant(name, RULES)}")
     known = [option for option in inspect.signature(RULES[name]).parameters if option not in ("deviations", "seed")]
     for option, value in options.items():
         if option not in known:
             listed = f"those of {name!r} are {', '.join(known)}" if known else f"{name!r} has none"
-            raise ConfigurationError(f"the options of a selection: {listed}; found {option!r}")
+            raise ConfigurationError(f"the options of a selection: {listed}; found {option!r}{meant(option, known)}")
         _require_number(option, value)
 
 
@@ -116,8 +119,8 @@ def _require_number(option: str, value: Any) -> None:
         accepted = isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= 1
         must = "a number above 0 and at most 1"
     else:
-        accepted = isinstance(value, int) and not isinstance(value, bool) and value >= 1
-        must = "a whole number from 1 up"
+        accepted = isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MOST_ROUNDS
+        must = f"a whole number from 1 to {MOST_ROUNDS}"
     if not accepted:
         raise ConfigurationError(f"the selection's {option} must be {must}; found {value!r}")
 

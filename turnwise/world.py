@@ -11,18 +11,22 @@ legal, and never raises; rewards are named raw values (weights and levels are co
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import importlib.metadata
+import inspect
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
+from types import ModuleType
 from typing import Any, ClassVar, Literal
 from urllib.parse import urlsplit
 
 import numpy as np
+
+from turnwise.mistakes import meant
+from turnwise.parameter_types import mistyped, require_known
 
 Split = Literal["train", "validation", "test"]
 SPLITS: tuple[Split, ...] = ("train", "validation", "test")
@@ -250,8 +254,10 @@ def share(name: str, value: object, *, above_zero: bool = False) -> float:
 
 def positive(name: str, value: object) -> float:
     """A world's parameter that must be a number above 0. Raises ValueError otherwise."""
-    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < float("inf"):
+    if not isinstance(value, int | float) or isinstance(value, bool) or not value > 0:
         raise ValueError(f"{name} must be a number above 0; found {value!r}")
+    if value > 1e9:
+        raise ValueError(f"{name} must be at most 1e9, which is 30 years of seconds; found {value!r}")
     return float(value)
 
 
@@ -279,8 +285,8 @@ def world_class(name: str) -> type[World]:
     """
     if ":" in name:
         module_name, _, class_name = name.partition(":")
-        found = getattr(importlib.import_module(module_name), class_name, None)
-        if not (isinstance(found, type) and issubclass(found, World)):
+        found = getattr(_module(module_name, name), class_name, None)
+        if not (isinstance(found, type) and issubclass(found, World)) or inspect.isabstract(found):
             raise ValueError(f"world {name!r} must name a subclass of turnwise.world.World; found {found!r}")
         return found
     for entry_point in _entry_points(tuple(sys.path)):
@@ -289,8 +295,22 @@ def world_class(name: str) -> type[World]:
             if not (isinstance(loaded, type) and issubclass(loaded, World)):
                 raise ValueError(f"entry point {name!r} must load a subclass of turnwise.world.World; found {loaded!r}")
             return loaded
-    known = ", ".join(sorted(installed_worlds()))
-    raise ValueError(f"world must be one of {known}, or 'module:Class'; found {name!r}")
+    worlds = installed_worlds()
+    raise ValueError(
+        f"world must be one of {', '.join(worlds)}, or 'module:Class'; found {name!r}{meant(name, worlds)}"
+    )
+
+
+def _module(name: str, world: str) -> ModuleType:
+    """A module that somebody names. Raises ValueError where it cannot be imported, whatever it says."""
+    if not all(part.isidentifier() for part in name.split(".")):
+        raise ValueError(f"world {world!r} must be module:Class, with names of Python; found the module {name!r}")
+    try:
+        return importlib.import_module(name)
+    except (ImportError, SyntaxError) as error:
+        raise ValueError(
+            f"world {world!r} must name a module that can be imported from here; found {type(error).__name__}: {error}"
+        ) from error
 
 
 def installed_worlds() -> tuple[str, ...]:
@@ -305,8 +325,15 @@ def _entry_points(path: tuple[str, ...]) -> tuple[importlib.metadata.EntryPoint,
 
 
 def make_world(name: str, parameters: Mapping[str, Any]) -> World:
-    """A world by name, with its parameters. Raises ValueError for an unknown name, TypeError for a parameter."""
-    return world_class(name)(**parameters)
+    """A world by name, with its parameters. Raises ValueError for an unknown name or parameter, or a bad value."""
+    made = world_class(name)
+    require_known(made, parameters)
+    try:
+        return made(**parameters)
+    except (AttributeError, TypeError) as error:
+        if mistake := mistyped(made, parameters):
+            raise ValueError(mistake) from error
+        raise
 
 
 def with_preset(name: str, preset: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
@@ -318,8 +345,6 @@ def with_preset(name: str, preset: str, parameters: Mapping[str, Any]) -> dict[s
         return dict(parameters)
     presets = world_class(name).presets
     if preset not in presets:
-        nearest = difflib.get_close_matches(preset, presets, n=1, cutoff=0.5)
         known = f"it has {', '.join(presets)}" if presets else "it has none"
-        hint = f"did you mean {nearest[0]!r}?" if nearest else known
-        raise ValueError(f"the world {name!r} has no preset {preset!r}: {hint}")
+        raise ValueError(f"the world {name!r} has no preset {preset!r}{meant(preset, presets) or f': {known}'}")
     return {**presets[preset], **parameters}

@@ -11,6 +11,7 @@ import torch
 
 from turnwise.errors import ConfigurationError
 from turnwise.policy.architecture import create_policy
+from turnwise.policy.model_settings import require_kernels
 
 SIZES: dict[str, Any] = {"vocabulary_size": 300, "context_length": 64, "end_token": 1, "pad_token": 2}
 
@@ -34,10 +35,17 @@ def test_the_default_policy_has_about_a_million_parameters(tmp_path: Path) -> No
     ("sizes", "reason"),
     [
         ({"hidden": 100, "heads": 3}, "multiple of heads"),
-        ({"hidden": 128, "heads": 8}, "128 / 8 = 16"),
+        ({"hidden": 100, "heads": 4}, "even multiple of heads"),
         ({"heads": 4, "key_value_heads": 3}, "multiple of key_value_heads"),
     ],
 )
 def test_impossible_sizes_are_refused(tmp_path: Path, sizes: dict[str, Any], reason: str) -> None:
     with pytest.raises(ConfigurationError, match=reason):
         create_policy(tmp_path, seed=0, **SIZES, **sizes)
+
+
+def test_a_size_of_heads_that_vllm_refuses_is_no_reason_to_refuse_the_other_engine(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="128 / 8 = 16: change hidden or heads, or set"):
+        require_kernels(128, 8, "vllm")
+    require_kernels(128, 8, "transformers")
+    assert create_policy(tmp_path, seed=0, heads=8, **SIZES) > 0

@@ -20,6 +20,7 @@ from turnwise.credit.group_relative import grpo, rloo
 from turnwise.credit.reinforce import reinforce_plus_plus, reinforce_plus_plus_baseline
 from turnwise.credit.turn_level import mt_grpo
 from turnwise.errors import CreditError
+from turnwise.mistakes import meant
 
 __all__ = ["ESTIMATORS", "CreditBatch", "Estimator", "estimate", "require_options", "value_targets"]
 
@@ -94,12 +95,15 @@ def value_targets(name: str, batch: CreditBatch, **options: Any) -> list[list[fl
 def require_options(name: str, options: Mapping[str, Any]) -> None:
     """Raise CreditError unless `name` is an estimator and `options` are options that it has, with values it accepts."""
     if name not in ESTIMATORS:
-        raise CreditError(f"credit.estimator must be one of {', '.join(sorted(ESTIMATORS))}; found {name!r}")
+        raise CreditError(
+            f"credit.estimator must be one of {', '.join(sorted(ESTIMATORS))}; found {name!r}{meant(name, ESTIMATORS)}"
+        )
     function = ESTIMATORS[name].function
     known = [option for option in inspect.signature(function).parameters if option != "batch"]
     for option in options:
         if option not in known:
-            raise CreditError(f"the options of {name!r} are {', '.join(known)}; found {option!r}")
+            listed = ", ".join(known)
+            raise CreditError(f"the options of {name!r} are {listed}; found {option!r}{meant(option, known)}")
     function(_SMALLEST, **options)
 
 

@@ -6,12 +6,14 @@ import math
 from typing import Any, get_args
 
 from turnwise.errors import CreditError
+from turnwise.mistakes import meant
 
 
 def require_choice(option: str, value: object, choices: Any) -> None:
     """Raise CreditError unless the value is one of a Literal's."""
-    if value not in get_args(choices):
-        raise CreditError(f"{option} must be one of {', '.join(get_args(choices))}; found {value!r}")
+    known = get_args(choices)
+    if value not in known:
+        raise CreditError(f"{option} must be one of {', '.join(known)}; found {value!r}{meant(value, known)}")
 
 
 def require_number(option: str, value: object) -> None:

@@ -33,8 +33,7 @@ def create_policy(
     """Write a policy with random weights into `folder` (float32, Hugging Face's layout); return its parameter count.
 
     `initial_deviation` is the standard deviation of the initial weights; `tied` shares the embedding with the output
-    layer. The same arguments give the same bytes. Raises ConfigurationError for a size that the engine's kernels
-    refuse.
+    layer. The same arguments give the same bytes. Raises ConfigurationError for sizes that make no model.
     """
     require_heads(hidden, heads, key_value_heads)
     config = Qwen3Config(

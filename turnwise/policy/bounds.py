@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable
 
 from turnwise.errors import ConfigurationError
+from turnwise.mistakes import meant
 
 
 def require_number(
@@ -43,4 +44,4 @@ def require_choice(name: str, value: object, choices: Iterable[str]) -> None:
     """Raise ConfigurationError unless `value` is one of `choices`."""
     known = list(choices)
     if value not in known:
-        raise ConfigurationError(f"{name} must be one of {', '.join(known)}; found {value!r}")
+        raise ConfigurationError(f"{name} must be one of {', '.join(known)}; found {value!r}{meant(value, known)}")

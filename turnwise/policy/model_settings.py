@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -16,19 +17,31 @@ HEAD_DIMENSIONS = (32, 64, 80, 96, 112, 128, 160, 192, 224, 256, 512)
 """What vLLM's attention kernels for the CPU accept."""
 
 
+def smallest_vocabulary(tags: Sequence[str]) -> int:
+    """The fewest tokens of a tokenizer that is trained here: 256 bytes, 3 control tokens, and the tags of a format."""
+    return 256 + 3 + len(tags)
+
+
 def require_heads(hidden: int, heads: int, key_value_heads: int) -> None:
-    """Raise ConfigurationError for a width and numbers of heads that the engine's kernels refuse."""
-    if hidden % heads:
-        raise ConfigurationError(f"hidden must be a multiple of heads; found hidden {hidden} and heads {heads}")
-    if hidden // heads not in HEAD_DIMENSIONS:
-        allowed = ", ".join(map(str, HEAD_DIMENSIONS))
+    """Raise ConfigurationError for a width and numbers of heads that make no model."""
+    if hidden % heads or hidden // heads % 2:
         raise ConfigurationError(
-            f"hidden / heads must be one of {allowed} for vLLM's CPU attention; found {hidden} / {heads} = "
-            f"{hidden // heads}: change hidden or heads"
+            f"hidden must be an even multiple of heads, since positions turn pairs of numbers; found hidden {hidden} "
+            f"and heads {heads}"
         )
     if heads % key_value_heads:
         raise ConfigurationError(
             f"heads must be a multiple of key_value_heads; found heads {heads}, key_value_heads {key_value_heads}"
+        )
+
+
+def require_kernels(hidden: int, heads: int, engine: str) -> None:
+    """Raise ConfigurationError where the engine's kernels refuse heads of this size; transformers' take any."""
+    if engine == "vllm" and hidden // heads not in HEAD_DIMENSIONS:
+        allowed = ", ".join(map(str, HEAD_DIMENSIONS))
+        raise ConfigurationError(
+            f"hidden / heads must be one of {allowed} for vLLM's CPU attention; found {hidden} / {heads} = "
+            f"{hidden // heads}: change hidden or heads, or set compute.engine to transformers"
         )
 
 

@@ -180,7 +180,8 @@ def _make(name: str, options: Any, made: type[Made]) -> Made:
         raise ConfigurationError(f"{name} must be null, or a section with {', '.join(known)}; found {options!r}")
     for option in options:
         if option not in known:
-            raise ConfigurationError(f"{option!r} is not an option of {name}; {nearest(str(option), known)}")
+            shown = f"{name}.{option}" if made is not UpdateSettings else repr(option)
+            raise ConfigurationError(f"{shown} is not an option of {name}; {nearest(str(option), known)}")
     for field in fields(made):
         if field.default is MISSING and field.name not in options:
             raise ConfigurationError(f"{name} must set {field.name}; found {dict(options)}")

@@ -21,6 +21,7 @@ from jinja2 import TemplateError
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from turnwise.errors import ConfigurationError
+from turnwise.policy.model_settings import smallest_vocabulary
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
@@ -47,7 +48,7 @@ def train_tokenizer(texts: Iterable[str], vocabulary_size: int, tags: Sequence[s
     """
     from transformers import PreTrainedTokenizerFast
 
-    smallest = 256 + len((START, END, PAD)) + len(tags)
+    smallest = smallest_vocabulary(tags)
     if vocabulary_size < smallest:
         raise ConfigurationError(
             f"vocabulary_size must be at least {smallest} (256 bytes, 3 control tokens, {len(tags)} tags); "

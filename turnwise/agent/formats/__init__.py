@@ -12,6 +12,7 @@ from turnwise.agent.formats.tags import split_at_tags
 from turnwise.agent.formats.think_answer import ThinkAnswerFormat
 from turnwise.agent.formats.tool_json import ToolJsonFormat
 from turnwise.errors import ConfigurationError
+from turnwise.mistakes import meant
 from turnwise.world import World
 
 __all__ = [
@@ -35,7 +36,8 @@ FORMATS: dict[str, type[Format]] = {
 def format_class(name: str) -> type[Format]:
     """The class of a format by name. Raises ConfigurationError for an unknown one."""
     if name not in FORMATS:
-        raise ConfigurationError(f"agent.format must be one of {', '.join(sorted(FORMATS))}; found {name!r}")
+        known = sorted(FORMATS)
+        raise ConfigurationError(f"agent.format must be one of {', '.join(known)}; found {name!r}{meant(name, known)}")
     return FORMATS[name]
 
 

@@ -1,0 +1,244 @@
+"""YAML 1.2 read strictly, with the line and column of every key.
+
+What is read is mappings with texts for keys, lists, texts, numbers, true, false and null, in one document of UTF-8.
+Refused are what two readers may take differently, and what does harm: a key that stands twice, tags, directives,
+timestamps, merge keys (`<<`), control characters, anchors within themselves, whole numbers beyond 64 bits, and more
+nesting, values or bytes than any experiment has.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.events import (
+    AliasEvent,
+    CollectionStartEvent,
+    DocumentStartEvent,
+    Event,
+    MappingEndEvent,
+    MappingStartEvent,
+    NodeEvent,
+    ScalarEvent,
+    SequenceEndEvent,
+)
+from ruamel.yaml.nodes import ScalarNode
+
+from turnwise.errors import ConfigurationError
+
+MOST_BYTES = 1_000_000
+MOST_VALUES = 20_000
+DEEPEST = 50
+"""Of nested mappings and lists."""
+KINDS = ("null", "bool", "int", "float", "str")
+NOT_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff\ufffe\uffff]")
+"""Characters that no text of a configuration has: controls other than tab and line breaks, and halves of pairs."""
+
+Keys = tuple[str | int, ...]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where something stands, counted from 1."""
+
+    line: int
+    column: int
+
+
+@dataclass(frozen=True)
+class Document:
+    """What was read."""
+
+    value: Any
+    places: dict[Keys, Place]
+    """Of each key and each item of a list, by the keys that lead to it."""
+
+
+def read_document(content: bytes, source: Path | str) -> Document:
+    """The one document that `content` holds; null where it holds none.
+
+    Args:
+        content: as it stands in the file, or on the command line.
+        source: the file, whose line and column are said of a mistake; or what stands for it, said without them.
+
+    Raises:
+        ConfigurationError: it is no such document. The message begins with the place.
+    """
+    if len(content) > MOST_BYTES:
+        raise ConfigurationError(f"{source}: must have at most {MOST_BYTES:,} bytes; found {len(content):,}")
+    text = _decoded(content, source)
+    _require_text(text, source)
+    return _Reading(source, text).document()
+
+
+def _decoded(content: bytes, source: Path | str) -> str:
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        before = content[: error.start].decode("utf-8", "replace")
+        where = _where(source, _end_of(before))
+        raise ConfigurationError(
+            f"{where}: must be UTF-8; found the byte 0x{content[error.start]:02x}: save it as UTF-8"
+        ) from None
+
+
+def _require_text(text: str, source: Path | str) -> None:
+    if found := NOT_TEXT.search(text):
+        raise ConfigurationError(
+            f"{_where(source, _end_of(text[: found.start()]))}: must hold no control characters; found "
+            f"U+{ord(found[0]):04X}: remove it"
+        )
+
+
+def _end_of(text: str) -> Place:
+    """The place after a text."""
+    return Place(text.count("\n") + 1, len(text) - text.rfind("\n"))
+
+
+def _where(source: Path | str, place: Place) -> str:
+    return f"{source}:{place.line}:{place.column}" if isinstance(source, Path) else source
+
+
+@dataclass
+class _Anchored:
+    value: Any
+    size: int
+    """Values in it, itself included."""
+
+
+@dataclass
+class _Reading:
+    """One pass over the events of a text."""
+
+    source: Path | str
+    text: str
+    places: dict[Keys, Place] = field(default_factory=dict)
+    anchors: dict[str, _Anchored | None] = field(default_factory=dict)
+    """None while the anchored value is being read."""
+    read: int = 0
+    """Values so far, those behind anchors counted as often as they are meant."""
+    yaml: YAML = field(default_factory=lambda: YAML(typ="safe", pure=True))
+    events: Iterator[Event] = field(default_factory=lambda: iter(()))
+
+    def document(self) -> Document:
+        self.events = self.yaml.parse(self.text)
+        try:
+            return Document(self._whole(), self.places)
+        except MarkedYAMLError as error:
+            mark = error.problem_mark or error.context_mark
+            place = Place(mark.line + 1, mark.column + 1) if mark is not None else Place(1, 1)
+            said = " ".join(str(error.problem or error.context).split())
+            raise ConfigurationError(f"{_where(self.source, place)}: must be YAML; {_in_words(said)}") from None
+        except YAMLError as error:
+            raise ConfigurationError(f"{self.source}: must be YAML; {' '.join(str(error).split())}") from None
+
+    def _whole(self) -> Any:
+        documents, value = 0, None
+        for event in self.events:
+            if isinstance(event, DocumentStartEvent):
+                documents += 1
+                if documents > 1:
+                    raise self._mistake(event, "must hold one document; found another: leave out what follows")
+                if event.version or event.tags:
+                    raise self._mistake(event, "must have no directive; found one: leave out the line that begins by %")
+            elif isinstance(event, NodeEvent):
+                value = self._value(event, ())
+        return value
+
+    def _value(self, event: NodeEvent, path: Keys) -> Any:
+        if isinstance(event, AliasEvent):
+            return self._meant_by(event)
+        if len(path) > DEEPEST:
+            raise self._mistake(event, f"must be at most {DEEPEST} levels deep; found more")
+        if getattr(event, "tag", None) is not None:
+            raise self._mistake(event, f"must have no tag; found {event.tag}: leave it out")
+        before = self.read
+        self._count(event, 1)
+        if event.anchor is not None:
+            self.anchors[event.anchor] = None
+        if isinstance(event, MappingStartEvent):
+            value: Any = self._mapping(path)
+        elif isinstance(event, CollectionStartEvent):
+            value = self._list(path)
+        else:
+            assert isinstance(event, ScalarEvent)
+            value = self._scalar(event)
+        if event.anchor is not None:
+            self.anchors[event.anchor] = _Anchored(value, self.read - before)
+        return value
+
+    def _mapping(self, path: Keys) -> dict[str, Any]:
+        values: dict[str, Any] = {}
+        while not isinstance(event := next(self.events), MappingEndEvent):
+            key = self._value(event, (*path, ""))
+            if not isinstance(key, str):
+                raise self._mistake(event, f"a key must be a text; found {key!r}")
+            if key in values:
+                first = self.places[(*path, key)]
+                raise self._mistake(
+                    event, f"a key must stand once; found {key!r} again, after line {first.line}: leave one out"
+                )
+            self.places[(*path, key)] = _place(event)
+            values[key] = self._value(next(self.events), (*path, key))
+        return values
+
+    def _list(self, path: Keys) -> list[Any]:
+        values: list[Any] = []
+        while not isinstance(event := next(self.events), SequenceEndEvent):
+            self.places[(*path, len(values))] = _place(event)
+            values.append(self._value(event, (*path, len(values))))
+        return values
+
+    def _scalar(self, event: ScalarEvent) -> Any:
+        tag = self.yaml.resolver.resolve(ScalarNode, event.value, event.implicit)
+        kind = str(tag).rpartition(":")[2]
+        if kind == "merge":
+            raise self._mistake(event, "must have no merge key; found <<: write the keys themselves, or an overlay")
+        if kind not in KINDS:
+            raise self._mistake(
+                event, f"must not be a {kind}, which readers differ on; found {event.value}: put quotes"
+            )
+        if kind == "int" and len(event.value) > 100:
+            raise self._too_large(event)
+        value = self.yaml.constructor.construct_object(ScalarNode(tag, event.value, event.start_mark, event.end_mark))
+        if kind == "int" and not -(2**63) <= value < 2**63:
+            raise self._too_large(event)
+        if isinstance(value, str) and (found := NOT_TEXT.search(value)):
+            raise self._mistake(event, f"must hold no control characters; found U+{ord(found[0]):04X}: remove it")
+        return value
+
+    def _too_large(self, event: Event) -> ConfigurationError:
+        return self._mistake(event, "a whole number must fit into 64 bits; found a larger one")
+
+    def _meant_by(self, event: AliasEvent) -> Any:
+        if event.anchor not in self.anchors:
+            raise self._mistake(
+                event, f"*{event.anchor} must stand after its anchor; found none: write &{event.anchor}"
+            )
+        anchored = self.anchors[event.anchor]
+        if anchored is None:
+            raise self._mistake(event, f"an anchor must not stand within itself; found *{event.anchor} in it")
+        self._count(event, anchored.size)
+        return anchored.value
+
+    def _count(self, event: Event, values: int) -> None:
+        self.read += values
+        if self.read > MOST_VALUES:
+            raise self._mistake(event, f"must hold at most {MOST_VALUES:,} values; found more")
+
+    def _mistake(self, event: Event, said: str) -> ConfigurationError:
+        return ConfigurationError(f"{_where(self.source, _place(event))}: {said}")
+
+
+def _place(event: Event) -> Place:
+    return Place(event.start_mark.line + 1, event.start_mark.column + 1)
+
+
+def _in_words(problem: str) -> str:
+    """What the parser says, with the commonest of its riddles solved."""
+    return "found a tab: indent by spaces" if "'\\t'" in problem else problem
