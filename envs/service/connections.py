@@ -1,9 +1,9 @@
-"""Connections that keep nobody else out: a bound on how many there are, and on how long and large a request's head is.
+"""Connections that keep nobody else out: bounds on how many there are, and on how slowly each may ask or listen.
 
 Uvicorn waits for ever for the end of a head, however slowly it comes, and takes any number of connections; a client
-that opens many and sends a byte now and then ("slow loris") would leave no room for others. What is refused before
-there is a request is answered in the form of every other refusal. How long a body may take is the affair of
-`guards.BodyLimit`.
+that opens many and sends a byte now and then ("slow loris") would leave no room for others, and so would one that reads
+none of its answers. What is refused before there is a request is answered in the form of every other refusal. How long
+a body may take is the affair of `guards.BodyLimit`.
 """
 
 from __future__ import annotations
@@ -21,11 +21,14 @@ MOST_HEAD_BYTES = 65_536
 
 
 def bounded_connection(most: int, seconds: float) -> type[asyncio.Protocol]:
-    """Uvicorn's protocol, of which at most `most` live, and whose requests' heads must arrive within `seconds`."""
+    """Uvicorn's protocol, of which at most `most` live.
+
+    A request's head must arrive within `seconds`. A client that lets an answer wait for so long is hung up on.
+    """
 
     class BoundedConnection(_Connection):
         most_connections = most
-        head_seconds = seconds
+        seconds_to_wait = seconds
 
     return BoundedConnection
 
@@ -34,11 +37,12 @@ class _Connection(AutoHTTPProtocol):  # type: ignore[valid-type, misc]
     """Uvicorn's attributes that are used: `connections`, `transport`, `loop`, and `cycle`, the last complete head's."""
 
     most_connections: int
-    head_seconds: float
+    seconds_to_wait: float
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
         self._deadline: asyncio.TimerHandle | None = None
+        self._reading_deadline: asyncio.TimerHandle | None = None
         self._head_bytes = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -51,9 +55,22 @@ class _Connection(AutoHTTPProtocol):  # type: ignore[valid-type, misc]
             self._await_a_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the deadline."""
+        """Forget the deadlines."""
         self._forget_the_deadline()
+        self.resume_writing()
         super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """Wait for the client to read what it was sent, but not for ever. Called by the transport, as the next."""
+        super().pause_writing()
+        self._reading_deadline = self.loop.call_later(self.seconds_to_wait, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """The client has read."""
+        if self._reading_deadline is not None:
+            self._reading_deadline.cancel()
+            self._reading_deadline = None
+        super().resume_writing()
 
     def data_received(self, data: bytes) -> None:
         """Take in what has come, of a head or of a body."""
@@ -78,7 +95,7 @@ class _Connection(AutoHTTPProtocol):  # type: ignore[valid-type, misc]
         self._refuse(Refusal(Reason.INVALID_REQUEST, msg), 400)
 
     def _await_a_head(self) -> None:
-        self._deadline = self.loop.call_later(self.head_seconds, self._give_up)
+        self._deadline = self.loop.call_later(self.seconds_to_wait, self._give_up)
 
     def _forget_the_deadline(self) -> None:
         if self._deadline is not None:
@@ -87,7 +104,7 @@ class _Connection(AutoHTTPProtocol):  # type: ignore[valid-type, misc]
 
     def _give_up(self) -> None:
         if self._head_bytes:
-            message = f"a request's head must arrive within {self.head_seconds:g} s"
+            message = f"a request's head must arrive within {self.seconds_to_wait:g} s"
             self._refuse(Refusal(Reason.REQUEST_TOO_SLOW, message))
         else:
             self.transport.close()

@@ -45,7 +45,8 @@ class ServiceLimits:
     connections: int = 2048
     """Open at once: a client has one for each episode that asks at the same time."""
     request_seconds: float = 20.0
-    """A request whose head, and then whose body, does not arrive in so long is refused."""
+    """A request whose head, and then whose body, does not arrive in so long is refused; a client that lets an
+    answer wait for so long is hung up on."""
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():

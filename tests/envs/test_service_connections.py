@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import time
@@ -11,7 +12,7 @@ from contextlib import closing
 import httpx
 import pytest
 from fastapi.testclient import TestClient
-from service_samples import BRITTLE, serving
+from service_samples import BRITTLE, ENDLESS, Endless, serving
 
 from envs.service.application import create_application
 from envs.service.connections import MOST_HEAD_BYTES
@@ -92,6 +93,29 @@ def test_what_comes_after_an_answer_is_not_waited_for(hasty: str) -> None:
             for _ in range(10_000):
                 connection.sendall(b"x")
                 time.sleep(0.01)
+
+
+def test_a_client_that_does_not_read_its_answers_is_hung_up_on() -> None:
+    Endless.go_on.set()
+    with serving(Offer(ENDLESS), limits=LIMITS) as url:
+        (world,) = httpx.get(f"{url}/v2/worlds", timeout=60).json()["worlds"]
+        path = f"/v2/worlds/{world['id']}/tasks?split=test&count=1024"
+        with socket.socket() as connection:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            connection.settimeout(60)
+            connection.connect(("127.0.0.1", int(url.rpartition(":")[2])))
+            asked = 400
+            connection.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode() * asked)
+            counted = "turnwise_service_requests_total"
+            answered, before = -1, -2
+            while answered != before:  # until it has given up: no answer of the many was added
+                time.sleep(4 * LIMITS.request_seconds)
+                lines = httpx.get(f"{url}/v2/metrics", timeout=60).text.splitlines()
+                (line,) = [line for line in lines if line.startswith(counted) and "/tasks" in line]
+                before, answered = answered, float(line.rpartition(" ")[2])
+            assert answered < asked
+            with contextlib.suppress(ConnectionResetError):
+                assert len(heard(connection)) < asked * 50_000
 
 
 def test_a_connection_that_says_nothing_is_closed_without_a_word(hasty: str) -> None:
