@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import logging
+import platform
 import subprocess
 import sys
 from collections.abc import Callable
@@ -148,6 +149,16 @@ def test_another_process_samples_the_same_to_the_bit(
     here = sample(vllm_engine, contexts(), temperature=0.9, seed=2)
     there = json.loads(finished.stdout)
     assert [[list(reply.tokens), list(reply.log_probabilities)] for reply in here] == there
+
+
+@pytest.mark.engine
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="other processors have one set of kernels")
+def test_vllm_computes_with_the_class_of_kernels_that_torch_does(vllm_engine: Engine, make_policy: MakePolicy) -> None:
+    vllm_engine.load(make_policy(17), "whose kernels")
+    loaded = {
+        name for name in ("_C", "_C_AVX2", "_C_AVX512") if f"/{name}.abi3.so" in Path("/proc/self/maps").read_text()
+    }
+    assert (loaded == {"_C_AVX2"}) == (torch.backends.cpu.get_cpu_capability() == "AVX2")
 
 
 def test_replies_are_cut_off_at_the_limit_and_at_the_context(engine: Engine, make_policy: MakePolicy) -> None:

@@ -217,6 +217,17 @@ class VllmEngine:
             )
 
 
+def _hold_to_torchs_kernels() -> None:
+    """Where torch is held to AVX2 (ATEN_CPU_CAPABILITY=avx2), vLLM is too.
+
+    vLLM asks torch what the processor has, which the variable does not change, and loads its kernels by the answer.
+    """
+    if torch.backends.cpu.get_cpu_capability() == "AVX2":
+        asked = torch.cpu.get_capabilities()
+        held = {name: has and not name.startswith(("avx512", "amx")) for name, has in asked.items()}
+        torch.cpu.get_capabilities = lambda: held  # type: ignore[assignment]
+
+
 def _import_vllm() -> Any:
     """The class LLM, imported with the environment that this engine needs."""
     for name, value in ENVIRONMENT.items():
@@ -226,6 +237,7 @@ def _import_vllm() -> Any:
     os.environ.pop("VLLM_CPU_KVCACHE_SPACE", None)
     # Where torch's compiler was imported before us, it has read the environment already.
     torch._dynamo.config.disable = True
+    _hold_to_torchs_kernels()
     # vLLM collects garbage five times while it starts, over the 800,000 objects that its imports left: frozen ones are
     # not looked at, which halves the start.
     collecting = gc.isenabled()
