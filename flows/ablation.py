@@ -14,12 +14,19 @@ from flows.display import Display, expected_work
 from flows.experiment import Run, run_variant
 from flows.prepare import Prepared, evaluate_players, evaluate_warm_start, prepare_materials, prepare_policy
 from flows.record import AblationRecord
-from flows.results import all_references, keep_time, results_folder, with_circumstances, write_digests
+from flows.results import (
+    all_references,
+    compared_with_former,
+    digests_of,
+    keep_time,
+    results_folder,
+    with_circumstances,
+    write_results,
+)
 from tasks.report import ReportParameters, RunName, read_story, report
 from turnwise.config import Experiment
 from turnwise.digests import digest_of
 from turnwise.errors import TrainingEnded
-from turnwise.reporting.page import write_report
 from turnwise.reporting.story import Story
 from turnwise.store import Reference
 
@@ -33,6 +40,8 @@ class Comparison:
     """Where the report lies."""
     digest: str
     """Of all that was computed: the same parameters and seeds give the same."""
+    repeat: str
+    """Whether former results with these parameters had this digest, and if not, why; empty where there are none."""
     computed: int
     found: int
     """Stages that were computed now, and that were found in the store."""
@@ -63,10 +72,11 @@ def compare(experiment: Experiment, console: Console, processes: int = 1) -> Com
         keep_time(told, time.monotonic() - began + helpers.seconds, 1 + helpers.others, display.made.issuperset(made))
     story = with_circumstances(read_story(told), experiment, prepared, told, made, runs)
     folder = results_folder(experiment)
-    write_report(story, folder)
-    write_digests(folder, digest, prepared, {**players, "warm start": warm_start}, runs)
+    digests = digests_of(experiment, digest, prepared, {**players, "warm start": warm_start}, runs)
+    repeat = compared_with_former(folder, digests)
+    write_results(folder, story, digests)
     record.close(folder / "report.html", digest)
-    return Comparison(story, folder, digest, display.computed, display.found)
+    return Comparison(story, folder, digest, repeat, display.computed, display.found)
 
 
 def every_run(experiment: Experiment, prepared: Prepared, record: AblationRecord, others: Beside) -> list[Run]:

@@ -39,6 +39,7 @@ def show_ablation(experiment: Experiment, processes: int = 1) -> None:
     for name, value in (
         ("stages", f"{result.computed} computed, {result.found} found in the store"),
         ("digest", digest),
+        *([("repeat", result.repeat)] if result.repeat else []),
         ("report", result.folder / "report.html"),
         ("MLflow", f"make ui   (store: {home() / 'mlflow.db'})"),
         ("took", f"{time.monotonic() - began:.0f} s"),

@@ -46,8 +46,6 @@ from turnwise.store import MANIFEST, Reference, default_store
 from turnwise.store.atomic_write import write_whole
 from turnwise.world import SPLITS
 
-CURVES_FILE = "curves.csv"
-
 TRAINING_COLUMNS: Mapping[str, tuple[str, ...]] = {
     "rollout": ("success", "turns", "reply_tokens"),
     "credit": ("reward", "dead_groups"),
@@ -126,13 +124,10 @@ def materialise_run(experiment: Experiment, variant: str, seed: int) -> None:
 
 def materialise_report(experiment: Experiment) -> None:
     """The comparison of all runs, which the earlier stages have computed. Closes the ablation's record."""
-    comparison = compare(experiment, Console())
-    points = [
-        (curve.metric, curve.variant, curve.seed, iteration, value)
-        for curve in comparison.story.curves
-        for iteration, value in curve.points
-    ]
-    _write_table(comparison.folder / CURVES_FILE, ("metric", "variant", "seed", "iteration", "value"), points)
+    console = Console()
+    comparison = compare(experiment, console)
+    if comparison.repeat:
+        console.print(comparison.repeat, highlight=False, soft_wrap=True)
 
 
 ONCE: Mapping[str, Callable[[Experiment], None]] = {

@@ -60,6 +60,11 @@ COLUMNS = ("test/sampled/success", "test/greedy/success")
 """What the saved view of an ablation shows in MLflow."""
 
 
+def computing_code(experiment: Experiment) -> str:
+    """The fingerprint of all code that computes what an ablation's numbers are, its world's included."""
+    return fingerprint([*COMPUTING_MODULES, *world_code(experiment)])
+
+
 class AblationRecord:
     """One ablation in MLflow: a parent, and a child per variant and seed."""
 
@@ -70,7 +75,7 @@ class AblationRecord:
         values = experiment.model_dump(mode="json", exclude={"tracking"})
         self._pretrained = pretrained(experiment.policy)
         outside = self._pretrained.content if self._pretrained else None
-        self._identity = digest_of([values, outside, self._code(), lineage.platform()])
+        self._identity = digest_of([values, outside, computing_code(experiment), lineage.platform()])
         self._parent = self._recorder.parent(experiment.ablation.name, self._identity, values, self._tags())
         self._children: dict[str, Recorded] = {}
         self._configured: dict[str, Experiment] = {}
@@ -167,9 +172,6 @@ class AblationRecord:
 
     def _weights(self) -> dict[str, float]:
         return {name: reward.weight for name, reward in self._experiment.rewards.items()}
-
-    def _code(self) -> str:
-        return fingerprint([*COMPUTING_MODULES, *world_code(self._experiment)])
 
     def _record_diff(self, run: Recorded) -> None:
         """The code's changes from the commit, without what others must not read: see `turnwise.withheld`."""

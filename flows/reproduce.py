@@ -93,7 +93,7 @@ def equal(run: RecordedRun, again: RecordedRun, elsewhere: Store, console: Conso
 
     `elsewhere` is the store of the second; that of the first is the present home's.
     """
-    from turnwise.reproduction import differing_ingredients, first_difference, steps
+    from turnwise.reproduction import UNEXPLAINED, differing_ingredients, first_difference, steps, why_different
     from turnwise.store import default_store
 
     found = steps(run.artifacts, again.artifacts)
@@ -111,7 +111,9 @@ def equal(run: RecordedRun, again: RecordedRun, elsewhere: Store, console: Conso
         after = elsewhere.lineage(different.again)
         for one, other in zip(list(before.values())[:1], list(after.values())[:1], strict=True):
             ingredients = differing_ingredients(one, other)
-            console.print(f"    made from other {', '.join(ingredients)}" if ingredients else "    made from the same")
+            console.print(f"    made from other {', '.join(ingredients)}" if ingredients else f"    {UNEXPLAINED}")
+            if one.get("platform") != other.get("platform"):
+                console.print(f"    {why_different(one, other)}")
     return False
 
 

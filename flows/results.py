@@ -5,21 +5,25 @@ from __future__ import annotations
 import dataclasses
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from flows.experiment import Iteration, Run
 from flows.prepare import Prepared
+from flows.record import computing_code
 from tasks.playing import tasks_of
 from turnwise import lineage
 from turnwise.config import Experiment
 from turnwise.digests import digest_of
 from turnwise.panel import panel_digest
 from turnwise.places import project_root
+from turnwise.policy.pretrained import pretrained
+from turnwise.reporting.page import write_report
 from turnwise.reporting.story import Story
 from turnwise.reporting.wording import PROCESSES
+from turnwise.reproduction import why_different
 from turnwise.store import Reference, default_store
-from turnwise.store.atomic_write import write_whole
 from turnwise.world import SPLITS
 
 DIGESTS_FILE = "digests.json"
@@ -47,11 +51,13 @@ def all_references(runs: Sequence[Run]) -> list[Reference]:
     return [reference for reference in found if reference is not None]
 
 
-def write_digests(
-    folder: Path, digest: str, prepared: Prepared, evaluations: Mapping[str, Reference], runs: Sequence[Run]
-) -> None:
-    """`digests.json`: what a run with the same parameters and seeds must give again, to the bit."""
-    digests = {
+def digests_of(
+    experiment: Experiment, digest: str, prepared: Prepared, evaluations: Mapping[str, Reference], runs: Sequence[Run]
+) -> dict[str, Any]:
+    """What a run with the same parameters and seeds must give again, to the bit, and under `made`, which is no part of
+    that, by which parameters and code and on what platform it was made.
+    """
+    return {
         "all": digest,
         **{f"{split} panel": prepared.panel(split).digest for split in SPLITS},
         "demonstrations": prepared.demonstrations.digest,
@@ -61,8 +67,53 @@ def write_digests(
         "runs": {
             run.name: {"policy": run.policy.digest, "test": run.test.digest if run.test else None} for run in runs
         },
+        "made": {
+            "parameters": digest_of([parameters_digest(experiment), _brought(experiment, prepared)]),
+            "code": computing_code(experiment),
+            "platform": lineage.platform(),
+        },
     }
-    write_whole(folder / DIGESTS_FILE, json.dumps(digests, indent=1) + "\n")
+
+
+def parameters_digest(experiment: Experiment) -> str:
+    """Of all that can change a result; where it is recorded is no part of it."""
+    return digest_of(experiment.model_dump(mode="json", exclude={"tracking"}))
+
+
+def _brought(experiment: Experiment, prepared: Prepared) -> list[str]:
+    """What the parameters name outside, by content: a policy, conversations."""
+    policy = pretrained(experiment.policy)
+    said = [prepared.demonstrations.digest] if experiment.data.conversations is not None else []
+    return [*([policy.content] if policy else []), *said]
+
+
+def write_results(folder: Path, story: Story, digests: Mapping[str, Any]) -> None:
+    """Write everything that `results/<name>` holds, all of one ablation: the report and `digests.json`."""
+    write_report(story, folder, {DIGESTS_FILE: (json.dumps(digests, indent=1) + "\n").encode()})
+
+
+def compared_with_former(folder: Path, digests: Mapping[str, Any]) -> str:
+    """Whether these digests repeat those in the folder, or those that the commit has of it, and if not, why.
+
+    Empty where neither was made with these parameters. What does not say how it was made may have been.
+    """
+    for former in _former_digests(folder):
+        made = former.get("made", {})
+        if made.get("parameters", digests["made"]["parameters"]) == digests["made"]["parameters"]:
+            if former["all"] == digests["all"]:
+                return f"the digests that {DIGESTS_FILE} had"
+            return f"other digests than {DIGESTS_FILE} had: {why_different(made, digests['made'])}"
+    return ""
+
+
+def _former_digests(folder: Path) -> Iterator[dict[str, Any]]:
+    """As they lie in the folder, then as the commit has them: DVC removes the first before it runs a stage."""
+    path = folder / DIGESTS_FILE
+    if path.is_file():
+        yield json.loads(path.read_text(encoding="utf-8"))
+    root = project_root()
+    if path.is_relative_to(root) and (text := lineage.committed_text(path.relative_to(root), root)) is not None:
+        yield json.loads(text)
 
 
 def with_circumstances(
@@ -138,10 +189,9 @@ def set_up_seconds() -> float:
 def lineage_of(experiment: Experiment, prepared: Prepared, told: Reference) -> list[tuple[str, str]]:
     """What the results came from: code, parameters, data, platform."""
     digests = [(f"{split} panel", panel_digest(tasks_of(prepared.panel(split), split))) for split in SPLITS]
-    parameters = experiment.model_dump(mode="json", exclude={"tracking"})
     return [
         *lineage.code_state().items(),
-        ("parameters", digest_of(parameters)),
+        ("parameters", parameters_digest(experiment)),
         *digests,
         ("demonstrations", prepared.demonstrations.digest),
         ("tokenizer", prepared.tokenizer.digest),

@@ -1,4 +1,8 @@
-from turnwise.reproduction import differing_ingredients, first_difference, steps
+from typing import Any
+
+import pytest
+
+from turnwise.reproduction import UNEXPLAINED, differing_ingredients, first_difference, steps, why_different
 from turnwise.store import Reference
 from turnwise.tracking.finding import RunArtifacts
 
@@ -44,3 +48,50 @@ def test_what_a_step_was_made_from_is_compared_down_to_the_key() -> None:
     other = {"code": "x", "parameters": {"seed": 1}, "platform": {"packages": {"torch": "2.13", "numpy": "2.3"}}}
     assert differing_ingredients(one, other) == ["platform.packages.torch"]
     assert differing_ingredients(one, one) == []
+
+
+AVX2, AVX512 = ["avx", "avx2", "fma"], ["avx", "avx2", "avx512bw", "avx512f", "fma"]
+
+
+def made(flags: list[str], vendor: str = "AuthenticAMD", code: str = "c0de", **platform: Any) -> dict[str, Any]:
+    described = {"packages": {"torch": "2.13.0"}, "variables": {}, **platform}
+    return {"parameters": "p", "code": code, "platform": {"processor": {"vendor": vendor, "flags": flags}, **described}}
+
+
+@pytest.mark.parametrize(
+    ("former", "now", "sentence"),
+    [
+        (
+            made(AVX512),
+            made(AVX2),
+            "made on a processor with avx512f; this one has none: figures may differ in the second decimal",
+        ),
+        (
+            made(AVX2, vendor="GenuineIntel"),
+            made(AVX512),
+            "made on a processor without avx512f; this one has it; made on a processor of GenuineIntel; this one is of "
+            "AuthenticAMD: figures may differ in the second decimal",
+        ),
+        (
+            made(AVX2, packages={"torch": "2.12.0"}, variables={"MKL_CBWR": "AVX2"}),
+            made(AVX2),
+            "made with packages.torch 2.12.0; here it is 2.13.0; made with variables.MKL_CBWR AVX2; here it is absent: "
+            "figures may differ in the second decimal",
+        ),
+        (made(AVX2, code="edited"), made(AVX2), "made by other code"),
+        (
+            made(AVX512, code="edited"),
+            made(AVX2),
+            "made by other code; made on a processor with avx512f; this one has none",
+        ),
+        (
+            {},
+            made(AVX2),
+            "made with parameters, code, platform unknown; on another platform "
+            "figures may differ in the second decimal",
+        ),
+        (made(AVX2), made(AVX2), UNEXPLAINED),
+    ],
+)
+def test_why_a_repeat_differs_is_one_sentence(former: dict[str, Any], now: dict[str, Any], sentence: str) -> None:
+    assert why_different(former, now) == sentence

@@ -38,13 +38,16 @@ KERNEL_FLAGS = frozenset([*X86_FLAGS, *X86_NARROW_FLAGS, *ARM_FLAGS])
 """The processor's abilities by which numerical libraries choose their kernels: other kernels, other last bits."""
 
 KERNEL_VARIABLES = (
-    "ATEN_CPU_CAPABILITY",
-    "DNNL_MAX_CPU_ISA",
-    "MKL_CBWR",
-    "MKL_ENABLE_INSTRUCTIONS",
-    "ONEDNN_MAX_CPU_ISA",
+    "ATEN_CPU_CAPABILITY",  # torch's own kernels, and vLLM's: see turnwise.policy.vllm_engine
+    *("DNNL_MAX_CPU_ISA", "DNNL_CPU_ISA_HINTS", "DNNL_DEFAULT_FPMATH_MODE"),  # oneDNN, by its names then and now
+    *("ONEDNN_MAX_CPU_ISA", "ONEDNN_CPU_ISA_HINTS", "ONEDNN_DEFAULT_FPMATH_MODE"),
+    *("MKL_CBWR", "MKL_ENABLE_INSTRUCTIONS"),
+    "OPENBLAS_CORETYPE",  # numpy's and scipy's linear algebra
+    *("NPY_DISABLE_CPU_FEATURES", "NPY_ENABLE_CPU_FEATURES"),
+    "GLIBC_TUNABLES",  # Python's math
+    *("CUBLAS_WORKSPACE_CONFIG", "NVIDIA_TF32_OVERRIDE", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE"),
 )
-"""The environment variables that overrule that choice."""
+"""The environment variables that overrule that choice, or how exactly the kernels compute."""
 
 DIFF = (
     *("-c", "core.quotePath=false", "diff", "--no-color", "--no-ext-diff", "--no-textconv", "--no-renames"),
@@ -112,6 +115,11 @@ def commit(folder: Path | None = None) -> str | None:
     """The commit that is checked out in the folder (by default the current one); None outside of a Git repository."""
     answer = _git(["rev-parse", "--verify", "HEAD"], folder)
     return answer and answer.strip()
+
+
+def committed_text(path: Path, folder: Path) -> str | None:
+    """A file of the folder as the commit has it; None where there is no such file or no Git repository."""
+    return _git(["show", f"HEAD:./{path.as_posix()}"], folder)
 
 
 NOT_CODE = tuple(f":(exclude){name}" for name in ("data", "models", "runs", "results", "dvc.lock", "docs"))

@@ -1,7 +1,8 @@
-"""Reproduction: a recorded run made again elsewhere, and the first place where it differs.
+"""Reproduction: what is made again, the first place where it differs, and why.
 
 A run is a chain of artifacts, each named by the digest of its content. Laid beside each other in the order in which
-they were made, the first pair that differs is where to look: what came after it had other inputs.
+they were made, the first pair that differs is where to look: what came after it had other inputs. The same parameters
+and code give the same digests on the same platform; on another the last bits differ, and then what is sampled.
 """
 
 from __future__ import annotations
@@ -15,6 +16,9 @@ from turnwise.tracking.finding import RunArtifacts
 from turnwise.world import SPLITS
 
 INGREDIENTS = ("stage", "code", "parameters", "inputs", "platform")
+
+UNEXPLAINED = "nothing explains it: parameters, code and platform are the same"
+INEXACT = "figures may differ in the second decimal"
 
 
 @dataclass(frozen=True)
@@ -45,7 +49,47 @@ def first_difference(found: list[Step]) -> Step | None:
 
 def differing_ingredients(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
     """What two lineage records of one step do not share: code, parameters, inputs or platform, down to the key."""
-    return [path for name in INGREDIENTS for path in _differing(one.get(name), other.get(name), name)]
+    return [each.path for name in INGREDIENTS for each in _differing(one.get(name), other.get(name), name)]
+
+
+def why_different(former: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """A sentence on why the same parameters did not give the same, from the `code` and `platform` of both.
+
+    What one of them does not say is unknown.
+    """
+    if unknown := [name for name in ("parameters", "code", "platform") if name not in former or name not in now]:
+        return f"made with {', '.join(unknown)} unknown; on another platform {INEXACT}"
+    reasons = platform_differences(former["platform"] or {}, now["platform"] or {})
+    if former["code"] != now["code"]:
+        return "; ".join(["made by other code", *reasons])
+    return f"{'; '.join(reasons)}: {INEXACT}" if reasons else UNEXPLAINED
+
+
+def platform_differences(former: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """What two platforms (`turnwise.lineage.platform`) do not share, each in words."""
+    one, other = ({"vendor": "", "flags": [], **platform.get("processor", {})} for platform in (former, now))
+    found = []
+    if lacking := set(one["flags"]) - set(other["flags"]):
+        found.append(f"made on a processor with {_foundation(lacking)}; this one has none")
+    if added := set(other["flags"]) - set(one["flags"]):
+        found.append(f"made on a processor without {_foundation(added)}; this one has it")
+    if one["vendor"] != other["vendor"]:
+        found.append(f"made on a processor of {one['vendor']}; this one is of {other['vendor']}")
+    for name in dict.fromkeys([*former, *now]):
+        for each in _differing(former.get(name), now.get(name), name) if name != "processor" else ():
+            found.append(f"made with {each.path} {_worded(each.one)}; here it is {_worded(each.other)}")
+    return found
+
+
+def _foundation(flags: set[str]) -> str:
+    """Of AVX-512 the foundation alone, without which there is nothing else of it."""
+    return "avx512f" if "avx512f" in flags else " and ".join(sorted(flags))
+
+
+def _worded(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(str, value)) or "none"
+    return "absent" if value is None else str(value)
 
 
 def _named(run: RunArtifacts) -> Iterator[tuple[str, Reference]]:
@@ -62,10 +106,18 @@ def _named(run: RunArtifacts) -> Iterator[tuple[str, Reference]]:
         yield "test: evaluation at the horizon", run.test_at_horizon
 
 
-def _differing(one: Any, other: Any, path: str) -> list[str]:
+@dataclass(frozen=True)
+class _Difference:
+    path: str
+    one: Any
+    other: Any
+
+
+def _differing(one: Any, other: Any, path: str) -> list[_Difference]:
+    """Where two nested mappings differ; what one of them lacks is None."""
     if one == other:
         return []
     if isinstance(one, Mapping) and isinstance(other, Mapping):
         keys = dict.fromkeys([*one, *other])
         return [found for key in keys for found in _differing(one.get(key), other.get(key), f"{path}.{key}")]
-    return [path]
+    return [_Difference(path, one, other)]

@@ -17,13 +17,15 @@ from turnwise.store import Reference, Store, default_store
 from turnwise.tracking.finding import RecordedRun, RunArtifacts
 
 
-def a_run(store: Store, *, content: str = "", code: str = "c0de", **parameters: Any) -> RecordedRun:
+def a_run(
+    store: Store, *, content: str = "", code: str = "c0de", platform: Any = None, **parameters: Any
+) -> RecordedRun:
     """A run of one iteration, whose rollout holds `content` and was made with this code and these parameters."""
 
     def made(kind: str, text: str, **of_stage: Any) -> Reference:
         with store.write(kind) as draft:
             (draft.folder / "content.txt").write_text(text)
-        record = {"stage": kind, "code": code, "parameters": of_stage, "inputs": {}, "platform": {"python": "3.11"}}
+        record = {"stage": kind, "code": code, "parameters": of_stage, "inputs": {}, "platform": platform or {}}
         store.record_lineage(draft.reference, "key", record)
         return draft.reference
 
@@ -70,7 +72,17 @@ def test_the_first_artifact_that_differs_is_named_with_what_it_was_made_from(els
 
 def test_what_is_made_from_the_same_and_differs_is_called_so(elsewhere: Store) -> None:
     found, words = told(a_run(default_store()), a_run(elsewhere, content="by chance"), elsewhere)
-    assert not found and words.endswith("    made from the same\n")
+    assert not found and words.endswith("    nothing explains it: parameters, code and platform are the same\n")
+
+
+def test_another_processor_explains_why_a_run_differs(elsewhere: Store) -> None:
+    platforms = [{"processor": {"vendor": "v", "flags": flags}} for flags in (["avx2", "avx512f"], ["avx2"])]
+    run = a_run(default_store(), platform=platforms[0])
+    again = a_run(elsewhere, content="others", platform=platforms[1])
+    found, words = told(run, again, elsewhere)
+    assert not found and words.endswith(
+        "    made on a processor with avx512f; this one has none: figures may differ in the second decimal\n"
+    )
 
 
 def test_a_run_that_ended_earlier_differs_where_the_other_goes_on(elsewhere: Store) -> None:

@@ -204,13 +204,26 @@ def test_another_process_draws_the_same_bytes_from_the_storys_file(story, tmp_pa
 
 def test_the_folder_holds_each_figure_as_picture_and_data_and_nothing_of_a_former_report(story, tmp_path):
     write_report(replace(small(story), columns=story.columns[:2]), tmp_path)
+    (tmp_path / "verdicts.csv").write_text("of another story")
     (tmp_path / "mine.csv").write_text("kept")
     write_report(small(story), tmp_path)
     figures = ["comparison-01-exact_match", "curve-01-reward", "endings", "time-account"]
     assert sorted(files(tmp_path)) == sorted(
-        ["account.csv", "mine.csv", "report.html", "story.json", "table.csv"]
+        ["account.csv", "curves.csv", "mine.csv", "report.html", "story.json", "table.csv"]
         + [f"figures/{name}.{suffix}" for name in figures for suffix in ("csv", "png")]
     )
+
+
+def test_the_curves_as_csv_are_those_of_the_story(story, tmp_path):
+    (tmp_path / "curves.csv").write_text("of another run")
+    write_report(small(story), tmp_path)
+    with (tmp_path / "curves.csv").open(newline="") as file:
+        rows = [
+            (row["variant"], int(row["seed"]), int(row["iteration"]), float(row["value"]))
+            for row in csv.DictReader(file)
+        ]
+    points = [(curve.variant, curve.seed, *point) for curve in small(story).curves for point in curve.points]
+    assert points and rows == points
 
 
 def test_the_table_as_csv_has_one_line_per_cell_with_its_interval(story, tmp_path):

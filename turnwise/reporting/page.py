@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from turnwise.reporting import figures, heat
@@ -26,11 +26,12 @@ from turnwise.reporting.story import ROW_KINDS, Column, Row, Story
 from turnwise.reporting.style import STYLE
 from turnwise.reporting.verdict_section import CSV_HEADER, profile_figure, verdict_rows, verdict_section
 from turnwise.reporting.wording import UNDEFINED, basis, bounds, heading, number
-from turnwise.store.atomic_write import write_whole
+from turnwise.store.atomic_write import write_together
 
 PAGE_FILE = "report.html"
 STORY_FILE = "story.json"
 TABLE_FILE = "table.csv"
+CURVES_FILE = "curves.csv"
 VERDICTS_FILE = "verdicts.csv"
 ACCOUNT_FILE = "account.csv"
 FIGURES_FOLDER = "figures"
@@ -39,22 +40,24 @@ FIGURES_FOLDER = "figures"
 _CONTENT_POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 _BESIDE = (
     f"Beside this page: every figure as PNG and its data as CSV in {FIGURES_FOLDER}/, the tables as {TABLE_FILE}, "
-    f"{VERDICTS_FILE} and {ACCOUNT_FILE}, everything that is told here in {STORY_FILE}."
+    f"{VERDICTS_FILE} and {ACCOUNT_FILE}, the curves as {CURVES_FILE}, everything that is told here in {STORY_FILE}."
 )
+_CURVES_HEADER = ("metric", "variant", "seed", "iteration", "value")
 _TABLE_HEADER = ("row", "kind", "column", "value", "low", "high", "over", "count", "level", "method")
 
 
-def write_report(story: Story, folder: Path) -> None:
+def write_report(story: Story, folder: Path, beside: Mapping[str, bytes] | None = None) -> None:
     """Write `report.html`, `story.json`, tables as CSV and `figures/` into `folder`; each figure is a PNG and a CSV.
 
-    The same story gives the same bytes. Each file is replaced as a whole; figures of a former report that this one does
-    not have are removed.
+    The same story gives the same bytes. All files are put in place together, with those to lie `beside` them, by name;
+    what a former report had and this one has not is removed. Files of others stay.
     """
     drawn = all_figures(story)
     files = {
         PAGE_FILE: page(story).encode(),
         STORY_FILE: story.to_json().encode(),
         TABLE_FILE: _csv(_TABLE_HEADER, _table_rows(story)),
+        CURVES_FILE: _csv(_CURVES_HEADER, _curve_rows(story)),
     }
     if story.judgement is not None:
         files[VERDICTS_FILE] = _csv(CSV_HEADER, verdict_rows(story.judgement))
@@ -63,12 +66,9 @@ def write_report(story: Story, folder: Path) -> None:
     for figure in drawn:
         files[f"{FIGURES_FOLDER}/{figure.name}.png"] = figure.png()
         files[f"{FIGURES_FOLDER}/{figure.name}.csv"] = _csv(figure.header, figure.data)
-    (folder / FIGURES_FOLDER).mkdir(parents=True, exist_ok=True)
-    for name, content in files.items():
-        write_whole(folder / name, content)
-    for former in sorted((folder / FIGURES_FOLDER).iterdir()):
-        if former.suffix in (".png", ".csv") and f"{FIGURES_FOLDER}/{former.name}" not in files:
-            former.unlink()
+    files |= beside or {}
+    former = [path.name for path in (folder / FIGURES_FOLDER).glob("*") if path.suffix in (".png", ".csv")]
+    write_together(folder, files, [VERDICTS_FILE, ACCOUNT_FILE, *(f"{FIGURES_FOLDER}/{name}" for name in former)])
 
 
 def all_figures(story: Story) -> list[figures.Figure]:
@@ -219,6 +219,14 @@ def _table_rows(story: Story) -> list[tuple[object, ...]]:
         for row in story.rows
         for column in story.columns
         if (interval := row.cells.get(column.key)) is not None
+    ]
+
+
+def _curve_rows(story: Story) -> list[tuple[object, ...]]:
+    return [
+        (curve.metric, curve.variant, curve.seed, iteration, value)
+        for curve in story.curves
+        for iteration, value in curve.points
     ]
 
 

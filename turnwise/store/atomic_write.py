@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import shutil
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 
@@ -12,6 +15,35 @@ def write_whole(path: Path, content: str | bytes) -> None:
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     partial.write_bytes(content.encode() if isinstance(content, str) else content)
     os.replace(partial, path)
+
+
+def write_together(folder: Path, files: Mapping[str, bytes], obsolete: Iterable[str] = ()) -> None:
+    """Replace files of a folder, named by their paths in it, by ones that belong together; others stay.
+
+    All are written beside the folder before the first is put in place: what cannot be written, on a full disk say,
+    leaves everything as it was. Of two processes that write, the later one's files stay, all of them.
+
+    Args:
+        folder: made where it is missing.
+        files: the content by path.
+        obsolete: paths of a former set: those that `files` does not have are removed.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    partial = folder.with_name(f".{folder.name}.{os.getpid()}.partial")
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        for name, content in files.items():
+            (partial / name).parent.mkdir(parents=True, exist_ok=True)
+            (partial / name).write_bytes(content)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        for name in files:
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            os.replace(partial / name, folder / name)
+        for name in set(obsolete) - set(files):
+            (folder / name).unlink(missing_ok=True)
+    finally:
+        os.close(descriptor)
+        shutil.rmtree(partial, ignore_errors=True)
 
 
 def write_durably(path: Path, text: str) -> None:
