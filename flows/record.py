@@ -30,6 +30,7 @@ from turnwise.tracking.values import flatten
 from turnwise.trajectory_files import read_trajectories
 from turnwise.withheld import recordable
 from turnwise.world import SPLITS, world_class
+from turnwise.world_identity import world_ingredients
 
 CONTEXTS = {"train": "training", "validation": "validation", "test": "testing"}
 COMPUTING_MODULES = (
@@ -74,8 +75,9 @@ class AblationRecord:
         self._recorder = Recorder(tracking_uri(experiment), experiment.tracking.experiment, local)
         values = experiment.model_dump(mode="json", exclude={"tracking"})
         self._pretrained = pretrained(experiment.policy)
-        outside = self._pretrained.content if self._pretrained else None
-        self._identity = digest_of([values, outside, computing_code(experiment), lineage.platform()])
+        made = {name: str(reference) for name, reference in vars(prepared).items()}
+        world = world_ingredients(experiment.world)
+        self._identity = digest_of([values, made, world, computing_code(experiment), lineage.platform()])
         self._parent = self._recorder.parent(experiment.ablation.name, self._identity, values, self._tags())
         self._children: dict[str, Recorded] = {}
         self._configured: dict[str, Experiment] = {}

@@ -7,12 +7,19 @@ from typing import Any
 from pydantic import BaseModel
 
 from turnwise.outside import Outside
+from turnwise.sections import WorldSection
+from turnwise.world_identity import world_ingredients
 
 
 def known_by_content(parameters: BaseModel) -> dict[str, Any]:
-    """The parameters as plain values, and of what comes from outside its content alone."""
+    """The parameters as plain values; of what comes from outside the content alone, and of a world what it reads.
+
+    Raises ConfigurationError where that is not there, and what a world's server raises that cannot be asked.
+    """
     known = parameters.model_dump(mode="json")
     for name, value in parameters:
         if isinstance(value, Outside):
             known[name] = value.content
+        elif isinstance(value, WorldSection):
+            known[name] = world_ingredients(value)
     return known

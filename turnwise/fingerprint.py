@@ -49,6 +49,16 @@ def fingerprint(module_names: Sequence[str], without: Sequence[str] = ()) -> str
     return digest_of({source.name: source.digest for source in sources if not source.is_empty})
 
 
+def installed_imports(module_names: Sequence[str]) -> frozenset[str]:
+    """The top-level names of what the code behind a fingerprint imports and is not part of it, without Python's own.
+
+    Raises ConfigurationError as `fingerprint` does.
+    """
+    sources = _closure(tuple(sorted(set(module_names))), frozenset())
+    ours = OUR_PACKAGES | {source.name.partition(".")[0] for source in sources} | sys.stdlib_module_names
+    return frozenset({name.partition(".")[0] for source in sources for name in source.imports} - ours - {""})
+
+
 @dataclass(frozen=True)
 class _Source:
     """One module as it was when this process first looked at it."""

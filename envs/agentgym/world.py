@@ -50,7 +50,8 @@ class AgentGym(World):
     Parameters: `server`, a name in `servers.SERVERS`; `address`, such as `http://127.0.0.1:36001`; `train`,
     `validation` and `test`, the numbers of the items of each split, such as `0-373, 400`; `turns`, the limit of an
     episode, by default AgentGym-RL's; `seconds`, how long a request may take; `fields`, values that differ from the
-    named row, for a server of one's own.
+    named row, for a server of one's own; `server_version`, what you call the server's code and data: these servers tell
+    none, so change this when they change, or episodes of before are taken for those of now.
 
     Nothing is asked of the server before an episode begins. A task's id holds the server's name and the item's number:
     that the server means the same by it tomorrow is the server's promise, and TextCraft's breaks it.
@@ -81,7 +82,10 @@ class AgentGym(World):
         turns: int | None = None,
         seconds: float = 25.0,
         fields: Mapping[str, Any] | None = None,
+        server_version: str = "",
     ) -> None:
+        if not isinstance(server_version, str):
+            raise ValueError(f"server_version must be a text; found {server_version!r}")
         if server not in SERVERS:
             raise ValueError(f"server must be one of {', '.join(sorted(SERVERS))}; found {server!r}")
         self.server = server

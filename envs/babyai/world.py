@@ -130,6 +130,11 @@ class BabyAI(World):
             raise ValueError(f"a task must be named {self._family}LEVEL/SPLIT/NUMBER; found {task.id!r}")
         return LevelEnvironment(level, seed_of_split(level, task.split, task.seed), go_to=self.go_to)
 
+    @classmethod
+    def distributions(cls, parameters: Mapping[str, Any]) -> tuple[str, ...]:
+        """The levels, their bot, and what draws them."""
+        return ("gymnasium", "minigrid")
+
     def attribution(self) -> str:
         """The package and its licence."""
         return "Levels of BabyAI from the package minigrid 3.2.0 (Farama Foundation), MIT licence."

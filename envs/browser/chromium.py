@@ -16,8 +16,10 @@ import asyncio
 import atexit
 import os
 import shutil
+import subprocess
 import threading
 from collections.abc import Coroutine, Mapping
+from functools import cache
 from typing import Any, TypeVar
 
 from playwright.async_api import Browser, Error, Playwright, async_playwright
@@ -52,6 +54,15 @@ def find_chromium(executable: str | None) -> str:
             "one (Debian: apt-get install --no-install-recommends chromium-headless-shell) or name another"
         )
     return found
+
+
+@cache
+def version_of(executable: str) -> str:
+    """What the browser calls itself, such as `Chromium 140.0.7339.16`. Raises ValueError where it does not say."""
+    told = subprocess.run([executable, "--version"], capture_output=True, text=True, timeout=START_SECONDS, check=False)
+    if told.returncode != 0 or not told.stdout.strip():
+        raise ValueError(f"executable must be a Chromium that tells its --version; {executable} said {told.stderr!r}")
+    return told.stdout.strip()
 
 
 class Chromium:

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Literal
 from playwright.async_api import Page
 
 from envs.browser.actions import GRAMMAR
-from envs.browser.chromium import find_chromium
+from envs.browser.chromium import find_chromium, version_of
 from envs.browser.episode import BrowserEnvironment
 from envs.browser.problem import Problem, Verdict
 from envs.browser.reading import Reading, View
@@ -35,7 +35,8 @@ class WebArena(World):
     `storage_state`; `unsupported`, `refuse` to raise ValueError where a task cannot be judged here, or `leave out` to
     go on without it (`refused` says which and why); `splits`, `test` to make every task a test task, as they are meant,
     or `templates` to deal them out, eight templates in ten to training, so that no intent's template is in two splits;
-    `view`, `turns`, `most_lines` and `executable` as for `browser`.
+    `view`, `turns`, `most_lines` and `executable` as for `browser`; `sites_version`, what you call what the sites hold:
+    nobody can ask them, so change this when that changes, or episodes of before are taken for those of now.
     """
 
     name: ClassVar[str] = "webarena"
@@ -56,7 +57,10 @@ class WebArena(World):
         turns: int = 30,
         most_lines: int = 200,
         executable: str | None = None,
+        sites_version: str = "",
     ) -> None:
+        if not isinstance(sites_version, str):
+            raise ValueError(f"sites_version must be a text; found {sites_version!r}")
         self.sites = _sites(sites)
         self.view = checked_view(view)
         self._limits = Limits(turns=whole_number("turns", turns, 1, 1000))
@@ -110,6 +114,22 @@ class WebArena(World):
             raise ValueError(f"a task must be one of these files; found {task.id!r}")
         problem = WebArenaProblem(self._tasks[task.id], tuple(self.sites.values()))
         return BrowserEnvironment(problem, self.executable, {}, self.view, self.most_lines)
+
+    @classmethod
+    def files(cls, parameters: Mapping[str, Any]) -> Mapping[str, Path | None]:
+        """The tasks and the logins; where the browser lies decides nothing."""
+        found = {name: Path(parameters[name]) for name in ("task_files", "logins") if parameters.get(name)}
+        return {**found, **({"executable": None} if "executable" in parameters else {})}
+
+    @classmethod
+    def state(cls, parameters: Mapping[str, Any]) -> Mapping[str, str]:
+        """The browser's version."""
+        return {"browser": version_of(find_chromium(parameters.get("executable")))}
+
+    @classmethod
+    def distributions(cls, parameters: Mapping[str, Any]) -> tuple[str, ...]:
+        """What drives the browser, and the pages of `browser` in the same package."""
+        return ("miniwob", "playwright")
 
     def _of(self, split: Split) -> list[tuple[str, WebArenaTask]]:
         return [(name, task) for name, task in self._tasks.items() if self._split(task) == split]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import ClassVar, get_args
+from pathlib import Path
+from typing import Any, ClassVar, get_args
 
 from envs.browser import miniwob, shop, shop_problems
 from envs.browser.actions import GRAMMAR
-from envs.browser.chromium import find_chromium
+from envs.browser.chromium import find_chromium, version_of
 from envs.browser.episode import BrowserEnvironment
 from envs.browser.loopback import Loopback
 from envs.browser.miniwob import MiniWobProblem
@@ -89,6 +90,21 @@ class Browser(World):
     def make(self, task: Task, seed: int) -> BrowserEnvironment:
         """An episode of a task; nothing in it is random. Raises ValueError when the task is another world's."""
         return BrowserEnvironment(self._problem(task), self.executable, _server().hosts, self.view, self.most_lines)
+
+    @classmethod
+    def files(cls, parameters: Mapping[str, Any]) -> Mapping[str, Path | None]:
+        """Where the browser lies decides nothing; its version does."""
+        return {"executable": None} if "executable" in parameters else {}
+
+    @classmethod
+    def state(cls, parameters: Mapping[str, Any]) -> Mapping[str, str]:
+        """The browser's version."""
+        return {"browser": version_of(find_chromium(parameters.get("executable")))}
+
+    @classmethod
+    def distributions(cls, parameters: Mapping[str, Any]) -> tuple[str, ...]:
+        """The pages, and what drives the browser."""
+        return ("miniwob", "playwright")
 
     def attribution(self) -> str | None:
         """MiniWoB++ and its licence, where its pages are played."""

@@ -113,6 +113,11 @@ class FrozenLake(World):
         require_family(task, self._family)
         return LakeEnvironment(self, task, self._board(task.seed, task.split), seed)
 
+    @classmethod
+    def distributions(cls, parameters: Mapping[str, Any]) -> tuple[str, ...]:
+        """Gymnasium's lake, which is played here in words."""
+        return ("gymnasium",)
+
     @property
     def _family(self) -> str:
         return f"{self.name}/{self.version}/{self.size}x{self.size}-p{self.frozen}/"

@@ -105,6 +105,17 @@ class GymnasiumText(World):
             self.players = ("random",)
             self.names_states = False
 
+    @classmethod
+    def modules(cls, parameters: Mapping[str, Any]) -> tuple[str, ...]:
+        """The module that the identifier names too, where it is `module:Name-v0`."""
+        module, named, _ = str(parameters.get("id", "")).rpartition(":")
+        return (cls.__module__, module) if named else (cls.__module__,)
+
+    @classmethod
+    def distributions(cls, parameters: Mapping[str, Any]) -> tuple[str, ...]:
+        """Gymnasium. The version of an environment from another package stands in its identifier."""
+        return ("gymnasium",)
+
     @property
     def instruction(self) -> str:
         """What was given as a parameter, or is known."""

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
+from pathlib import Path
 from typing import Any, ClassVar
 
 from envs.mixture.episode import PartEpisode
@@ -127,6 +128,30 @@ class Mixture(World):
         parts = described(parameters["parts"]).values()
         found = {module for part in parts for module in world_class(part.world).modules(part.parameters)}
         return (cls.__module__, *sorted(found))
+
+    @classmethod
+    def files(cls, parameters: Mapping[str, Any]) -> Mapping[str, Path | None]:
+        """Those of the parts."""
+        return {
+            f"parts.{name}.parameters.{key}": path
+            for name, part in described(parameters["parts"]).items()
+            for key, path in world_class(part.world).files(part.parameters).items()
+        }
+
+    @classmethod
+    def distributions(cls, parameters: Mapping[str, Any]) -> tuple[str, ...]:
+        """Those of the parts."""
+        parts = described(parameters["parts"]).values()
+        return tuple({name for part in parts for name in world_class(part.world).distributions(part.parameters)})
+
+    @classmethod
+    def state(cls, parameters: Mapping[str, Any]) -> Mapping[str, str]:
+        """Those of the parts, each after the part's name."""
+        return {
+            f"{name}/{what}": version
+            for name, part in described(parameters["parts"]).items()
+            for what, version in world_class(part.world).state(part.parameters).items()
+        }
 
     @property
     def _family(self) -> str:

@@ -21,6 +21,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from envs.sciworld.variations import Variation
@@ -67,6 +68,16 @@ class Own:
 def java() -> str | None:
     """The path of the Java virtual machine, or None where there is none."""
     return shutil.which("java")
+
+
+@cache
+def java_version() -> str:
+    """What the Java virtual machine calls itself, in its first line. Raises ValueError where there is none."""
+    path = java()
+    if path is None:
+        raise ValueError("ScienceWorld needs Java; found no 'java' on the path")
+    told = subprocess.run([path, "-version"], capture_output=True, text=True, check=True)
+    return told.stderr.partition("\n")[0].strip()
 
 
 class Simulator:

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from envs.sciworld.episode import Rules, SciWorldEnvironment
 from envs.sciworld.pool import Pool, pool
-from envs.sciworld.simulator import CALL_SECONDS, java
+from envs.sciworld.simulator import CALL_SECONDS, java, java_version
 from envs.sciworld.variations import COUNTS, PACKAGE_VERSION, Variation, numbers
 from turnwise import seeding
 from turnwise.world import Column, Limits, Reward, Split, Task, World, positive, whole_number
@@ -158,6 +158,16 @@ class SciWorld(World):
             )
         rules = Rules(self.pool, self.simplification, self.grammar)
         return SciWorldEnvironment(rules, task, Variation(type, int(number)))
+
+    @classmethod
+    def state(cls, parameters: Mapping[str, Any]) -> Mapping[str, str]:
+        """The Java that the simulator runs on."""
+        return {"java": java_version()}
+
+    @classmethod
+    def distributions(cls, parameters: Mapping[str, Any]) -> tuple[str, ...]:
+        """The simulator, and what speaks to it."""
+        return ("py4j", "scienceworld")
 
     def attribution(self) -> str:
         """The simulator and its licence."""

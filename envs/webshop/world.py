@@ -117,6 +117,16 @@ class WebShop(World):
             raise ValueError(f"a task of this shop must be named like '{self._family}B0000:0'; found {task.id!r}")
         return ShopEnvironment(self.shop, goal, self.style)
 
+    @classmethod
+    def files(cls, parameters: Mapping[str, Any]) -> Mapping[str, Path | None]:
+        """WebShop's files, where they are given."""
+        return {name: Path(parameters[name]) for name in ("catalogue", "goals", "attributes") if parameters.get(name)}
+
+    @classmethod
+    def distributions(cls, parameters: Mapping[str, Any]) -> tuple[str, ...]:
+        """The search engine."""
+        return ("bm25s",)
+
     def attribution(self) -> str | None:
         """Where products come from that are not our own."""
         if self._files is None:

@@ -15,6 +15,7 @@ from turnwise.checking.answers import (
     rewards_are_declared,
     states_are_named_as_said,
 )
+from turnwise.checking.declared import reads_are_declared
 from turnwise.checking.elsewhere import digests_elsewhere
 from turnwise.checking.episodes import Episode, at_the_start, digests, digests_of, open_episode, play_in_turns
 from turnwise.checking.report import Broken, CheckReport, NotApplicable, examine, shortened
@@ -46,6 +47,7 @@ def check_world(
     subject = Subject(world, dict(parameters or {}), count, seed, sample)
     named: list[tuple[str, Callable[[Subject], str]]] = [
         ("the world introduces itself", introduces_itself),
+        ("what it reads is declared", reads_are_declared),
         ("tasks are a prefix of one order", tasks_are_a_prefix),
         ("splits have the size that they say", splits_have_their_size),
         ("splits share no task", splits_share_no_task),
