@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 from pathlib import Path
 
@@ -28,6 +29,7 @@ def turnwise(*arguments: str, home: Path) -> subprocess.CompletedProcess[str]:
         (("experiment", "-s", "credit.estimator=mt-grp"), "credit.estimator must be one of"),
         (("experiment", "--variant", "mt-grop"), "did you mean 'mt-grpo'?"),
         (("check", "no-such-world"), "world must be one of agentgym, "),
+        (("serve", "frozen_lake", "--connections", "0"), "connections must be above 0; found 0"),
     ],
 )
 def test_a_mistake_is_told_in_one_message_and_nothing_is_computed(
@@ -46,7 +48,16 @@ def test_check_says_what_was_checked_and_that_the_world_keeps_its_contract(tmp_p
     assert len(result.stdout.splitlines()) > 10
 
 
-def test_ui_serves_mlflows_pages_on_the_loopback_address(tmp_path: Path) -> None:
+def status(url: str, **headers: str) -> int:
+    """Of an answer to a request with these headers, which would change something if it came from one's own page."""
+    try:
+        with urllib.request.urlopen(urllib.request.Request(url, method="POST", headers=headers, data=b"{}")) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        return error.code
+
+
+def test_ui_serves_mlflows_pages_to_this_machine_and_its_own_pages_only(tmp_path: Path) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -70,6 +81,12 @@ def test_ui_serves_mlflows_pages_on_the_loopback_address(tmp_path: Path) -> None
                         break
                 except OSError:
                     time.sleep(0.5)
+            search = f"http://127.0.0.1:{port}/api/2.0/mlflow/runs/search"
+            typed = {"Content-Type": "application/json"}
+            assert status(search, **typed) == status(search, Origin=f"http://127.0.0.1:{port}", **typed) == 200
+            assert status(search, Origin="http://evil.example", **typed) == 403
+            for name in ("evil.example", "10.evil.example", "192.168.evil.example"):
+                assert status(search, Host=name, **typed) == 403
         finally:
             os.killpg(served.pid, signal.SIGKILL)
             served.wait()
