@@ -21,7 +21,7 @@ from envs.service.offers import Offer
 from envs.service.server import serve
 
 HEALTH = b"GET /v2/health HTTP/1.1\r\nHost: localhost\r\n\r\n"
-LIMITS = ServiceLimits(request_seconds=0.5)
+LIMITS = ServiceLimits(request_seconds=1.0)
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +109,7 @@ def test_a_client_that_does_not_read_its_answers_is_hung_up_on() -> None:
             counted = "turnwise_service_requests_total"
             answered, before = -1, -2
             while answered != before:  # until it has given up: no answer of the many was added
-                time.sleep(4 * LIMITS.request_seconds)
+                time.sleep(2 * LIMITS.request_seconds)
                 lines = httpx.get(f"{url}/v2/metrics", timeout=60).text.splitlines()
                 (line,) = [line for line in lines if line.startswith(counted) and "/tasks" in line]
                 before, answered = answered, float(line.rpartition(" ")[2])
@@ -128,7 +128,7 @@ def test_a_connection_that_waits_for_its_next_request_is_kept(hasty: str) -> Non
         for _ in range(2):
             connection.sendall(HEALTH)
             assert b" 200 " in connection.recv(65_536)
-            time.sleep(3 * LIMITS.request_seconds)
+            time.sleep(1.5 * LIMITS.request_seconds)
 
 
 def test_a_head_that_is_too_large_and_what_is_no_http_are_refused_in_the_form_of_all_refusals(hasty: str) -> None:
@@ -142,7 +142,7 @@ def test_a_head_that_is_too_large_and_what_is_no_http_are_refused_in_the_form_of
 
 
 def test_one_connection_too_many_is_refused_and_idle_ones_make_room() -> None:
-    with serving(Offer(BRITTLE), limits=ServiceLimits(connections=3, request_seconds=2.0)) as url:
+    with serving(Offer(BRITTLE), limits=ServiceLimits(connections=3, request_seconds=5.0)) as url:
         silent = [connected(url) for _ in range(3)]
         with closing(connected(url)) as one_more:
             assert refusal(heard(one_more)) == (503, "too_many_connections")
