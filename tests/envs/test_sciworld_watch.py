@@ -69,9 +69,9 @@ def test_a_process_that_waits_or_goes_round_in_circles_is_ended(script: str, ver
 
 def test_between_calls_a_process_may_wait_and_each_call_is_judged_by_itself() -> None:
     with watched(HUNG) as (process, watch):
-        for _ in range(4):
+        for _ in range(10):
             with watch.over():
-                time.sleep(0.6 * SECONDS)
+                time.sleep(0.2 * SECONDS)
         time.sleep(2 * SECONDS)
         assert process.poll() is None and watch.verdict == ""
 
