@@ -107,7 +107,7 @@ def test_a_client_that_does_not_read_its_answers_is_hung_up_on() -> None:
             asked = 400
             connection.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode() * asked)
             counted = "turnwise_service_requests_total"
-            answered, before = -1, -2
+            answered, before = -1.0, -2.0
             while answered != before:  # until it has given up: no answer of the many was added
                 time.sleep(2 * LIMITS.request_seconds)
                 lines = httpx.get(f"{url}/v2/metrics", timeout=60).text.splitlines()
