@@ -30,6 +30,7 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
+from flows.arguments import PORT, Parser, add_commands, read_arguments
 from flows.cli_experiments import add_experiments
 from flows.cli_worlds import add_worlds
 from flows.compare import add_compare
@@ -37,7 +38,7 @@ from flows.lineage import add_lineage
 from flows.reproduce import add_reproduce
 from flows.show import add_show
 from flows.verify import add_verify
-from turnwise.errors import TurnwiseError
+from turnwise.errors import ConfigurationError, TurnwiseError
 from turnwise.places import home
 from turnwise.store.full_disk import telling_of_a_full_disk
 
@@ -53,8 +54,20 @@ THREADS = {"OMP_WAIT_POLICY": "PASSIVE", "TOKENIZERS_PARALLELISM": "false"}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run one command; a mistake of ours or the user's is told in one message, without a traceback."""
-    parsed = _parser().parse_args(arguments)
+    """Run one command and end the process with its status."""
+    status = status_of(sys.argv[1:] if arguments is None else arguments)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    _leave(status)
+
+
+def status_of(arguments: Sequence[str]) -> int:
+    """Run one command; a mistake is told in one message, without a traceback. The status of the process:
+
+    * 0: done.
+    * 1: it ended early, or what was made is not what it should be.
+    * 2: nothing was computed, since a parameter, an argument or a file is wrong.
+    """
     # A world of somebody's own, `module:Class`, lies in the folder where the command is given.
     if os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())
@@ -64,14 +77,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     warnings.filterwarnings("ignore", category=DeprecationWarning)
     try:
         with telling_of_a_full_disk():
-            parsed.run(parsed)
+            parsed = _parsed(arguments)
+        parsed.run(parsed)
     except TurnwiseError as error:
-        sys.stderr.write(f"turnwise: {error}\n")
         sys.stdout.flush()
-        _leave(1)
-    sys.stdout.flush()
-    sys.stderr.flush()
-    _leave(0)
+        sys.stderr.write(f"turnwise: {error}\n")
+        return 2 if isinstance(error, ConfigurationError) else 1
+    return 0
 
 
 def _leave(status: int) -> None:
@@ -80,9 +92,9 @@ def _leave(status: int) -> None:
     os._exit(status)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="turnwise", description=__doc__.splitlines()[0] if __doc__ else None)
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = Parser(prog="turnwise", description=__doc__.splitlines()[0] if __doc__ else None)
+    commands = add_commands(parser)
     add_experiments(commands)
     add_worlds(commands)
     add_show(commands)
@@ -91,12 +103,12 @@ def _parser() -> argparse.ArgumentParser:
     add_reproduce(commands)
     add_verify(commands)
     _add_ui(commands)
-    return parser
+    return read_arguments(parser, commands.choices, arguments)
 
 
 def _add_ui(commands: Any) -> None:
     pages = commands.add_parser("ui", help="open MLflow's pages on what was run")
-    pages.add_argument("--port", type=int, default=5000)
+    pages.add_argument("--port", type=PORT, default=5000)
     pages.set_defaults(run=_ui)
 
 

@@ -12,6 +12,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from flows.arguments import SEED, one_of, whole
 from turnwise.places import home, project_root
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ def _add_experiment(commands: Any) -> None:
     experiment = commands.add_parser("experiment", help="train one variant with one seed")
     _add_parameters(experiment)
     experiment.add_argument("--variant", help="a name of `variants` (default: the parameters as they are)")
-    experiment.add_argument("--seed", type=int, help="default: the first of ablation.seeds")
+    experiment.add_argument("--seed", type=SEED, help="default: the first of ablation.seeds")
     experiment.set_defaults(run=_experiment)
 
 
@@ -108,8 +109,8 @@ def _add_credit(commands: Any) -> None:
     )
     _add_parameters(credit)
     credit.add_argument("--policy", metavar="DIGEST_OR_PATH", help="default: the experiment's warm start")
-    credit.add_argument("--tasks", type=int, default=16, help="of the validation panel (default: %(default)s)")
-    credit.add_argument("--replays", type=int, default=8, help="of each state (default: %(default)s)")
+    credit.add_argument("--tasks", type=whole(1), default=16, help="of the validation panel (default: %(default)s)")
+    credit.add_argument("--replays", type=whole(1, 10_000), default=8, help="of each state (default: %(default)s)")
     credit.set_defaults(run=_credit)
 
 
@@ -145,10 +146,10 @@ def _calibrate(parsed: argparse.Namespace) -> None:
 
 def _add_stage(commands: Any) -> None:
     stage = commands.add_parser("stage", help="run one stage of dvc.yaml and write what DVC versions of it")
-    stage.add_argument("stage", choices=("prepare", "warm_start", "train", "report"))
+    stage.add_argument("stage", type=one_of("prepare", "warm_start", "train", "report"), help="of dvc.yaml")
     stage.add_argument("--parameters", default="params.yaml", help="the parameters file (default: %(default)s)")
     stage.add_argument("--variant", help="of train: a name of ablation.variants")
-    stage.add_argument("--seed", type=int, help="of train: one of ablation.seeds")
+    stage.add_argument("--seed", type=SEED, help="of train: one of ablation.seeds")
     stage.set_defaults(run=_stage)
 
 
@@ -207,17 +208,11 @@ def _add_processes(command: argparse.ArgumentParser) -> None:
     """The argument that says how many processes share the runs of an ablation."""
     command.add_argument(
         "--processes",
-        type=_at_least_one,
+        type=whole(1, 1024),
         default=1,
         metavar="N",
         help="that share the runs; the results are the same (default: %(default)s)",
     )
-
-
-def _at_least_one(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"must be a whole number from 1; found {text!r}")
-    return int(text)
 
 
 def _load(parsed: argparse.Namespace) -> Experiment:

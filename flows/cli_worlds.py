@@ -8,7 +8,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from flows.arguments import PORT, SEED, one_of, whole
 from turnwise.errors import ConfigurationError, TurnwiseError
+from turnwise.world import SPLITS
+
+MOST_WORKERS = 1024
+"""Processes of one world that a service shares its episodes between."""
 
 
 def add_worlds(commands: Any) -> None:
@@ -52,9 +57,11 @@ def _check(parsed: argparse.Namespace) -> None:
 def _add_play(commands: Any) -> None:
     play = commands.add_parser("play", help="play an episode in the terminal")
     _add_world(play)
-    play.add_argument("--split", default="train", help="train, validation or test (default: %(default)s)")
-    play.add_argument("--task", type=int, default=0, metavar="N", help="its place in the split, from 0")
-    play.add_argument("--seed", type=int, default=0, help="of the episode's noise (default: %(default)s)")
+    play.add_argument(
+        "--split", type=one_of(*SPLITS), default="train", help="train, validation or test (default: %(default)s)"
+    )
+    play.add_argument("--task", type=whole(0), default=0, metavar="N", help="its place in the split, from 0")
+    play.add_argument("--seed", type=SEED, default=0, help="of the episode's noise (default: %(default)s)")
     play.add_argument(
         "--format",
         default="plain",
@@ -74,7 +81,7 @@ def _play(parsed: argparse.Namespace) -> None:
 def _add_baselines(commands: Any) -> None:
     baselines = commands.add_parser("baselines", help="record what the scripted players reach")
     baselines.add_argument("worlds", nargs="*", metavar="WORLD", help="default: all that are installed")
-    baselines.add_argument("--episodes", type=int, help="of every player (default: thousands, or hundreds)")
+    baselines.add_argument("--episodes", type=whole(1), help="of every player (default: thousands, or hundreds)")
     baselines.add_argument("--folder", type=Path, help="of the record (default: docs, beside the code)")
     baselines.set_defaults(run=_baselines)
 
@@ -109,7 +116,7 @@ def _add_serve(commands: Any) -> None:
         help="a name, module:Class, WORLD@PRESET, WORLD={parameters} or WORLD=file.yaml",
     )
     serve.add_argument("--host", default="127.0.0.1", help="another than the loopback address needs a token")
-    serve.add_argument("--port", type=int, default=8600)
+    serve.add_argument("--port", type=PORT, default=8600)
     serve.add_argument(
         "--token-variable", default="TURNWISE_SERVICE_TOKEN", metavar="NAME", help="the environment variable with it"
     )
@@ -137,7 +144,6 @@ def _add_serve(commands: Any) -> None:
 def _serve(parsed: argparse.Namespace) -> None:
     from envs.service.episodes import ServiceLimits
     from envs.service.server import serve
-    from turnwise.layering import parse_setting
 
     try:
         serve(
@@ -146,7 +152,7 @@ def _serve(parsed: argparse.Namespace) -> None:
             port=parsed.port,
             token=os.environ.get(parsed.token_variable),
             other_hosts=parsed.allow_host,
-            processes=dict(map(parse_setting, parsed.processes)),
+            processes=dict(map(_workers, parsed.processes)),
             limits=ServiceLimits(
                 episodes=parsed.episodes,
                 lease_seconds=parsed.lease_seconds,
@@ -158,6 +164,14 @@ def _serve(parsed: argparse.Namespace) -> None:
         )
     except ValueError as error:
         raise ConfigurationError(str(error)) from error
+
+
+def _workers(text: str) -> tuple[str, int]:
+    """`WORLD=N` of `--processes`."""
+    world, _, number = text.partition("=")
+    if not world or not number.isdecimal() or not 1 <= int(number) <= MOST_WORKERS:
+        raise ConfigurationError(f"--processes must be WORLD=N, with N from 1 to {MOST_WORKERS}; found {text!r}")
+    return world, int(number)
 
 
 def _add_world(command: argparse.ArgumentParser) -> None:

@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from flows.arguments import number
+
 if TYPE_CHECKING:
     from turnwise.reporting.sheets import Sheet
     from turnwise.science.budgets import AtEqualBudget
@@ -28,7 +30,9 @@ def add_compare(commands: Any) -> None:
         help="id, name or tag of runs or ablations (default: the latest)",
     )
     compare.add_argument("--anyway", action="store_true", help="compare also what was not tested alike")
-    compare.add_argument("--success", type=float, default=0.8, help="when was it reached? (default: %(default)s)")
+    compare.add_argument(
+        "--success", type=number(0.0, 1.0), default=0.8, help="when was it reached? (default: %(default)s)"
+    )
     compare.add_argument("--csv", type=Path, metavar="FOLDER", help="write each table as a file, too")
     compare.add_argument("--html", type=Path, metavar="FILE", help="write what is printed as a page, too")
     compare.add_argument("--tracking", metavar="URI", help="default: tracking.uri of params.yaml, or the project's own")

@@ -11,6 +11,7 @@ import argparse
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from flows.arguments import whole
 from flows.recorded_metrics import MADE_BY, told_of
 from turnwise.ancestry import SHOWN_DIGITS, Ancestor, ancestry, codes, found_in, platforms
 from turnwise.digests import digest_of
@@ -42,7 +43,7 @@ def add_lineage(commands: Any) -> None:
         "what", metavar="METRIC-or-ARTIFACT", help="VARIANT/COLUMN of the report, a metric of MLflow, or kind/digest"
     )
     lineage.add_argument("--of", metavar="RUN", default="", help="id, name or tag of the run (default: the latest)")
-    lineage.add_argument("--iteration", type=int, metavar="N", help="of the metric (default: the last)")
+    lineage.add_argument("--iteration", type=whole(0), metavar="N", help="of the metric (default: the last)")
     lineage.add_argument("--tracking", metavar="URI", help="default: tracking.uri of params.yaml, or the project's own")
     lineage.set_defaults(run=show_lineage)
 

@@ -16,6 +16,7 @@ from turnwise.agent.formats import FORMATS, Format, ReactFormat, ThinkAnswerForm
 from turnwise.agent.host import Patience
 from turnwise.agent.rules import Rules
 from turnwise.errors import ConfigurationError
+from turnwise.mistakes import meant
 from turnwise.trajectory import Lost, Trajectory
 from turnwise.world import SPLITS, Decision, Task, World
 
@@ -77,7 +78,7 @@ def play(world: World, split: str, number: int, form: str, seed: int, source: Te
     """
     task = _task(world, split, number)
     if form not in FORMS:
-        raise ConfigurationError(f"--format must be one of {', '.join(FORMS)}; found {form!r}")
+        raise ConfigurationError(f"--format must be one of {', '.join(FORMS)}; found {form!r}{meant(form, FORMS)}")
     screen, written = Screen(output), make_format(ThinkAnswerFormat.name if form == PLAIN else form, world)
     instruction = _instruction(world, written, form)
     rules = Rules(world, written, world.limits_of(task), PATIENCE, screen, instruction)

@@ -14,6 +14,7 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from flows.arguments import one_of, whole
 from turnwise.errors import ConfigurationError
 
 IN_THE_TERMINAL, ON_THE_PAGE = 4, 300
@@ -40,11 +41,13 @@ def add_show(commands: Any) -> None:
     show.add_argument("--world", metavar="NAME", help="of a mixture, one of its worlds")
     show.add_argument("--ending", metavar="NAME", help="success, failure, turn_limit, ...")
     show.add_argument("--task", metavar="ID", help="one task over the iterations, an episode of each")
-    show.add_argument("--panel", choices=("training", "validation", "test"), help="where it was played")
-    show.add_argument("--mode", choices=("greedy", "sampled"), help="how the policy chose, on a panel")
+    show.add_argument("--panel", type=one_of("training", "validation", "test"), help="where it was played")
+    show.add_argument("--mode", type=one_of("greedy", "sampled"), help="how the policy chose, on a panel")
     show.add_argument("--iteration", metavar="N or A-B", help="which iterations")
     show.add_argument("--advantage", metavar="A..B", help="one turn's lies between, e.g. 0.5.. or ..0 (of training)")
-    show.add_argument("--limit", type=int, help=f"episodes (default: {IN_THE_TERMINAL}, or {ON_THE_PAGE} on a page)")
+    show.add_argument(
+        "--limit", type=whole(1), help=f"episodes (default: {IN_THE_TERMINAL}, or {ON_THE_PAGE} on a page)"
+    )
     show.add_argument("--html", type=Path, metavar="FILE", help="write a page instead")
     show.add_argument("--tracking", metavar="URI", help="default: tracking.uri of params.yaml, or the project's own")
     show.set_defaults(run=show_episodes)
@@ -115,7 +118,7 @@ def _advantages(text: str | None) -> tuple[float, float] | None:
         bounds = float(low or -math.inf), float(high or math.inf)
     except ValueError:
         dots = ""
-    if not dots:
+    if not dots or math.isnan(bounds[0]) or math.isnan(bounds[1]):
         raise ConfigurationError(f"--advantage must be a range such as 0.5.. or -1..0; found {text!r}")
     return bounds
 

@@ -42,7 +42,8 @@ KEYS = re.compile(r"^[\w-]+(?=[: ])|[\w-]+(?:\.[\w+-]+)+")
 def explain(error: ValidationError, model: type[BaseModel]) -> str:
     """A validation error in our words: the key, what must hold, what was found, and the nearest known key."""
     lines = []
-    mistakes = error.errors()
+    # Unknown keys first: what is missing is often one of them, spelled otherwise.
+    mistakes = sorted(error.errors(), key=lambda mistake: mistake["type"] != "extra_forbidden")
     for mistake in mistakes[:MOST_MISTAKES]:
         key = ".".join(str(part) for part in mistake["loc"])
         if mistake["type"] == "extra_forbidden":

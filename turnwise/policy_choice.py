@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from turnwise.errors import ConfigurationError
 from turnwise.mistakes import unknown
 from turnwise.policy.model_settings import LINEAR_LAYERS, require_heads, require_kernels, smallest_vocabulary
+from turnwise.policy.pretrained import model_directory
 from turnwise.sections import Adapter, Policy
 
 SCRATCH = "scratch"
@@ -32,9 +33,9 @@ def require_policy(policy: Policy, adapter: Adapter | None, engine: str, tags: S
                 "policy.revision is one of a hub repository, and policy.model is scratch; found "
                 f"{policy.revision!r}: leave it out, or name the repository in policy.model"
             )
-    elif not os.path.isdir(policy.model):
+    elif not policy.model.strip() or (folder := model_directory(policy.model)) is None:
         _require_hub_id(policy.model)
-    elif not os.path.isfile(os.path.join(policy.model, "config.json")):
+    elif not (folder / "config.json").is_file():
         raise ConfigurationError(f"policy.model must be a folder with a model's config.json; {policy.model!r} has none")
     if adapter is None:
         return

@@ -36,10 +36,25 @@ def test_a_mistake_is_told_in_one_message_and_nothing_is_computed(
     arguments: tuple[str, ...], message: str, tmp_path: Path
 ) -> None:
     result = turnwise(*arguments, home=tmp_path / "home")
-    assert result.returncode == 1
+    assert result.returncode == 2
     assert message in result.stderr and "Traceback" not in result.stderr
     assert result.stderr.startswith("turnwise: ")
     assert not (tmp_path / "home" / "store").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("ablatoin",), "did you mean 'ablation'?"),
+        (("ablation", "--dry-run", "experiments/frozen_lak.yaml"), "did you mean 'experiments/frozen_lake.yaml'?"),
+    ],
+)
+def test_what_is_misspelt_on_the_command_line_gets_the_nearest_name(
+    arguments: tuple[str, ...], message: str, tmp_path: Path
+) -> None:
+    result = turnwise(*arguments, home=tmp_path / "home")
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr.startswith("turnwise: ") and message in result.stderr
 
 
 def test_check_says_what_was_checked_and_that_the_world_keeps_its_contract(tmp_path: Path) -> None:

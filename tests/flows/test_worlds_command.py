@@ -145,7 +145,7 @@ def test_parameters_are_laid_over_the_preset() -> None:
         (LAKE, "train", 0, "search", "agent.format 'search' writes the actions search[...] and answer[...]"),
         (("webshop", "", []), "test", 100_000, "plain", "--task 100000: count must be at most"),
         (("frozen_lake", "ragen", []), "train", 0, "plain", "has no preset 'ragen'"),
-        (("frozen_lake", "", ["sise=5"]), "train", 0, "plain", "unexpected keyword argument 'sise'"),
+        (("frozen_lake", "", ["sise=5"]), "train", 0, "plain", "did you mean 'size'"),
         (("frozen_lake", "", ["size"]), "train", 0, "plain", "a setting must be KEY=VALUE"),
         (("no_such_module:World", "", []), "train", 0, "plain", "No module named 'no_such_module'"),
     ],

@@ -7,6 +7,7 @@ allows it: so a cached experiment runs without a network, and a branch that has 
 
 from __future__ import annotations
 
+import os
 from fnmatch import fnmatch
 from pathlib import Path
 
@@ -34,7 +35,7 @@ def pretrained(policy: Policy) -> Outside | None:
     """
     if policy.model == "scratch":
         return None
-    folder = _directory(policy.model)
+    folder = model_directory(policy.model)
     if folder is None:
         return Outside(place=policy.model, content=_commit(policy.model, policy.revision))
     if policy.revision is not None:
@@ -47,7 +48,7 @@ def pretrained(policy: Policy) -> Outside | None:
 
 def pretrained_folder(found: Outside) -> Path:
     """A folder with the policy's files, downloaded where they are not here yet. Raises ConfigurationError."""
-    folder = _directory(found.place)
+    folder = model_directory(found.place)
     if folder is None:
         folder = _snapshot(found)
     if not (folder / "config.json").is_file() or not list(folder.glob("model*.safetensors")):
@@ -59,16 +60,16 @@ def pretrained_folder(found: Outside) -> Path:
 
 def require_unchanged(found: Outside) -> None:
     """Raise ConfigurationError where a directory is no longer what it was when its key was made."""
-    folder = _directory(found.place)
+    folder = model_directory(found.place)
     if folder is not None and outside_files(folder, _files(folder)) != found:
         raise ConfigurationError(f"policy.model must not change while it is read; {folder} has: run again")
 
 
-def _directory(model: str) -> Path | None:
+def model_directory(model: str) -> Path | None:
     """The directory of this name, from the project's folder; None where a hub repository is meant."""
     folder = Path(model).expanduser()
     folder = folder if folder.is_absolute() else project_root() / folder
-    return folder if folder.is_dir() else None
+    return folder if os.path.isdir(folder) else None  # a name that is too long is none either
 
 
 def _files(folder: Path) -> list[Path]:

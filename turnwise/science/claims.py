@@ -13,7 +13,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from turnwise.errors import ConfigurationError
 from turnwise.layering import read_yaml
-from turnwise.mistakes import explain
+from turnwise.mistakes import explain, meant
 from turnwise.places import project_root
 from turnwise.sections import Section
 
@@ -125,7 +125,9 @@ def known_claims(name: str) -> ClaimsPage:
     path = project_root() / CLAIMS / f"{name}.yaml"
     if not path.is_file():
         known = sorted(each.stem for each in path.parent.glob("*.yaml"))
-        raise ConfigurationError(f"a page must be one of {', '.join(known) or 'none'} (in {CLAIMS}); found {name!r}")
+        raise ConfigurationError(
+            f"a page must be one of {', '.join(known) or 'none'} (in {CLAIMS}); found {name!r}{meant(name, known)}"
+        )
     return read_claims(path)
 
 
