@@ -144,6 +144,7 @@ def _add_serve(commands: Any) -> None:
 def _serve(parsed: argparse.Namespace) -> None:
     from envs.service.episodes import ServiceLimits
     from envs.service.server import serve
+    from turnwise.world_identity import world_digest
 
     try:
         serve(
@@ -161,6 +162,7 @@ def _serve(parsed: argparse.Namespace) -> None:
                 connections=parsed.connections,
                 request_seconds=parsed.request_seconds,
             ),
+            content_of=world_digest,
         )
     except ValueError as error:
         raise ConfigurationError(str(error)) from error

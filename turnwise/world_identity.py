@@ -12,7 +12,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from turnwise.digests import digest_of
 from turnwise.errors import ConfigurationError
+from turnwise.fingerprint import fingerprint
 from turnwise.outside import outside_files, sha256_of
 from turnwise.sections import WorldSection
 from turnwise.world import World, world_class
@@ -27,6 +29,12 @@ def world_ingredients(section: WorldSection) -> dict[str, Any]:
         "parameters": _without(parameters, list(world.files(parameters))),
         **what_it_reads(world, parameters),
     }
+
+
+def world_digest(name: str, parameters: Mapping[str, Any]) -> str:
+    """A digest of a world's code and of what it reads: what episodes follow from beside its parameters."""
+    world = world_class(name)
+    return digest_of([fingerprint(world.modules(parameters)), what_it_reads(world, parameters)])
 
 
 def what_it_reads(world: type[World], parameters: Mapping[str, Any]) -> dict[str, dict[str, str | None]]:

@@ -19,7 +19,7 @@ from starlette.middleware import Middleware
 from envs.service.episodes import Episodes, ServiceLimits
 from envs.service.guards import Authorisation, BodyLimit, OwnHost, refused
 from envs.service.metrics import Metrics, RequestCounter
-from envs.service.offers import Offer, served
+from envs.service.offers import ContentOf, Offer, served, unknown_content
 from envs.service.reasons import Reason, Refusal
 from envs.service.routes import Service, routes
 from envs.service.schema import PREFIX, SCHEMA_VERSION
@@ -33,15 +33,16 @@ def create_application(
     host: str = "127.0.0.1",
     other_hosts: Collection[str] = (),
     clock: Callable[[], float] = time.monotonic,
+    content_of: ContentOf = unknown_content,
 ) -> FastAPI:
     """An application that serves these worlds. Raises ValueError for a wrong offer.
 
     `host` and `other_hosts` are the names that it answers to, beside those of the loopback. `clock` tells the seconds
-    that leases are measured in.
+    that leases are measured in. `content_of`: see `offers.ContentOf`.
     """
     limits = limits or ServiceLimits()
     metrics = Metrics()
-    worlds = {each.told.id: each for each in served(offers)}
+    worlds = {each.told.id: each for each in served(offers, content_of)}
     app = FastAPI(
         title="Turnwise worlds",
         version=str(SCHEMA_VERSION),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -58,24 +58,34 @@ def read_offers(texts: Sequence[str], processes: Mapping[str, int] | None = None
     return [Offer(world, parameters, where.get(world, 0)) for world, parameters in pairs]
 
 
-def served(offers: Sequence[Offer]) -> list[Served]:
+ContentOf = Callable[[str, Mapping[str, Any]], str]
+"""From a world's name and parameters a digest of its code and of what it reads, which becomes part of its id."""
+
+
+def unknown_content(world: str, parameters: Mapping[str, Any]) -> str:
+    """Nobody has said what a world's code and data are."""
+    return ""
+
+
+def served(offers: Sequence[Offer], content_of: ContentOf = unknown_content) -> list[Served]:
     """The worlds, made. Raises ValueError for an unknown world or parameter, and for a world that is offered twice."""
-    made = [_made(offer) for offer in offers]
+    made = [_made(offer, content_of) for offer in offers]
     ids = [each.told.id for each in made]
     if twice := [each.told for place, each in enumerate(made) if each.told.id in ids[:place]]:
         raise ValueError(f"every world must be offered once; {twice[0].world!r} with {twice[0].parameters} is not")
     return made
 
 
-def _made(offer: Offer) -> Served:
+def _made(offer: Offer, content_of: ContentOf) -> Served:
     try:
         world = make_world(offer.world, offer.parameters)
     except TypeError as error:  # an unknown parameter
         raise ValueError(f"world {offer.world!r}: {error}") from error
+    content = content_of(offer.world, offer.parameters)
     home: Home = ThreadHome(world)
     if offer.processes:
         home = ProcessHome(offer.world, offer.parameters, offer.processes)
-    return Served(ServedWorld.of(offer.world, offer.parameters, world), Listing(world), home)
+    return Served(ServedWorld.of(offer.world, offer.parameters, world, content), Listing(world), home)
 
 
 def _read(text: str) -> tuple[str, dict[str, Any]]:

@@ -126,7 +126,8 @@ class ServedWorld(Reply):
     """A world as it is served: with one set of parameters."""
 
     id: str
-    """What requests call it: a digest of all that follows, so that a client never plays another world than it saw."""
+    """What requests call it: a digest of all that follows, and of code and data where these are known, so that a client
+    never plays another world than it saw."""
     world: str
     """The name that the server was started with: an installed world's, or `module:Class`."""
     parameters: dict[str, Any]
@@ -134,10 +135,10 @@ class ServedWorld(Reply):
     facts: Facts
 
     @classmethod
-    def of(cls, name: str, parameters: Mapping[str, Any], world: World) -> ServedWorld:
-        """A world, and how it was made."""
+    def of(cls, name: str, parameters: Mapping[str, Any], world: World, content: str = "") -> ServedWorld:
+        """A world, and how it was made. `content`: a digest of its code and of what it reads, where that is known."""
         unnamed = cls(id="", world=name, parameters=dict(parameters), facts=Facts.of(world))
-        digest = hashlib.sha256(unnamed.model_dump_json().encode()).hexdigest()[:16]
+        digest = hashlib.sha256(f"{unnamed.model_dump_json()}{content}".encode()).hexdigest()[:16]
         readable = re.sub(r"[^0-9A-Za-z_.-]", "_", world.name)
         return unnamed.model_copy(update={"id": f"{readable}-{digest}"})
 

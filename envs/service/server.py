@@ -13,7 +13,7 @@ from envs.service.application import create_application
 from envs.service.connections import bounded_connection
 from envs.service.episodes import ServiceLimits
 from envs.service.guards import require_safe
-from envs.service.offers import read_offers
+from envs.service.offers import ContentOf, read_offers, unknown_content
 
 KEEP_ALIVE_SECONDS = 120
 """Longer than clients keep an idle connection, so that a server never hangs up on a request that is on its way."""
@@ -31,12 +31,14 @@ def serve(
     other_hosts: Collection[str] = (),
     processes: Mapping[str, int] | None = None,
     limits: ServiceLimits | None = None,
+    content_of: ContentOf = unknown_content,
 ) -> None:
     """Serve worlds over HTTP until the process is told to end.
 
     `worlds`: what `offers.read_offers` reads. `processes`: of a world by name, in how many worker processes its
     environments live (0: on threads of the server). `token`: what clients must send as `Authorization: Bearer TOKEN`.
-    `other_hosts`: names that clients reach it by, beside `host` and those of the loopback.
+    `other_hosts`: names that clients reach it by, beside `host` and those of the loopback. `content_of`: a digest of a
+    world's code and of what it reads, by which clients notice that these have changed.
     Raises ValueError for a wrong world, for a host that others can reach while there is no token, and for more
     connections than this process may open files.
     """
@@ -44,7 +46,9 @@ def serve(
     limits = limits or ServiceLimits()
     _allow_open_files(limits.connections + OTHER_FILES)
     offers = read_offers(worlds, processes)
-    app = create_application(offers, limits=limits, token=token, host=host, other_hosts=other_hosts)
+    app = create_application(
+        offers, limits=limits, token=token, host=host, other_hosts=other_hosts, content_of=content_of
+    )
     for each in app.state.service.worlds.values():
         sys.stdout.write(f"{each.told.world} (version {each.told.facts.version}) as {each.told.id}\n")
     sys.stdout.write(f"http://{f'[{host}]' if ':' in host else host}:{port} (Ctrl-C ends it)\n")

@@ -56,6 +56,15 @@ def local(name: str) -> World:
 # The same world
 
 
+def test_the_state_of_a_remote_world_is_what_its_server_calls_it_by_code_and_data() -> None:
+    def state(content: str) -> dict[str, str]:
+        with serving(Offer("frozen_lake", SLIPPERY), content_of=lambda world, parameters: content) as address:
+            told = {"url": address, "world": "frozen_lake", "version": VERSIONS["frozen_lake"], "parameters": SLIPPERY}
+            return dict(RemoteWorld.state(told))
+
+    assert set(state("one")) == {"served"} and state("one") == state("one") != state("another")
+
+
 @pytest.mark.parametrize("name", SERVED)
 def test_all_that_a_world_says_of_itself_is_the_served_worlds(url: str, name: str) -> None:
     here, there = local(name), remote(url, name)

@@ -71,8 +71,8 @@ def test_a_reward_that_is_no_number_is_an_error_and_not_zero(value: float) -> No
 
 
 def test_the_id_of_a_world_changes_with_all_that_it_says() -> None:
-    def named(parameters: dict[str, str], world: Brittle, name: str = "brittle") -> str:
-        return ServedWorld.of(name, parameters, world).id
+    def named(parameters: dict[str, str], world: Brittle, name: str = "brittle", content: str = "") -> str:
+        return ServedWorld.of(name, parameters, world, content).id
 
     class Newer(Brittle):
         version = "4"
@@ -81,7 +81,8 @@ def test_the_id_of_a_world_changes_with_all_that_it_says() -> None:
     assert plain == named({}, Brittle()) and plain.startswith("brittle-")
     others = [named({}, Brittle(instruction="Else.")), named({"a": "b"}, Brittle()), named({}, Newer())]
     others.append(named({}, Brittle(), "another:Name"))
-    assert len({plain, *others}) == 5
+    others.append(named({}, Brittle(), content="of other code"))
+    assert len({plain, *others}) == 6
 
 
 @pytest.mark.parametrize(
