@@ -79,7 +79,7 @@ def served(offers: Sequence[Offer], content_of: ContentOf = unknown_content) -> 
 def _made(offer: Offer, content_of: ContentOf) -> Served:
     try:
         world = make_world(offer.world, offer.parameters)
-    except TypeError as error:  # an unknown parameter
+    except (TypeError, ValueError) as error:
         raise ValueError(f"world {offer.world!r}: {error}") from error
     content = content_of(offer.world, offer.parameters)
     home: Home = ThreadHome(world)
