@@ -17,6 +17,7 @@ turnwise compare credit longer                 any recorded runs beside each oth
 turnwise lineage mt-grpo/success               from a number back to all that it came from
 turnwise reproduce "mt-grpo seed 1"            make a run again elsewhere and compare the digests
 turnwise verify                                is all that was computed intact? what is not, and what mends it
+turnwise prune                                 remove what can be made again, and what storage does not keep
 turnwise ui                                    MLflow's pages on what was run
 """
 
@@ -35,6 +36,7 @@ from flows.cli_experiments import add_experiments
 from flows.cli_worlds import add_worlds
 from flows.compare import add_compare
 from flows.lineage import add_lineage
+from flows.prune import add_prune
 from flows.reproduce import add_reproduce
 from flows.show import add_show
 from flows.verify import add_verify
@@ -101,6 +103,7 @@ def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
     add_compare(commands)
     add_lineage(commands)
     add_reproduce(commands)
+    add_prune(commands)
     add_verify(commands)
     _add_ui(commands)
     return read_arguments(parser, commands.choices, arguments)

@@ -16,13 +16,15 @@ from flows.evolve import evolve
 from flows.horizon import horizon_at, next_horizon
 from flows.learning import credited, first_critic, learn
 from flows.prepare import Prepared, play_parameters
-from flows.watch import probe_policy, respond, watch
+from flows.retention import prune_behind
+from flows.watch import may_return_to, probe_policy, respond, watch
 from tasks.evaluate import EvaluationParameters, evaluate
 from tasks.rollout import GatherParameters, RolloutParameters, gather, rollout
 from tasks.select import SelectParameters, read_missing, select
 from turnwise.config import Experiment
 from turnwise.selection import MAXIMUM_ROUNDS
 from turnwise.store import Reference
+from turnwise.store.retention import Keep, Link
 from turnwise.world import Split
 
 
@@ -76,6 +78,8 @@ class Run:
     test_at_horizon: Reference | None = None
     critic: Reference | None = None
     """Before the first iteration, where the estimator has one."""
+    kept: dict[Reference, Keep] = field(default_factory=dict)
+    """How much is left of what it made, once that was looked at."""
 
     @property
     def name(self) -> str:
@@ -86,6 +90,16 @@ class Run:
     def policy(self) -> Reference:
         """The final policy."""
         return self.iterations[-1].successor
+
+    @property
+    def chains(self) -> list[list[Link]]:
+        """Its policies in order, with those that it went back to, and its critics, where they are not policies."""
+        policies = []
+        for iteration in self.iterations:
+            policies.append(Link(iteration.policy, iteration.evaluation))
+            policies += [Link(iteration.returned)] if iteration.returned else []
+        critics = [self.critic, *(iteration.critic for iteration in self.iterations)]
+        return [policies, [Link(each) for each in critics if each is not None and each.kind == "critic"]]
 
 
 def run_variant(
@@ -108,6 +122,7 @@ def run_variant(
         run.iterations.append(iteration)
         on_iteration(run, iteration)
         respond(run, prepared)
+        prune_behind(run.chains, experiment.storage, [prepared.warm_start], may_return_to(run), run.kept)
         last = run.iterations[-1]
         policy, critic, before = last.successor, last.critic, last.horizon
     label = f"{run.name} on the test panel"

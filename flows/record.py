@@ -22,6 +22,7 @@ from turnwise.fingerprint import fingerprint
 from turnwise.panel import panel_digest, panel_file, read_panel
 from turnwise.places import home
 from turnwise.policy.pretrained import pretrained
+from turnwise.sections import BESIDE_RESULTS
 from turnwise.store import Reference, default_store
 from turnwise.tracking import Dataset, Recorder
 from turnwise.tracking import Run as Recorded
@@ -73,7 +74,7 @@ class AblationRecord:
         self._experiment, self._prepared = experiment, prepared
         local = None if experiment.tracking.uri else home() / "mlflow"
         self._recorder = Recorder(tracking_uri(experiment), experiment.tracking.experiment, local)
-        values = experiment.model_dump(mode="json", exclude={"tracking"})
+        values = experiment.model_dump(mode="json", exclude={*BESIDE_RESULTS})
         self._pretrained = pretrained(experiment.policy)
         made = {name: str(reference) for name, reference in vars(prepared).items()}
         world = world_ingredients(experiment.world)
@@ -85,7 +86,7 @@ class AblationRecord:
 
     def open(self, run_name: str, variant: str, seed: int, experiment: Experiment) -> None:
         """Find or make the child of one variant and seed."""
-        values = experiment.model_dump(mode="json", exclude={"tracking", "ablation", "variants"})
+        values = experiment.model_dump(mode="json", exclude={*BESIDE_RESULTS, "ablation", "variants"})
         child = self._recorder.child(
             self._parent,
             run_name,
@@ -136,7 +137,7 @@ class AblationRecord:
         made = RunArtifacts(
             variant=run.variant,
             seed=run.seed,
-            experiment=configured.model_dump(mode="json", exclude={"tracking", "ablation", "variants"}),
+            experiment=configured.model_dump(mode="json", exclude={*BESIDE_RESULTS, "ablation", "variants"}),
             prepared=dict(vars(self._prepared)),
             start=run.start,
             start_at_horizon=run.start_at_horizon,

@@ -126,6 +126,7 @@ def _write_parameters(run: RecordedRun, folder: Path) -> str:
     artifacts = run.artifacts
     project = read_yaml(folder / "params.yaml")
     values = {
+        **project,
         **artifacts.experiment,
         "ablation": {
             **project["ablation"],

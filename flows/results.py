@@ -23,6 +23,7 @@ from turnwise.reporting.page import write_report
 from turnwise.reporting.story import Story
 from turnwise.reporting.wording import PROCESSES
 from turnwise.reproduction import why_different
+from turnwise.sections import BESIDE_RESULTS
 from turnwise.store import Reference, default_store
 from turnwise.world import SPLITS
 
@@ -77,7 +78,7 @@ def digests_of(
 
 def parameters_digest(experiment: Experiment) -> str:
     """Of all that can change a result; where it is recorded is no part of it."""
-    return digest_of(experiment.model_dump(mode="json", exclude={"tracking"}))
+    return digest_of(experiment.model_dump(mode="json", exclude={*BESIDE_RESULTS}))
 
 
 def _brought(experiment: Experiment, prepared: Prepared) -> list[str]:

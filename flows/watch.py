@@ -126,10 +126,25 @@ def _go_back(run: Run, prepared: Prepared, iteration: Iteration, judgement: Judg
     policy = return_to.named(f"{run.name} iteration {iteration.number}")(
         ReturnParameters(), policy=healthy, alarm=iteration.alarm
     )
-    critic = run.iterations[judgement.healthy - 2].critic if judgement.healthy > 1 else run.critic
+    critic = _critic_before(run, judgement.healthy)
     run.iterations[-1] = replace(
         iteration, returned=policy, critic=policy if run.experiment.critic_on_trunk else critic
     )
+
+
+def may_return_to(run: Run) -> list[Reference]:
+    """The policy, and the critic of that time, that an alarm would make the run go back to after its last iteration."""
+    alarm = run.iterations[-1].alarm
+    if run.experiment.alarms.response != "return" or alarm is None:
+        return []
+    healthy = read_judgement(alarm).healthy
+    critic = _critic_before(run, healthy)
+    return [*([run.iterations[healthy - 2].successor] if healthy > 1 else []), *([critic] if critic else [])]
+
+
+def _critic_before(run: Run, number: int) -> Reference | None:
+    """The critic with which an iteration began; of iteration 0 the first."""
+    return run.iterations[number - 2].critic if number > 1 else run.critic
 
 
 def changed(experiment: Experiment, change: Change) -> Experiment:

@@ -43,6 +43,7 @@ from turnwise.sections import (
     Rollout,
     Section,
     Selection,
+    Storage,
     Tracking,
     WarmStart,
     WorldSection,
@@ -77,6 +78,7 @@ class Experiment(Section):
     evaluation: Evaluation
     ablation: Ablation
     variants: dict[str, dict[str, Any]]
+    storage: Storage
     tracking: Tracking
 
     def make_world(self) -> World:

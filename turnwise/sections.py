@@ -34,6 +34,9 @@ from turnwise.quantities import (
 )
 from turnwise.world import with_preset
 
+BESIDE_RESULTS = frozenset({"storage", "tracking"})
+"""The sections that no result depends on."""
+
 
 class Section(BaseModel):
     """Frozen, strict, and closed: an unknown key is an error."""
@@ -330,6 +333,25 @@ class Ablation(Section):
     """Names of entries of `variants`."""
     stated_success: Share = 0.8
     """Of the validation panel: the report tells after how many iterations each run reached it."""
+
+
+class Storage(Section):
+    """What stays on the disk; the rest is pruned while a run goes on and made again where it is needed: see
+    docs/storage.md. What a run makes does not depend on it.
+    """
+
+    keep_last: Count | None
+    """Last policies of each run whose weights stay. null: all."""
+    keep_evaluated: bool
+    """Whether the weights of every policy that was evaluated stay."""
+    keep_best: Whole
+    """Of the evaluated policies of each run, those with the most success whose weights stay, where not all do."""
+    keep_optimizer: Count | None
+    """Last policies of each run whose optimizer state, adapter and critic stay, which a resume goes on from. null:
+    all."""
+    keep_rollouts: Whole | None
+    """Last rollouts of each run that `turnwise prune` leaves. A run itself prunes none, since its report reads all.
+    null: all."""
 
 
 class Tracking(Section):

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 from turnwise.errors import ConfigurationError
 from turnwise.quantities import NAME, NAME_RULE
+from turnwise.sections import BESIDE_RESULTS
 
 if TYPE_CHECKING:
     from turnwise.config import Experiment
 
-SHARED = ("world", "agent", "data", "policy", "warm_start", "evaluation", "ablation", "tracking")
+SHARED = ("world", "agent", "data", "policy", "warm_start", "evaluation", "ablation", *BESIDE_RESULTS)
 """Sections that a variant cannot change, since all variants of an ablation share what is made from them."""
 UNREAD: Mapping[str, tuple[str, ...]] = {
     "reinforcement": ("evolution",),

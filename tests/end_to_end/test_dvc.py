@@ -20,6 +20,7 @@ from ruamel.yaml import YAML
 from turnwise.config import Experiment, load
 from turnwise.errors import ConfigurationError
 from turnwise.layering import read_yaml
+from turnwise.sections import BESIDE_RESULTS
 from turnwise.store import MANIFEST, Manifest
 from turnwise.world import SPLITS
 
@@ -198,7 +199,7 @@ def test_every_comparison_has_one_complete_record(reproduction: Reproduction, ex
 
 def test_the_stages_track_every_parameter() -> None:
     stages = YAML(typ="safe").load(ROOT / "dvc.yaml")["stages"]
-    sections = set(Experiment.model_fields) - {"tracking"}
+    sections = set(Experiment.model_fields) - BESIDE_RESULTS
     assert set(stages["report"]["params"]) == sections, "where to record changes no result"
     through_outs = {"data", "policy", "warm_start", "ablation"}
     assert set(stages["train"]["params"]) == sections - through_outs - {"variants"} | {"variants.${item.variant}"}

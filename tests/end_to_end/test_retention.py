@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from flows.experiment import Run, run_variant
+from flows.experiment import Iteration, Run, run_variant
 from flows.prepare import Prepared, prepare_materials, prepare_policy
+from tasks import learning
 from tasks.stage import Observer, StageCall, observing
 from turnwise.config import Experiment, load
 from turnwise.policy.model_files import MODEL_FILES
@@ -29,6 +30,18 @@ SMALL: dict[str, Any] = {
     "optimization.iterations": 4,
     "evaluation.every": 2,
 }
+KEEP_ALL: dict[str, Any] = {"storage.keep_last": None, "storage.keep_optimizer": None}
+AWAY_FROM_THE_START: dict[str, Any] = {
+    "monitors.probe_every": 1,
+    "monitors.probe_sample": 4,
+    "evaluation.every": 9,
+    "alarms.response": "return",
+    "alarms.rules": {
+        **dict.fromkeys(load(ROOT / "params.yaml").alarms.rules),
+        "kl_warm_start": {"above": 1e-7},
+    },
+}
+"""The warm start is healthy and every policy that has learned is not: alarms in iterations 2 and 4."""
 ADVANTAGES = {"credit.estimator": "gae", "critic.mini_batches": 1}
 KINDS: dict[str, dict[str, Any]] = {
     "plain": {},
@@ -84,16 +97,100 @@ def learned(run: Run) -> list[Reference]:
     return list(dict.fromkeys(reference for reference in made if reference is not None))
 
 
+def left(references: Iterable[Reference]) -> list[str]:
+    """What is left of each: all of it, the weights, or what cannot be made again."""
+    store, found = default_store(), []
+    for reference in references:
+        store.verify(reference)
+        gone = store.pruned(reference)
+        weights = not gone or any(name.startswith("model") for name in set(store.manifest(reference).files) - set(gone))
+        found.append("all" if not gone else "weights" if weights else "metrics")
+    return found
+
+
+@pytest.fixture(scope="module")
+def unpruned(prepared: tuple[Prepared, Path], tmp_path_factory: pytest.TempPathFactory) -> list[Reference | None]:
+    """All that the run makes which keeps everything."""
+    home = tmp_path_factory.mktemp("unpruned") / "home"
+    shutil.copytree(prepared[1], home)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TURNWISE_HOME", str(home))
+        run = run_variant(experiment(**KEEP_ALL), prepared[0], "base", 1)
+        assert left(learned(run)) == ["all"] * 4
+        return everything(run)
+
+
+def test_a_run_prunes_behind_itself_and_a_repeat_computes_nothing(
+    fresh: Prepared, unpruned: list[Reference | None]
+) -> None:
+    run = run_variant(experiment(), fresh, "base", 1)
+    assert everything(run) == unpruned
+    assert left(learned(run)) == ["metrics", "weights", "metrics", "all"]
+    assert left([fresh.warm_start]) == ["all"]
+    again = Computed()
+    with observing(again):
+        assert everything(run_variant(experiment(), fresh, "base", 1)) == unpruned
+    assert again.stages == []
+    assert left(learned(run)) == ["metrics", "weights", "metrics", "all"]
+
+
+class Interrupted(BaseException):
+    """What ends a run from outside, wherever it is."""
+
+
+def test_a_run_that_is_interrupted_goes_on_from_what_it_has_kept(
+    fresh: Prepared, unpruned: list[Reference | None], caplog: pytest.LogCaptureFixture
+) -> None:
+    def interrupted(run: Run, iteration: Iteration) -> None:
+        if iteration.number == 3:
+            raise Interrupted
+
+    with pytest.raises(Interrupted):
+        run_variant(experiment(), fresh, "base", 1, interrupted)
+    learning._learners.clear()
+    assert everything(run_variant(experiment(), fresh, "base", 1)) == unpruned
+    assert "made again" not in caplog.text
+
+
+def test_another_variant_with_the_same_policies_finds_them_though_they_were_pruned(
+    fresh: Prepared, unpruned: list[Reference | None]
+) -> None:
+    run_variant(experiment(), fresh, "base", 1)
+    learning._learners.clear()
+    computed = Computed()
+    with observing(computed):
+        often = run_variant(experiment(**{"evaluation.every": 1}), fresh, "often", 1)
+    assert set(computed.stages) == {"evaluate"}
+    assert [iteration.policy for iteration in often.iterations] == unpruned[2:-1:7]
+    assert left(learned(often)) == ["weights", "weights", "weights", "all"]
+
+
+def test_an_alarm_goes_back_to_a_policy_that_the_run_has_kept(
+    fresh: Prepared, prepared: tuple[Prepared, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = {**AWAY_FROM_THE_START, **ADVANTAGES}
+    pruned = run_variant(experiment(**settings), fresh, "base", 1)
+    assert [iteration.returned is not None for iteration in pruned.iterations] == [False, True, False, True]
+    back = pruned.iterations[1].returned
+    assert back is not None and left([back]) == ["all"]
+    assert left([pruned.iterations[1].policy]) == ["metrics"]
+    shutil.copytree(prepared[1], tmp_path / "unpruned")
+    monkeypatch.setenv("TURNWISE_HOME", str(tmp_path / "unpruned"))
+    assert everything(run_variant(experiment(**settings, **KEEP_ALL), fresh, "base", 1)) == everything(pruned)
+
+
 @pytest.mark.parametrize("settings", KINDS.values(), ids=KINDS)
 def test_a_policy_in_the_middle_comes_back_to_the_same_digest(settings: dict[str, Any], fresh: Prepared) -> None:
-    run = run_variant(experiment(**settings), fresh, "base", 1)
+    chosen = experiment(**{"optimization.iterations": 3, **settings})
+    run = run_variant(chosen, fresh, "base", 1)
     store = default_store()
     for reference in learned(run):
         store.prune(reference, EVERYTHING)
-    middle = run.iterations[2].policy
+    learning._learners.clear()
+    middle = run.iterations[1].policy
     assert (store.folder(middle, MODEL_FILES) / "model.safetensors").is_file()
     assert not any(name.startswith("model") for name in store.pruned(middle))
-    for reference in (middle, run.iterations[2].critic):
+    for reference in (middle, run.iterations[1].critic):
         if reference is not None:
             store.folder(reference)
             assert store.pruned(reference) == []
@@ -103,5 +200,5 @@ def test_a_policy_in_the_middle_comes_back_to_the_same_digest(settings: dict[str
     assert store.pruned(first) == list(store.manifest(first).files), "what was made on the way is pruned again"
     again = Computed()
     with observing(again):
-        assert everything(run_variant(experiment(**settings), fresh, "base", 1)) == everything(run)
+        assert everything(run_variant(chosen, fresh, "base", 1)) == everything(run)
     assert again.stages == []

@@ -14,6 +14,7 @@ from tasks.prepare import PanelParameters, panel
 from turnwise.config import Experiment, load
 from turnwise.places import home
 from turnwise.policy.spelling import TOKENIZER_FILE
+from turnwise.sections import BESIDE_RESULTS
 from turnwise.seeding import generator
 from turnwise.store import Reference, default_store
 from turnwise.tracking import Recorder
@@ -68,7 +69,7 @@ def record(
             made = RunArtifacts(
                 variant=variant,
                 seed=seed,
-                experiment=experiment.model_dump(mode="json", exclude={"tracking", "ablation", "variants"}),
+                experiment=experiment.model_dump(mode="json", exclude={*BESIDE_RESULTS, "ablation", "variants"}),
                 prepared={
                     **{f"{split}_panel": made for split, made in panels.items()},
                     "tokenizer": made_tokenizer,

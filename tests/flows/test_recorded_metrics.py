@@ -12,6 +12,7 @@ from flows.experiment import Iteration
 from flows.record import SAME, _differing_first
 from flows.recorded_metrics import evaluation_metrics, metrics_of
 from turnwise.config import load
+from turnwise.sections import BESIDE_RESULTS
 from turnwise.store import Reference, default_store
 from turnwise.tracking import Recorder
 
@@ -92,7 +93,7 @@ def test_success_is_the_first_metric_that_is_recorded(turnwise_home: Path) -> No
 
 def test_parameters_that_differ_between_variants_are_sorted_before_those_that_do_not() -> None:
     experiment = load(ROOT / "params.yaml", [ROOT / "tests" / "end_to_end" / "tiny.yaml"])
-    own = experiment.variant("mt-grpo").model_dump(mode="json", exclude={"tracking", "ablation", "variants"})
+    own = experiment.variant("mt-grpo").model_dump(mode="json", exclude={*BESIDE_RESULTS, "ablation", "variants"})
     names = sorted(_differing_first(experiment, {"variant": "mt-grpo", "seed": 1, **own}))
     assert names[:4] == ["credit.estimator", "credit.options.rule", "seed", "variant"]
     assert all(name.startswith(SAME) for name in names[4:])

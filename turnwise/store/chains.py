@@ -1,0 +1,152 @@
+"""What a whole store need not keep, found from the lineage that stands beside its artifacts.
+
+A run prunes behind itself and knows what it has made. A home that is older than pruning, or whose settings have
+changed, has the lineage alone: each policy and critic says what it was made from, so those from which nothing was made
+are the last of their runs. A policy that an alarm left behind is followed by the one that the run went back to.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
+
+from turnwise.sections import Storage
+from turnwise.store.artifacts import Store
+from turnwise.store.inputs import references_in
+from turnwise.store.manifest import Reference
+from turnwise.store.retention import Keep, Link, files_to_prune, kept
+
+FOLLOWS: Mapping[str, str | None] = {
+    "update": "policy",
+    "fine_tune": "policy",
+    "learn_values": "critic",
+    "return_to": "policy",
+    "initial_critic": None,
+}
+"""The stages that make the links of chains, and the input that is the link before."""
+
+
+@dataclass(frozen=True)
+class Removal:
+    """Files of one artifact that need not stay."""
+
+    reference: Reference
+    files: tuple[str, ...]
+    bytes: int
+
+
+def removals(store: Store, storage: Storage, success: Callable[[Reference], float]) -> list[Removal]:
+    """What the section `storage` does not keep and is there, of every run that the store knows. `success`: of an
+    evaluation.
+    """
+    known = _Known(store)
+    stays = dict.fromkeys(known.links, Keep.METRICS)
+    for last in known.last():
+        for reference, keep in kept(known.chain(last), storage, success).items():
+            stays[reference] = max(keep, stays[reference])
+    if storage.keep_evaluated:
+        stays.update({each: max(stays[each], Keep.WEIGHTS) for each in known.evaluations.keys() & stays.keys()})
+    stays.update(known.rollouts(storage.keep_rollouts))
+    found = [_removal(store, reference, files_to_prune(reference.kind, keep)) for reference, keep in stays.items()]
+    return sorted((each for each in found if each.files), key=lambda each: str(each.reference))
+
+
+def _removal(store: Store, reference: Reference, patterns: tuple[str, ...]) -> Removal:
+    there = set(store.manifest(reference).files) - set(store.pruned(reference))
+    entries = {
+        name: entry.bytes
+        for name, entry in store.manifest(reference).files.items()
+        if name in there and any(fnmatchcase(name, pattern) for pattern in patterns)
+    }
+    return Removal(reference, tuple(entries), sum(entries.values()))
+
+
+class _Known:
+    """What lineage tells of the chains of a store."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.links: dict[Reference, list[dict[str, Any]]] = {}
+        """Policies and critics that the stages of a chain have made, each with its records."""
+        self._before: dict[Reference, Reference] = {}
+        self._followed: set[Reference] = set()
+        for reference in (*_all(store, "policy"), *_all(store, "critic")):
+            records = list(store.lineage(reference).values())
+            if records and all(record["stage"] in FOLLOWS for record in records):
+                self.links[reference] = records
+                self._follow(reference, records)
+        self.evaluations = self._evaluations()
+
+    def last(self) -> Iterator[Reference]:
+        """The links that nothing was made from."""
+        return (reference for reference in self.links if reference not in self._followed)
+
+    def chain(self, last: Reference) -> list[Link]:
+        """The links up to one, from the first."""
+        found: dict[Reference, None] = {}
+        while last in self.links and last not in found:
+            found[last] = None
+            last = self._before.get(last, last)
+        return [Link(reference, self.evaluations.get(reference)) for reference in reversed(found)]
+
+    def rollouts(self, most: int | None) -> dict[Reference, Keep]:
+        """The rollouts that links have learned from, of which the last so many of each chain stay."""
+        if most is None:
+            return {}
+        stays: dict[Reference, Keep] = {}
+        for last in self.last():
+            learned_from = [self._learned_from(link.reference) for link in self.chain(last)]
+            for place, references in enumerate(reversed(learned_from)):
+                keep = Keep.EVERYTHING if place < most else Keep.METRICS
+                stays.update({each: max(keep, stays.get(each, Keep.METRICS)) for each in references})
+        return stays
+
+    def _learned_from(self, link: Reference) -> list[Reference]:
+        """The rollout that a link has learned from, and the rounds that were gathered in it."""
+        found = []
+        for record in self.links[link]:
+            of_link = dict(references_in(record["inputs"])).get("rollout")
+            found += [of_link] if of_link else []
+        for rollout in list(found):
+            for record in self._store.lineage(rollout).values():
+                if record["stage"] == "gather":
+                    found += [each for _, each in references_in(record["inputs"])]
+        return found
+
+    def _follow(self, reference: Reference, records: list[dict[str, Any]]) -> None:
+        for record in records:
+            inputs = dict(references_in(record["inputs"]))
+            before = inputs.get(FOLLOWS[record["stage"]] or "")
+            if before is not None and before != reference:
+                self._before.setdefault(reference, before)
+                self._followed.add(before)
+            if record["stage"] == "return_to":
+                self._followed.update(self._left_behind(inputs["alarm"]))
+
+    def _left_behind(self, alarm: Reference) -> Iterator[Reference]:
+        """The policies of the iteration that an alarm has judged."""
+        for of_alarm in self._store.lineage(alarm).values():
+            for name, monitors in references_in(of_alarm["inputs"]):
+                if name == "monitors":
+                    for of_monitors in self._store.lineage(monitors).values():
+                        policy = dict(references_in(of_monitors["inputs"])).get("policy")
+                        yield from [policy] if policy else []
+
+    def _evaluations(self) -> dict[Reference, Reference]:
+        """By policy its evaluation, on the validation panel where it has one there."""
+        found: dict[Reference, dict[str, Reference]] = defaultdict(dict)
+        for evaluation in _all(self._store, "evaluation"):
+            for record in self._store.lineage(evaluation).values():
+                policy = dict(references_in(record["inputs"])).get("policy")
+                if policy is not None:
+                    found[policy].setdefault(str(record["parameters"].get("split")), evaluation)
+        return {policy: splits.get("validation", next(iter(splits.values()))) for policy, splits in found.items()}
+
+
+def _all(store: Store, kind: str) -> list[Reference]:
+    """The artifacts of a kind, in order of their digests."""
+    folders = sorted(path.parent.name for path in store.root.glob(f"{kind}/*/manifest.json"))
+    return [Reference(kind=kind, digest=name) for name in folders]
