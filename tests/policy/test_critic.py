@@ -23,6 +23,8 @@ from turnwise.policy.scoring import reply_states, score_replies
 from turnwise.policy.value_loss import clipped_value_loss
 from turnwise.trajectory import TokenSequence
 
+pytestmark = pytest.mark.kernels
+
 MakePolicy = Callable[..., Path]
 SETTINGS = CriticSettings(learning_rate=1e-2, micro_batch_tokens=60)
 ON_POLICY = CriticSettings(learning_rate=1e-2, micro_batch_tokens=60, trunk="policy", coefficient=0.5)

@@ -17,6 +17,8 @@ from turnwise.policy.learner import Learner
 from turnwise.policy.update import UpdateBatch, UpdateSettings, mini_batches
 from turnwise.trajectory import TokenSequence
 
+pytestmark = pytest.mark.kernels
+
 MakePolicy = Callable[..., Path]
 SETTINGS = UpdateSettings(learning_rate=1e-3, temperature=1.0, micro_batch_tokens=40, maximum_mismatch=10.0)
 

@@ -19,6 +19,8 @@ from turnwise.policy.model_settings import PLAIN, AdapterSettings, ModelSettings
 from turnwise.policy.update import UpdateBatch, UpdateSettings
 from turnwise.trajectory import TokenSequence
 
+pytestmark = pytest.mark.kernels
+
 MakePolicy = Callable[..., Path]
 Gradients = dict[str, torch.Tensor]
 CRITIC = CriticSettings(
