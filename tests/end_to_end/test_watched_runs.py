@@ -216,14 +216,18 @@ ALIKE = {
         ("dead_groups", {**ALIKE, "guards.dead_groups": 2, "guards.no_signal": None}, "in the last 2 iterations"),
         ("no_signal", {**ALIKE, "guards.no_signal": 2, "guards.dead_groups": None}, "in the last 2 iterations"),
         ("mismatch", {"optimization.maximum_mismatch": 1e-12}, "iteration 1 the learner must give"),
-        ("not_finite", {"optimization.learning_rate": 1e30}, "iteration 1 the "),
+        ("not_finite", {}, "iteration 1 the "),
     ],
 )
 def test_each_guard_ends_the_run_with_advice_and_the_last_good_policy_intact(
     name: str, settings: dict[str, Any], seen: str, fresh: Prepared
 ) -> None:
+    chosen = experiment(**settings)
+    if name == "not_finite":  # no configuration that is accepted gets there surely
+        overflowing = chosen.optimization.model_copy(update={"learning_rate": 1e30})
+        chosen = chosen.model_copy(update={"optimization": overflowing})
     with pytest.raises(TrainingEnded, match=f"ended by the guard {name}: .*{seen}") as caught:
-        run_variant(experiment(**settings), fresh, "base", 1)
+        run_variant(chosen, fresh, "base", 1)
     require_good(str(caught.value), fresh.warm_start)
 
 
