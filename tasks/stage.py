@@ -10,8 +10,9 @@
 
 `parameters` is one frozen pydantic model that holds only what the stage reads; all other arguments are references, or
 None, lists or dictionaries of them. The cache key is a digest of the stage's name, the code that computes it, the
-parameters, the inputs' digests and the platform. A record that is not that of its key, or whose artifact is gone or
-damaged, is computed again, with a warning. Only failures of the infrastructure are tried again: a bug or a wrong
+parameters, with the contents of files and the versions of libraries in place of where they lie (`tasks.identity`), the
+inputs' digests and the platform. A record that is not that of its key, or whose artifact is gone or damaged, is
+computed again, with a warning. Only failures of the infrastructure are tried again: a bug or a wrong
 configuration fails at once.
 
 What takes seconds to import (torch, transformers, vLLM) is imported inside the functions that compute: a process that
