@@ -133,7 +133,7 @@ def test_what_is_played_and_how_it_is_stored_do_not_depend_on_the_hash_seed(tmp_
                 text=True,
             )
         )
-    printed = [process.communicate(timeout=120)[0].splitlines() for process in processes]
+    printed = [process.communicate(timeout=500)[0].splitlines() for process in processes]
     assert [process.returncode for process in processes] == [0, 0]
     assert printed[0][1] != printed[1][1]  # the seeds did something
     assert printed[0][0] == printed[1][0]

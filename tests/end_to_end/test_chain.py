@@ -232,7 +232,7 @@ def test_a_run_that_was_killed_ends_with_the_digests_of_one_that_was_not(
         started = subprocess.Popen(
             command, cwd=ROOT, env=environment, stdout=output, stderr=output, start_new_session=True
         )
-        deadline = time.monotonic() + 240
+        deadline = time.monotonic() + 500
         while len(list((home / "store" / "rollout").glob("*/manifest.json"))) < 2:  # the second iteration has begun
             assert started.poll() is None and time.monotonic() < deadline, (tmp_path / "output").read_text()
             time.sleep(0.02)

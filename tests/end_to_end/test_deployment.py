@@ -21,7 +21,7 @@ from project_copy import copy_project, run, start
 
 pytestmark = pytest.mark.chain
 
-START_SECONDS = 180.0
+START_SECONDS = 500.0
 
 
 @dataclass(frozen=True)

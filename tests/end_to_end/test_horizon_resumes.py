@@ -130,7 +130,7 @@ def kill_at(rollouts: int, home: Path, prefect_server: str, output: Path) -> Non
             stderr=written,
             start_new_session=True,
         )
-        deadline = time.monotonic() + 240
+        deadline = time.monotonic() + 500
         while len(artifacts(home, "rollout")) < rollouts:
             assert started.poll() is None and time.monotonic() < deadline, output.read_text()
             time.sleep(0.02)

@@ -147,7 +147,7 @@ def test_a_run_that_was_killed_after_an_alarm_ends_with_the_digests_of_one_that_
             stderr=output,
             start_new_session=True,
         )
-        deadline = time.monotonic() + 240
+        deadline = time.monotonic() + 500
         while len(list((home / "store" / "alarm").glob("*/manifest.json"))) < 2:  # that of iteration 2 has been raised
             assert started.poll() is None and time.monotonic() < deadline, (tmp_path / "output").read_text()
             time.sleep(0.005)

@@ -310,7 +310,7 @@ def test_texts_that_json_cannot_hold_are_told_as_the_agent_stores_them(asking: A
 
 def test_a_world_that_hangs_is_lost_when_its_time_is_over() -> None:
     Brittle.go_on.clear()
-    with application(limits=replace(LIMITS, call_seconds=0.3)) as asking:
+    with application(limits=replace(LIMITS, call_seconds=1.5)) as asking:
         episode = asking.opened(1)
         assert reason(asking.step(episode, 1, "hang")) is Reason.WORLD_HUNG
         assert reason(asking.step(episode, 1, "hang")) is Reason.WORLD_HUNG

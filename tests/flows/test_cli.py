@@ -87,7 +87,7 @@ def test_ui_serves_mlflows_pages_to_this_machine_and_its_own_pages_only(tmp_path
             start_new_session=True,
         )
         try:
-            deadline = time.monotonic() + 240
+            deadline = time.monotonic() + 500
             while True:
                 assert served.poll() is None and time.monotonic() < deadline, (tmp_path / "output").read_text()
                 try:
