@@ -372,3 +372,14 @@ def test_the_learners_modules_do_not_need_vllm() -> None:
     )
     finished = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=300)
     assert finished.returncode == 0, finished.stderr
+
+
+def test_a_published_temperature_without_sampling_does_not_keep_a_policy_from_being_saved(
+    make_policy: MakePolicy, tmp_path: Path
+) -> None:
+    published = shutil.copytree(make_policy(0), tmp_path / "published")
+    values = json.loads((published / "generation_config.json").read_text())
+    (published / "generation_config.json").write_text(json.dumps({**values, "temperature": 0.7, "top_p": 0.8}))
+    save_policy(load_policy(published, PLAIN), tmp_path / "saved", PLAIN)
+    saved = json.loads((tmp_path / "saved" / "generation_config.json").read_text())
+    assert saved["eos_token_id"] == values["eos_token_id"] and not {"temperature", "top_p"} & saved.keys()

@@ -29,7 +29,7 @@ from typing import Any
 import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
-from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, PreTrainedModel
+from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, GenerationConfig, PreTrainedModel
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from turnwise.errors import ArtifactError, ConfigurationError
@@ -58,9 +58,26 @@ def load_policy(policy: Path | str, settings: ModelSettings, device: str = "cpu"
     model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
         str(policy), dtype=frozen_dtype, attn_implementation="sdpa"
     )
+    _forget_contradictions(model)
     if settings.adapter is not None:
         _add_adapter(model, settings.adapter)
     return _prepared(model, settings, device)
+
+
+def _forget_contradictions(model: PreTrainedModel) -> None:
+    """Keep of a generation configuration that contradicts itself the special tokens alone.
+
+    Some that are published set a temperature without `do_sample`. transformers reads them and refuses to save them. How
+    replies are sampled is `rollout`'s to say, so nothing that is read here is lost.
+    """
+    found = model.generation_config
+    if found is None:
+        return
+    try:
+        found.validate(strict=True)
+    except ValueError:
+        special = {name: getattr(found, name) for name in ("bos_token_id", "eos_token_id", "pad_token_id")}
+        model.generation_config = GenerationConfig(**special)
 
 
 def restore_adapter(model: PreTrainedModel, folder: Path, settings: ModelSettings) -> None:
