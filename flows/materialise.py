@@ -35,6 +35,7 @@ from flows.prepare import (
     prepare_materials,
     prepare_policy,
 )
+from flows.readiness import require_ready
 from flows.record import AblationRecord
 from flows.results import DIGESTS_FILE
 from tasks.warm_start import CURVE_FILE
@@ -109,6 +110,7 @@ def materialise_warm_start(experiment: Experiment) -> None:
 
 def materialise_run(experiment: Experiment, variant: str, seed: int) -> None:
     """One variant with one seed: its final policy, its scores, its curves and the digest of everything it made."""
+    require_ready(experiment)
     with _showing(experiment):
         prepared = prepare_policy(experiment, prepare_materials(experiment))
         record = AblationRecord(experiment, prepared)

@@ -14,10 +14,12 @@ from rich.console import Console
 from rich.table import Table
 
 from flows.prepare import panel_parameters
+from flows.readiness import require_model
 from tasks.prepare import draw_panel
 from turnwise.agent.sections import Agent
 from turnwise.config import Experiment
 from turnwise.panel import panel_digest, require_disjoint
+from turnwise.policy.pretrained import model_directory
 from turnwise.world import SPLITS
 
 
@@ -67,6 +69,8 @@ def _longest_replies(agent: Agent) -> list[int]:
 
 def show_plan(experiment: Experiment, console: Console) -> None:
     """Print the plan of an ablation. Raises ConfigurationError as a real run would."""
+    if model_directory(experiment.policy.model) is not None:  # a hub's is not downloaded for a plan
+        require_model(experiment)
     panels = {split: draw_panel(panel_parameters(experiment, split)) for split in SPLITS}
     require_disjoint(panels)
     for split, tasks in panels.items():

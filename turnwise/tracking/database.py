@@ -14,13 +14,19 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import socket
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies
 
+from turnwise.errors import ConfigurationError
 from turnwise.tracking.library import mlflow
+
+SECONDS_TO_CONNECT = 10.0
 
 
 def open_client(tracking_uri: str) -> Any:
@@ -28,6 +34,40 @@ def open_client(tracking_uri: str) -> Any:
     with alone(tracking_uri):
         make_database(tracking_uri)
         return mlflow().MlflowClient(tracking_uri)
+
+
+def require_store(tracking_uri: str) -> None:
+    """Raise ConfigurationError unless runs can be recorded at this address. What does not exist is made."""
+    _require_server(tracking_uri)
+    path = sqlite_file(tracking_uri)
+    if path is not None and path.exists() and not (path.is_file() and os.access(path, os.W_OK)):
+        raise ConfigurationError(f"tracking.uri must name a database that can be written to; {path} cannot")
+    mlflow()
+    from mlflow.exceptions import MlflowException
+    from sqlalchemy.exc import SQLAlchemyError
+
+    try:
+        open_client(tracking_uri).search_experiments(max_results=1)
+    except (MlflowException, SQLAlchemyError, OSError, ImportError) as error:
+        said = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        raise ConfigurationError(
+            f"tracking.uri must name a store that can be opened; {tracking_uri}: {said}"
+        ) from error
+
+
+def _require_server(tracking_uri: str) -> None:
+    """Raise ConfigurationError where nothing listens: MLflow would try again for minutes."""
+    parts = urlsplit(tracking_uri)
+    if parts.scheme not in ("http", "https") or parts.hostname is None or parts.scheme in getproxies():
+        return
+    port = parts.port or {"http": 80, "https": 443}[parts.scheme]
+    try:
+        socket.create_connection((parts.hostname, port), timeout=SECONDS_TO_CONNECT).close()
+    except OSError as error:
+        raise ConfigurationError(
+            f"tracking.uri must name a server that listens; {parts.hostname}:{port}: {error}: start it with mlflow "
+            "server, or leave the address empty"
+        ) from error
 
 
 def prepare_database(tracking_uri: str) -> None:

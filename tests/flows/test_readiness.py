@@ -1,0 +1,126 @@
+"""What a run needs at its end is looked at before its first stage."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from flows.ablation import compare
+from flows.readiness import require_model, require_ready
+from turnwise.config import load
+from turnwise.errors import ConfigurationError
+from turnwise.policy.architecture import create_policy
+from turnwise.policy.tokenizer import ChatFrame, save_tokenizer, train_tokenizer
+
+ROOT = Path(__file__).parents[2]
+
+
+def refused(*settings: str, ask: Callable[..., object] = require_model) -> str:
+    with pytest.raises(ConfigurationError) as caught:
+        ask(load(ROOT / "params.yaml", settings=settings))
+    assert len(str(caught.value).splitlines()) == 1
+    return str(caught.value)
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("TURNWISE_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def published(tmp_path: Path) -> Path:
+    """A small model as others publish theirs, with heads that vLLM's kernels refuse."""
+    tokenizer = train_tokenizer(["a text to learn from"] * 8, 320, ["<think>"])
+    folder = tmp_path / "published"
+    create_policy(
+        folder,
+        vocabulary_size=320,
+        context_length=512,
+        end_token=ChatFrame(tokenizer).end_tokens[0],
+        pad_token=2,
+        seed=0,
+        hidden=32,
+        layers=1,
+        heads=2,
+        key_value_heads=1,
+        feed_forward=32,
+    )
+    save_tokenizer(tokenizer, folder)
+    return folder
+
+
+def changed(folder: Path, file: str, **values: object) -> None:
+    path = folder / file
+    path.write_text(json.dumps({**json.loads(path.read_text()), **values}))
+
+
+def model(folder: Path) -> tuple[str, ...]:
+    return (f"policy.model={folder}", "compute.engine=transformers", "data.demonstrations=1")
+
+
+def test_a_model_that_can_be_used_is_taken_whatever_its_generation_configuration(published: Path, home: Path) -> None:
+    changed(published, "generation_config.json", temperature=0.7)
+    require_model(load(ROOT / "params.yaml", settings=model(published)))
+    assert not home.exists()
+
+
+def test_heads_that_vllm_refuses_are_refused_for_vllm_alone(published: Path) -> None:
+    assert "set compute.engine to transformers" in refused(f"policy.model={published}")
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "says"),
+    [
+        ("config.json", "{", "config.json"),
+        ("config.json", "[]", "config.json"),
+        ("config.json", "{}", "config.json"),
+        ("config.json", '{"model_type": "t5"}', "causal language model"),
+        ("model.safetensors", "weights", "must be whole"),
+        ("model.safetensors", "", "must be whole"),
+        ("chat_template.jinja", "", "chat template"),
+        ("chat_template.jinja", "{% for %}", "chat template"),
+        ("chat_template.jinja", "{{ messages[0].content }}", "chat template"),
+        ("tokenizer.json", "{}", "its tokenizer"),
+        ("generation_config.json", "{", "generation_config.json"),
+        ("generation_config.json", '{"max_new_tokens": -1}', "generation_config.json"),
+    ],
+)
+def test_a_model_that_cannot_be_used_is_refused_in_one_sentence(
+    published: Path, file: str, content: str, says: str
+) -> None:
+    (published / file).write_text(content)
+    assert says in refused(*model(published))
+
+
+def test_a_context_longer_than_the_models_positions_is_refused(published: Path) -> None:
+    assert "agent.context_tokens must be at most" in refused(*model(published), "agent.context_tokens=513")
+
+
+def test_the_tokenizer_of_a_larger_model_is_refused(published: Path) -> None:
+    changed(published, "config.json", vocab_size=64)
+    assert "must have no more tokens than the model, 64" in refused(*model(published))
+
+
+def test_a_tracking_store_that_cannot_be_opened_is_refused_before_the_first_stage(tmp_path: Path, home: Path) -> None:
+    (tmp_path / "text.db").write_text("no database at all, but long enough to be looked at as one" * 20)
+    (tmp_path / "folder.db").mkdir()
+    (tmp_path / "file").write_text("")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    uris = [f"sqlite:///{tmp_path / name}" for name in ("text.db", "folder.db", "file/mlflow.db")]
+    for uri in (*uris, f"http://127.0.0.1:{port}"):
+        said = refused(f"tracking.uri={uri}", ask=lambda experiment: compare(experiment, Console()))
+        assert "tracking.uri" in said
+    assert not (home / "store").exists()
+
+
+def test_a_store_and_a_policy_from_scratch_are_ready(home: Path) -> None:
+    require_ready(load(ROOT / "params.yaml"))
+    assert (home / "mlflow.db").is_file()

@@ -1,0 +1,81 @@
+"""A published model is looked at before the first stage: what engine, learner and agent will need of its folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from turnwise.errors import ConfigurationError
+from turnwise.policy.model_settings import require_kernels
+
+
+def require_usable(folder: Path, *, engine: str, context_tokens: int) -> None:
+    """Raise ConfigurationError unless the model in `folder` can be loaded, sampled from and talked to.
+
+    Its configuration is one of a causal language model, with heads that the engine's kernels take and room for
+    `context_tokens`; its weights have whole headers; its tokenizer fits the model and has a chat template that ends a
+    reply with a token; and its generation configuration can be read. No weight is loaded.
+    """
+    from transformers import AutoConfig, GenerationConfig
+    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+
+    from turnwise.policy.tokenizer import ChatFrame, load_tokenizer
+
+    configuration = _read(folder, "config.json", lambda: AutoConfig.from_pretrained(str(folder)))
+    if configuration.model_type not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
+        raise ConfigurationError(
+            f"policy.model must be a causal language model; {folder / 'config.json'} is of the type "
+            f"{configuration.model_type!r}"
+        )
+    _require_shape(folder, configuration, engine, context_tokens)
+    _require_weights(folder)
+    tokenizer = _read(folder, "its tokenizer", lambda: load_tokenizer(folder))
+    try:
+        ChatFrame(tokenizer)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"policy.model {folder}: {error}") from error
+    if len(tokenizer) > configuration.get_text_config().vocab_size:
+        raise ConfigurationError(
+            f"the tokenizer of policy.model must have no more tokens than the model, "
+            f"{configuration.get_text_config().vocab_size}; {folder} has {len(tokenizer)}: it is another model's"
+        )
+    if (folder / "generation_config.json").is_file():
+        _read(folder, "generation_config.json", lambda: GenerationConfig.from_pretrained(str(folder)))
+
+
+def _read(folder: Path, name: str, read: Any) -> Any:
+    """What transformers reads of the folder, whose mistakes it tells in many ways."""
+    try:
+        return read()
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        said = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        raise ConfigurationError(f"policy.model {folder}: transformers must be able to read {name}; {said}") from error
+
+
+def _require_shape(folder: Path, configuration: Any, engine: str, context_tokens: int) -> None:
+    text = configuration.get_text_config()
+    heads = getattr(text, "num_attention_heads", None)
+    dimension = getattr(text, "head_dim", None) or (heads and text.hidden_size // heads)
+    if dimension:
+        try:
+            require_kernels(dimension, 1, engine)
+        except ConfigurationError as error:
+            raise ConfigurationError(f"policy.model {folder}: {error}") from error
+    room = getattr(text, "max_position_embeddings", None)
+    if room is not None and context_tokens > room:
+        raise ConfigurationError(
+            f"agent.context_tokens must be at most what policy.model has positions for, {room}; found {context_tokens}"
+        )
+
+
+def _require_weights(folder: Path) -> None:
+    from safetensors import SafetensorError, safe_open
+
+    for file in sorted(folder.glob("model*.safetensors")):
+        try:
+            with safe_open(file, framework="numpy") as opened:
+                names = list(opened.keys())
+        except (OSError, SafetensorError) as error:
+            raise ConfigurationError(f"policy.model: {file} must be whole; {error}: download it again") from error
+        if not names:
+            raise ConfigurationError(f"policy.model: {file} must hold weights; found none")
