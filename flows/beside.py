@@ -24,6 +24,7 @@ from prefect import flow
 from pydantic import BaseModel, ConfigDict
 
 from flows.experiment import run_variant
+from flows.housekeeping import mark_flow_runs
 from flows.prepare import Prepared
 from tasks.stage import Observer, StageCall, observing
 from turnwise.config import Experiment
@@ -185,6 +186,7 @@ def main() -> None:
                 with suppress(TrainingEnded):
                     run_variant(experiment.variant(variant), prepared, variant, seed)
 
+    mark_flow_runs()
     compute()
 
 

@@ -231,3 +231,7 @@ def _ready_for_prefect() -> None:
         ensure_server()
         status.update("loading the libraries")
         importlib.import_module("flows.commands")
+        from flows.housekeeping import close_abandoned_runs, mark_flow_runs
+
+        mark_flow_runs()
+        close_abandoned_runs()

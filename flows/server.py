@@ -36,6 +36,8 @@ from typing import IO
 from flows.own_pages import ORIGINS_VARIABLE, own_origins
 from turnwise.errors import TurnwiseError
 from turnwise.places import home
+from turnwise.store.atomic_write import make_file
+from turnwise.store.full_disk import require_room
 
 START_TIMEOUT_SECONDS = 180.0
 HEARTBEAT_SECONDS = 20.0
@@ -61,6 +63,15 @@ UNNEEDED_SERVICES = (
 )
 """Loops that serve deployments and automations, which want a server of their own (`prefect server start`)."""
 
+KEPT_DAYS = 30
+"""For how long Prefect lists a run that has ended. Its results stay: they are found by their key, not by their run."""
+
+REMOVAL_OF_OLD_RUNS = {
+    "PREFECT_SERVER_SERVICES_DB_VACUUM_ENABLED": "events,flow_runs",
+    "PREFECT_SERVER_SERVICES_DB_VACUUM_RETENTION_PERIOD": str(KEPT_DAYS * 24 * 3600),
+}
+"""Prefect's own service, which looks when the server starts and every hour. The environment may say otherwise."""
+
 BATCHED_RECORDS = {
     "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_BATCH_SIZE": "100",
     "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_FLUSH_INTERVAL": "1",
@@ -80,6 +91,7 @@ def ensure_server(progress: Callable[[float], None] | None = None) -> str:
 
     Raises:
         TurnwiseError: the server does not answer within three minutes.
+        DiskFull: it does not answer, and the disk of its folder is full.
     """
     if chosen := os.environ.get("PREFECT_API_URL"):
         _configure_client({})
@@ -146,6 +158,7 @@ def _await_server(folder: Path, progress: Callable[[float], None] | None) -> str
         if progress and waited - reported >= 1.0:
             progress(reported := waited)
         time.sleep(0.1)
+    require_room(folder)
     raise TurnwiseError(
         f"Prefect's server must answer within {START_TIMEOUT_SECONDS:.0f} s; it did not, and what it said is in "
         f"{folder / 'server.log'}: start one with `prefect server start` and set PREFECT_API_URL to its address"
@@ -285,6 +298,7 @@ def _free_port() -> int:
 
 
 def _start_server(folder: Path, port: int) -> subprocess.Popen[bytes]:
+    make_file(folder / "prefect.db")
     app = ["--factory", "flows.own_pages:application", "--app-dir", str(Path(__file__).resolve().parents[1])]
     app += ["--host", "127.0.0.1", "--port", str(port)]
     return subprocess.Popen(
@@ -303,6 +317,7 @@ def _server_settings(folder: Path, port: int) -> dict[str, str]:
         ORIGINS_VARIABLE: own_origins(port),
         "PREFECT_SERVER_DATABASE_CONNECTION_URL": f"sqlite+aiosqlite:///{folder / 'prefect.db'}",
         **{f"PREFECT_SERVER_SERVICES_{service}_ENABLED": "false" for service in UNNEEDED_SERVICES},
+        **{name: os.environ.get(name, value) for name, value in REMOVAL_OF_OLD_RUNS.items()},
         **BATCHED_RECORDS,
     }
     if _is_migrated(folder):

@@ -37,6 +37,7 @@ from typing import Any, Generic, ParamSpec, get_type_hints
 
 from prefect import Task
 from prefect.client.schemas.objects import State, TaskRun
+from prefect.context import TagsContext
 from pydantic import ValidationError
 
 from tasks.identity import known_by_content
@@ -182,7 +183,9 @@ class Stage(Generic[Arguments]):
             retry_delay_seconds=self.retry_delay_seconds,
             retry_condition_fn=_failed_by_infrastructure,
         )
-        reference = Reference.model_validate(task(*args, **kwargs))
+        # Tags are of flow runs. For each that a task bears Prefect asks its server for a slot before computing.
+        with TagsContext(current_tags=set()):
+            reference = Reference.model_validate(task(*args, **kwargs))
         for observer in _observers.get():
             seconds = time.perf_counter() - began
             observer.finished(StageCall(self.name, label, reference, not computed, seconds))

@@ -20,7 +20,7 @@ from safetensors.numpy import save_file
 
 from turnwise.errors import ArtifactError, DiskFull
 from turnwise.store import default_store
-from turnwise.store.full_disk import telling_of_a_full_disk
+from turnwise.store.full_disk import require_room, telling_of_a_full_disk
 
 NO_ROOM = os.strerror(errno.ENOSPC)
 
@@ -62,12 +62,15 @@ def test_where_nothing_is_free_that_is_the_reason_of_what_does_not_name_it(
         raise RuntimeError("500 of the server\nand more")
     with pytest.raises(ArtifactError, match="what is said on purpose"), telling_of_a_full_disk():
         raise ArtifactError("what is said on purpose stays")
+    with pytest.raises(DiskFull, match=NO_ROOM):
+        require_room(turnwise_home)
 
 
 def test_other_failures_are_left_as_they_are(turnwise_home: Path) -> None:
     for error in (ZeroDivisionError(), OSError(errno.EIO, "broken"), KeyError("name")):
         with pytest.raises(type(error)), telling_of_a_full_disk():
             raise error
+    require_room(turnwise_home.parent)
 
 
 @pytest.fixture

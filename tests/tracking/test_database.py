@@ -131,3 +131,14 @@ def test_a_process_that_falls_behind_changes_nothing_of_a_run_that_another_has_f
     third.finish("result")
     assert found.info.end_time == recorder._client.get_run(one.id).info.end_time
     assert not caplog.records
+
+
+@pytest.mark.parametrize("umask", [0o002, 0o022])
+def test_the_databases_mode_is_as_the_umask_says(tmp_path: Path, umask: int) -> None:
+    before = os.umask(umask)
+    try:
+        prepare_database(f"sqlite:///{tmp_path / 'mlflow.db'}")
+    finally:
+        os.umask(before)
+    modes = {path.name: oct(path.stat().st_mode & 0o777) for path in tmp_path.iterdir()}
+    assert modes == dict.fromkeys(("mlflow.db", "mlflow.db.lock"), oct(0o666 & ~umask))

@@ -61,6 +61,15 @@ def sync(path: Path) -> None:
         os.close(descriptor)
 
 
+def make_file(path: Path) -> None:
+    """Make an empty file, and the folders above it, as the umask says; one that is there stays as it is.
+
+    SQLite gives a database that it makes itself to its owner alone to write.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.touch(exist_ok=True)
+
+
 def grant(folder: Path, mode: int) -> None:
     """Give the folder and all that is in it one mode, files without the right to run them.
 

@@ -35,13 +35,27 @@ def telling_of_a_full_disk() -> Iterator[None]:
         raise
     except Exception as error:
         folder = _written_to(error)
-        if not (_says_full(error) or _free_bytes(folder) < NOTHING_LEFT):
+        if not (_says_full(error) or _is_full(folder)):
             raise
-        raise DiskFull(
-            f"the disk of {folder} must have room for what is computed; {_free_bytes(folder) / 1e6:.1f} MB are free "
-            f"({_first_line(error)}): make room there, `turnwise prune` removes what can be made again, and give the "
-            "same command again, which goes on where this one stopped"
-        ) from error
+        raise _told(folder, _first_line(error)) from error
+
+
+def require_room(folder: Path) -> None:
+    """Raise DiskFull where nothing is left on the folder's disk: the reason of what has just failed there."""
+    if _is_full(folder):
+        raise _told(folder, os.strerror(errno.ENOSPC))
+
+
+def _told(folder: Path, why: str) -> DiskFull:
+    return DiskFull(
+        f"the disk of {folder} must have room for what is computed; {_free_bytes(folder) / 1e6:.1f} MB are free "
+        f"({why}): make room there, `turnwise prune` removes what can be made again, and give the same command again, "
+        "which goes on where this one stopped"
+    )
+
+
+def _is_full(folder: Path) -> bool:
+    return _free_bytes(folder) < NOTHING_LEFT
 
 
 def _says_full(error: BaseException | None) -> bool:

@@ -24,6 +24,7 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies
 
 from turnwise.errors import ConfigurationError
+from turnwise.store.atomic_write import make_file
 from turnwise.tracking.library import mlflow
 
 SECONDS_TO_CONNECT = 10.0
@@ -89,6 +90,7 @@ def make_database(tracking_uri: str) -> None:
     partial = path.with_name(f".{path.name}.partial")
     for left_behind in (partial, partial.with_name(f"{partial.name}-journal")):
         left_behind.unlink(missing_ok=True)
+    make_file(partial)
     store = SqlAlchemyStore(f"sqlite:///{partial}", str(path.parent / "mlruns"))
     store.engine.dispose()
     os.replace(partial, path)
