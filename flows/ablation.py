@@ -24,6 +24,7 @@ from flows.results import (
     with_circumstances,
     write_results,
 )
+from tasks.cells import WARM_START
 from tasks.report import ReportParameters, RunName, read_story, report
 from turnwise.config import Experiment
 from turnwise.digests import digest_of
@@ -63,7 +64,7 @@ def compare(experiment: Experiment, console: Console, processes: int = 1) -> Com
         players = evaluate_players(experiment, prepared)
         warm_start = evaluate_warm_start(experiment, prepared)
         record = AblationRecord(experiment, prepared)
-        record.compared_with({**players, "warm start": warm_start})
+        record.compared_with({**players, WARM_START: warm_start})
         others = min(processes, len(experiment.ablation.variants) * len(experiment.ablation.seeds)) - 1
         with beside(experiment, prepared, others, display.finished_beside, console.print) as helpers:
             runs = every_run(experiment, prepared, record, helpers)
@@ -74,7 +75,7 @@ def compare(experiment: Experiment, console: Console, processes: int = 1) -> Com
         keep_time(told, time.monotonic() - began + helpers.seconds, 1 + helpers.others, display.made.issuperset(made))
     story = with_circumstances(read_story(told), experiment, prepared, told, made, runs)
     folder = results_folder(experiment)
-    digests = digests_of(experiment, digest, prepared, {**players, "warm start": warm_start}, runs)
+    digests = digests_of(experiment, digest, prepared, {**players, WARM_START: warm_start}, runs)
     repeat = compared_with_former(folder, digests)
     write_results(folder, story, digests)
     record.close(folder / "report.html", digest)

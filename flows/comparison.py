@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
-from tasks.evaluate import SAMPLED, read_evaluation
+from tasks.cells import WARM_START, cell, task_means
 from tasks.playing import tasks_of
-from turnwise import measures
 from turnwise.comparability import circumstances
 from turnwise.errors import ConfigurationError
 from turnwise.panel import panel_digest
@@ -17,7 +16,7 @@ from turnwise.statistics.curves import Points, within_budget
 from turnwise.store import Reference, default_store
 from turnwise.tracking.finding import RecordedRun
 from turnwise.tracking.library import PARENT
-from turnwise.world import Column, World, make_world
+from turnwise.world import World, make_world
 
 BUDGETS = ("iterations", "tokens", "seconds")
 """By which runs are compared at the same cost: sampled tokens, and the seconds of every stage but the evaluations."""
@@ -79,22 +78,24 @@ def how_tested(groups: Sequence[Group]) -> dict[str, dict[str, str]]:
 
 def judged(groups: Sequence[Group], stated: float) -> Judgement:
     """The verdicts by the primary metric of the first group's world. Raises ConfigurationError where a run has none."""
-    primary = _world(groups[0]).primary_column
+    world = _world(groups[0])
+    primary = world.primary_column
     variants, frames = {}, {}
     for group in groups:
-        variants[group.name] = Results({seed: _shown(run, primary) for seed, run in sorted(group.runs.items())})
-        frames[group.name] = _frame(next(iter(group.runs.values())), primary)
-    curves = {group.name: _curves(group, primary, "iterations") for group in groups}
+        variants[group.name] = Results({seed: _shown(run, world) for seed, run in sorted(group.runs.items())})
+        frames[group.name] = _frame(next(iter(group.runs.values())), world)
+    curves = {group.name: _curves(group, world, "iterations") for group in groups}
     return judge(primary.heading, variants, frames=frames, curves=curves, stated=stated, share=primary.percent)
 
 
 def at_equal_budgets(groups: Sequence[Group]) -> list[AtEqualBudget]:
     """How the groups stand at the largest budgets that every run has spent; those that nobody measured are left out."""
-    primary = _world(groups[0]).primary_column
+    world = _world(groups[0])
+    primary = world.primary_column
     within = (0.0, 1.0) if primary.percent else (float("-inf"), float("inf"))
     found = []
     for budget in BUDGETS:
-        curves = {group.name: _curves(group, primary, budget) for group in groups}
+        curves = {group.name: _curves(group, world, budget) for group in groups}
         ends = [points[-1][0] if points else 0.0 for of_group in curves.values() for points in of_group]
         spent = min(ends)
         if spent > 0:
@@ -111,9 +112,10 @@ def _world(group: Group) -> World:
     return make_world(section["name"], section["parameters"])
 
 
-def _shown(run: RecordedRun, primary: Column) -> dict[str, float]:
+def _shown(run: RecordedRun, world: World) -> dict[str, float]:
     assert run.artifacts.test is not None, "grouped() refuses runs without a test"
-    found = measures.task_means(read_evaluation(run.artifacts.test, SAMPLED), primary)
+    primary = world.primary_column
+    found = task_means(run.artifacts.test, world, primary)
     if not found:
         raise ConfigurationError(
             f"a run must have a value of the measure {primary.heading!r} to be compared; {run.name} ({run.id[:8]}) has "
@@ -124,7 +126,8 @@ def _shown(run: RecordedRun, primary: Column) -> dict[str, float]:
 
 def references(groups: Sequence[Group]) -> dict[str, Interval]:
     """What the warm starts and players reached on the test panels, each once; by ablation where there are several."""
-    primary = _world(groups[0]).primary_column
+    world = _world(groups[0])
+    primary = world.primary_column
     runs = [next(iter(group.runs.values())) for group in groups]
     found = {
         (name, evaluation): f"{name} ({run.ablation})" if len({run.ablation for run in runs}) > 1 else name
@@ -132,34 +135,27 @@ def references(groups: Sequence[Group]) -> dict[str, Interval]:
         for name, evaluation in run.players.items()
     }
     shown = {}
-    for (_, evaluation), told in sorted(found.items(), key=lambda item: (item[0][0] != "warm start", item[1])):
-        values = measures.by_task(read_evaluation(evaluation, SAMPLED), primary)
+    for (_, evaluation), told in sorted(found.items(), key=lambda item: (item[0][0] != WARM_START, item[1])):
+        values = list(task_means(evaluation, world, primary).values())
         if values:
             shown[told] = over_tasks(values, seed=0, proportion=primary.percent)
     return shown
 
 
-def _frame(run: RecordedRun, primary: Column) -> Frame:
+def _frame(run: RecordedRun, world: World) -> Frame:
     """What the run's ablation recorded of its warm start and its players."""
-
-    def shown(name: str) -> dict[str, float]:
-        evaluation = run.players.get(name)
-        return {} if evaluation is None else measures.task_means(read_evaluation(evaluation, SAMPLED), primary)
-
-    def mean(name: str) -> float | None:
-        found = shown(name)
-        return sum(found.values()) / len(found) if found else None
-
-    start = shown("warm start")
-    return Frame(Results({0: start}) if start else None, mean("random"), mean("oracle"))
+    primary = world.primary_column
+    means = {name: cell(evaluation, world, primary) for name, evaluation in run.players.items()}
+    start = task_means(run.players[WARM_START], world, primary) if WARM_START in run.players else {}
+    return Frame(Results({0: start}) if start else None, means.get("random"), means.get("oracle"))
 
 
-def _curves(group: Group, primary: Column, budget: str) -> list[list[tuple[float, float]]]:
+def _curves(group: Group, world: World, budget: str) -> list[list[tuple[float, float]]]:
     """One curve per run over what it had spent, in order of the seeds: the primary metric on the validation panel."""
-    return [_curve(run, primary, budget) for _, run in sorted(group.runs.items())]
+    return [_curve(run, world, budget) for _, run in sorted(group.runs.items())]
 
 
-def _curve(run: RecordedRun, primary: Column, budget: str) -> list[tuple[float, float]]:
+def _curve(run: RecordedRun, world: World, budget: str) -> list[tuple[float, float]]:
     points = []
     spent = 0.0
     paid = set(run.artifacts.prepared.values())
@@ -174,9 +170,9 @@ def _curve(run: RecordedRun, primary: Column, budget: str) -> list[tuple[float, 
         if "evaluation" in made:
             evaluations.append((spent, made["evaluation"]))
     for at, evaluation in evaluations:
-        values = list(measures.task_means(read_evaluation(evaluation, SAMPLED), primary).values())
-        if values:
-            points.append((at, sum(values) / len(values)))
+        value = cell(evaluation, world, world.primary_column)
+        if value is not None:
+            points.append((at, value))
     return points
 
 

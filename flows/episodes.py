@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
+from tasks.cells import WARM_START
 from tasks.credit import Credited, read_credit
 from tasks.evaluate import GREEDY, SAMPLED, read_evaluation
 from turnwise.errors import ConfigurationError
@@ -19,8 +20,6 @@ from turnwise.tracking.finding import RecordedRun
 from turnwise.trajectory import Trajectory
 from turnwise.trajectory_files import read_trajectories
 from turnwise.world import Reward
-
-WARM_START = "warm start"
 
 
 def evaluated(run: RecordedRun) -> list[int]:

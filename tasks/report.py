@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tasks import history
+from tasks.cells import WARM_START, cell, column_of, curve, table_columns, task_means
 from tasks.credit import read_credit
-from tasks.evaluate import GREEDY, SAMPLED, read_evaluation
+from tasks.evaluate import GREEDY, SAMPLED
 from tasks.playing import the_world, world_code
 from tasks.stage import stage
-from turnwise import measures
 from turnwise.policy.spelling import Spelling
 from turnwise.reporting import story
 from turnwise.sections import RewardSection, Section, WorldSection
@@ -24,12 +24,6 @@ from turnwise.world import Column, Reward, World
 
 STORY_FILE = "story.json"
 VALIDATION = "Learning, on the validation panel"
-
-
-ATTEMPTS = (
-    Column("first attempt", "first_success", description="Tasks that were solved at the first attempt."),
-    Column("attempts", "attempts", percent=False, better=None, description="Attempts per task, the first included."),
-)
 
 
 class RunName(Section):
@@ -93,7 +87,7 @@ def report(
     told = story.Story(
         title=parameters.title,
         description=world.instruction,
-        columns=[_column(column) for column in _columns(parameters, world)],
+        columns=[_column(column) for column in table_columns(world, parameters.attempts)],
         rows=_rows(parameters, world, players, warm_start, tests),
         curves=[
             *(
@@ -124,15 +118,6 @@ def read_story(reference: Reference) -> story.Story:
     return story.Story.from_json((default_store().folder(reference) / STORY_FILE).read_text())
 
 
-def _columns(parameters: ReportParameters, world: World) -> list[Column]:
-    return [*world.columns, *(ATTEMPTS if parameters.attempts > 1 else ()), _greedy(world)]
-
-
-def _greedy(world: World) -> Column:
-    primary = world.primary_column
-    return Column(f"greedy {primary.heading}", primary.value, percent=primary.percent, better=primary.better)
-
-
 def _column(column: Column) -> story.Column:
     better = {"higher": "up", "lower": "down", None: None}[column.better]
     unit, digits = (story.SHARE, 2) if column.percent else ("", 1)
@@ -146,7 +131,7 @@ def _rows(
     warm_start: Reference,
     tests: Sequence[Reference],
 ) -> list[story.Row]:
-    columns = _columns(parameters, world)
+    columns = table_columns(world, parameters.attempts)
     by_variant: dict[str, list[Reference]] = {}
     for run, test in zip(parameters.runs, tests, strict=True):
         by_variant.setdefault(run.variant, []).append(test)
@@ -154,29 +139,22 @@ def _rows(
         story.Row(variant, "variant", {c.heading: _over_seeds(of_seeds, world, c) for c in columns})
         for variant, of_seeds in by_variant.items()
     ]
-    others = {"warm start": warm_start, **players}
+    others = {WARM_START: warm_start, **players}
     for name, evaluation in others.items():
-        kind: story.RowKind = "warm start" if name == "warm start" else "player"
+        kind: story.RowKind = "warm start" if name == WARM_START else "player"
         cells = {c.heading: _over_tasks(evaluation, world, c, parameters.seed) for c in columns}
         rows.append(story.Row(name, kind, cells))
     return rows
 
 
-def _episodes(evaluation: Reference, world: World, column: Column) -> list[Trajectory]:
-    return read_evaluation(evaluation, GREEDY if column == _greedy(world) else SAMPLED)
-
-
 def _over_tasks(evaluation: Reference, world: World, column: Column, seed: int) -> Interval | None:
-    values = measures.by_task(_episodes(evaluation, world, column), column)
+    values = list(task_means(evaluation, world, column).values())
     return over_tasks(values, seed=seed, proportion=column.percent) if values else None
 
 
 def _over_seeds(evaluations: Sequence[Reference], world: World, column: Column) -> Interval | None:
-    means = []
-    for evaluation in evaluations:
-        values = measures.by_task(_episodes(evaluation, world, column), column)
-        if values:
-            means.append(sum(values) / len(values))
+    found = [cell(evaluation, world, column) for evaluation in evaluations]
+    means = [value for value in found if value is not None]
     if not means:
         return None
     return student_over_seeds(means, within=(0.0, 1.0)) if column.percent else student_over_seeds(means)
@@ -189,31 +167,14 @@ def _curves(
     evaluations: Sequence[Reference | None],
 ) -> list[story.Curve]:
     """The learning curves of one run: the primary metric on the validation panel, sampled and greedy."""
-
-    def curve(metric: str, heading: str, unit: str, found: list[tuple[int, float | None]]) -> story.Curve:
-        points = [(iteration, value) for iteration, value in found if value is not None]
-        return story.Curve(metric, heading, run.variant, run.seed, points, unit, VALIDATION)
-
     primary = world.primary_column
     unit = story.SHARE if primary.percent else ""
     curves = []
     for mode in (SAMPLED, GREEDY):
-        found = _validation(world, mode, start, evaluations)
-        curves.append(curve(f"validation/{mode}", f"{primary.heading}, {mode}", unit, found))
-    return [curve for curve in curves if curve.points]
-
-
-def _validation(
-    world: World, mode: str, start: Reference, evaluations: Sequence[Reference | None]
-) -> list[tuple[int, float | None]]:
-    """(iteration, primary metric) of every evaluation on the validation panel; None where it has no value."""
-    primary = world.primary_column
-    found: list[tuple[int, float | None]] = []
-    for iteration, evaluation in enumerate([start, *evaluations]):
-        if evaluation is not None:
-            values = measures.by_task(read_evaluation(evaluation, mode), primary)
-            found.append((iteration, sum(values) / len(values) if values else None))
-    return found
+        if points := curve(start, evaluations, world, column_of(world, mode)):
+            heading = f"{primary.heading}, {mode}"
+            curves.append(story.Curve(f"validation/{mode}", heading, run.variant, run.seed, points, unit, VALIDATION))
+    return curves
 
 
 def _judgement(
@@ -228,20 +189,16 @@ def _judgement(
     """The verdicts by the primary metric, sampled; None where some run has no value of it on the test panel."""
     primary = world.primary_column
 
-    def shown(evaluation: Reference) -> dict[str, float]:
-        return measures.task_means(read_evaluation(evaluation, SAMPLED), primary)
-
     variants: dict[str, dict[int, dict[str, float]]] = {}
     curves: dict[str, list[list[tuple[float, float]]]] = {}
     for index, run in enumerate(parameters.runs):
-        variants.setdefault(run.variant, {})[run.seed] = shown(tests[index])
-        points = _validation(world, SAMPLED, starts[index], evaluations[index])
-        curves.setdefault(run.variant, []).append([(at, value) for at, value in points if value is not None])
-    start = shown(warm_start)
+        variants.setdefault(run.variant, {})[run.seed] = task_means(tests[index], world, primary)
+        points = curve(starts[index], evaluations[index], world, primary)
+        curves.setdefault(run.variant, []).append([(at, value) for at, value in points])
+    start = task_means(warm_start, world, primary)
     if not start or not all(tasks for runs in variants.values() for tasks in runs.values()):
         return None
-    of_players = {name: shown(evaluation) for name, evaluation in players.items()}
-    means = {name: sum(found.values()) / len(found) for name, found in of_players.items() if found}
+    means = {name: cell(evaluation, world, primary) for name, evaluation in players.items()}
     frame = Frame(Results({0: start}), means.get("random"), means.get("oracle"))
     return judge(
         primary.heading,

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from turnwise.statistics.mean import mean
+
 
 @dataclass(frozen=True)
 class Results:
@@ -23,7 +25,7 @@ class Results:
     @property
     def means(self) -> dict[int, float]:
         """Of each run, over its tasks: by seed."""
-        return {seed: float(np.mean(list(tasks.values()))) for seed, tasks in self.runs.items()}
+        return {seed: mean(tasks.values()) for seed, tasks in self.runs.items()}
 
     @property
     def tasks(self) -> list[str]:

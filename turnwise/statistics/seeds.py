@@ -22,6 +22,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from turnwise.statistics.interval import Interval, Method, finite
+from turnwise.statistics.mean import mean
 
 CUT = 0.25
 """The share of the runs that the interquartile mean leaves out at either end."""
@@ -37,7 +38,7 @@ def student_over_seeds(
     whose spread cannot be estimated. Raises ValueError when there is no value or one is not finite.
     """
     sample = finite(values, "seeds")
-    return _interval(sample, float(sample.mean()), mean_error(sample), level, within, "Student's t")
+    return _interval(sample, mean(sample), mean_error(sample), level, within, "Student's t")
 
 
 def interquartile_mean_over_seeds(
@@ -75,7 +76,7 @@ def _interval(
 
     seeds = tuple(float(each) for each in sample)
     if (sample == sample[0]).all():
-        return Interval(seeds[0], None, None, "seeds", len(seeds), level, None, seeds)
+        return Interval(mean(sample), None, None, "seeds", len(seeds), level, None, seeds)
     half = float(stats.t.ppf((1 + level) / 2, len(seeds) - 1) * error)
     low, high = max(value - half, within[0]), min(value + half, within[1])
     return Interval(value, low, high, "seeds", len(seeds), level, method, seeds)

@@ -11,6 +11,7 @@ import numpy as np
 
 from turnwise.seeding import generator
 from turnwise.statistics.interval import Interval, Unit, finite
+from turnwise.statistics.mean import mean
 
 
 def over_tasks(values: Sequence[float], *, seed: int, proportion: bool) -> Interval:
@@ -35,7 +36,7 @@ def bootstrap_over_tasks(values: Sequence[float], *, seed: int, resamples: int =
 
     sample = finite(values, "tasks")
     if (sample == sample[0]).all():
-        return Interval(float(sample[0]), None, None, "tasks", len(sample), level)
+        return Interval(mean(sample), None, None, "tasks", len(sample), level)
     bounds = stats.bootstrap(
         (sample,),
         np.mean,
@@ -46,8 +47,8 @@ def bootstrap_over_tasks(values: Sequence[float], *, seed: int, resamples: int =
         method="percentile",
         rng=generator(seed, "bootstrap"),
     ).confidence_interval
-    mean, low, high = float(sample.mean()), float(bounds.low), float(bounds.high)
-    return Interval(mean, low, high, "tasks", len(sample), level, "percentile bootstrap")
+    low, high = float(bounds.low), float(bounds.high)
+    return Interval(mean(sample), low, high, "tasks", len(sample), level, "percentile bootstrap")
 
 
 def wilson(successes: int, count: int, *, level: float = 0.95, over: Unit = "tasks") -> Interval:
