@@ -1,23 +1,23 @@
 """`turnwise lineage`: from a number in the report, or an artifact, back to everything that it came from.
 
-turnwise lineage mt-grpo/success                               a cell of the report's table
+turnwise lineage mt-grpo/success                                           a cell of the report's table
+turnwise lineage "mt-grpo - warm start"                                    a gain, or a difference of two variants
+turnwise lineage validation/greedy --of "mt-grpo seed 1" --iteration 10    a point of a learning curve
 turnwise lineage update/entropy_nats --of "mt-grpo seed 1" --iteration 7   a metric in MLflow
-turnwise lineage policy/4be1f02a                               an artifact, by the beginning of its digest
+turnwise lineage policy/4be1f02a                                           an artifact, by the beginning of its digest
 """
 
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from flows.answer import Answer, Source
 from flows.arguments import whole
-from flows.recorded_metrics import MADE_BY, told_of
-from turnwise.ancestry import SHOWN_DIGITS, Ancestor, ancestry, codes, found_in, platforms
+from turnwise.ancestry import SHOWN_DIGITS, Ancestor, ancestry, codes, found_in, platforms, shortened
 from turnwise.digests import digest_of
 from turnwise.errors import ConfigurationError
 from turnwise.store import Reference, default_store
-from turnwise.tracking.values import metric_name
 from turnwise.withheld import left_out_of
 
 if TYPE_CHECKING:
@@ -27,20 +27,13 @@ if TYPE_CHECKING:
     from turnwise.tracking.finding import RecordedRun
 
 
-@dataclass(frozen=True)
-class Source:
-    """One number of one run, and the artifact that it is read from."""
-
-    value: float | None
-    reference: Reference
-    run: RecordedRun | None
-
-
 def add_lineage(commands: Any) -> None:
     """The command's arguments."""
     lineage = commands.add_parser("lineage", help="from a number or an artifact back to all that it came from")
     lineage.add_argument(
-        "what", metavar="METRIC-or-ARTIFACT", help="VARIANT/COLUMN of the report, a metric of MLflow, or kind/digest"
+        "what",
+        metavar="NUMBER-or-ARTIFACT",
+        help="ROW/COLUMN or 'ROW - ROW' of the report, a metric of MLflow, or kind/digest",
     )
     lineage.add_argument("--of", metavar="RUN", default="", help="id, name or tag of the run (default: the latest)")
     lineage.add_argument("--iteration", type=whole(0), metavar="N", help="of the metric (default: the last)")
@@ -60,103 +53,58 @@ def show_lineage(parsed: argparse.Namespace) -> None:
             f"{', '.join(map(str, artifacts))}: give more of it"
         )
     if artifacts:
-        print_sources(parsed.what, [Source(None, artifacts[0], None)], console)
+        print_answer(parsed.what, Answer(None, "", [Source(None, artifacts[0], None)]), console)
         return
     from flows.show import recorded_in
+    from flows.sources import answer
     from turnwise.tracking.finding import find_runs
 
     uri = parsed.tracking or recorded_in()
-    sources = sources_of(parsed.what, find_runs(uri, parsed.of), parsed.iteration)
-    print_sources(parsed.what, sources, console)
-    _print_diffs(uri, sources, console)
+    found = answer(parsed.what, find_runs(uri, parsed.of), parsed.iteration)
+    print_answer(parsed.what, found, console)
+    _print_diffs(uri, found.sources, console)
 
 
-def sources_of(what: str, runs: list[RecordedRun], iteration: int | None) -> list[Source]:
-    """What a metric's name means in these runs: the test, an evaluation, an iteration's artifact, or a table's cell.
+def print_answer(what: str, found: Answer, console: Console) -> None:
+    """The tree of a number: what it is read from, and above each the artifacts; then the code, parameters and platform.
 
-    Raises ConfigurationError where none of them has it.
+    Of several artifacts of one run the last is told to its roots, which lie in those of the others too.
     """
-    found = [source for run in runs if (source := _of_run(what, run, iteration)) is not None]
-    found = found or [source for run in runs if (source := _of_cell(what, run)) is not None]
-    if not found:
-        variants = ", ".join(dict.fromkeys(run.artifacts.variant for run in runs))
-        raise ConfigurationError(
-            "lineage starts from an artifact of the store, a metric of a run, or a cell of the report's table; "
-            f"{what!r} is none of them: say kind/digest; or test/..., {'/..., '.join(MADE_BY)}/... as "
-            f"in MLflow; or VARIANT/COLUMN with one of the variants {variants}"
-        )
-    return found
-
-
-def _of_run(what: str, run: RecordedRun, iteration: int | None) -> Source | None:
-    """A metric as the recorder names it: `turnwise.tracking` shows the same numbers."""
-    group = what.partition("/")[0]
-    reference = _artifact_of(group, run, iteration)
-    if reference is None:
-        return None
-    metrics = {metric_name(name): value for name, value in told_of(group, reference).items()}
-    return Source(metrics[what], reference, run) if what in metrics else None
-
-
-def _artifact_of(group: str, run: RecordedRun, iteration: int | None) -> Reference | None:
-    artifacts, made = run.artifacts, run.artifacts.iterations
-    of_no_iteration = {"test": artifacts.test, "test_at_horizon": artifacts.test_at_horizon}
-    if group in of_no_iteration:
-        return of_no_iteration[group]
-    if iteration == 0:
-        return {"validation": artifacts.start, "validation_at_horizon": artifacts.start_at_horizon}.get(group)
-    wanted = MADE_BY.get(group)
-    if wanted is None or (iteration is not None and not 1 <= iteration <= len(made)):
-        return None
-    chosen = (
-        made[iteration - 1 : iteration] if iteration is not None else [each for each in made if wanted in each][-1:]
-    )
-    return chosen[0].get(wanted) if chosen else None
-
-
-def _of_cell(what: str, run: RecordedRun) -> Source | None:
-    """A cell of the report: the variant, a slash, and the column's heading."""
-    from tasks.evaluate import SAMPLED, read_evaluation
-    from turnwise import measures
-    from turnwise.world import make_world
-
-    variant, _, heading = what.rpartition("/")
-    if run.artifacts.variant != variant or run.artifacts.test is None:
-        return None
-    section = run.artifacts.experiment["world"]
-    columns = {column.heading: column for column in make_world(section["name"], section["parameters"]).columns}
-    if heading not in columns:
-        return None
-    values = measures.by_task(read_evaluation(run.artifacts.test, SAMPLED), columns[heading])
-    return Source(sum(values) / len(values) if values else None, run.artifacts.test, run)
-
-
-def print_sources(what: str, sources: list[Source], console: Console) -> None:
-    """The tree of a number: its runs, and above each the artifacts; then the code, parameters and platform."""
     from rich.text import Text
     from rich.tree import Tree
 
-    values = [source.value for source in sources if source.value is not None]
-    mean = f" = {sum(values) / len(values):.4g}" if values else ""
-    over = f"  (mean of {len(values)} runs)" if len(values) > 1 else ""
-    root = Tree(Text(f"{what}{mean}{over}", style="bold"))
-    for source in sources:
-        tree = ancestry(default_store(), source.reference)
+    value = "" if found.value is None else f" = {found.value:.4g}"
+    root = Tree(Text(f"{what}{value}{f'  ({found.manner})' * bool(found.manner)}", style="bold"))
+    for place, source in enumerate(found.sources):
+        later = found.sources[place + 1 : place + 2]
         branch = root
+        said = "" if source.value is None else f"{source.value:.4g}  "
         if source.run is not None:
-            value = "" if source.value is None else f"{source.value:.4g}  "
-            branch = root.add(Text(f"{value}run {source.run.name}  MLflow {source.run.id[:SHOWN_DIGITS]}"))
+            if [each.run for each in later] == [source.run]:
+                root.add(Text(f"{said}run {source.run.name}  {shortened(source.reference)}"))
+                continue
+            branch = root.add(Text(f"{said}run {source.run.name}  MLflow {source.run.id[:SHOWN_DIGITS]}"))
             parameters = digest_of(source.run.artifacts.experiment)
             branch.add(Text(f"parameters {parameters[:SHOWN_DIGITS]}  artifacts.json of the run"))
             _add_panels(branch, source.run)
-        _add(branch, tree)
-        for code in codes(tree):
-            diff = "as committed" if code.uncommitted == "none" else f"and the diff {code.uncommitted[:SHOWN_DIGITS]}"
-            artifacts = "1 artifact" if code.artifacts == 1 else f"{code.artifacts} artifacts"
-            branch.add(Text(f"{artifacts} by commit {code.commit[:SHOWN_DIGITS]} {diff}"))
-        if of_platforms := platforms(tree):
-            branch.add(Text("platform " + ", ".join(digest[:SHOWN_DIGITS] for digest in of_platforms)))
+        elif source.row:
+            branch = root.add(Text(f"{said}{source.row}"))
+        _add_ancestry(branch, source.reference)
     console.print(root)
+
+
+def _add_ancestry(branch: Tree, reference: Reference) -> None:
+    """The artifacts that this one was made from, and by which code and on which platforms."""
+    from rich.text import Text
+
+    tree = ancestry(default_store(), reference)
+    _add(branch, tree)
+    for code in codes(tree):
+        diff = "as committed" if code.uncommitted == "none" else f"and the diff {code.uncommitted[:SHOWN_DIGITS]}"
+        artifacts = "1 artifact" if code.artifacts == 1 else f"{code.artifacts} artifacts"
+        branch.add(Text(f"{artifacts} by commit {code.commit[:SHOWN_DIGITS]} {diff}"))
+    if of_platforms := platforms(tree):
+        branch.add(Text("platform " + ", ".join(digest[:SHOWN_DIGITS] for digest in of_platforms)))
 
 
 def _add_panels(branch: Tree, run: RecordedRun) -> None:
@@ -187,12 +135,13 @@ def _print_diffs(uri: str, sources: list[Source], console: Console) -> None:
     """Which files the uncommitted changes touched, where there were any."""
     from turnwise.tracking.finding import UNCOMMITTED_FILE, read_text
 
-    for source in sources:
-        if source.run is None or source.run.tags.get("uncommitted", "none") == "none":
+    runs = {source.run.id: source.run for source in sources if source.run is not None}
+    for run in runs.values():
+        if run.tags.get("uncommitted", "none") == "none":
             continue
-        diff = read_text(uri, source.run.id, UNCOMMITTED_FILE) or ""
+        diff = read_text(uri, run.id, UNCOMMITTED_FILE) or ""
         files = [line.removeprefix("+++ b/") for line in diff.splitlines() if line.startswith("+++ b/")]
-        where = f"{UNCOMMITTED_FILE} of MLflow run {source.run.id[:SHOWN_DIGITS]}"
-        console.print(f"diff {source.run.tags['uncommitted'][:SHOWN_DIGITS]}: {', '.join(files)}  ({where})")
+        where = f"{UNCOMMITTED_FILE} of MLflow run {run.id[:SHOWN_DIGITS]}"
+        console.print(f"diff {run.tags['uncommitted'][:SHOWN_DIGITS]}: {', '.join(files)}  ({where})")
         if left_out := left_out_of(diff):
             console.print(f"    without {left_out}")

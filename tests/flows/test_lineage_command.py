@@ -10,10 +10,10 @@ import pytest
 from recorded_runs import played, tiny, tracking_uri
 
 from flows.experiment import Iteration, Run
-from flows.lineage import sources_of
 from flows.prepare import Prepared, panel_parameters
 from flows.record import AblationRecord
 from flows.recorded_metrics import evaluation_metrics, metrics_of
+from flows.sources import answer, sources_of
 from flows.watch import changed
 from tasks.alarms import Change
 from tasks.prepare import panel
@@ -59,7 +59,7 @@ def run(turnwise_home: Path) -> RecordedRun:
     artifacts = RunArtifacts(
         variant="base",
         seed=1,
-        experiment={},
+        experiment=tiny().model_dump(mode="json"),
         prepared={},
         start=made("evaluation", **{"sampled/success": 0.01}),
         start_at_horizon=made("evaluation", **{"sampled/success": 0.02}),
@@ -105,7 +105,7 @@ def test_the_start_and_the_test_are_no_iterations(run: RecordedRun) -> None:
 )
 def test_what_is_no_number_of_the_run_is_refused(run: RecordedRun, what: str, iteration: int | None) -> None:
     with pytest.raises(ConfigurationError, match="say kind/digest; or test/"):
-        sources_of(what, [run], iteration)
+        answer(what, [run], iteration)
 
 
 def test_a_run_that_an_alarm_changed_is_recorded_with_the_parameters_that_it_began_with(turnwise_home: Path) -> None:

@@ -1,0 +1,88 @@
+"""`turnwise lineage` on a real report: every number of it is answered, with the value that the report shows."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pytest
+from comparison import Computed
+
+from flows import cli
+from flows.sources import answer
+from turnwise.reporting.story import Story
+from turnwise.store import default_store
+from turnwise.tracking.finding import RecordedRun, find_runs
+
+pytestmark = pytest.mark.chain
+
+
+@pytest.fixture
+def runs(tiny_ablation: Computed, monkeypatch: pytest.MonkeyPatch) -> list[RecordedRun]:
+    """Those of the tiny ablation, in its home, which nothing here changes."""
+    monkeypatch.setenv("TURNWISE_HOME", str(tiny_ablation.home))
+    return find_runs(f"sqlite:///{tiny_ablation.home / 'mlflow.db'}", "tiny")
+
+
+@pytest.fixture
+def story(tiny_ablation: Computed) -> Story:
+    return Story.from_json((tiny_ablation.results / "story.json").read_text())
+
+
+def of_table(results: Path) -> dict[str, float]:
+    with (results / "table.csv").open() as file:
+        return {f"{row['row']}/{row['column']}": float(row["value"]) for row in csv.DictReader(file)}
+
+
+def test_every_cell_of_the_table_leads_to_the_evaluations_that_it_is_the_mean_of(
+    tiny_ablation: Computed, runs: list[RecordedRun]
+) -> None:
+    told = of_table(tiny_ablation.results)
+    rows = {name.split("/")[0] for name in told}
+    assert rows == {"grpo-or", "mt-grpo", "warm start", "random", "oracle"}
+    assert {"mt-grpo/greedy success", "warm start/greedy success", "random/success"} <= set(told)
+    for name, value in told.items():
+        found = answer(name, runs)
+        assert found.value == value, name
+        assert found.sources and all(default_store().holds(source.reference) for source in found.sources)
+
+
+def test_every_number_of_the_verdicts_is_answered(runs: list[RecordedRun], story: Story) -> None:
+    judged = story.judgement
+    assert judged is not None and len(judged.standings) == 2 and len(judged.pairs) == 1
+    told = {f"{pair.first} - {pair.second}": pair.difference for pair in judged.pairs}
+    for standing in judged.standings:
+        assert standing.gain is not None and standing.normalised is not None
+        told |= {
+            f"{standing.name}/mean": standing.mean,
+            f"{standing.name}/interquartile mean": standing.interquartile_mean,
+            f"{standing.name}/normalised": standing.normalised,
+            f"{standing.name}/gain over the warm start": standing.gain.difference,
+            f"{standing.name} - warm start": standing.gain.difference,
+        }
+    told |= {f"{each.name}/mean over the curve": each.area for each in judged.learning if each.area is not None}
+    assert len(told) == 13
+    for name, interval in told.items():
+        assert answer(name, runs).value == interval.value, name
+
+
+def test_every_point_of_every_curve_is_answered(runs: list[RecordedRun], story: Story) -> None:
+    of_runs = {(run.artifacts.variant, run.artifacts.seed): run for run in runs}
+    assert len({curve.metric for curve in story.curves}) > 10
+    for curve in story.curves:
+        for iteration, value in curve.points:
+            found = answer(curve.metric, [of_runs[curve.variant, curve.seed]], iteration)
+            assert found.value == value, (curve.metric, iteration)
+
+
+@pytest.mark.parametrize("what", ["mt-grpo - warm start", "oracle/success", "mt-grpo/mean over the curve"])
+def test_the_command_tells_the_tree_to_the_panels(
+    runs: list[RecordedRun], what: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    parsed = cli._parser().parse_args(["lineage", what, "--of", "tiny"])
+    parsed.run(parsed)
+    said = capsys.readouterr().out
+    assert said.startswith(f"{what} = {answer(what, runs).value:.4g}")
+    assert str(runs[0].artifacts.prepared["panels"])[:19] in said
+    assert ("MLflow" in said) == what.startswith("mt-grpo")
