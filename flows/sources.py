@@ -22,6 +22,7 @@ from flows.recorded_metrics import MADE_BY, told_of
 from tasks.cells import WARM_START, cell, column_of, table_columns
 from tasks.evaluate import GREEDY, SAMPLED
 from turnwise.errors import ConfigurationError
+from turnwise.statistics.interval import SINGULAR
 from turnwise.statistics.mean import mean
 from turnwise.store import Reference, default_store
 from turnwise.tracking.finding import RecordedRun
@@ -179,7 +180,8 @@ def _of_verdict(what: str, runs: Sequence[RecordedRun]) -> Answer | None:
         sources += [source for player in FRAME for source in _tests(player, groups)]
     if heading == "mean over the curve":
         sources = [source for source in sources if source.run for source in _on_the_way(source.run)]
-    return Answer(found.value, f"of {judgement.measure}, over {found.count} {found.over}", sources)
+    over = SINGULAR[found.over] if found.count == 1 else found.over
+    return Answer(found.value, f"of {judgement.measure}, over {found.count} {over}", sources)
 
 
 def _tests(row: str, groups: Sequence[Group]) -> list[Source]:

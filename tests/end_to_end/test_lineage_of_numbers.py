@@ -10,9 +10,11 @@ from comparison import Computed
 
 from flows import cli
 from flows.sources import answer
+from turnwise.ancestry import shortened
 from turnwise.reporting.story import Story
 from turnwise.store import default_store
 from turnwise.tracking.finding import RecordedRun, find_runs
+from turnwise.world import Split
 
 pytestmark = pytest.mark.chain
 
@@ -75,14 +77,21 @@ def test_every_point_of_every_curve_is_answered(runs: list[RecordedRun], story: 
             assert found.value == value, (curve.metric, iteration)
 
 
-@pytest.mark.parametrize("what", ["mt-grpo - warm start", "oracle/success", "mt-grpo/mean over the curve"])
+@pytest.mark.parametrize(
+    ("what", "split"),
+    [("mt-grpo - warm start", "test"), ("oracle/success", "test"), ("mt-grpo/mean over the curve", "validation")],
+)
 def test_the_command_tells_the_tree_to_the_panels(
-    runs: list[RecordedRun], what: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    runs: list[RecordedRun],
+    what: str,
+    split: Split,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     parsed = cli._parser().parse_args(["lineage", what, "--of", "tiny"])
     parsed.run(parsed)
     said = capsys.readouterr().out
     assert said.startswith(f"{what} = {answer(what, runs).value:.4g}")
-    assert str(runs[0].artifacts.prepared["panels"])[:19] in said
+    assert shortened(runs[0].artifacts.panel(split)) in said
     assert ("MLflow" in said) == what.startswith("mt-grpo")

@@ -15,7 +15,7 @@ from test_lineage_command import made
 
 from flows.sources import answer
 from tasks.evaluate import GREEDY, SAMPLED
-from tasks.prepare import PanelParameters, panels
+from tasks.prepare import PanelParameters, panel
 from turnwise.errors import ConfigurationError
 from turnwise.store import Reference, default_store
 from turnwise.tracking.finding import RecordedRun, RunArtifacts
@@ -56,8 +56,7 @@ def runs(turnwise_home: Path) -> list[RecordedRun]:
     experiment = tiny(
         "agent.mode.name=reflect", "agent.mode.attempts=2", "agent.mode.tokens=8", "ablation.variants=[grpo-or]"
     )
-    sizes = {"train_tasks": 8, "validation_tasks": 6, "test_tasks": 8}
-    prepared = {"panels": panels.function(PanelParameters(world=experiment.world, **sizes))}
+    prepared = {"test_panel": panel.function(PanelParameters(world=experiment.world, split="test", tasks=8))}
     players = {
         "random": evaluation([[0, 0], [0, 0]]),
         "oracle": evaluation([[1, 1], [1, 1]]),

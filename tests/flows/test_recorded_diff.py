@@ -10,9 +10,10 @@ from test_lineage_command import made
 
 from flows.prepare import Prepared, panel_parameters
 from flows.record import AblationRecord
-from tasks.prepare import panels
+from tasks.prepare import panel
 from turnwise import lineage
 from turnwise.tracking.finding import UNCOMMITTED_FILE, read_text
+from turnwise.world import SPLITS
 
 DIFF = """diff --git a/code.py b/code.py
 --- a/code.py
@@ -43,10 +44,8 @@ def test_a_parent_and_its_children_record_no_secret_and_new_files_when_asked_for
     monkeypatch.setattr(lineage, "uncommitted_diff", lambda *_: DIFF)
     monkeypatch.setattr(lineage, "code_state", lambda: {"commit": "c0de", "uncommitted": "d1ff"})
     experiment = tiny(f"tracking.new_files={str(new_files).lower()}")
-    made_panels = panels.function(panel_parameters(experiment))
-    record = AblationRecord(
-        experiment, Prepared(made_panels, made("demonstrations"), made("tokenizer"), made("policy"))
-    )
+    panels = [panel.function(panel_parameters(experiment, split)) for split in SPLITS]
+    record = AblationRecord(experiment, Prepared(*panels, made("demonstrations"), made("tokenizer"), made("policy")))
     record.open("grpo-or seed 1", "grpo-or", 1, experiment.variant("grpo-or"))
     for run in (record._parent, record._children["grpo-or seed 1"]):
         recorded = read_text(tracking_uri(), run.id, UNCOMMITTED_FILE)
