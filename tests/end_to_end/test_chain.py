@@ -136,7 +136,7 @@ def test_a_number_of_the_report_leads_back_to_the_panels_and_the_commit(
 
     monkeypatch.setenv("TURNWISE_HOME", str(computed[0]))
     monkeypatch.setenv("COLUMNS", "80")
-    parsed = cli._parser().parse_args(["lineage", "mt-grpo/success", "--of", "tiny"])
+    parsed = cli._parsed(["lineage", "mt-grpo/success", "--of", "tiny"])
     parsed.run(parsed)
     told = capsys.readouterr().out
     for expected in (
@@ -158,7 +158,7 @@ def test_the_variants_of_one_seed_are_laid_beside_each_other_without_a_verdict(
     from flows import cli
 
     monkeypatch.setenv("TURNWISE_HOME", str(computed[0]))
-    parsed = cli._parser().parse_args(["compare", "tiny"])
+    parsed = cli._parsed(["compare", "tiny"])
     parsed.run(parsed)
     told = capsys.readouterr().out
     assert "not decided" in told and "2 iterations" in told and "tokens" in told

@@ -89,7 +89,7 @@ def test_the_command_tells_the_tree_to_the_panels(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setenv("COLUMNS", "200")
-    parsed = cli._parser().parse_args(["lineage", what, "--of", "tiny"])
+    parsed = cli._parsed(["lineage", what, "--of", "tiny"])
     parsed.run(parsed)
     said = capsys.readouterr().out
     assert said.startswith(f"{what} = {answer(what, runs).value:.4g}")

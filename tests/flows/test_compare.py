@@ -98,7 +98,7 @@ def test_a_rollout_of_several_rounds_took_as_long_as_all_of_them(home: Path) -> 
 
 
 def command(*arguments: str) -> None:
-    parsed = cli._parser().parse_args(["compare", *arguments])
+    parsed = cli._parsed(["compare", *arguments])
     parsed.run(parsed)
 
 

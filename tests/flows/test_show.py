@@ -27,7 +27,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 def shown(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    parsed = cli._parser().parse_args(["show", "good seed 1", *arguments])
+    parsed = cli._parsed(["show", "good seed 1", *arguments])
     parsed.run(parsed)
     return capsys.readouterr().out
 
