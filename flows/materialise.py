@@ -39,6 +39,7 @@ from flows.readiness import require_ready
 from flows.record import AblationRecord
 from flows.results import DIGESTS_FILE
 from tasks.warm_start import CURVE_FILE
+from turnwise import lineage
 from turnwise.config import Experiment
 from turnwise.errors import ConfigurationError
 from turnwise.places import project_root
@@ -165,7 +166,9 @@ def _warm_start_curve(prepared: Prepared) -> list[dict[str, float]]:
 
 
 def _digests(run: Run, prepared: Prepared) -> dict[str, Any]:
-    """What this run was made from and what it made, in order: to find the first place where two runs differ."""
+    """What this run was made from and what it made, in order: to find the first place where two runs differ. The platform
+    may explain why.
+    """
     return {
         **{name: reference.digest for name, reference in vars(prepared).items()},
         "start": run.start.digest,
@@ -174,6 +177,7 @@ def _digests(run: Run, prepared: Prepared) -> dict[str, Any]:
             for iteration in run.iterations
         ],
         "test": run.test.digest if run.test else None,
+        "platform": lineage.platform(),
     }
 
 
