@@ -4,7 +4,7 @@
 
 All flow runs of a process bear its token as a tag. So those of a process that is gone are known, on whatever server
 they are listed; those of one that lives, or that is none of ours, are never touched. Old runs are removed by the
-server itself: see `flows.server.KEPT_DAYS`.
+server itself: see `flows.server_settings.KEPT_DAYS`.
 """
 
 from __future__ import annotations

@@ -34,6 +34,7 @@ from pathlib import Path
 from typing import IO
 
 from flows.own_pages import ORIGINS_VARIABLE, own_origins
+from flows.server_settings import BATCHED_RECORDS, CLIENT_SETTINGS, REMOVAL_OF_OLD_RUNS, UNNEEDED_SERVICES
 from turnwise.errors import TurnwiseError
 from turnwise.places import home
 from turnwise.store.atomic_write import make_file
@@ -43,40 +44,6 @@ START_TIMEOUT_SECONDS = 180.0
 HEARTBEAT_SECONDS = 20.0
 IDLE_SECONDS = 600.0
 ATTEMPTS = 3
-
-CLIENT_SETTINGS = {
-    "DO_NOT_TRACK": "true",
-    "PREFECT_LOGGING_LEVEL": "WARNING",
-    "PREFECT_LOGGING_TO_API_WHEN_MISSING_FLOW": "ignore",
-    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
-}
-"""What a client of any server gets, unless the user has set it otherwise."""
-
-UNNEEDED_SERVICES = (
-    "CANCELLATION_CLEANUP",
-    "FOREMAN",
-    "LATE_RUNS",
-    "PAUSE_EXPIRATIONS",
-    "REPOSSESSOR",
-    "SCHEDULER",
-    "TRIGGERS",
-)
-"""Loops that serve deployments and automations, which want a server of their own (`prefect server start`)."""
-
-KEPT_DAYS = 30
-"""For how long Prefect lists a run that has ended. Its results stay: they are found by their key, not by their run."""
-
-REMOVAL_OF_OLD_RUNS = {
-    "PREFECT_SERVER_SERVICES_DB_VACUUM_ENABLED": "events,flow_runs",
-    "PREFECT_SERVER_SERVICES_DB_VACUUM_RETENTION_PERIOD": str(KEPT_DAYS * 24 * 3600),
-}
-"""Prefect's own service, which looks when the server starts and every hour. The environment may say otherwise."""
-
-BATCHED_RECORDS = {
-    "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_BATCH_SIZE": "100",
-    "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_FLUSH_INTERVAL": "1",
-}
-"""The states of tasks are written down once a second. One at a time, as is usual, it takes a tenth of a core."""
 
 
 def ensure_server(progress: Callable[[float], None] | None = None) -> str:
