@@ -13,8 +13,7 @@ from flows.beside import Beside, beside
 from flows.display import Display, expected_work
 from flows.experiment import Run, run_variant
 from flows.prepare import Prepared, evaluate_players, evaluate_warm_start, prepare_materials, prepare_policy
-from flows.readiness import require_ready
-from flows.record import AblationRecord
+from flows.record import AblationRecord, tracking_uri
 from flows.results import (
     all_references,
     compared_with_former,
@@ -31,6 +30,7 @@ from turnwise.digests import digest_of
 from turnwise.errors import TrainingEnded
 from turnwise.reporting.story import Story
 from turnwise.store import Reference
+from turnwise.tracking.database import require_store
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ def compare(experiment: Experiment, console: Console, processes: int = 1) -> Com
     Raises TrainingEnded, once every run has been tried, where a guard or an alarm has ended some.
     """
     began = time.monotonic()
-    require_ready(experiment)
+    require_store(tracking_uri(experiment))
     display = Display(console, expected_work(experiment), processes)
     with display.showing():
         prepared = prepare_policy(experiment, prepare_materials(experiment))

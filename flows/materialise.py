@@ -35,8 +35,7 @@ from flows.prepare import (
     prepare_materials,
     prepare_policy,
 )
-from flows.readiness import require_ready
-from flows.record import AblationRecord
+from flows.record import AblationRecord, tracking_uri
 from flows.results import DIGESTS_FILE
 from tasks.warm_start import CURVE_FILE
 from turnwise import lineage
@@ -46,6 +45,7 @@ from turnwise.places import project_root
 from turnwise.policy.model_files import MODEL_FILES, model_files
 from turnwise.store import MANIFEST, Reference, default_store
 from turnwise.store.atomic_write import write_whole
+from turnwise.tracking.database import require_store
 from turnwise.world import SPLITS
 
 TRAINING_COLUMNS: Mapping[str, tuple[str, ...]] = {
@@ -111,7 +111,7 @@ def materialise_warm_start(experiment: Experiment) -> None:
 
 def materialise_run(experiment: Experiment, variant: str, seed: int) -> None:
     """One variant with one seed: its final policy, its scores, its curves and the digest of everything it made."""
-    require_ready(experiment)
+    require_store(tracking_uri(experiment))
     with _showing(experiment):
         prepared = prepare_policy(experiment, prepare_materials(experiment))
         record = AblationRecord(experiment, prepared)

@@ -13,8 +13,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from flows.prepare import panel_parameters
-from flows.readiness import require_model
+from flows.prepare import panel_parameters, require_model
 from tasks.prepare import draw_panel
 from turnwise.agent.sections import Agent
 from turnwise.config import Experiment

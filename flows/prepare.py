@@ -26,7 +26,7 @@ from turnwise.config import Experiment
 from turnwise.outside import outside_file
 from turnwise.panel import require_disjoint
 from turnwise.places import project_root
-from turnwise.policy.pretrained import pretrained
+from turnwise.policy.pretrained import pretrained, pretrained_folder
 from turnwise.sections import Compute
 from turnwise.store import Reference
 from turnwise.world import SPLITS, Split
@@ -74,6 +74,7 @@ def prepare_materials(experiment: Experiment) -> Materials:
     machine lacks what the learner is to compute with; and after the panels, where two of them share a task.
     """
     _require_device(experiment.compute)
+    require_model(experiment)
     made = {split: panel.named(f"{split} panel")(panel_parameters(experiment, split)) for split in SPLITS}
     require_disjoint({split: tasks_of(reference, split) for split, reference in made.items()})
     made_demonstrations = _to_imitate(experiment, made["train"])
@@ -85,6 +86,17 @@ def prepare_materials(experiment: Experiment) -> Materials:
         demonstrations=made_demonstrations,
     )
     return Materials(made["train"], made["validation"], made["test"], made_demonstrations, made_tokenizer)
+
+
+def require_model(experiment: Experiment) -> None:
+    """Raise ConfigurationError where `policy.model` is a published model that cannot be used here."""
+    found = pretrained(experiment.policy)
+    if found is None:
+        return
+    from turnwise.policy.published import require_usable
+
+    engine, tokens = experiment.compute.engine, experiment.agent.context_tokens
+    require_usable(pretrained_folder(found), engine=engine, context_tokens=tokens)
 
 
 def _require_device(compute: Compute) -> None:

@@ -11,11 +11,12 @@ import pytest
 from rich.console import Console
 
 from flows.ablation import compare
-from flows.readiness import require_model, require_ready
+from flows.prepare import require_model
 from turnwise.config import load
 from turnwise.errors import ConfigurationError
 from turnwise.policy.architecture import create_policy
 from turnwise.policy.tokenizer import ChatFrame, save_tokenizer, train_tokenizer
+from turnwise.tracking.database import require_store
 
 ROOT = Path(__file__).parents[2]
 
@@ -121,6 +122,6 @@ def test_a_tracking_store_that_cannot_be_opened_is_refused_before_the_first_stag
     assert not (home / "store").exists()
 
 
-def test_a_store_and_a_policy_from_scratch_are_ready(home: Path) -> None:
-    require_ready(load(ROOT / "params.yaml"))
+def test_a_store_that_is_not_there_is_made(home: Path) -> None:
+    require_store(f"sqlite:///{home / 'mlflow.db'}")
     assert (home / "mlflow.db").is_file()
