@@ -166,8 +166,9 @@ def _warm_start_curve(prepared: Prepared) -> list[dict[str, float]]:
 
 
 def _digests(run: Run, prepared: Prepared) -> dict[str, Any]:
-    """What this run was made from and what it made, in order: to find the first place where two runs differ. The platform
-    may explain why.
+    """What this run was made from and what it made, in order: to find the first place where two runs differ.
+
+    The platform may explain why.
     """
     return {
         **{name: reference.digest for name, reference in vars(prepared).items()},
