@@ -12,6 +12,8 @@ from rich.console import Console
 from flows.beside import Beside, beside
 from flows.display import Display, expected_work
 from flows.experiment import Run, run_variant
+from flows.needs import DiskGuard
+from flows.plan import needs_of
 from flows.prepare import Prepared, evaluate_players, evaluate_warm_start, prepare_materials, prepare_policy
 from flows.record import AblationRecord, tracking_uri
 from flows.results import (
@@ -25,6 +27,7 @@ from flows.results import (
 )
 from tasks.cells import WARM_START
 from tasks.report import ReportParameters, RunName, read_story, report
+from tasks.stage import observing
 from turnwise.config import Experiment
 from turnwise.digests import digest_of
 from turnwise.errors import TrainingEnded
@@ -54,12 +57,14 @@ def compare(experiment: Experiment, console: Console, processes: int = 1) -> Com
 
     `processes` share the runs, this one among them; what comes out does not depend on their number.
 
-    Raises TrainingEnded, once every run has been tried, where a guard or an alarm has ended some.
+    Raises ConfigurationError, before anything long is computed, where the disk has no room for what it makes, and
+    TrainingEnded, once every run has been tried, where a guard or an alarm has ended some.
     """
     began = time.monotonic()
     require_store(tracking_uri(experiment))
     display = Display(console, expected_work(experiment), processes)
-    with display.showing():
+    needed = needs_of(experiment, processes)
+    with display.showing(), observing(DiskGuard(needed.disk if needed else 0)):
         prepared = prepare_policy(experiment, prepare_materials(experiment))
         players = evaluate_players(experiment, prepared)
         warm_start = evaluate_warm_start(experiment, prepared)

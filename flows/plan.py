@@ -13,12 +13,14 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from flows.needs import Needs, Played, free_disk, needs, shapes_of
 from flows.prepare import panel_parameters, require_model
 from tasks.prepare import draw_panel
 from turnwise.agent.sections import Agent
 from turnwise.config import Experiment
 from turnwise.panel import panel_digest, require_disjoint
 from turnwise.policy.pretrained import model_directory
+from turnwise.reporting.wording import readable_bytes
 from turnwise.world import SPLITS
 
 
@@ -60,6 +62,21 @@ def planned_run(experiment: Experiment, variant: str) -> PlannedRun:
     )
 
 
+def needs_of(experiment: Experiment, processes: int = 1) -> Needs | None:
+    """What the ablation needs of disk and memory at most; None where its policy's size is not known yet."""
+    shapes = shapes_of(experiment)
+    if shapes is None:
+        return None
+    episodes, tokens = 0, 0
+    for variant in experiment.ablation.variants:
+        run = planned_run(experiment, variant)
+        of_variant = run.episodes + run.evaluated
+        episodes += of_variant
+        tokens += of_variant * (run.reply_tokens // run.episodes)
+    seeds = len(experiment.ablation.seeds)
+    return needs(experiment, shapes, Played(seeds * episodes, seeds * tokens), processes)
+
+
 def _longest_replies(agent: Agent) -> list[int]:
     """The tokens of an acting reply, and of a thought and a summary: of either there is at most one beside it."""
     beside = [length for length in (agent.mode.tokens, agent.context.summary_tokens) if length is not None]
@@ -90,7 +107,24 @@ def show_plan(experiment: Experiment, console: Console) -> None:
     console.print(
         "\nEpisodes are sampled in training; steps are the optimizer's; evaluated are episodes on the other panels."
     )
+    _show_needs(experiment, console)
     console.print("Nothing was computed.", highlight=False)
+
+
+def _show_needs(experiment: Experiment, console: Console) -> None:
+    found = needs_of(experiment)
+    if found is None:
+        console.print(f"Disk and memory: not known before {experiment.policy.model} is downloaded.", highlight=False)
+        return
+    policies, episodes, records, free, memory = map(
+        readable_bytes,
+        (found.policies + found.next_policy, found.episodes, found.records, free_disk(), found.memory),
+    )
+    console.print(
+        f"Disk: {readable_bytes(found.disk)} at most ({policies} policies, {episodes} episodes, {records} records); "
+        f"{free} are free. Memory: about {memory} for each process. docs/storage.md says how both are estimated.",
+        highlight=False,
+    )
 
 
 def _policy(experiment: Experiment) -> str:

@@ -41,6 +41,7 @@ def show_pruning(parsed: argparse.Namespace) -> None:
 
     from flows.retention import success
     from turnwise.config import load
+    from turnwise.reporting.wording import readable_bytes
     from turnwise.store import default_store
     from turnwise.store.chains import removals
 
@@ -55,11 +56,11 @@ def show_pruning(parsed: argparse.Namespace) -> None:
     _print(console, before, found)
     planned = sum(each.bytes for each in found)
     if parsed.dry_run:
-        console.print(f"\nNothing was removed: {_readable(planned)} would be.")
+        console.print(f"\nNothing was removed: {readable_bytes(planned)} would be.")
     else:
-        console.print(f"\n{_readable(removed)} removed.")
+        console.print(f"\n{readable_bytes(removed)} removed.")
         if removed < planned:
-            console.print(f"{_readable(planned - removed)} are being read by a run and stay: prune again later.")
+            console.print(f"{readable_bytes(planned - removed)} are being read by a run and stay: prune again later.")
 
 
 def show_restored(parsed: argparse.Namespace) -> None:
@@ -88,16 +89,18 @@ def _print(console: Console, before: dict[str, int], found: Sequence[Removal]) -
     from rich import box
     from rich.table import Table
 
+    from turnwise.reporting.wording import readable_bytes
+
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 2, 0, 0))
     for heading in ("part of the home", "holds", "pruned", "of artifacts"):
         table.add_column(heading, justify="left" if heading.startswith("part") else "right", no_wrap=True)
     for part, size in sorted(before.items(), key=lambda each: -each[1]):
         of_part = [each for each in found if part == f"store/{each.reference.kind}"]
-        pruned = _readable(sum(each.bytes for each in of_part)) if of_part else "–"
-        table.add_row(part, _readable(size), pruned, str(len(of_part)) if of_part else "–")
+        pruned = readable_bytes(sum(each.bytes for each in of_part)) if of_part else "–"
+        table.add_row(part, readable_bytes(size), pruned, str(len(of_part)) if of_part else "–")
     table.add_section()
     planned = sum(each.bytes for each in found)
-    table.add_row("all", _readable(sum(before.values())), _readable(planned), str(len(found)))
+    table.add_row("all", readable_bytes(sum(before.values())), readable_bytes(planned), str(len(found)))
     console.print(table)
 
 
@@ -110,11 +113,3 @@ def _sizes(folder: Path) -> dict[str, int]:
             part = "/".join(parts[: 2 if parts[0] == "store" else 1])
             sizes[part] = sizes.get(part, 0) + path.stat().st_size
     return sizes
-
-
-def _readable(size: int) -> str:
-    """Bytes as people read them."""
-    for unit, factor in (("TB", 10**12), ("GB", 10**9), ("MB", 10**6)):
-        if size >= factor:
-            return f"{size / factor:,.1f} {unit}"
-    return f"{size / 1000:,.0f} kB"

@@ -88,3 +88,11 @@ def _manner(over: str, count: int, level: float, methods: list[str]) -> str:
 def _append_new(names: list[str], name: str) -> None:
     if name not in names:
         names.append(name)
+
+
+def readable_bytes(size: float) -> str:
+    """Bytes as people read them."""
+    for unit, factor in (("TB", 10**12), ("GB", 10**9), ("MB", 10**6)):
+        if size >= factor:
+            return f"{size / factor:,.1f} {unit}"
+    return f"{size / 1000:,.0f} kB"

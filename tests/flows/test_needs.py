@@ -1,0 +1,119 @@
+"""What an ablation needs of disk and memory is told before, and one that the disk has no room for is refused."""
+
+from __future__ import annotations
+
+import io
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from rich.console import Console
+
+from flows.needs import DiskGuard, shapes_of
+from flows.plan import needs_of, show_plan
+from tasks.stage import StageCall
+from turnwise.config import Experiment, load
+from turnwise.errors import ConfigurationError
+from turnwise.policy.sizes import count, shapes_in, trained
+from turnwise.sections import Adapter
+from turnwise.store import Reference
+
+ROOT = Path(__file__).parents[2]
+TINY = ROOT / "tests" / "end_to_end" / "tiny.yaml"
+
+
+def tiny(**settings: Any) -> Experiment:
+    return load(ROOT / "params.yaml", [TINY], settings)
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_the_size_of_a_policy_is_known_before_it_is_made(tied: bool, tmp_path: Path) -> None:
+    from turnwise.policy.architecture import create_policy
+
+    experiment = tiny(**{"policy.tied_embeddings": tied})
+    section = experiment.policy
+    made = create_policy(
+        tmp_path,
+        vocabulary_size=section.vocabulary,
+        context_length=64,
+        end_token=1,
+        pad_token=0,
+        seed=0,
+        hidden=section.hidden,
+        layers=section.layers,
+        heads=section.heads,
+        key_value_heads=section.heads,
+        feed_forward=section.feed_forward,
+        tied=tied,
+    )
+    shapes = shapes_of(experiment)
+    assert shapes is not None and count(shapes) == made == count(shapes_in(tmp_path))
+    adapter = Adapter(rank=2, alpha=4)
+    assert trained(shapes, adapter) == trained(shapes_in(tmp_path), adapter)
+    per_layer = 4 * (64 + 64) + 3 * (64 + 128)  # q, k, v, o; gate, up, down
+    assert trained(shapes, adapter) == 2 * 2 * per_layer
+
+
+def policies(**settings: Any) -> int:
+    found = needs_of(tiny(**{"optimization.iterations": 10, "evaluation.every": 5, **settings}))
+    assert found is not None
+    return found.policies
+
+
+def test_what_storage_keeps_is_what_the_disk_needs() -> None:
+    shapes = shapes_of(tiny())
+    assert shapes is not None
+    weights, runs = 4 * count(shapes), 2
+    prepared = 2 * weights
+    assert policies() == prepared + runs * (3 * weights + 3 * weights)  # the last and two evaluated; one whole
+    assert policies(**{"storage.keep_evaluated": False}) == prepared + runs * (weights + 3 * weights)
+    everything = {"storage.keep_last": None, "storage.keep_optimizer": None}
+    assert policies(**everything) == prepared + runs * 10 * (weights + 3 * weights)
+
+
+def test_the_plan_tells_disk_and_memory_within_eighty_columns() -> None:
+    said = io.StringIO()
+    show_plan(tiny(), Console(file=said, width=80))
+    assert re.search(r"Disk: [\d.]+ MB at most \(.* policies, .* episodes,\s.* records\)", said.getvalue())
+    assert re.search(r"Memory: about\s[\d.]+ GB", said.getvalue())
+    assert max(len(line) for line in said.getvalue().partition("Disk:")[2].splitlines()) <= 80
+
+
+class Usage(NamedTuple):
+    total: int
+    used: int
+    free: int
+
+
+@pytest.fixture
+def with_free(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    return lambda free: monkeypatch.setattr(shutil, "disk_usage", lambda path: Usage(10**9, 0, free))
+
+
+def call(cached: bool) -> StageCall:
+    return StageCall("panel", "panel", Reference(kind="panel", digest="0" * 32), cached, 0.0)
+
+
+def test_an_ablation_is_refused_when_the_disk_has_too_little_room(
+    turnwise_home: Path, with_free: Callable[[int], None]
+) -> None:
+    with_free(1_000_000)
+    guard = DiskGuard(5_000_000)
+    guard.finished(call(cached=True))
+    with pytest.raises(ConfigurationError, match=r"5\.0 MB at most; 1\.0 MB are free"):
+        guard.finished(call(cached=False))
+
+
+def test_what_is_there_already_needs_no_room(turnwise_home: Path, with_free: Callable[[int], None]) -> None:
+    (turnwise_home / "store").mkdir(parents=True)
+    (turnwise_home / "store" / "made").write_bytes(bytes(4_500_000))
+    with_free(1_000_000)
+    DiskGuard(5_000_000).finished(call(cached=False))
+
+
+def test_an_ablation_that_fits_is_let_go_on(turnwise_home: Path, with_free: Callable[[int], None]) -> None:
+    with_free(6_000_000)
+    DiskGuard(5_000_000).finished(call(cached=False))

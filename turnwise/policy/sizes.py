@@ -1,0 +1,63 @@
+"""How large a policy is, known before it is made or loaded: the shapes of its weights, without torch."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Mapping
+from math import prod
+from pathlib import Path
+
+from turnwise.sections import Adapter, Policy
+
+Shapes = Mapping[str, tuple[int, ...]]
+"""By the name of a weight."""
+
+
+def shapes_from_scratch(policy: Policy) -> dict[str, tuple[int, ...]]:
+    """The weights of a policy from scratch, with as many tokens as its vocabulary may have."""
+    hidden, inner, head = policy.hidden, policy.feed_forward, policy.hidden // policy.heads
+    found: dict[str, tuple[int, ...]] = {"embed_tokens.weight": (policy.vocabulary, hidden), "norm.weight": (hidden,)}
+    if not policy.tied_embeddings:
+        found["lm_head.weight"] = (policy.vocabulary, hidden)
+    for layer in range(policy.layers):
+        for name in ("q_proj", "k_proj", "v_proj", "o_proj"):
+            found[f"{layer}.{name}.weight"] = (hidden, hidden)
+        for name in ("gate_proj", "up_proj"):
+            found[f"{layer}.{name}.weight"] = (inner, hidden)
+        found[f"{layer}.down_proj.weight"] = (hidden, inner)
+        for name, size in (("q_norm", head), ("k_norm", head), ("input_norm", hidden), ("output_norm", hidden)):
+            found[f"{layer}.{name}.weight"] = (size,)
+    return found
+
+
+def shapes_in(folder: Path) -> dict[str, tuple[int, ...]]:
+    """The weights in a folder in Hugging Face's layout, by the headers of its safetensors files."""
+    found: dict[str, tuple[int, ...]] = {}
+    for path in sorted(folder.glob("model*.safetensors")):
+        with path.open("rb") as file:
+            (length,) = struct.unpack("<Q", file.read(8))
+            header = json.loads(file.read(length))
+        found.update({name: tuple(entry["shape"]) for name, entry in header.items() if name != "__metadata__"})
+    return found
+
+
+def count(shapes: Shapes) -> int:
+    """How many numbers."""
+    return sum(map(prod, shapes.values()))
+
+
+def covered(shapes: Shapes, adapter: Adapter) -> dict[str, tuple[int, ...]]:
+    """The weights of the linear layers that have an adapter."""
+    return {
+        name: shape
+        for name, shape in shapes.items()
+        if len(shape) == 2 and name.removesuffix(".weight").rpartition(".")[2] in adapter.target_modules
+    }
+
+
+def trained(shapes: Shapes, adapter: Adapter | None) -> int:
+    """How many numbers are trained: all, or the adapter's."""
+    if adapter is None:
+        return count(shapes)
+    return sum(adapter.rank * sum(shape) for shape in covered(shapes, adapter).values())
