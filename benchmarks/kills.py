@@ -89,7 +89,7 @@ class Home:
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(("TURNWISE_", "PREFECT"))}
         paths = [str(ROOT), *filter(None, [inherited.get("PYTHONPATH")])]
         variables = {MARK: self.mark, "PYTHONPATH": os.pathsep.join(paths), "TURNWISE_HOME": str(self.folder / "home")}
-        command = [sys.executable, "-m", "flows.cli", "ablation", str(TINY)]
+        command = [sys.executable, "-m", "flows.commands.cli", "ablation", str(TINY)]
         command += ["-s", f"compute.engine={self.configuration.engine}"]
         command += ["--processes", str(self.configuration.processes)]
         with (self.folder / "log").open("ab") as log:
@@ -185,7 +185,7 @@ def broken_promises(home: Home, expected: dict[str, object]) -> list[str]:
     """What does not hold after the last run."""
     broken = [] if home.digests() == expected else ["the digests differ from those of the run that was not killed"]
     subprocess.run(
-        [sys.executable, "-c", "from flows.server import stop_server; stop_server()"],
+        [sys.executable, "-c", "from flows.runtime.server import stop_server; stop_server()"],
         cwd=home.folder,
         env={**os.environ, "PYTHONPATH": str(ROOT), "TURNWISE_HOME": str(home.folder / "home")},
         check=True,

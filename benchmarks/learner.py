@@ -26,14 +26,14 @@ from pathlib import Path
 
 import torch
 
-from turnwise.policy.learner import Learner
+from turnwise.config.model_settings import ModelSettings
+from turnwise.data.trajectory import TokenSequence
+from turnwise.policy.learner.learner import Learner
+from turnwise.policy.learner.update import UpdateBatch, UpdateSettings
 from turnwise.policy.memory import forget_peak_memory, peak_memory_bytes
 from turnwise.policy.model import dtype_of
-from turnwise.policy.model_settings import ModelSettings
 from turnwise.policy.packing import lay_out
-from turnwise.policy.update import UpdateBatch, UpdateSettings
 from turnwise.seeding import generator
-from turnwise.trajectory import TokenSequence
 
 ROUNDS = 3
 END, PAD = 1, 2

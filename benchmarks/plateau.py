@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from turnwise.plateau import Batch, has_levelled_off
+from turnwise.curriculum.plateau import Batch, has_levelled_off
 from turnwise.seeding import generator
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -90,7 +90,7 @@ def page() -> str:
             rows.append(f"| {' | '.join(cells)} |")
     return f"""# When has success levelled off?
 
-Written by `python -m benchmarks.plateau`, with the code that lets a horizon grow (`turnwise.plateau`).
+Written by `python -m benchmarks.plateau`, with the code that lets a horizon grow (`turnwise.curriculum.plateau`).
 
 {RUNS} made-up runs of {ITERATIONS} iterations each, asked at every iteration from the {2 * WINDOW}th on. Where success
 rises, here by {RISE:g} from window to window, a rule that says it is level lets the horizon grow too early. That cannot

@@ -22,7 +22,7 @@ from typing import Any
 import gymnasium
 
 from turnwise import seeding
-from turnwise.checking.episodes import Episode, play
+from turnwise.checking.playing import Episode, play
 from turnwise.world import World, make_world, with_preset
 
 ROUNDS = 3

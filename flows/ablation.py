@@ -9,14 +9,11 @@ from typing import Any
 
 from rich.console import Console
 
-from flows.beside import Beside, beside
-from flows.display import Display, expected_work
-from flows.experiment import Run, run_variant
+from flows.commands.plan import needs_of
 from flows.needs import DiskGuard
-from flows.plan import needs_of
 from flows.prepare import Prepared, evaluate_players, evaluate_warm_start, prepare_materials, prepare_policy
-from flows.record import AblationRecord, tracking_uri
-from flows.results import (
+from flows.recording.record import AblationRecord, tracking_uri
+from flows.recording.results import (
     all_references,
     compared_with_former,
     digests_of,
@@ -25,14 +22,17 @@ from flows.results import (
     with_circumstances,
     write_results,
 )
-from tasks.cells import WARM_START
-from tasks.report import ReportParameters, RunName, read_story, report
+from flows.run import Run, run_variant
+from flows.runtime.display import Display, expected_work
+from flows.runtime.worker_processes import Beside, beside
+from tasks.report.cells import WARM_START
+from tasks.report.report import ReportParameters, RunName, read_story, report
 from tasks.stage import observing
-from turnwise.config import Experiment
-from turnwise.digests import digest_of
 from turnwise.errors import TrainingEnded
-from turnwise.reporting.story import Story
+from turnwise.experiment import Experiment
+from turnwise.reporting.data.report_data import Story
 from turnwise.store import Reference
+from turnwise.store.digests import digest_of
 from turnwise.tracking.database import require_store
 
 

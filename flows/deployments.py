@@ -1,6 +1,6 @@
 """The flows that prefect.yaml deploys, with the command line's arguments as parameters.
 
-Both are read by the one model of `turnwise.config`: what it refuses fails the run before any stage.
+Both are read by the one model of `turnwise.experiment`: what it refuses fails the run before any stage.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from prefect import flow, runtime
 from rich.console import Console
 
 from flows.ablation import compare
-from turnwise.config import Experiment, load, single
-from turnwise.places import project_root
+from turnwise.experiment import Experiment, load, single
+from turnwise.store.paths import project_root
 
 
 def _run_name() -> str:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tasks.horizon import HorizonParameters, horizon, read_horizon
-from turnwise.config import Experiment
+from tasks.health.horizon import HorizonParameters, horizon, read_horizon
+from turnwise.experiment import Experiment
 from turnwise.store import Reference
 
 

@@ -15,18 +15,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from flows.health import guarded
 from flows.prepare import Prepared
-from flows.watch import guarded
-from tasks.credit import CreditParameters, credit
-from tasks.critic import CriticParameters, initial_critic, learn_values
-from tasks.learning import LearnerParameters
-from tasks.scores import ReferenceParameters, ValuesParameters, reference, values
-from tasks.update import UpdateParameters, update
-from turnwise.config import Experiment
+from tasks.credit.credit import CreditParameters, credit
+from tasks.credit.scores import ReferenceParameters, ValuesParameters, reference, values
+from tasks.models_in_memory import LearnerParameters
+from tasks.update.critic import CriticParameters, initial_critic, learn_values
+from tasks.update.update import UpdateParameters, update
+from turnwise.experiment import Experiment
 from turnwise.store import Reference
 
 if TYPE_CHECKING:
-    from flows.experiment import Run
+    from flows.run import Run
 
 
 @dataclass(frozen=True)

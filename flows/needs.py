@@ -17,12 +17,12 @@ import shutil
 from dataclasses import dataclass
 
 from tasks.stage import Observer, StageCall
-from turnwise.config import Experiment
 from turnwise.errors import ConfigurationError
-from turnwise.places import home
+from turnwise.experiment import Experiment
 from turnwise.policy.pretrained import model_directory
 from turnwise.policy.sizes import Shapes, count, covered, shapes_from_scratch, shapes_in, trained
-from turnwise.reporting.wording import readable_bytes
+from turnwise.reporting.formatting import readable_bytes
+from turnwise.store.paths import home
 
 BYTES_PER_SAMPLED_TOKEN, BYTES_PER_CONTEXT_TOKEN = 12, 2
 BYTES_PER_STAGE = 60_000

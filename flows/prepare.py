@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tasks.conversations import ConversationParameters, conversations
-from tasks.evaluate import EvaluationParameters, PlayerParameters, evaluate, player
-from tasks.learning import LearnerParameters
+from tasks.models_in_memory import LearnerParameters
 from tasks.playing import PatienceSection, PlayParameters, tasks_of
-from tasks.prepare import (
+from tasks.prepare.conversations import ConversationParameters, conversations
+from tasks.prepare.materials import (
     DemonstrationParameters,
     PanelParameters,
     PolicyParameters,
@@ -21,14 +20,15 @@ from tasks.prepare import (
     panel,
     tokenizer,
 )
-from tasks.warm_start import WarmStartParameters, warm_start
-from turnwise.config import Experiment
-from turnwise.outside import outside_file
-from turnwise.panel import require_disjoint
-from turnwise.places import project_root
+from tasks.prepare.warm_start import WarmStartParameters, warm_start
+from tasks.rollout.evaluate import EvaluationParameters, PlayerParameters, evaluate, player
+from turnwise.config.schema import Compute
+from turnwise.data.task_sets import require_disjoint
+from turnwise.experiment import Experiment
 from turnwise.policy.pretrained import pretrained, pretrained_folder
-from turnwise.sections import Compute
 from turnwise.store import Reference
+from turnwise.store.outside import outside_file
+from turnwise.store.paths import project_root
 from turnwise.world import SPLITS, Split
 
 

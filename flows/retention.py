@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from tasks.evaluate import SAMPLED
-from turnwise.sections import Storage
+from tasks.rollout.evaluate import SAMPLED
+from turnwise.config.schema import Storage
 from turnwise.store import Reference, default_store
 from turnwise.store.retention import Keep, Link, files_to_prune, kept
 

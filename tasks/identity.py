@@ -6,9 +6,9 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from turnwise.outside import Outside
-from turnwise.sections import WorldSection
-from turnwise.world_identity import world_ingredients
+from turnwise.config.schema import WorldSection
+from turnwise.store.outside import Outside
+from turnwise.store.world_identity import world_ingredients
 
 
 def known_by_content(parameters: BaseModel) -> dict[str, Any]:

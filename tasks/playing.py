@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Protocol
 
 from turnwise import progress, seeding
 from turnwise.agent.episode import Episode
+from turnwise.agent.episode_config import Rules
 from turnwise.agent.formats import make_format
 from turnwise.agent.host import Patience
 from turnwise.agent.loop import Played, make_episodes, play_scripted, require_few_losses, roll_out
 from turnwise.agent.modes import make_mode
-from turnwise.agent.rules import Rules
-from turnwise.agent.sections import Agent
-from turnwise.measures import recorded_in
-from turnwise.panel import read_panel
-from turnwise.policy.engine import Sampling, close_resident_engine, resident_engine
-from turnwise.sections import Compute, Rollout, Section, WorldSection
+from turnwise.config.agent import Agent
+from turnwise.config.schema import Compute, Rollout, Section, WorldSection
+from turnwise.data.metrics import recorded_in
+from turnwise.data.task_sets import read_panel
+from turnwise.data.trajectory import Trajectory
+from turnwise.data.trajectory_files import write_trajectories
+from turnwise.policy.engines.contract import Sampling, close_resident_engine, resident_engine
 from turnwise.store import Draft, Reference, default_store
-from turnwise.trajectory import Trajectory
-from turnwise.trajectory_files import write_trajectories
 from turnwise.world import Split, Task, World, make_world, world_class
 
 if TYPE_CHECKING:
@@ -215,7 +215,7 @@ def save_played(draft: Draft, played: Played, folder: str = ".") -> Sequence[Tra
 
 
 def recorded_by(parameters: PlayParameters) -> frozenset[str]:
-    """What episodes under these parameters may record, by `turnwise.measures.recorded_in`.
+    """What episodes under these parameters may record, by `turnwise.data.metrics.recorded_in`.
 
     To be asked before they are played: a world that cannot be reached any more would cost them all.
     """

@@ -41,13 +41,12 @@ from prefect.context import TagsContext
 from pydantic import ValidationError
 
 from tasks.identity import known_by_content
-from tasks.records import recorded, records_folder
-from turnwise import lineage
-from turnwise.digests import digest_of
+from tasks.prefect_records import recorded, records_folder
 from turnwise.errors import ArtifactError, ConfigurationError, WorldLost
-from turnwise.fingerprint import fingerprint, warn_of_edits
-from turnwise.store import Reference, default_store
+from turnwise.store import Reference, default_store, run_environment
 from turnwise.store.artifacts import when_pruned
+from turnwise.store.digests import digest_of
+from turnwise.store.fingerprint import fingerprint, warn_of_edits
 from turnwise.store.full_disk import telling_of_a_full_disk
 from turnwise.store.inputs import with_references
 from turnwise.store.pruning import reading
@@ -202,7 +201,9 @@ class Stage(Generic[Arguments]):
             raise TypeError(f"a stage returns one Reference; {self.name} returned {type(reference).__name__}")
         store = default_store()
         called_with = self._arguments(*args, **kwargs)["parameters"].model_dump(mode="json")
-        store.record_lineage(reference, digest, {**ingredients, "called_with": called_with, **lineage.code_state()})
+        store.record_lineage(
+            reference, digest, {**ingredients, "called_with": called_with, **run_environment.code_state()}
+        )
         store.record_clock(reference, {"seconds": time.perf_counter() - began})
         return reference
 
@@ -251,7 +252,7 @@ class Stage(Generic[Arguments]):
         """The code and the platform that compute the result."""
         return {
             "code": fingerprint(self._modules(parameters), without=[__name__]),
-            "platform": lineage.platform() if self.platform_bound else None,
+            "platform": run_environment.platform() if self.platform_bound else None,
         }
 
     def _arguments(self, *args: Arguments.args, **kwargs: Arguments.kwargs) -> dict[str, Any]:
@@ -332,7 +333,7 @@ def _digests(value: Any, what: str) -> Any:
 
 
 def _is_stale(key: str, label: str) -> bool:
-    """Whether Prefect holds a record under the key that must not be used: see `tasks.records`."""
+    """Whether Prefect holds a record under the key that must not be used: see `tasks.prefect_records`."""
     try:
         recorded(key, default_store())
     except ArtifactError as error:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from flows import server
+from flows.runtime import server
 from tests.end_to_end.project_copy import GUARD
 
 # A busy machine draws examples slowly, and fails nothing by it.

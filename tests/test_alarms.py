@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnwise.alarms import MEANINGS, AlarmState, in_words, out_of_bounds
-from turnwise.config import load
+from turnwise.config.monitoring import AlarmRule
 from turnwise.errors import ConfigurationError
-from turnwise.guards import COUNTED, GUARDS, in_a_row, message
-from turnwise.monitors import MONITORS
-from turnwise.stability import AlarmRule
+from turnwise.experiment import load
+from turnwise.health.alarms import MEANINGS, AlarmState, in_words, out_of_bounds
+from turnwise.health.guards import COUNTED, GUARDS, in_a_row, message
+from turnwise.health.monitors import MONITORS
 
 ROOT = Path(__file__).parents[1]
 RULES = {"entropy": AlarmRule(below=1.0, patience=2), "reply_tokens": AlarmRule(below=4.0, above=9.0)}

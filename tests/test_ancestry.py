@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from turnwise.ancestry import Ancestor, ancestry, codes, found_in, platforms
 from turnwise.errors import ArtifactError
 from turnwise.store import Reference, Store
+from turnwise.store.provenance import Ancestor, ancestry, codes, found_in, platforms
 
 
 def made(

@@ -6,9 +6,9 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from flows.baselines import settings_of
+from flows.studies.baselines import settings_of
 from turnwise.checking.baselines import score
-from turnwise.checking.episodes import play
+from turnwise.checking.playing import play
 from turnwise.world import (
     Decision,
     Environment,

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from flows.calibrate import show_calibration, write_calibration
-from turnwise.calibration import SMOOTHING, WatchedRun, calibrate, judge, onset, raised_at
-from turnwise.config import load
+from flows.studies.calibrate import show_calibration, write_calibration
+from turnwise.config.monitoring import AlarmRule
 from turnwise.errors import ConfigurationError
-from turnwise.reporting.calibration_page import Calibration, Cost, data, in_short, page
-from turnwise.stability import AlarmRule
+from turnwise.experiment import load
+from turnwise.studies.calibration import SMOOTHING, WatchedRun, calibrate, judge, onset, raised_at
+from turnwise.studies.calibration_page import Calibration, Cost, data, in_short, page
 
 ROOT = Path(__file__).parents[1]
 EARLY = AlarmRule(below=0.5, patience=2)

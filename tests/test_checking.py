@@ -39,7 +39,7 @@ from corridor_worlds import (
 )
 
 from turnwise.checking import CheckReport, check_world, examination
-from turnwise.checking.episodes import digests, play
+from turnwise.checking.playing import digests, play
 from turnwise.world import Limits, Split, Step, Task, World, make_world
 
 

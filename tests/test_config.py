@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import yaml
 
-from turnwise.config import load, single
+from turnwise.config.overlays import merged, parse_setting, read_yaml, with_value
 from turnwise.errors import ConfigurationError
-from turnwise.layering import merged, parse_setting, read_yaml, with_value
+from turnwise.experiment import load, single
 
 ROOT = Path(__file__).parents[1]
 PARAMETERS = ROOT / "params.yaml"

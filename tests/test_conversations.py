@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
 
-from tasks.imitation import conversation_sequence
-from turnwise.conversations import Conversation, Exchange, read_conversations
+from tasks.prepare.imitation import conversation_sequence
+from turnwise.data.conversations import Conversation, Exchange, read_conversations
 from turnwise.errors import ConfigurationError
 from turnwise.policy.tokenizer import ChatFrame, train_tokenizer
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from turnwise.curriculum import SCHEDULES, Adaptive, Curriculum, Staged, State, make_curriculum
+from turnwise.curriculum.plateau import Batch, has_levelled_off, standard_error
+from turnwise.curriculum.rules import SCHEDULES, Adaptive, Curriculum, Staged, State, make_curriculum
 from turnwise.errors import ConfigurationError
-from turnwise.plateau import Batch, has_levelled_off, standard_error
 
 TURNS = 40
 

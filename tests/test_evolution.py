@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from turnwise.credit.rejection_sampling import require_shares, successes
+from turnwise.data.trajectory import Ending, Trajectory, Turn
 from turnwise.errors import ConfigurationError
-from turnwise.evolution import require_shares, successes
-from turnwise.trajectory import Ending, Trajectory, Turn
 from turnwise.world import Task
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from turnwise import fingerprint as code
 from turnwise.errors import ConfigurationError
+from turnwise.store import fingerprint as code
 
 BASE = {
     "our_world/__init__.py": "",
@@ -167,6 +167,6 @@ def test_an_edit_while_the_process_runs_changes_nothing_but_is_told_once(
 
 
 def test_our_own_packages_are_followed_and_others_are_not() -> None:
-    names = {source.name for source in code._closure(("turnwise.fingerprint", "turnwise.seeding"), frozenset())}
+    names = {source.name for source in code._closure(("turnwise.store.fingerprint", "turnwise.seeding"), frozenset())}
     modules = ["digests", "errors", "fingerprint", "seeding"]  # of which one imports numpy
     assert names == {"turnwise", *(f"turnwise.{module}" for module in modules)}

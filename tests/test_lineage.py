@@ -7,14 +7,14 @@ import subprocess
 import sys
 from pathlib import Path
 
-from turnwise import lineage
+from turnwise.store import run_environment
 
 
 def test_the_platform_names_kernels_and_versions_and_no_model_of_processor() -> None:
-    platform = lineage.platform()
+    platform = run_environment.platform()
     assert platform["packages"]["torch"] == importlib.metadata.version("torch")
     assert "absent" not in platform["packages"].values()
-    assert set(platform["processor"]["flags"]) <= lineage.KERNEL_FLAGS
+    assert set(platform["processor"]["flags"]) <= run_environment.KERNEL_FLAGS
     if sys.platform == "linux" and "avx2" in Path("/proc/cpuinfo").read_text():
         assert "avx2" in platform["processor"]["flags"]
 
@@ -39,20 +39,20 @@ def test_the_uncommitted_diff_holds_changes_and_new_sources_and_leaves_the_index
     (tmp_path / "old.py").write_text("old = 1\n")
     git(tmp_path, "add", "old.py")
     git(tmp_path, "commit", "-m", "first")
-    assert lineage.commit(tmp_path) == git(tmp_path, "rev-parse", "HEAD")
-    assert lineage.uncommitted_diff(tmp_path) == ""
+    assert run_environment.commit(tmp_path) == git(tmp_path, "rev-parse", "HEAD")
+    assert run_environment.uncommitted_diff(tmp_path) == ""
     (tmp_path / "old.py").write_text("old = 2\n")
     (tmp_path / "new.py").write_text("new = 1\n")
     (tmp_path / "data.bin").write_bytes(b"\x00" * 100)
     (tmp_path / "inner").mkdir()
     before = git(tmp_path, "status", "--porcelain")
-    diff = lineage.uncommitted_diff(tmp_path / "inner")
+    diff = run_environment.uncommitted_diff(tmp_path / "inner")
     assert "+old = 2" in diff and "+new = 1" in diff and "data.bin" not in diff
     assert git(tmp_path, "status", "--porcelain") == before
     git(tmp_path, "stash", "--include-untracked")
     subprocess.run(["git", "apply"], input=diff.encode(), cwd=tmp_path, check=True)
     assert (tmp_path / "new.py").read_text() == "new = 1\n"
-    assert lineage.code_state(tmp_path)["uncommitted"] == lineage.digest_of(diff)
+    assert run_environment.code_state(tmp_path)["uncommitted"] == run_environment.digest_of(diff)
 
 
 def test_results_and_pages_are_no_code(tmp_path: Path) -> None:
@@ -66,10 +66,10 @@ def test_results_and_pages_are_no_code(tmp_path: Path) -> None:
     told[0].write_text("2\n")
     told[1].unlink()  # as DVC does before it makes it again
     told[2].write_text("2\n")
-    assert lineage.uncommitted_diff(tmp_path) == ""
+    assert run_environment.uncommitted_diff(tmp_path) == ""
 
 
 def test_outside_of_a_repository_there_is_no_commit(tmp_path: Path) -> None:
-    assert lineage.commit(tmp_path) is None
-    assert lineage.uncommitted_diff(tmp_path) == ""
-    assert lineage.code_state(tmp_path) == {"commit": "none", "uncommitted": "none"}
+    assert run_environment.commit(tmp_path) is None
+    assert run_environment.uncommitted_diff(tmp_path) == ""
+    assert run_environment.code_state(tmp_path) == {"commit": "none", "uncommitted": "none"}

@@ -8,8 +8,9 @@ from dataclasses import replace
 import pytest
 
 from envs.search import Search
-from turnwise.agent.sections import Agent
-from turnwise.measures import (
+from turnwise.config.agent import Agent
+from turnwise.config.schema import RewardSection
+from turnwise.data.metrics import (
     RECORDED,
     anchors,
     by_task,
@@ -20,8 +21,7 @@ from turnwise.measures import (
     recorded_in,
     weighted_rewards,
 )
-from turnwise.sections import RewardSection
-from turnwise.trajectory import Ending, Trajectory, Turn, TurnKind
+from turnwise.data.trajectory import Ending, Trajectory, Turn, TurnKind
 from turnwise.world import Column, Task
 
 

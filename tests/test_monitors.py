@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnwise.monitors import MONITORS, OF_BATCH, OF_HISTORY, compare, information, measure, thought_length
-from turnwise.trajectory import Ending, Trajectory, Turn
+from turnwise.data.trajectory import Ending, Trajectory, Turn
+from turnwise.health.monitors import MONITORS, OF_BATCH, OF_HISTORY, compare, information, measure, thought_length
 from turnwise.world import Task
 
 END = 9

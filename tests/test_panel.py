@@ -13,8 +13,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from turnwise.data.task_sets import panel_digest, read_panel, require_disjoint, write_panel
 from turnwise.errors import ConfigurationError
-from turnwise.panel import panel_digest, read_panel, require_disjoint, write_panel
 from turnwise.world import SPLITS, Task
 
 texts = st.text(max_size=12)

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from turnwise.config import load
 from turnwise.errors import ConfigurationError
+from turnwise.experiment import load
 
 ROOT = Path(__file__).parents[1]
 OVERLAYS = [ROOT / "experiments" / name for name in ("frozen_lake.yaml", "starpo_s.yaml")]

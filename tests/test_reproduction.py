@@ -2,9 +2,9 @@ from typing import Any
 
 import pytest
 
-from turnwise.reproduction import UNEXPLAINED, differing_ingredients, first_difference, steps, why_different
 from turnwise.store import Reference
 from turnwise.tracking.finding import RunArtifacts
+from turnwise.tracking.reproduction import UNEXPLAINED, differing_ingredients, first_difference, steps, why_different
 
 
 def reference(kind: str, digit: str) -> Reference:

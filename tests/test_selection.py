@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from turnwise.credit.normalisation import normalise
-from turnwise.errors import ConfigurationError
-from turnwise.selection import (
+from turnwise.credit.selection import (
     RULES,
     group_deviations,
     require_selection,
     select,
 )
+from turnwise.errors import ConfigurationError
 
 # Eight groups; a quarter of them is two. The largest is 7, then come 2 and 4, 5, 3 and 6; 0 and 1 have none.
 DEVIATIONS = {0: 0.0, 1: 0.0, 2: 0.5, 3: 0.25, 4: 0.5, 5: 0.375, 6: 0.25, 7: 0.625}

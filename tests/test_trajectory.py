@@ -14,15 +14,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from turnwise.errors import ArtifactError
-from turnwise.trajectory import Ending, Lost, TokenSequence, Trajectory, Turn, TurnKind
-from turnwise.trajectory_files import (
+from turnwise.data.trajectory import Ending, Lost, TokenSequence, Trajectory, Turn, TurnKind
+from turnwise.data.trajectory_files import (
     LOST_FILE,
     TRAJECTORIES_FILE,
     TURNS_FILE,
     read_trajectories,
     write_trajectories,
 )
+from turnwise.errors import ArtifactError
 from turnwise.world import SPLITS, Task
 
 texts = st.text(max_size=12)

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from test_lineage import git
 
-from turnwise import lineage
-from turnwise.withheld import MARKER, has_secret_name, holds_secret, left_out_of, recordable
+from turnwise.store import run_environment
+from turnwise.store.withheld import MARKER, has_secret_name, holds_secret, left_out_of, recordable
 
 ROOT = Path(__file__).parents[1]
 
@@ -34,7 +34,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def test_new_files_and_what_looks_secret_are_told_by_name_alone(project: Path) -> None:
-    recorded = recordable(lineage.uncommitted_diff(project), new_files=False)
+    recorded = recordable(run_environment.uncommitted_diff(project), new_files=False)
     assert "sesame" not in recorded and "hunter2" not in recorded and "new = 1" not in recorded
     assert "+old = 2" in recorded and "+  group_size: 4" in recorded and f"+{MARKER}" in recorded
     assert recorded.splitlines()[0] == (
@@ -45,25 +45,25 @@ def test_new_files_and_what_looks_secret_are_told_by_name_alone(project: Path) -
 
 
 def test_new_files_are_recorded_when_asked_for_and_secrets_never(project: Path) -> None:
-    recorded = recordable(lineage.uncommitted_diff(project), new_files=True)
+    recorded = recordable(run_environment.uncommitted_diff(project), new_files=True)
     assert "+new = 1" in recorded and "sesame" not in recorded and "hunter2" not in recorded
     assert left_out_of(recorded) is not None and "new.py" not in str(left_out_of(recorded))
 
 
 def test_the_digest_counts_new_code_that_is_not_recorded(project: Path) -> None:
-    state = lineage.code_state(project)["uncommitted"]
-    assert state == lineage.digest_of(lineage.uncommitted_diff(project)) != "none"
-    lineage.code_state.cache_clear()
+    state = run_environment.code_state(project)["uncommitted"]
+    assert state == run_environment.digest_of(run_environment.uncommitted_diff(project)) != "none"
+    run_environment.code_state.cache_clear()
     (project / "new.py").write_text("new = 2\n")
-    assert lineage.code_state(project)["uncommitted"] != state
+    assert run_environment.code_state(project)["uncommitted"] != state
 
 
 def test_what_leaves_nothing_out_is_recorded_as_it_is_and_what_does_still_applies(project: Path) -> None:
     (project / "params.yaml").unlink()
-    whole = recordable(lineage.uncommitted_diff(project), new_files=True)
+    whole = recordable(run_environment.uncommitted_diff(project), new_files=True)
     for name in ("secrets.yaml", "deploy/credentials.toml"):
         (project / name).unlink()
-    diff = lineage.uncommitted_diff(project)
+    diff = run_environment.uncommitted_diff(project)
     assert recordable(diff, new_files=True) == diff and left_out_of(diff) is None
     git(project, "stash", "--include-untracked")
     subprocess.run(["git", "apply", "-"], input=whole.encode(), cwd=project, check=True)
@@ -76,7 +76,7 @@ def test_a_moved_file_is_a_new_file_and_a_setting_of_git_changes_nothing(project
     (project / "old.py").write_text("long = 1\n" * 50)
     git(project, "commit", "-am", "second")
     (project / "old.py").rename(project / "moved.py")
-    recorded = recordable(lineage.uncommitted_diff(project), new_files=False)
+    recorded = recordable(run_environment.uncommitted_diff(project), new_files=False)
     assert "moved.py (a new file" in recorded and "+long = 1" not in recorded and "-long = 1" in recorded
 
 
@@ -130,7 +130,7 @@ def test_lines_that_look_secret(line: str) -> None:
 
 def test_a_private_key_is_left_out_to_its_end() -> None:
     key = ["-----BEGIN OPENSSH PRIVATE KEY-----", "b3BlbnNzaA", "-----END OPENSSH PRIVATE KEY-----", "after"]
-    lines = ["diff --git a/notes.md b/notes.md", "--- a/notes.md", "+++ b/notes.md", "@@ -0,0 +1,4 @@"]
+    lines = ["diff --git a/notes.md b/notes.md", "--- a/notes.md", "+++ b/notes.md", " -0,0 +1,4 "]
     recorded = recordable("\n".join([*lines, *(f"+{line}" for line in key), ""]), new_files=False)
     assert recorded.splitlines()[5:] == [*[f"+{MARKER}"] * 3, "+after"]
 

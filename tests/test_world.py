@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from envs.frozen_lake import FrozenLake
-from turnwise.config import Experiment, build, load
+from turnwise.config.overlays import read_yaml
+from turnwise.config.schema import WorldSection
 from turnwise.errors import ConfigurationError
-from turnwise.layering import read_yaml
-from turnwise.sections import WorldSection
+from turnwise.experiment import Experiment, build, load
 from turnwise.world import Task, make_world, with_preset
 
 ROOT = Path(__file__).parents[1]

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from tasks.playing import PatienceSection
-from tasks.prepare import DemonstrationParameters, PanelParameters, demonstrations, panel
-from turnwise.config import load
+from tasks.prepare.materials import DemonstrationParameters, PanelParameters, demonstrations, panel
+from turnwise.data.trajectory_files import read_trajectories
+from turnwise.experiment import load
 from turnwise.store import default_store
-from turnwise.trajectory_files import read_trajectories
 
 ROOT = Path(__file__).parents[1]
 BLOCKS = re.findall(r"```(\w+)\n(.*?)```", (ROOT / "docs" / "your-own-world.md").read_text(), re.DOTALL)
@@ -36,7 +36,7 @@ def turnwise(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """The command, given in the reader's folder."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "TURNWISE_HOME": str(folder / "home")}
     return subprocess.run(
-        [sys.executable, "-c", "from flows.cli import main; main()", *arguments],
+        [sys.executable, "-c", "from flows.commands.cli import main; main()", *arguments],
         cwd=folder,
         env=environment,
         input=":oracle\n:quit\n",

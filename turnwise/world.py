@@ -26,8 +26,8 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
-from turnwise.mistakes import meant
-from turnwise.parameter_types import mistyped, require_known
+from turnwise.suggestions import meant
+from turnwise.world.parameter_types import mistyped, require_known
 
 Split = Literal["train", "validation", "test"]
 SPLITS: tuple[Split, ...] = ("train", "validation", "test")

@@ -14,15 +14,15 @@ import numpy as np
 from turnwise import seeding
 from turnwise.agent.context import Frame
 from turnwise.agent.episode import Episode
+from turnwise.agent.episode_config import Rules
 from turnwise.agent.formats import ThinkAnswerFormat
 from turnwise.agent.host import Patience
 from turnwise.agent.loop import Played, make_episodes, roll_out
 from turnwise.agent.modes import Mode, PlanMode, ReflectMode
-from turnwise.agent.rules import Rules
-from turnwise.agent.sections import ContextSection
-from turnwise.policy.engine import Reply
+from turnwise.config.agent import ContextSection
+from turnwise.data.trajectory import Trajectory
+from turnwise.policy.engines.contract import Reply
 from turnwise.policy.tokenizer import START, ChatFrame
-from turnwise.trajectory import Trajectory
 from turnwise.world import Decision, Environment, Limits, Observation, Remaining, Reward, Split, Step, Task, World
 
 LEGAL = "Legal: up, stay, jump, rest, peek."

@@ -29,10 +29,10 @@ from turnwise.agent.host import Patience
 from turnwise.agent.loop import episode_seed, make_episodes
 from turnwise.agent.modes import Mode, PlanMode, ReflectMode
 from turnwise.agent.replay import Continuation, Point
-from turnwise.measures import episode_means, episode_value, weighted_rewards
+from turnwise.config.schema import RewardSection
+from turnwise.data.metrics import episode_means, episode_value, weighted_rewards
+from turnwise.data.trajectory import Ending, Lost, Trajectory, TurnKind
 from turnwise.policy.tokenizer import ChatFrame
-from turnwise.sections import RewardSection
-from turnwise.trajectory import Ending, Lost, Trajectory, TurnKind
 from turnwise.world import Limits
 
 PLAN, REVISE = "Write a plan in one thought, without an action.", "Revise the plan in one thought, without an action."

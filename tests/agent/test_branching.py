@@ -6,9 +6,9 @@ import pytest
 
 from turnwise.agent.branching import cost, group_of, require_branching, trained_at, turn_of
 from turnwise.credit import ESTIMATORS
+from turnwise.credit.selection import RULES
+from turnwise.data.trajectory import Ending, Trajectory, Turn
 from turnwise.errors import ConfigurationError
-from turnwise.selection import RULES
-from turnwise.trajectory import Ending, Trajectory, Turn
 from turnwise.world import Task
 
 

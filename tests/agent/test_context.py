@@ -18,11 +18,11 @@ from turnwise.agent.episode import Episode
 from turnwise.agent.formats import ThinkAnswerFormat
 from turnwise.agent.loop import episode_seed, make_episodes, play_scripted, roll_out
 from turnwise.agent.modes import MODES, make_mode
-from turnwise.agent.recollection import NOTHING, recollect
 from turnwise.agent.replay import Continuation, points
-from turnwise.agent.sections import ContextSection, ModeSection
+from turnwise.agent.scripted_summary import NOTHING, recollect
+from turnwise.config.agent import ContextSection, ModeSection
+from turnwise.data.trajectory import Ending, Trajectory, TurnKind
 from turnwise.policy.tokenizer import ChatFrame
-from turnwise.trajectory import Ending, Trajectory, TurnKind
 from turnwise.world import Limits
 
 FORMAT = ThinkAnswerFormat()

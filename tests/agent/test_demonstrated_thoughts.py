@@ -11,8 +11,8 @@ from turnwise.agent.formats import FORMATS, ThinkAnswerFormat, make_format
 from turnwise.agent.loop import make_episodes, play_scripted
 from turnwise.agent.modes import Mode, PlanMode, ReflectMode
 from turnwise.agent.scripted import MISTAKEN
+from turnwise.data.trajectory import Trajectory, Turn, TurnKind
 from turnwise.policy.tokenizer import ChatFrame
-from turnwise.trajectory import Trajectory, Turn, TurnKind
 from turnwise.world import Decision, Environment, Limits, Remaining, Task
 
 

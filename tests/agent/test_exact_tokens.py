@@ -26,13 +26,13 @@ from turnwise.agent.formats import FORMATS, make_format
 from turnwise.agent.host import Patience
 from turnwise.agent.loop import make_episodes, play_scripted, roll_out
 from turnwise.agent.modes import MODES, make_mode
-from turnwise.agent.sections import ContextSection, ModeSection
+from turnwise.config.agent import ContextSection, ModeSection
+from turnwise.data.trajectory import TokenSequence, Trajectory, TurnKind
 from turnwise.errors import ConfigurationError
 from turnwise.policy.architecture import create_policy
-from turnwise.policy.engine import Engine, Reply, Sampling, close_resident_engine, resident_engine
-from turnwise.policy.learner import Learner
+from turnwise.policy.engines.contract import Engine, Reply, Sampling, close_resident_engine, resident_engine
+from turnwise.policy.learner.learner import Learner
 from turnwise.policy.tokenizer import ChatFrame, train_tokenizer
-from turnwise.trajectory import TokenSequence, Trajectory, TurnKind
 from turnwise.world import World, make_world
 
 pytestmark = pytest.mark.engine

@@ -22,8 +22,8 @@ from turnwise.agent.formats import (
     split_at_tags,
 )
 from turnwise.agent.loop import make_episodes
+from turnwise.data.trajectory import Trajectory
 from turnwise.errors import ConfigurationError
-from turnwise.trajectory import Trajectory
 from turnwise.world import Decision, Limits, make_world
 
 SEARCHING = frozenset({"search", "answer"})

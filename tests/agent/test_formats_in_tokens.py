@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from turnwise.agent.formats import FORMATS, Format
 from turnwise.agent.loop import make_episodes
+from turnwise.data.trajectory import Trajectory
 from turnwise.policy.tokenizer import END, PAD, START, ChatFrame, train_tokenizer
-from turnwise.trajectory import Trajectory
 from turnwise.world import Decision, Environment, Limits, Observation, Remaining, Reward, Split, Step, Task, World
 
 EVERY_FORMAT = [form() for form in FORMATS.values()]

@@ -26,9 +26,9 @@ from hypothesis import strategies as st
 from turnwise import seeding
 from turnwise.agent.host import Patience
 from turnwise.agent.loop import Played, make_episodes, require_few_losses, roll_out
+from turnwise.data.trajectory import Ending, Lost, Trajectory
 from turnwise.errors import WorldLost
 from turnwise.policy.tokenizer import START, ChatFrame
-from turnwise.trajectory import Ending, Lost, Trajectory
 from turnwise.world import Limits, World
 
 # Tokens

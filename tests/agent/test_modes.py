@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from turnwise.agent.context import Ask
 from turnwise.agent.modes import MODES, Mode, PlainMode, PlanMode, ReflectMode, make_mode
 from turnwise.agent.modes.steps import as_many_as_fit, worded
-from turnwise.agent.sections import ModeSection
-from turnwise.trajectory import Ending, Turn, TurnKind
+from turnwise.config.agent import ModeSection
+from turnwise.data.trajectory import Ending, Turn, TurnKind
 
 PLAN = Ask(TurnKind.PLAN, 12, "Write a plan in one thought, without an action.")
 REVISION = Ask(TurnKind.PLAN, 12, "Revise the plan in one thought, without an action.")

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from turnwise.agent.formats import FORMATS, Format, ThinkAnswerFormat
 from turnwise.agent.parts import thought_tokens
+from turnwise.data.trajectory import Turn, TurnKind
 from turnwise.policy.tokenizer import ChatFrame
-from turnwise.trajectory import Turn, TurnKind
 from turnwise.world import Decision, Limits
 
 every_format = pytest.mark.parametrize("form", [form() for form in FORMATS.values()], ids=lambda form: form.name)

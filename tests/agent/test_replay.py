@@ -21,8 +21,8 @@ from agent_samples import (
 from turnwise.agent.host import Patience
 from turnwise.agent.loop import episode_seed, make_episodes, roll_out
 from turnwise.agent.replay import Continuation, Point, points
+from turnwise.data.trajectory import Lost, Trajectory, Turn
 from turnwise.policy.tokenizer import ChatFrame
-from turnwise.trajectory import Lost, Trajectory, Turn
 from turnwise.world import Limits, World
 
 SEED = 5

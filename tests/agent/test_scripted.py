@@ -99,11 +99,11 @@ def test_a_world_that_is_lost_in_asking_a_player_is_counted() -> None:
 
 SCRIPT = """
 import hashlib, pathlib, sys
-from turnwise.agent.rules import Rules
+from turnwise.agent.episode_config import Rules
 from turnwise.agent.formats import ThinkAnswerFormat
 from turnwise.agent.host import Patience
 from turnwise.agent.loop import make_episodes, play_scripted
-from turnwise.trajectory_files import TRAJECTORIES_FILE, TURNS_FILE, write_trajectories
+from turnwise.data.trajectory_files import TRAJECTORIES_FILE, TURNS_FILE, write_trajectories
 from turnwise.world import make_world
 
 world = make_world("frozen_lake", {"success_rate": 0.8})

@@ -22,9 +22,9 @@ from tests.config.bad_configurations import (
     Settings,
     Value,
 )
-from turnwise.config import load
+from turnwise.config.overlays import REPLACED_WHOLE
 from turnwise.errors import ConfigurationError
-from turnwise.layering import REPLACED_WHOLE
+from turnwise.experiment import load
 
 ROOT = Path(__file__).parents[2]
 PARAMETERS = ROOT / "params.yaml"

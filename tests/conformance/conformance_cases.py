@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from envs.browser.chromium import DEBIAN_BROWSERS
-from turnwise.checking.episodes import Episode
+from turnwise.checking.playing import Episode
 from turnwise.world import World, make_world
 
 

@@ -20,14 +20,14 @@ from scipy import stats
 
 from turnwise import seeding
 from turnwise.agent.episode import Episode
+from turnwise.agent.episode_config import Rules
 from turnwise.agent.formats import ThinkAnswerFormat
 from turnwise.agent.host import Patience
-from turnwise.agent.rules import Rules
 from turnwise.checking import CheckReport, check_world
 from turnwise.checking.baselines import Score, score
-from turnwise.checking.episodes import first_tasks, open_episode, play
 from turnwise.checking.fuzz import replies
-from turnwise.reporting.baselines import RECORD_FILE, read_lines
+from turnwise.checking.playing import first_tasks, open_episode, play
+from turnwise.reporting.baseline_table import RECORD_FILE, read_lines
 from turnwise.statistics import Interval
 from turnwise.world import Decision, Environment, Limits, Task, installed_worlds
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from benchmarks import credit_bias
-from turnwise.credit.bias import (
+from turnwise.seeding import generator
+from turnwise.studies.credit_bias import (
     BASELINES,
     DEVIATIONS,
     PROBLEMS,
@@ -17,7 +18,6 @@ from turnwise.credit.bias import (
     paths,
     true_gradient,
 )
-from turnwise.seeding import generator
 
 GROUP_SIZE, GROUPS = 4, 100_000
 SHRINKAGE = (GROUP_SIZE - 1) / GROUP_SIZE

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from turnwise.credit import ESTIMATORS, CreditBatch, estimate
-from turnwise.credit.bias import Rule
-from turnwise.credit.gradient_noise import group_gradients
-from turnwise.credit.study import RULES, TRUTH, Study, advantages_of_turns, examine
-from turnwise.credit.truth import Truth
 from turnwise.errors import CreditError
+from turnwise.studies.credit_bias import Rule
+from turnwise.studies.credit_study import RULES, TRUTH, Study, advantages_of_turns, examine
+from turnwise.studies.credit_truth import Truth
+from turnwise.studies.gradient_noise import group_gradients
 
 BATCH = CreditBatch(
     group=[0, 0, 0, 1, 1, 1],

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from turnwise.credit.gradient_noise import gradient_noise, group_gradients
+from turnwise.studies.gradient_noise import gradient_noise, group_gradients
 
 
 def test_a_groups_gradient_sums_over_turns_and_averages_over_trajectories() -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from turnwise.credit.truth import Truth, agreement, percentile_interval, replayed_truth
 from turnwise.errors import CreditError
+from turnwise.studies.credit_truth import Truth, agreement, percentile_interval, replayed_truth
 
 # Two trajectories. The first, of two turns, earned 1.2: from its first state continuations earned 0 and 1 (mean 0.5,
 # variance 0.5, of the mean 0.25), from its second 0.2, 1.2 and 0.7 (mean 0.7, variance 0.25, of the mean 1/12). The

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from flows import ablation
-from turnwise.config import Experiment
+from turnwise.experiment import Experiment
 
 
 @dataclass(frozen=True)

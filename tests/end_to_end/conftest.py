@@ -9,7 +9,7 @@ import pytest
 from comparison import Computed, compared
 from project_copy import ROOT, TINY
 
-from turnwise.config import load
+from turnwise.experiment import load
 
 
 @pytest.fixture(scope="session")

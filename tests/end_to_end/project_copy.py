@@ -11,7 +11,7 @@ from typing import IO
 
 from ruamel.yaml import YAML
 
-from turnwise.config import load
+from turnwise.experiment import load
 
 ROOT = Path(__file__).parents[2]
 TINY = Path(__file__).parent / "tiny.yaml"

@@ -20,7 +20,7 @@ def test_two_first_ablations_of_a_home_that_begin_at_once_both_end_right(
     project = copy_project(tmp_path / "project")
     with contextlib.ExitStack() as files:
         said = [files.enter_context((tmp_path / f"{number}.log").open("w+")) for number in range(2)]
-        begun = [start(project, "flows.cli", "ablation", output=log) for log in said]
+        begun = [start(project, "flows.commands.cli", "ablation", output=log) for log in said]
         ended = [process.wait() for process in begun]
         for status, log in zip(ended, said, strict=True):
             log.seek(0)

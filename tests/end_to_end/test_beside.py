@@ -17,13 +17,13 @@ import pytest
 from comparison import Computed, compared
 from rich.console import Console
 
-from flows.beside import Assignment
-from flows.display import Display
 from flows.prepare import Prepared
+from flows.runtime.display import Display
+from flows.runtime.worker_processes import Assignment
 from tasks.stage import StageCall
 from tests.process_tree import command_line, descendants
-from turnwise.config import Experiment, load
-from turnwise.reporting.wording import of_processes
+from turnwise.experiment import Experiment, load
+from turnwise.reporting.formatting import of_processes
 from turnwise.store import Reference
 
 pytestmark = [pytest.mark.chain, pytest.mark.usefixtures("turnwise_home")]
@@ -71,7 +71,7 @@ def test_what_a_process_was_lost_with_is_computed_by_the_first(
     def kill_it(display: Display, call: StageCall) -> None:
         told(display, call)
         for process in descendants(os.getpid()):
-            if "flows.beside" in command_line(process):
+            if "flows.runtime.worker_processes" in command_line(process):
                 os.kill(process, signal.SIGKILL)
 
     monkeypatch.setattr(Display, "finished_beside", kill_it)
@@ -86,7 +86,7 @@ def test_a_process_ends_with_the_one_that_started_it(prefect_server: str, tmp_pa
     nothing = Reference(kind="none", digest="0" * 32)
     prepared = Prepared(*[nothing] * 6)
     assignment = Assignment(experiment=tiny(), prepared=vars(prepared), taken=tmp_path)
-    command = [sys.executable, "-m", "flows.beside"]
+    command = [sys.executable, "-m", "flows.runtime.worker_processes"]
     ended = subprocess.run(command, input=f"{assignment.model_dump_json()}\n", capture_output=True, text=True)
     assert (ended.returncode, ended.stdout, ended.stderr) == (1, "", ""), "without a word: nobody is there to hear it"
 

@@ -19,7 +19,7 @@ import pytest
 from comparison import compared
 
 from tasks.stage import Observer, StageCall, observing
-from turnwise.config import Experiment, load
+from turnwise.experiment import Experiment, load
 from turnwise.store import Reference, default_store
 
 pytestmark = [pytest.mark.engine, pytest.mark.chain]
@@ -132,7 +132,7 @@ def test_engine_and_learner_agree_at_every_update(computed: tuple[Path, str]) ->
 def test_a_number_of_the_report_leads_back_to_the_panels_and_the_commit(
     computed: tuple[Path, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from flows import cli
+    from flows.commands import cli
 
     monkeypatch.setenv("TURNWISE_HOME", str(computed[0]))
     monkeypatch.setenv("COLUMNS", "80")
@@ -155,7 +155,7 @@ def test_a_number_of_the_report_leads_back_to_the_panels_and_the_commit(
 def test_the_variants_of_one_seed_are_laid_beside_each_other_without_a_verdict(
     computed: tuple[Path, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from flows import cli
+    from flows.commands import cli
 
     monkeypatch.setenv("TURNWISE_HOME", str(computed[0]))
     parsed = cli._parsed(["compare", "tiny"])
@@ -227,7 +227,7 @@ def test_a_run_that_was_killed_ends_with_the_digests_of_one_that_was_not(
 ) -> None:
     home = tmp_path / "killed"
     environment = {**os.environ, "TURNWISE_HOME": str(home), "PREFECT_API_URL": prefect_server, "PYTHONHASHSEED": "7"}
-    command = [sys.executable, "-m", "flows.cli", "ablation", str(TINY), "-s", "compute.engine=vllm"]
+    command = [sys.executable, "-m", "flows.commands.cli", "ablation", str(TINY), "-s", "compute.engine=vllm"]
     with (tmp_path / "output").open("wb") as output:
         started = subprocess.Popen(
             command, cwd=ROOT, env=environment, stdout=output, stderr=output, start_new_session=True
@@ -252,7 +252,7 @@ def test_the_episodes_of_a_recorded_run_are_shown_in_the_terminal_and_on_a_page(
 ) -> None:
     import argparse
 
-    from flows.show import add_show
+    from flows.commands.show import add_show
 
     parser = argparse.ArgumentParser()
     add_show(parser.add_subparsers())

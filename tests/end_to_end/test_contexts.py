@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from flows.experiment import run_variant
 from flows.prepare import prepare_materials, prepare_policy
-from tasks.credit import read_credit
-from turnwise.config import load
+from flows.run import run_variant
+from tasks.credit.credit import read_credit
+from turnwise.data.trajectory import TurnKind
+from turnwise.data.trajectory_files import read_trajectories
+from turnwise.experiment import load
 from turnwise.store import default_store
-from turnwise.trajectory import TurnKind
-from turnwise.trajectory_files import read_trajectories
 
 pytestmark = [pytest.mark.engine, pytest.mark.chain]
 

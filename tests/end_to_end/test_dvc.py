@@ -17,10 +17,10 @@ from comparison import Computed
 from project_copy import ROOT, asked_outside, commit_all, copy_project, git, guarded, run
 from ruamel.yaml import YAML
 
-from turnwise.config import Experiment, load
+from turnwise.config.overlays import read_yaml
+from turnwise.config.schema import BESIDE_RESULTS
 from turnwise.errors import ConfigurationError
-from turnwise.layering import read_yaml
-from turnwise.sections import BESIDE_RESULTS
+from turnwise.experiment import Experiment, load
 from turnwise.store import MANIFEST, Manifest
 from turnwise.world import SPLITS
 
@@ -105,7 +105,7 @@ def test_nobody_outside_this_machine_was_asked(reproduction: Reproduction) -> No
 
 def test_what_dvc_tracks_is_the_same_in_every_home(reproduction: Reproduction) -> None:
     # The ablation has left its results in the reference's store: the stages only take them out.
-    from flows.materialise import materialise
+    from flows.commands.dvc_stages import materialise
 
     with working_in(reproduction.reference):
         tiny = load(Path("params.yaml"))
@@ -222,7 +222,7 @@ def test_the_stages_track_every_parameter() -> None:
 def test_what_is_no_stage_of_the_ablation_is_refused(
     stage: str, variant: str | None, seed: int | None, message: str
 ) -> None:
-    from flows.materialise import materialise
+    from flows.commands.dvc_stages import materialise
 
     with pytest.raises(ConfigurationError, match=message):
         materialise(stage, load(ROOT / "params.yaml"), variant, seed)

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from flows.experiment import Iteration, run_variant
 from flows.prepare import Prepared, prepare_materials, prepare_policy
-from turnwise.config import Experiment, load
+from flows.run import Iteration, run_variant
 from turnwise.credit import ESTIMATORS
-from turnwise.policy.losses import LOSSES
-from turnwise.selection import RULES
+from turnwise.credit.selection import RULES
+from turnwise.experiment import Experiment, load
+from turnwise.policy.learner.losses import LOSSES
 from turnwise.store import default_store
 
 pytestmark = [pytest.mark.engine, pytest.mark.chain]

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from comparison import compared
 
-from turnwise.config import load
+from turnwise.experiment import load
 
 pytestmark = [pytest.mark.engine, pytest.mark.chain]
 
@@ -123,7 +123,7 @@ def kill_at(rollouts: int, home: Path, prefect_server: str, output: Path) -> Non
     settings = [word for setting in SETTINGS for word in ("-s", setting)]
     with output.open("wb") as written:
         started = subprocess.Popen(
-            [sys.executable, "-m", "flows.cli", "ablation", str(TINY), *settings],
+            [sys.executable, "-m", "flows.commands.cli", "ablation", str(TINY), *settings],
             cwd=ROOT,
             env=environment,
             stdout=written,

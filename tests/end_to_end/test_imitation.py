@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from comparison import compared
 
-from flows.experiment import Run, run_variant
 from flows.prepare import Prepared, prepare_materials, prepare_policy
-from tasks.credit import read_credit
-from tasks.imitation import sequences_to_imitate
-from turnwise.config import Experiment, load
+from flows.run import Run, run_variant
+from tasks.credit.credit import read_credit
+from tasks.prepare.imitation import sequences_to_imitate
+from turnwise.data.trajectory_files import read_trajectories
+from turnwise.experiment import Experiment, load
 from turnwise.store import default_store
-from turnwise.trajectory_files import read_trajectories
 
 pytestmark = [pytest.mark.engine, pytest.mark.chain]
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from comparison import Computed
 
-from flows import cli
-from flows.sources import answer
-from turnwise.ancestry import shortened
-from turnwise.reporting.story import Story
+from flows.commands import cli
+from flows.recording.sources import answer
+from turnwise.reporting.data.report_data import Story
 from turnwise.store import default_store
+from turnwise.store.provenance import shortened
 from turnwise.tracking.finding import RecordedRun, find_runs
 from turnwise.world import Split
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from flows.experiment import Iteration, Run, run_variant
 from flows.prepare import Prepared, prepare_materials, prepare_policy
-from tasks import learning
+from flows.run import Iteration, Run, run_variant
+from tasks import models_in_memory
 from tasks.stage import Observer, StageCall, observing
-from turnwise.config import Experiment, load
+from turnwise.experiment import Experiment, load
 from turnwise.policy.model_files import MODEL_FILES
 from turnwise.store import Reference, default_store
 from turnwise.store.artifacts import EVERYTHING
@@ -147,7 +147,7 @@ def test_a_run_that_is_interrupted_goes_on_from_what_it_has_kept(
 
     with pytest.raises(Interrupted):
         run_variant(experiment(), fresh, "base", 1, interrupted)
-    learning._learners.clear()
+    models_in_memory._learners.clear()
     assert everything(run_variant(experiment(), fresh, "base", 1)) == unpruned
     assert "made again" not in caplog.text
 
@@ -156,7 +156,7 @@ def test_another_variant_with_the_same_policies_finds_them_though_they_were_prun
     fresh: Prepared, unpruned: list[Reference | None]
 ) -> None:
     run_variant(experiment(), fresh, "base", 1)
-    learning._learners.clear()
+    models_in_memory._learners.clear()
     computed = Computed()
     with observing(computed):
         often = run_variant(experiment(**{"evaluation.every": 1}), fresh, "often", 1)
@@ -186,7 +186,7 @@ def test_a_policy_in_the_middle_comes_back_to_the_same_digest(settings: dict[str
     store = default_store()
     for reference in learned(run):
         store.prune(reference, EVERYTHING)
-    learning._learners.clear()
+    models_in_memory._learners.clear()
     middle = run.iterations[1].policy
     assert (store.folder(middle, MODEL_FILES) / "model.safetensors").is_file()
     assert not any(name.startswith("model") for name in store.pruned(middle))

@@ -22,23 +22,25 @@ def test_a_run_with_uncommitted_changes_is_made_again_to_the_bit_though_the_proj
     with changed.open("a") as file:
         file.write("\nUNCOMMITTED = True\n")
     settings = ["-s", "optimization.iterations=1", "-s", "warm_start.maximum_steps=10"]
-    run(project, "flows.cli", "experiment", "--variant", "mt-grpo", "--seed", "1", *settings, **server)
+    run(project, "flows.commands.cli", "experiment", "--variant", "mt-grpo", "--seed", "1", *settings, **server)
     # The project moves on: other code, other parameters.
     git(project, "checkout", "--", "turnwise")
     parameters = (project / "params.yaml").read_text()
     (project / "params.yaml").write_text(parameters.replace("initial_deviation: 0.08", "initial_deviation: 0.02"))
 
     folder = tmp_path / "again"
-    told = run(project, "flows.cli", "reproduce", "mt-grpo seed 1", "--into", str(folder), **server)
+    told = run(project, "flows.commands.cli", "reproduce", "mt-grpo seed 1", "--into", str(folder), **server)
     assert "and its diff in" in told and "mt-grpo seed 1: equal, all " in told, told
     assert "UNCOMMITTED" in (folder / "turnwise" / "credit" / "group_relative.py").read_text()
-    refused = run(project, "flows.cli", "reproduce", "mt-grpo seed 1", "--into", str(folder), expected=1, **server)
+    refused = run(
+        project, "flows.commands.cli", "reproduce", "mt-grpo seed 1", "--into", str(folder), expected=1, **server
+    )
     assert "fresh folder" in refused
 
 
 def test_code_that_cannot_be_had_is_refused_before_anything_is_written(tmp_path: Path) -> None:
-    from flows.checkout import check_out, require_checkout
-    from turnwise.digests import digest_of
+    from flows.commands.checkout import check_out, require_checkout
+    from turnwise.store.digests import digest_of
 
     repository, folder = tmp_path / "repository", tmp_path / "folder"
     repository.mkdir()

@@ -19,16 +19,16 @@ from typing import Any
 import pytest
 
 from flows.ablation import every_run
-from flows.beside import beside
-from flows.calibrate import show_calibration
-from flows.experiment import Iteration, Run, run_variant
 from flows.prepare import Prepared, prepare_materials, prepare_policy
-from flows.record import AblationRecord
-from tasks.alarms import read_judgement
-from turnwise.config import Experiment, load
+from flows.recording.record import AblationRecord
+from flows.run import Iteration, Run, run_variant
+from flows.runtime.worker_processes import beside
+from flows.studies.calibrate import show_calibration
+from tasks.health.alarms import read_judgement
 from turnwise.errors import TrainingEnded
-from turnwise.places import home
+from turnwise.experiment import Experiment, load
 from turnwise.store import Reference, default_store
+from turnwise.store.paths import home
 
 pytestmark = pytest.mark.chain
 

@@ -18,7 +18,7 @@ from envs.agentgym.world import RemoteEnvironment
 from turnwise import seeding
 from turnwise.agent.host import Host, Patience
 from turnwise.checking import check_world
-from turnwise.checking.episodes import play
+from turnwise.checking.playing import play
 from turnwise.errors import WorldLost
 from turnwise.world import SPLITS, Remaining, Step, make_world
 

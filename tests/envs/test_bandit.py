@@ -10,7 +10,7 @@ from envs.bandit.names import THEMES, split_of_pair
 from envs.bandit.world import BanditEnvironment
 from turnwise import seeding
 from turnwise.checking import check_world
-from turnwise.checking.episodes import play
+from turnwise.checking.playing import play
 from turnwise.world import SPLITS, Remaining, Step, Task, make_world
 
 ONE_PULL = Remaining(1, 1, 1)

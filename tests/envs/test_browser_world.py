@@ -23,7 +23,7 @@ from envs.browser.shop import HOST
 from envs.browser.world import PAGES, _server, _shops
 from tests.process_tree import command_line, descendants, is_running, parent
 from turnwise.agent.host import Host, Patience
-from turnwise.checking.episodes import digests, play
+from turnwise.checking.playing import digests, play
 from turnwise.world import SPLITS, Observation, Remaining, Task
 
 KINDS = [f"{page_set.partition('-')[0]}/{kind}" for page_set, kinds in PAGES.items() for kind in kinds]

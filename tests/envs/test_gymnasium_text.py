@@ -16,7 +16,7 @@ from envs.gymnasium_text import GymnasiumText
 from envs.gymnasium_text.settings import KNOWN
 from turnwise import seeding
 from turnwise.checking import check_world
-from turnwise.checking.episodes import play
+from turnwise.checking.playing import play
 from turnwise.world import SPLITS, Decision, Environment, Remaining, Task
 
 TAXI_PRESETS = {"taxi": {"id": "Taxi-v4"}, "cliff-walking": {"id": "CliffWalking-v1"}}

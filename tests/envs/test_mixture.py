@@ -9,12 +9,13 @@ from envs.bandit import Bandit
 from envs.frozen_lake import FrozenLake
 from envs.mixture import Mixture
 from envs.mixture.parts import Part, in_turn
-from turnwise import measures, seeding
+from turnwise import seeding
 from turnwise.agent.formats import SearchFormat, ThinkAnswerFormat
 from turnwise.checking import check_world
-from turnwise.checking.episodes import play
+from turnwise.checking.playing import play
+from turnwise.data import metrics
+from turnwise.data.trajectory import Ending, Trajectory
 from turnwise.errors import ConfigurationError
-from turnwise.trajectory import Ending, Trajectory
 from turnwise.world import Limits, Remaining, Task, World
 
 LAKE: dict[str, Any] = {"world": "frozen_lake", "preset": "ragen-v2-no-slip"}
@@ -239,15 +240,15 @@ def test_the_table_has_success_in_each_world() -> None:
         played(craft, Ending.SUCCESS),
         played(other_lake, Ending.SUCCESS),
     ]
-    by_column = {column.heading: measures.by_task(panel, column) for column in world.columns}
+    by_column = {column.heading: metrics.by_task(panel, column) for column in world.columns}
     assert by_column["success"] == [0.5, 0.0, 1.0, 1.0]
     assert by_column["success lake"] == [0.5, 1.0]
     assert by_column["success bandit"] == [0.0]
     assert by_column["success craft"] == [1.0]
-    means = measures.episode_means(panel)
+    means = metrics.episode_means(panel)
     # Over episodes: two of three on the lake.
     assert (means["success"], means["success/lake"], means["success/bandit"]) == (3 / 5, 2 / 3, 0.0)
-    assert "success/lake" not in measures.episode_means([played(FrozenLake().tasks("test", 1)[0], Ending.SUCCESS)])
+    assert "success/lake" not in metrics.episode_means([played(FrozenLake().tasks("test", 1)[0], Ending.SUCCESS)])
 
 
 # Parameters

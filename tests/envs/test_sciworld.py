@@ -14,7 +14,7 @@ from envs.sciworld import SciWorld
 from envs.sciworld.episode import NOT_ACTIONS, SciWorldEnvironment
 from envs.sciworld.variations import COUNTS, Variation, numbers
 from turnwise import seeding
-from turnwise.checking.episodes import play
+from turnwise.checking.playing import play
 from turnwise.world import SPLITS, Remaining, Step, make_world
 
 pytestmark = needs_java

@@ -15,7 +15,7 @@ from envs.sciworld.pool import Pool
 from envs.sciworld.simulator import Simulation, SimulatorLost
 from envs.sciworld.variations import Variation
 from turnwise.agent.host import Host, Patience
-from turnwise.checking.episodes import play
+from turnwise.checking.playing import play
 from turnwise.errors import WorldLost
 from turnwise.world import Task
 

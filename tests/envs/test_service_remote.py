@@ -21,14 +21,14 @@ from envs.service.episodes import ServiceLimits
 from envs.service.offers import Offer
 from envs.service.schema import Health
 from turnwise import seeding
+from turnwise.agent.episode_config import Rules
 from turnwise.agent.formats import ThinkAnswerFormat
 from turnwise.agent.host import Patience
 from turnwise.agent.loop import Played, make_episodes, play_scripted, roll_out
-from turnwise.agent.rules import Rules
 from turnwise.checking import check_world
-from turnwise.config import load
+from turnwise.data.task_sets import panel_digest
 from turnwise.errors import ConfigurationError
-from turnwise.panel import panel_digest
+from turnwise.experiment import load
 from turnwise.world import SPLITS, World, make_world
 
 ROOT = Path(__file__).parents[2]

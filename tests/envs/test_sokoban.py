@@ -14,7 +14,7 @@ from envs.sokoban.rooms import ACTIONS, read_rows
 from envs.sokoban.world import SokobanEnvironment
 from turnwise import seeding
 from turnwise.checking import check_world
-from turnwise.checking.episodes import play
+from turnwise.checking.playing import play
 from turnwise.world import Decision, Remaining, make_world
 
 UP, DOWN, LEFT, RIGHT = range(4)

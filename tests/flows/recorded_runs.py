@@ -8,15 +8,15 @@ from pathlib import Path
 from tokenizers import Tokenizer, models
 
 from flows.prepare import play_parameters
-from tasks.evaluate import SAMPLED
 from tasks.playing import play_with_script, save_played, tasks_of
-from tasks.prepare import PanelParameters, panel
-from turnwise.config import Experiment, load
-from turnwise.places import home
-from turnwise.policy.spelling import TOKENIZER_FILE
-from turnwise.sections import BESIDE_RESULTS
+from tasks.prepare.materials import PanelParameters, panel
+from tasks.rollout.evaluate import SAMPLED
+from turnwise.config.schema import BESIDE_RESULTS
+from turnwise.experiment import Experiment, load
+from turnwise.policy.token_texts import TOKENIZER_FILE
 from turnwise.seeding import generator
 from turnwise.store import Reference, default_store
+from turnwise.store.paths import home
 from turnwise.tracking import Recorder
 from turnwise.tracking.finding import ARTIFACTS_FILE, PLAYERS_FILE, PlayersArtifacts, RunArtifacts
 from turnwise.world import SPLITS, Split

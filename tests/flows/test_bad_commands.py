@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.cli import status_of
+from flows.commands.cli import status_of
 from tests.flows.bad_commands import COMMANDS, FILES, Command
 
 ROOT = Path(__file__).parents[2]

@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 
 def turnwise(*arguments: str, home: Path) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "TURNWISE_HOME": str(home), "PREFECT_API_URL": "http://127.0.0.1:9/api"}
-    command = [sys.executable, "-m", "flows.cli", *arguments]
+    command = [sys.executable, "-m", "flows.commands.cli", *arguments]
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300)
 
 
@@ -79,7 +79,7 @@ def test_ui_serves_mlflows_pages_to_this_machine_and_its_own_pages_only(tmp_path
     environment = {**os.environ, "TURNWISE_HOME": str(tmp_path)}
     with (tmp_path / "output").open("wb") as output:
         served = subprocess.Popen(
-            [sys.executable, "-m", "flows.cli", "ui", "--port", str(port)],
+            [sys.executable, "-m", "flows.commands.cli", "ui", "--port", str(port)],
             cwd=ROOT,
             env=environment,
             stdout=output,

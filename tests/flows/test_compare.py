@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from recorded_runs import record, tiny, tracking_uri
 
-from flows import cli
-from flows.comparison import _seconds, at_equal_budgets, grouped, how_tested, judged
-from turnwise.comparability import require_comparable
+from flows.commands import cli
+from flows.recording.comparison import _seconds, at_equal_budgets, grouped, how_tested, judged
 from turnwise.errors import ConfigurationError
+from turnwise.statistics.evaluation_protocol import require_comparable
 from turnwise.store import default_store
 from turnwise.tracking.finding import find_runs
 

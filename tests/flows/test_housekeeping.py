@@ -16,12 +16,12 @@ import pytest
 
 PREAMBLE = """
 import json, os, signal, sys, time
-from flows.server import ensure_server
+from flows.runtime.server import ensure_server
 ensure_server()
 from prefect import flow, task
 from prefect.client.orchestration import get_client
 from prefect.states import Completed
-from flows.housekeeping import close_abandoned_runs, mark_flow_runs
+from flows.runtime.housekeeping import close_abandoned_runs, mark_flow_runs
 """
 RUN = """
 mark_flow_runs()
@@ -77,7 +77,7 @@ with get_client(sync_client=True) as client:
 @pytest.fixture(scope="module")
 def server_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A home that a group shares, with a server of its own, which looks for old runs every second."""
-    from flows import server
+    from flows.runtime import server
 
     home = tmp_path_factory.mktemp("housekeeping")
     environment = pytest.MonkeyPatch()

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from flows import lessons as command
-from turnwise.reporting.lessons import PAGE_FILE, RECORD_FILE, read_lessons
-from turnwise.reporting.story import Column, Row, Story
+from flows.studies import results_page as command
+from turnwise.reporting.data.report_data import Column, Row, Story
 from turnwise.statistics import wilson
+from turnwise.studies.results_page import PAGE_FILE, RECORD_FILE, read_lessons
 
 
 @pytest.fixture

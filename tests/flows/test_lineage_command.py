@@ -9,17 +9,17 @@ from typing import Any
 import pytest
 from recorded_runs import played, tiny, tracking_uri
 
-from flows.experiment import Iteration, Run
+from flows.health import changed
 from flows.prepare import Prepared, panel_parameters
-from flows.record import AblationRecord
-from flows.recorded_metrics import evaluation_metrics, metrics_of
-from flows.sources import answer, sources_of
-from flows.watch import changed
-from tasks.alarms import Change
-from tasks.prepare import panel
-from turnwise.config import Experiment
+from flows.recording.record import AblationRecord
+from flows.recording.recorded_metrics import evaluation_metrics, metrics_of
+from flows.recording.sources import answer, sources_of
+from flows.run import Iteration, Run
+from tasks.health.alarms import Change
+from tasks.prepare.materials import panel
+from turnwise.config.schema import Selection
 from turnwise.errors import ConfigurationError
-from turnwise.sections import Selection
+from turnwise.experiment import Experiment
 from turnwise.store import Reference, default_store
 from turnwise.tracking.finding import RecordedRun, RunArtifacts, find_runs
 from turnwise.world import SPLITS

@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 import pytest
 from rich.console import Console
 
+from flows.commands.plan import needs_of, show_plan
 from flows.needs import DiskGuard, shapes_of
-from flows.plan import needs_of, show_plan
 from tasks.stage import StageCall
-from turnwise.config import Experiment, load
+from turnwise.config.schema import Adapter
 from turnwise.errors import ConfigurationError
+from turnwise.experiment import Experiment, load
 from turnwise.policy.sizes import count, shapes_in, trained
-from turnwise.sections import Adapter
 from turnwise.store import Reference
 
 ROOT = Path(__file__).parents[2]

@@ -13,15 +13,15 @@ import pytest
 from recorded_runs import tiny
 from test_lineage_command import made
 
-from flows.sources import answer
-from tasks.evaluate import GREEDY, SAMPLED
-from tasks.prepare import PanelParameters, panel
+from flows.recording.sources import answer
+from tasks.prepare.materials import PanelParameters, panel
+from tasks.rollout.evaluate import GREEDY, SAMPLED
+from turnwise.data.trajectory import Ending, Trajectory, Turn
+from turnwise.data.trajectory_files import write_trajectories
 from turnwise.errors import ConfigurationError
 from turnwise.store import Reference, default_store
 from turnwise.tracking.finding import RecordedRun, RunArtifacts
 from turnwise.tracking.library import PARENT
-from turnwise.trajectory import Ending, Trajectory, Turn
-from turnwise.trajectory_files import write_trajectories
 from turnwise.world import Task
 
 TASKS = ("one", "two")

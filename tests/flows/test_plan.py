@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from flows.plan import PlannedRun, planned_run, show_plan
+from flows.commands.plan import PlannedRun, planned_run, show_plan
 from tests.envs.corpus_samples import RIVERS, SOURCES, write_corpus
-from turnwise.config import Experiment, load
 from turnwise.errors import ConfigurationError
+from turnwise.experiment import Experiment, load
 
 ROOT = Path(__file__).parents[2]
 MR = {"ablation.variants": ["grpo-mr"]}

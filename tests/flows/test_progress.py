@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from flows.display import bars, expected_work
-from turnwise.config import load
+from flows.runtime.display import bars, expected_work
+from turnwise.experiment import load
 
 ROOT = Path(__file__).parents[2]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.prune import add_prune
+from flows.commands.prune import add_prune
 from turnwise.errors import ArtifactError, ConfigurationError
 from turnwise.store import Reference, default_store
 

@@ -12,8 +12,8 @@ from rich.console import Console
 
 from flows.ablation import compare
 from flows.prepare import require_model
-from turnwise.config import load
 from turnwise.errors import ConfigurationError
+from turnwise.experiment import load
 from turnwise.policy.architecture import create_policy
 from turnwise.policy.tokenizer import ChatFrame, save_tokenizer, train_tokenizer
 from turnwise.tracking.database import require_store

@@ -9,16 +9,16 @@ from recorded_runs import tiny, tracking_uri
 from test_lineage_command import made
 
 from flows.prepare import Prepared, panel_parameters
-from flows.record import AblationRecord
-from tasks.prepare import panel
-from turnwise import lineage
+from flows.recording.record import AblationRecord
+from tasks.prepare.materials import panel
+from turnwise.store import run_environment
 from turnwise.tracking.finding import UNCOMMITTED_FILE, read_text
 from turnwise.world import SPLITS
 
 DIFF = """diff --git a/code.py b/code.py
 --- a/code.py
 +++ b/code.py
-@@ -1,2 +1,2 @@
+ -1,2 +1,2 
 -group_size = 8
 +group_size = 4
 +PASSWORD = "open-sesame"
@@ -26,13 +26,13 @@ diff --git a/new.py b/new.py
 new file mode 100644
 --- /dev/null
 +++ b/new.py
-@@ -0,0 +1 @@
+ -0,0 +1 
 +new = 1
 diff --git a/secrets.yaml b/secrets.yaml
 new file mode 100644
 --- /dev/null
 +++ b/secrets.yaml
-@@ -0,0 +1 @@
+ -0,0 +1 
 +service: open-sesame
 """
 
@@ -41,8 +41,8 @@ new file mode 100644
 def test_a_parent_and_its_children_record_no_secret_and_new_files_when_asked_for(
     turnwise_home: Path, monkeypatch: pytest.MonkeyPatch, new_files: bool
 ) -> None:
-    monkeypatch.setattr(lineage, "uncommitted_diff", lambda *_: DIFF)
-    monkeypatch.setattr(lineage, "code_state", lambda: {"commit": "c0de", "uncommitted": "d1ff"})
+    monkeypatch.setattr(run_environment, "uncommitted_diff", lambda *_: DIFF)
+    monkeypatch.setattr(run_environment, "code_state", lambda: {"commit": "c0de", "uncommitted": "d1ff"})
     experiment = tiny(f"tracking.new_files={str(new_files).lower()}")
     panels = [panel.function(panel_parameters(experiment, split)) for split in SPLITS]
     record = AblationRecord(experiment, Prepared(*panels, made("demonstrations"), made("tokenizer"), made("policy")))

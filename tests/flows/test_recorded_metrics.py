@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from flows.experiment import Iteration
-from flows.record import SAME, _differing_first
-from flows.recorded_metrics import evaluation_metrics, metrics_of
-from turnwise.config import load
-from turnwise.sections import BESIDE_RESULTS
+from flows.recording.record import SAME, _differing_first
+from flows.recording.recorded_metrics import evaluation_metrics, metrics_of
+from flows.run import Iteration
+from turnwise.config.schema import BESIDE_RESULTS
+from turnwise.experiment import load
 from turnwise.store import Reference, default_store
 from turnwise.tracking import Recorder
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from flows.results import DIGESTS_FILE, compared_with_former
+from flows.recording.results import DIGESTS_FILE, compared_with_former
 
 AVX2, AVX512 = ({"processor": {"vendor": "v", "flags": flags}} for flags in (["avx2"], ["avx2", "avx512f"]))
 

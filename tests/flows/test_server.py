@@ -18,10 +18,10 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 from websockets.typing import Origin, Subprotocol
 
-from flows import server
+from flows.runtime import server
 from turnwise.errors import TurnwiseError
 
-CLIENT = "from flows.server import ensure_server; print(ensure_server())"
+CLIENT = "from flows.runtime.server import ensure_server; print(ensure_server())"
 
 
 def start_client(home: Path) -> subprocess.Popen[str]:
@@ -162,7 +162,7 @@ def test_a_server_that_does_not_start_is_reported_with_its_log(
 
 def test_a_supervisor_that_is_killed_takes_its_server_with_it() -> None:
     script = (
-        "import subprocess, time; from flows.server import _die_with_parent\n"
+        "import subprocess, time; from flows.runtime.server import _die_with_parent\n"
         "child = subprocess.Popen(['sleep', '600'], preexec_fn=_die_with_parent)\n"
         "print(child.pid, flush=True); time.sleep(600)\n"
     )
@@ -177,5 +177,5 @@ def test_a_supervisor_that_is_killed_takes_its_server_with_it() -> None:
 
 
 def test_nothing_of_prefect_is_imported() -> None:
-    script = "import sys, flows.server; print([name for name in sys.modules if name.startswith('prefect')])"
+    script = "import sys, flows.runtime.server; print([name for name in sys.modules if name.startswith('prefect')])"
     assert subprocess.run([sys.executable, "-c", script], capture_output=True, check=True).stdout == b"[]\n"

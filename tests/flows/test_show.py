@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from recorded_runs import record, tiny
 
-from flows import cli
+from flows.commands import cli
 from turnwise.errors import ConfigurationError
 
 

@@ -15,12 +15,12 @@ import pytest
 from pydantic import BaseModel
 from rich.console import Console
 
-from flows.verify import inspect, print_parts
-from tasks.records import records_folder
+from flows.commands.verify import inspect, print_parts
+from tasks.prefect_records import records_folder
 from tasks.stage import stage
 from turnwise import progress
-from turnwise.places import home
 from turnwise.store import Reference, default_store
+from turnwise.store.paths import home
 
 PARTS = ["artifacts", "clocks and lineage", "records", "Prefect's database", "MLflow's database"]
 
@@ -226,7 +226,7 @@ def test_the_command_ends_with_status_1_where_something_is_damaged_and_imports_n
     with default_store().write("sample") as draft:
         draft.metrics["number"] = 1.0
     script = (
-        "import sys; from flows.cli import main\n"
+        "import sys; from flows.commands.cli import main\n"
         "import os; leave = os._exit\n"
         "def check(status): assert 'prefect' not in sys.modules; leave(status)\n"
         "os._exit = check; main(['verify'])\n"

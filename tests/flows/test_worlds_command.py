@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from envs.frozen_lake.lake import LakeEnvironment
-from flows.baselines import PAGE_FILE, record_baselines
-from flows.play import IN_LINES, play
-from flows.worlds import WIDTH, named_world, recorded_baselines, show_worlds
+from flows.commands.play import IN_LINES, play
+from flows.commands.worlds import WIDTH, named_world, recorded_baselines, show_worlds
+from flows.studies.baselines import PAGE_FILE, record_baselines
 from turnwise.errors import ConfigurationError
-from turnwise.reporting.baselines import RECORD_FILE
+from turnwise.reporting.baseline_table import RECORD_FILE
 from turnwise.world import Decision, Remaining, installed_worlds
 
 LAKE = ("frozen_lake", "ragen-v2-no-slip", [])

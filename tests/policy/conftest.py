@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from policy_samples import CONTEXT, END, PAD, VOCABULARY
 
-from turnwise.policy.engine import Engine, close_resident_engine, resident_engine
+from turnwise.policy.engines.contract import Engine, close_resident_engine, resident_engine
 
 
 @pytest.fixture(scope="session")

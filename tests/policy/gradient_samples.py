@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-from turnwise.policy.learner import Learner
+from turnwise.policy.learner.learner import Learner
 from turnwise.policy.optimizer import NamedAdamW
 
 

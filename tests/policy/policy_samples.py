@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from turnwise.policy.engine import Engine, Reply, Sampling
-from turnwise.trajectory import TokenSequence
+from turnwise.data.trajectory import TokenSequence
+from turnwise.policy.engines.contract import Engine, Reply, Sampling
 
 VOCABULARY, CONTEXT, END, PAD = 300, 128, 1, 2
 

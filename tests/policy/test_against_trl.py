@@ -20,9 +20,9 @@ from tokenizers.models import WordLevel
 from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast, TrainerCallback
 
 from turnwise.credit import CreditBatch, estimate
-from turnwise.policy.learner import Learner
-from turnwise.policy.update import UpdateBatch, UpdateSettings
-from turnwise.trajectory import TokenSequence
+from turnwise.data.trajectory import TokenSequence
+from turnwise.policy.learner.learner import Learner
+from turnwise.policy.learner.update import UpdateBatch, UpdateSettings
 
 pytest.importorskip("trl", reason="TRL is not installed")
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import torch
 
+from turnwise.config.model_settings import require_kernels
 from turnwise.errors import ConfigurationError
 from turnwise.policy.architecture import create_policy
-from turnwise.policy.model_settings import require_kernels
 
 SIZES: dict[str, Any] = {"vocabulary_size": 300, "context_length": 64, "end_token": 1, "pad_token": 2}
 

@@ -14,14 +14,14 @@ import torch
 from gradient_samples import gradients_of_first_step
 from policy_samples import VOCABULARY, two_turn_sequences
 
+from turnwise.config.model_settings import ModelSettings
+from turnwise.data.trajectory import TokenSequence
 from turnwise.errors import ArtifactError, ConfigurationError
-from turnwise.policy.critic import OPTIMIZER_FILE, VALUE_HEAD_FILE, Critic, CriticSettings, ValueBatch
+from turnwise.policy.critic.critic import OPTIMIZER_FILE, VALUE_HEAD_FILE, Critic, CriticSettings, ValueBatch
+from turnwise.policy.critic.value_loss import clipped_value_loss
 from turnwise.policy.model import load_policy
-from turnwise.policy.model_settings import ModelSettings
 from turnwise.policy.packing import lay_out
 from turnwise.policy.scoring import reply_states, score_replies
-from turnwise.policy.value_loss import clipped_value_loss
-from turnwise.trajectory import TokenSequence
 
 pytestmark = pytest.mark.kernels
 

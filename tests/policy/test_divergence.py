@@ -7,9 +7,9 @@ import math
 import pytest
 import torch
 
+from turnwise.data.trajectory import TokenSequence
 from turnwise.errors import ConfigurationError
-from turnwise.policy.divergence import DIVERGENCES, ReferencePenalty, k1, k2, k3, reference_rewards
-from turnwise.trajectory import TokenSequence
+from turnwise.policy.learner.divergence import DIVERGENCES, ReferencePenalty, k1, k2, k3, reference_rewards
 
 LOGITS = torch.tensor([0.3, -0.5, 1.1, 0.0], dtype=torch.float64)
 REFERENCE = torch.tensor([1.0, 0.2, -0.7, 0.4], dtype=torch.float64).log_softmax(-1)

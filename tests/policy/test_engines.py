@@ -16,14 +16,14 @@ import pytest
 import torch
 from policy_samples import CONTEXT, END, as_sequences, contexts, sample
 
-from turnwise import lineage
+from turnwise.config.model_settings import PLAIN, AdapterSettings, ModelSettings
+from turnwise.data.trajectory import TokenSequence
 from turnwise.errors import ConfigurationError
-from turnwise.policy.engine import Engine, Sampling, make_engine
-from turnwise.policy.learner import Learner
-from turnwise.policy.model_settings import PLAIN, AdapterSettings, ModelSettings
-from turnwise.policy.update import UpdateBatch, UpdateSettings
-from turnwise.policy.vllm_engine import quiet
-from turnwise.trajectory import TokenSequence
+from turnwise.policy.engines.contract import Engine, Sampling, make_engine
+from turnwise.policy.engines.vllm import quiet
+from turnwise.policy.learner.learner import Learner
+from turnwise.policy.learner.update import UpdateBatch, UpdateSettings
+from turnwise.store import run_environment
 
 MakePolicy = Callable[..., Path]
 with_vllm = pytest.param("vllm", marks=pytest.mark.engine)
@@ -128,7 +128,7 @@ import json, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
 from policy_samples import CONTEXT, contexts, sample
-from turnwise.policy.engine import make_engine
+from turnwise.policy.engines.contract import make_engine
 
 if __name__ == "__main__":
     engine = make_engine("vllm", threads=1, context_length=CONTEXT, maximum_episodes=16)
@@ -164,7 +164,7 @@ def test_torch_and_vllm_compute_with_the_class_of_kernels_that_they_are_held_to(
     loaded = {
         name for name in ("_C", "_C_AVX2", "_C_AVX512") if f"/{name}.abi3.so" in Path("/proc/self/maps").read_text()
     }
-    has_more = "avx512f" in lineage.platform()["processor"]["flags"]
+    has_more = "avx512f" in run_environment.platform()["processor"]["flags"]
     held = os.environ.get("ATEN_CPU_CAPABILITY") == "avx2" or not has_more
     assert (loaded == {"_C_AVX2"}) == (torch.backends.cpu.get_cpu_capability() == "AVX2") == held
 
@@ -269,8 +269,8 @@ def test_what_vllm_says_at_its_start_is_kept_from_bars_that_own_standard_error(
 
 def test_the_library_imports_no_vllm_until_an_engine_starts() -> None:
     code = (
-        "import sys; import turnwise.policy.learner, turnwise.policy.engine, turnwise.policy.transformers_engine;"
-        "from turnwise.policy.engine import make_engine;"
+        "import sys; import turnwise.policy.learner.learner, turnwise.policy.engines.contract, turnwise.policy.engines.transformers;"
+        "from turnwise.policy.engines.contract import make_engine;"
         "make_engine('transformers', threads=1, context_length=8, maximum_episodes=1);"
         "assert not any(name.split('.')[0] == 'vllm' for name in sys.modules)"
     )

@@ -13,11 +13,11 @@ from gradient_samples import gradients_of_first_step, relative_difference
 from policy_samples import two_turn_sequences
 from safetensors.torch import load_file
 
+from turnwise.config.model_settings import PLAIN, AdapterSettings, ModelSettings
 from turnwise.errors import ArtifactError, ConfigurationError
-from turnwise.policy.learner import OPTIMIZER_FILE, Learner
+from turnwise.policy.learner.learner import OPTIMIZER_FILE, Learner
+from turnwise.policy.learner.update import UpdateBatch, UpdateSettings
 from turnwise.policy.model import ADAPTER_FILE
-from turnwise.policy.model_settings import PLAIN, AdapterSettings, ModelSettings
-from turnwise.policy.update import UpdateBatch, UpdateSettings
 
 MakePolicy = Callable[..., Path]
 ADAPTED = ModelSettings(adapter=AdapterSettings(rank=4, alpha=8))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from turnwise import lineage
+from turnwise.store import run_environment
 
 ROOT = Path(__file__).parents[2]
 HELD_TO_AVX2 = {
@@ -24,11 +24,12 @@ HELD_TO_AVX2 = {
 
 
 def test_the_variables_are_part_of_the_platform() -> None:
-    assert set(HELD_TO_AVX2) <= set(lineage.KERNEL_VARIABLES)
+    assert set(HELD_TO_AVX2) <= set(run_environment.KERNEL_VARIABLES)
 
 
 @pytest.mark.skipif(
-    "avx512f" not in lineage.platform()["processor"]["flags"], reason="here every test computes with such kernels"
+    "avx512f" not in run_environment.platform()["processor"]["flags"],
+    reason="here every test computes with such kernels",
 )
 def test_what_holds_with_avx_512_holds_without() -> None:
     own = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from turnwise.data.trajectory import TokenSequence
 from turnwise.errors import ConfigurationError, MismatchError
-from turnwise.policy.importance import ImportanceCorrection, importance_weights
-from turnwise.trajectory import TokenSequence
+from turnwise.policy.learner.importance import ImportanceCorrection, importance_weights
 
 # The learner is 3, 0.6 and 0.25 times as sure as the engine of the reply tokens of the first sequence, and exactly as
 # sure of the one of the second; products: 0.45 and 1.

@@ -12,10 +12,10 @@ from gradient_samples import gradients_of_first_step
 from policy_samples import two_turn_sequences
 from safetensors.torch import load_file
 
+from turnwise.data.trajectory import TokenSequence
 from turnwise.errors import ArtifactError, ConfigurationError, MismatchError, NotFiniteError
-from turnwise.policy.learner import Learner
-from turnwise.policy.update import UpdateBatch, UpdateSettings, mini_batches
-from turnwise.trajectory import TokenSequence
+from turnwise.policy.learner.learner import Learner
+from turnwise.policy.learner.update import UpdateBatch, UpdateSettings, mini_batches
 
 pytestmark = pytest.mark.kernels
 

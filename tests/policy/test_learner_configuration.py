@@ -11,13 +11,13 @@ import pytest
 import torch
 
 from flows.prepare import prepare_materials
-from tasks.learning import LearnerParameters
-from tasks.update import UpdateParameters
-from turnwise.config import Experiment, load
+from tasks.models_in_memory import LearnerParameters
+from tasks.update.update import UpdateParameters
+from turnwise.config.model_settings import LINEAR_LAYERS, PLAIN, AdapterSettings, ModelSettings
 from turnwise.errors import ConfigurationError
+from turnwise.experiment import Experiment, load
+from turnwise.policy.learner.settings import UpdateSettings
 from turnwise.policy.memory import forget_peak_memory, peak_memory_bytes
-from turnwise.policy.model_settings import LINEAR_LAYERS, PLAIN, AdapterSettings, ModelSettings
-from turnwise.policy.settings import UpdateSettings
 
 PARAMETERS = Path(__file__).parents[2] / "params.yaml"
 GAE = ("credit={estimator: gae, options: {}}", "ablation.variants=[gae]", "variants={gae: {}}")

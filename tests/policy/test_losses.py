@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnwise.policy.losses import (
+from turnwise.policy.learner.losses import (
     LOSSES,
     TokenLoss,
     clipped_policy_loss,

@@ -17,8 +17,9 @@ from policy_samples import two_turn_sequences
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
+from turnwise.config.model_settings import PLAIN, AdapterSettings, ModelSettings
 from turnwise.errors import ArtifactError, ConfigurationError
-from turnwise.policy.learner import Learner
+from turnwise.policy.learner.learner import Learner
 from turnwise.policy.model import (
     ADAPTER_FILE,
     FROZEN_FILE,
@@ -30,7 +31,6 @@ from turnwise.policy.model import (
     save_policy,
     trained_parameters,
 )
-from turnwise.policy.model_settings import PLAIN, AdapterSettings, ModelSettings
 
 MakePolicy = Callable[..., Path]
 ADAPTED = ModelSettings(adapter=AdapterSettings(rank=2, alpha=6, target_modules=("q_proj", "down_proj"), seed=3))

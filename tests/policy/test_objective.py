@@ -17,13 +17,13 @@ from hypothesis import strategies as st
 from policy_samples import two_turn_sequences
 
 from turnwise.errors import MismatchError
-from turnwise.policy.aggregation import Aggregation
-from turnwise.policy.divergence import ReferencePenalty
-from turnwise.policy.importance import ImportanceCorrection
-from turnwise.policy.learner import Learner
-from turnwise.policy.losses import LOSSES
+from turnwise.policy.learner.aggregation import Aggregation
+from turnwise.policy.learner.divergence import ReferencePenalty
+from turnwise.policy.learner.importance import ImportanceCorrection
+from turnwise.policy.learner.learner import Learner
+from turnwise.policy.learner.losses import LOSSES
+from turnwise.policy.learner.update import PerToken, UpdateBatch, UpdateSettings
 from turnwise.policy.packing import at_reply_tokens, lay_out
-from turnwise.policy.update import PerToken, UpdateBatch, UpdateSettings
 
 MakePolicy = Callable[..., Path]
 Gradients = dict[str, torch.Tensor]

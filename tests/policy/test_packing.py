@@ -5,8 +5,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from turnwise.data.trajectory import TokenSequence
 from turnwise.policy.packing import at_reply_tokens, lay_out, micro_batches
-from turnwise.trajectory import TokenSequence
 
 
 def test_micro_batches_by_hand() -> None:

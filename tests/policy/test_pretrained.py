@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from turnwise.config import load
+from turnwise.config.schema import Policy
 from turnwise.errors import ConfigurationError
-from turnwise.outside import Outside
+from turnwise.experiment import load
 from turnwise.policy.pretrained import pretrained, pretrained_folder, require_unchanged
-from turnwise.sections import Policy
+from turnwise.store.outside import Outside
 
 ROOT = Path(__file__).parents[2]
 FILES = {

@@ -11,8 +11,8 @@ import torch
 from policy_samples import two_turn_sequences
 from transformers import AutoModelForCausalLM
 
+from turnwise.data.trajectory import TokenSequence
 from turnwise.policy.score_vectors import CountSketch, score_vectors
-from turnwise.trajectory import TokenSequence
 
 TEMPERATURE, DIMENSIONS, SEED = 0.7, 512, 3
 

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from policy_samples import two_turn_sequences
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from turnwise.policy.learner import Learner
+from turnwise.config.model_settings import ModelSettings
+from turnwise.policy.learner.learner import Learner
 from turnwise.policy.model import load_policy
-from turnwise.policy.model_settings import ModelSettings
 from turnwise.policy.packing import lay_out
 from turnwise.policy.scoring import reply_states, score, score_replies
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from turnwise.policy.learner import Learner
-from turnwise.policy.update import UpdateBatch, UpdateSettings, mini_batches
-from turnwise.trajectory import TokenSequence
+from turnwise.data.trajectory import TokenSequence
+from turnwise.policy.learner.learner import Learner
+from turnwise.policy.learner.update import UpdateBatch, UpdateSettings, mini_batches
 
 SETTINGS = UpdateSettings(learning_rate=1e-3, temperature=1.0, micro_batch_tokens=200, maximum_mismatch=10.0)
 

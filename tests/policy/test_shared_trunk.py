@@ -12,12 +12,12 @@ import torch
 from gradient_samples import gradients_of_first_step, precise_learner, relative_difference
 from policy_samples import two_turn_sequences
 
+from turnwise.config.model_settings import PLAIN, AdapterSettings, ModelSettings
+from turnwise.data.trajectory import TokenSequence
 from turnwise.errors import ConfigurationError, MismatchError
-from turnwise.policy.critic import VALUE_HEAD_FILE, CriticSettings, ValueBatch
-from turnwise.policy.learner import OPTIMIZER_FILE, Learner
-from turnwise.policy.model_settings import PLAIN, AdapterSettings, ModelSettings
-from turnwise.policy.update import UpdateBatch, UpdateSettings
-from turnwise.trajectory import TokenSequence
+from turnwise.policy.critic.critic import VALUE_HEAD_FILE, CriticSettings, ValueBatch
+from turnwise.policy.learner.learner import OPTIMIZER_FILE, Learner
+from turnwise.policy.learner.update import UpdateBatch, UpdateSettings
 
 pytestmark = pytest.mark.kernels
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnwise.policy.spelling import Spelling
+from turnwise.policy.token_texts import Spelling
 from turnwise.policy.tokenizer import save_tokenizer, train_tokenizer
 
 TEXTS = ["<think> go left</think><answer>Left</answer>", "the capital of Chad"] * 4

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from turnwise.errors import ConfigurationError
-from turnwise.policy.divergence import ReferencePenalty
-from turnwise.policy.importance import ImportanceCorrection
-from turnwise.policy.losses import LOSSES
-from turnwise.policy.settings import UpdateSettings, require_full_distribution, require_update_options
+from turnwise.policy.learner.divergence import ReferencePenalty
+from turnwise.policy.learner.importance import ImportanceCorrection
+from turnwise.policy.learner.losses import LOSSES
+from turnwise.policy.learner.settings import UpdateSettings, require_full_distribution, require_update_options
 
 PLAIN = {"learning_rate": 1e-3, "temperature": 1.0, "micro_batch_tokens": 100}
 
@@ -96,6 +96,6 @@ def test_a_cut_distribution_is_refused_with_a_policy_gradient() -> None:
 
 
 def test_the_configuration_does_not_wait_for_torch() -> None:
-    code = "import sys, turnwise.policy.settings; assert 'torch' not in sys.modules"
+    code = "import sys, turnwise.policy.learner.settings; assert 'torch' not in sys.modules"
     finished = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=500)
     assert finished.returncode == 0, finished.stderr

@@ -4,11 +4,11 @@ import math
 
 import pytest
 
-from turnwise.reporting.history import AlarmRaised, Endings, Work
-from turnwise.reporting.story import Column, Curve, Row, Sample, Story
+from turnwise.data.trajectory import Ending, Trajectory, Turn
+from turnwise.reporting.data.history import AlarmRaised, Endings, Work
+from turnwise.reporting.data.report_data import Column, Curve, Row, Sample, Story
 from turnwise.seeding import generator
 from turnwise.statistics import Frame, Results, bootstrap_over_tasks, judge, student_over_seeds, wilson
-from turnwise.trajectory import Ending, Trajectory, Turn
 from turnwise.world import Reward, Task
 
 COLUMNS = [

@@ -2,7 +2,7 @@ import pytest
 from pydantic import ValidationError
 
 from turnwise.checking.baselines import Score
-from turnwise.reporting.baselines import KnownFigure, Line, page, read_lines, verdict, write_lines
+from turnwise.reporting.baseline_table import KnownFigure, Line, page, read_lines, verdict, write_lines
 from turnwise.statistics import Interval, bootstrap_over_tasks, wilson
 
 

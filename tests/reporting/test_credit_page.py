@@ -9,10 +9,10 @@ import pytest
 from rich.console import Console
 
 from turnwise.credit import CreditBatch
-from turnwise.credit.study import Study, examine
-from turnwise.credit.truth import Truth
-from turnwise.reporting.credit_figures import credit_figure, header, rows
-from turnwise.reporting.credit_page import page, print_study
+from turnwise.studies.credit_figures import credit_figure, header, rows
+from turnwise.studies.credit_page import page, print_study
+from turnwise.studies.credit_study import Study, examine
+from turnwise.studies.credit_truth import Truth
 
 
 def study(turns: int, tasks: int = 5) -> Study:

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from turnwise.reporting.episodes import Episode, Wanted, by_task, whole_tasks
-from turnwise.reporting.episodes_terminal import print_episodes
-from turnwise.reporting.heat import rarity, step
+from turnwise.reporting.data.episodes import Episode, Wanted, by_task, whole_tasks
+from turnwise.reporting.html.token_heat_map import rarity, step
+from turnwise.reporting.terminal.episodes import print_episodes
 
 
 @pytest.fixture(scope="module")

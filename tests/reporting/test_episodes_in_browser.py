@@ -7,8 +7,8 @@ from playwright.sync_api import expect, sync_playwright
 
 from envs.browser.chromium import find_chromium
 from tests.envs.browser_pages import needs_chromium
-from turnwise.reporting.episodes import Episode
-from turnwise.reporting.episodes_page import episodes_page
+from turnwise.reporting.data.episodes import Episode
+from turnwise.reporting.html.episodes_page import episodes_page
 
 pytestmark = needs_chromium
 

@@ -1,6 +1,6 @@
 """Sheets of a judgement: what stands in a cell."""
 
-from turnwise.reporting.judgement import cell
+from turnwise.reporting.terminal.verdicts import cell
 from turnwise.statistics import student_over_seeds
 
 

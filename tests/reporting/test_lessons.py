@@ -1,9 +1,9 @@
 import pytest
 from pydantic import ValidationError
 
-from turnwise.reporting.lessons import lessons, page, read_lessons, write_lessons
-from turnwise.reporting.story import Column, Curve, Row, Story
+from turnwise.reporting.data.report_data import Column, Curve, Row, Story
 from turnwise.statistics import Interval, student_over_seeds, wilson
+from turnwise.studies.results_page import lessons, page, read_lessons, write_lessons
 
 
 def story(trained: float = 0.5, *, oracle: bool = True) -> Story:

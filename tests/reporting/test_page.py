@@ -8,10 +8,10 @@ from html.parser import HTMLParser
 
 import pytest
 
-from turnwise.reporting.history import AlarmRaised, Endings, Work
-from turnwise.reporting.page import page, write_report
-from turnwise.reporting.story import Row, Story
-from turnwise.reporting.verdict_section import told
+from turnwise.reporting.data.history import AlarmRaised, Endings, Work
+from turnwise.reporting.data.report_data import Row, Story
+from turnwise.reporting.html.page import page, write_report
+from turnwise.reporting.html.verdict_section import told
 
 VOID = {"meta", "br", "hr", "img", "input", "link"}
 
@@ -192,8 +192,8 @@ def test_another_process_draws_the_same_bytes_from_the_storys_file(story, tmp_pa
     write_report(small(story), tmp_path / "here")
     command = (
         "import pathlib, sys\n"
-        "from turnwise.reporting.page import write_report\n"
-        "from turnwise.reporting.story import Story\n"
+        "from turnwise.reporting.html.page import write_report\n"
+        "from turnwise.reporting.data.report_data import Story\n"
         "write_report(Story.from_json(pathlib.Path(sys.argv[1]).read_text()), pathlib.Path(sys.argv[2]))"
     )
     arguments = [str(tmp_path / "here" / "story.json"), str(tmp_path / "there")]

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from turnwise.reporting.story import STAGES, Column, Curve, Row, Story
+from turnwise.reporting.data.report_data import STAGES, Column, Curve, Row, Story
 from turnwise.statistics import Interval
 
 

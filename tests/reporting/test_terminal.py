@@ -4,9 +4,9 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from turnwise.reporting.story import Column, Row, Story
-from turnwise.reporting.terminal import print_story
-from turnwise.reporting.wording import bounds, duration, number
+from turnwise.reporting.data.report_data import Column, Row, Story
+from turnwise.reporting.formatting import bounds, duration, number
+from turnwise.reporting.terminal.comparison import print_story
 from turnwise.statistics import wilson
 
 

@@ -1,7 +1,7 @@
 import pytest
 
-from turnwise.reporting.story import Column, Row, Story
-from turnwise.reporting.wording import basis, bounds, duration, heading, number, signed
+from turnwise.reporting.data.report_data import Column, Row, Story
+from turnwise.reporting.formatting import basis, bounds, duration, heading, number, signed
 from turnwise.statistics import Interval, student_over_seeds, wilson
 
 

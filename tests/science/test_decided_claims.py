@@ -5,10 +5,10 @@ import math
 import pytest
 from scipy import stats
 
-from turnwise.reporting.story import Column, Curve, Row, Story
-from turnwise.science.claims import ClaimsPage
-from turnwise.science.verdict import Decision, Verdict, decide
+from turnwise.reporting.data.report_data import Column, Curve, Row, Story
 from turnwise.statistics import student_over_seeds
+from turnwise.studies.claim_verdicts import Decision, Verdict, decide
+from turnwise.studies.claims import ClaimsPage
 
 BETTER, WORSE = (0.50, 0.54, 0.58, 0.56, 0.52), (0.31, 0.33, 0.41, 0.35, 0.35)
 STEADY, WILD = (0.50, 0.51, 0.50, 0.49, 0.50, 0.51), (0.10, 0.90, 0.35, 0.60, 0.05, 0.95)

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from flows.science import PAGES, draw_page, experiment_of, records
+from flows.studies.science import PAGES, draw_page, experiment_of, records
+from turnwise.config.overlays import read_yaml
 from turnwise.errors import ConfigurationError
-from turnwise.layering import read_yaml
-from turnwise.reporting.story import Curve, Story
-from turnwise.science.claims import CLAIMS, COMPARING, known_claims, read_claims
-from turnwise.science.tuning import chosen_rates, tried_rates
+from turnwise.reporting.data.report_data import Curve, Story
+from turnwise.studies.claims import CLAIMS, COMPARING, known_claims, read_claims
+from turnwise.studies.tuning import chosen_rates, tried_rates
 
 ROOT = Path(__file__).parents[2]
 NAMES = sorted(path.stem for path in (ROOT / CLAIMS).glob("*.yaml"))

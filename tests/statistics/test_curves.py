@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
-from turnwise.statistics.baselines import normalised
 from turnwise.statistics.curves import area, reached, within_budget
 from turnwise.statistics.profiles import performance_profile
+from turnwise.statistics.reference_policies import normalised
 from turnwise.statistics.seeds import student_over_seeds
 
 CURVE = [(0, 0.2), (10, 0.6), (30, 0.8)]

@@ -15,11 +15,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnwise.digests import canonical_json, digest_of
 from turnwise.errors import ArtifactError, ConfigurationError
-from turnwise.places import home, project_root
 from turnwise.store import Reference, Store, default_store
 from turnwise.store.artifacts import ABANDONED_AFTER_SECONDS
+from turnwise.store.digests import canonical_json, digest_of
+from turnwise.store.paths import home, project_root
 
 
 def write_sample(store: Store, text: str = "content", metric: float = 0.5) -> Reference:

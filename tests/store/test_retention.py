@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from turnwise.config import load
-from turnwise.places import project_root
-from turnwise.sections import Storage
+from turnwise.config.schema import Storage
+from turnwise.experiment import load
 from turnwise.store import Reference, Store
 from turnwise.store.chains import removals
+from turnwise.store.paths import project_root
 from turnwise.store.retention import Keep, Link, files_to_prune, kept
 
 DEFAULTS = load(project_root() / "params.yaml").storage

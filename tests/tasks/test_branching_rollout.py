@@ -8,18 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from flows.experiment import run_variant
 from flows.prepare import Prepared, play_parameters, prepare_materials, prepare_policy
+from flows.run import run_variant
 from tasks.playing import worlds_seed
-from tasks.rollout import RolloutParameters, rollout
+from tasks.rollout.rollout import RolloutParameters, rollout
 from tasks.stage import Observer, StageCall, observing
 from turnwise import seeding
 from turnwise.agent.branching import turn_of
 from turnwise.agent.loop import episode_seed
-from turnwise.config import Experiment, load
+from turnwise.data.trajectory import Trajectory
+from turnwise.data.trajectory_files import read_trajectories
+from turnwise.experiment import Experiment, load
 from turnwise.store import Reference, default_store
-from turnwise.trajectory import Trajectory
-from turnwise.trajectory_files import read_trajectories
 from turnwise.world import Observation
 
 pytestmark = [pytest.mark.engine, pytest.mark.chain]
@@ -127,7 +127,7 @@ def test_a_group_shares_its_context_to_the_bit_and_only_the_reply_to_it_is_train
 
 def test_the_tokens_that_are_trained_are_those_that_were_sampled(branched: Reference, prepared: Prepared) -> None:
     # The behaviour's log-probabilities are the policy's own, of exactly these tokens in exactly these contexts.
-    from turnwise.policy.learner import Learner
+    from turnwise.policy.learner.learner import Learner
 
     sequences = [trajectory.segments()[0] for trajectory in trajectories(branched)]
     learner = Learner(default_store().folder(prepared.warm_start), threads=1)

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from tasks.credit import CreditParameters, credit, read_credit
+from tasks.credit.credit import CreditParameters, credit, read_credit
 from turnwise.agent.formats import ThinkAnswerFormat
+from turnwise.config.schema import Credit, RewardSection, ThoughtCredit
+from turnwise.data.trajectory import Ending, Trajectory, Turn
+from turnwise.data.trajectory_files import write_trajectories
 from turnwise.policy.tokenizer import ChatFrame, save_tokenizer, train_tokenizer
-from turnwise.sections import Credit, RewardSection, ThoughtCredit
 from turnwise.store import Reference, default_store
-from turnwise.trajectory import Ending, Trajectory, Turn
-from turnwise.trajectory_files import write_trajectories
 from turnwise.world import Decision, Task
 
 FORM = ThinkAnswerFormat()

@@ -9,15 +9,14 @@ from pathlib import Path
 import pytest
 
 from flows.prepare import play_parameters
-from tasks.conversations import ConversationParameters, conversations
-from tasks.prepare import PolicyParameters, TokenizerParameters, initial_policy, tokenizer
-from tasks.rollout import RolloutParameters, rollout
-from turnwise import fingerprint
-from turnwise.config import Experiment, load
-from turnwise.outside import outside_file
+from tasks.prepare.conversations import ConversationParameters, conversations
+from tasks.prepare.materials import PolicyParameters, TokenizerParameters, initial_policy, tokenizer
+from tasks.rollout.rollout import RolloutParameters, rollout
+from turnwise.config.schema import WorldSection
+from turnwise.experiment import Experiment, load
 from turnwise.policy.pretrained import pretrained
-from turnwise.sections import WorldSection
-from turnwise.store import Reference, default_store
+from turnwise.store import Reference, default_store, fingerprint
+from turnwise.store.outside import outside_file
 
 ROOT = Path(__file__).parents[2]
 TINY = ROOT / "tests" / "end_to_end" / "tiny.yaml"

@@ -14,12 +14,11 @@ from pydantic import BaseModel
 
 import tasks
 from tasks.stage import Stage, _stages
-from turnwise import fingerprint, world_identity
-from turnwise.digests import digest_of
+from turnwise.config.schema import WorldSection
 from turnwise.errors import ConfigurationError
-from turnwise.outside import Outside
-from turnwise.sections import WorldSection
-from turnwise.store import Reference
+from turnwise.store import Reference, fingerprint, world_identity
+from turnwise.store.digests import digest_of
+from turnwise.store.outside import Outside
 from turnwise.world import World, world_class
 
 for module in pkgutil.walk_packages(tasks.__path__, "tasks."):

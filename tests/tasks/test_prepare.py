@@ -3,13 +3,13 @@
 import pytest
 
 from tasks.playing import PatienceSection
-from tasks.prepare import DemonstrationParameters, PanelParameters, demonstrations, panel
-from turnwise.agent.sections import Agent
-from turnwise.panel import read_panel
-from turnwise.sections import WorldSection
+from tasks.prepare.materials import DemonstrationParameters, PanelParameters, demonstrations, panel
+from turnwise.config.agent import Agent
+from turnwise.config.schema import WorldSection
+from turnwise.data.task_sets import read_panel
+from turnwise.data.trajectory import Trajectory
+from turnwise.data.trajectory_files import read_trajectories
 from turnwise.store import Reference, default_store
-from turnwise.trajectory import Trajectory
-from turnwise.trajectory_files import read_trajectories
 from turnwise.world import SPLITS, Split
 
 AGENT = Agent(format="think-answer", instruction=False, maximum_reply_tokens=32, context_tokens=256)

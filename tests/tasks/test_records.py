@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ConfigDict
 
-from tasks.records import recorded, recorded_keys, records_folder
+from tasks.prefect_records import recorded, recorded_keys, records_folder
 from tasks.stage import stage
 from turnwise.errors import ArtifactError
 from turnwise.store import Reference, default_store

@@ -25,8 +25,8 @@ from safetensors import SafetensorError
 
 from tasks.stage import Observer, StageCall, observing, stage
 from turnwise.errors import ArtifactError, ConfigurationError, DiskFull, WorldLost
-from turnwise.places import home
 from turnwise.store import Reference, default_store
+from turnwise.store.paths import home
 
 pytestmark = pytest.mark.usefixtures("prefect_server", "turnwise_home")
 
@@ -318,7 +318,7 @@ def test_the_code_of_a_world_named_in_the_parameters_counts(tmp_path: Path, monk
 
 SCRIPT = """
 import sys
-from flows.server import ensure_server
+from flows.runtime.server import ensure_server
 ensure_server()
 from our_stage import Parameters, number
 from tasks.stage import Observer, observing

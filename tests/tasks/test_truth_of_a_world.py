@@ -18,21 +18,21 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from tasks.credit_study import truth_of
 from tasks.playing import worlds_seed
-from tasks.replays import states
+from tasks.studies.credit_study import truth_of
+from tasks.studies.replays import states
+from turnwise.agent.episode_config import Rules
 from turnwise.agent.formats import ThinkAnswerFormat
 from turnwise.agent.host import Patience
 from turnwise.agent.loop import make_episodes, roll_out
 from turnwise.agent.replay import Continuation
-from turnwise.agent.rules import Rules
+from turnwise.config.schema import RewardSection
 from turnwise.credit import CreditBatch, estimate
-from turnwise.credit.truth import Truth, agreement
-from turnwise.measures import weighted_rewards
-from turnwise.policy.engine import Reply
+from turnwise.data.metrics import weighted_rewards
+from turnwise.data.trajectory import Trajectory
+from turnwise.policy.engines.contract import Reply
 from turnwise.policy.tokenizer import ChatFrame, train_tokenizer
-from turnwise.sections import RewardSection
-from turnwise.trajectory import Trajectory
+from turnwise.studies.credit_truth import Truth, agreement
 from turnwise.world import Decision, Environment, Limits, Observation, Remaining, Reward, Split, Step, Task, World
 
 KNOWN = {"left": 0.225, "stop": -0.225, "up": 0.75, "down": -0.25}

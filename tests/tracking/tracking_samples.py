@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from turnwise.data.trajectory import Ending, Trajectory, Turn
 from turnwise.tracking import Dataset, Recorder, Run
-from turnwise.trajectory import Ending, Trajectory, Turn
 from turnwise.world import Task
 
 PANEL = Dataset("search/train", "0123456789abcdef" * 2, "training", "store/panel/0123", rows=64)

@@ -24,8 +24,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from turnwise.credit import ESTIMATORS
+from turnwise.data.trajectory import Trajectory, Turn
 from turnwise.errors import ConfigurationError
-from turnwise.trajectory import Trajectory, Turn
 
 
 def group_of(prompt: int, turn: int, prompts: int) -> int:

@@ -26,8 +26,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from turnwise.agent.sections import ContextSection
-from turnwise.trajectory import TurnKind
+from turnwise.config.agent import ContextSection
+from turnwise.data.trajectory import TurnKind
 
 SUMMARY_WORDS = (
     "Summarise what happened so far in one thought, without an action. Your summary takes the place of these turns."

@@ -12,9 +12,9 @@ from dataclasses import replace
 
 from turnwise.agent.context import Ask, Context
 from turnwise.agent.formats import Format
-from turnwise.agent.recollection import recollect
+from turnwise.agent.scripted_summary import recollect
+from turnwise.data.trajectory import Trajectory, Turn, TurnKind
 from turnwise.policy.tokenizer import ChatFrame
-from turnwise.trajectory import Trajectory, Turn, TurnKind
 
 
 def tokenized(

@@ -4,7 +4,7 @@ Within a segment the context only grows: context of turn k+1 = context of turn k
 observation; `turnwise.agent.context` says when another segment opens. The same class serves the engine's replies and
 those of scripted players, so that every row of a table was played by the same rules.
 
-The limit on turns counts replies that act. What else the policy is asked for (`turnwise.trajectory.TurnKind`) is a turn
+The limit on turns counts replies that act. What else the policy is asked for (`turnwise.data.trajectory.TurnKind`) is a turn
 of the trajectory like any other, with tokens and credit, and uses up none of it. Where `turnwise.agent.modes` gives a
 task several attempts, each is made in an environment of its own, under the full limits; an attempt that the world loses
 loses the whole episode.
@@ -18,12 +18,12 @@ from dataclasses import replace
 import numpy as np
 
 from turnwise.agent.context import Ask, make_context
+from turnwise.agent.episode_config import Rules
 from turnwise.agent.formats import Reading
 from turnwise.agent.host import Host
 from turnwise.agent.modes.contract import words_to_act
-from turnwise.agent.rules import Rules
+from turnwise.data.trajectory import Ending, Lost, Trajectory, Turn, TurnKind
 from turnwise.errors import WorldLost
-from turnwise.trajectory import Ending, Lost, Trajectory, Turn, TurnKind
 from turnwise.world import Decision, Observation, Remaining, Step, Task
 
 

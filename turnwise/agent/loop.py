@@ -17,15 +17,15 @@ from typing import Protocol
 
 from turnwise import seeding
 from turnwise.agent.episode import Episode
-from turnwise.agent.rules import Rules
+from turnwise.agent.episode_config import Rules
 from turnwise.agent.scripted import act, think
+from turnwise.data.trajectory import Lost, Trajectory, TurnKind
 from turnwise.errors import WorldLost
-from turnwise.trajectory import Lost, Trajectory, TurnKind
 from turnwise.world import Decision, Task
 
 
 class SampledReply(Protocol):
-    """One finished reply of an engine: `turnwise.policy.engine.Reply` keeps this."""
+    """One finished reply of an engine: `turnwise.policy.engines.contract.Reply` keeps this."""
 
     @property
     def episode(self) -> int:
@@ -45,7 +45,7 @@ class SampledReply(Protocol):
 
 
 class ReplySource(Protocol):
-    """The part of an engine that the loop needs: see `turnwise.policy.engine.Engine`."""
+    """The part of an engine that the loop needs: see `turnwise.policy.engines.contract.Engine`."""
 
     @property
     def in_flight(self) -> int:

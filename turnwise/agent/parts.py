@@ -11,7 +11,7 @@ from bisect import bisect_right
 
 from turnwise.agent.context import Frame
 from turnwise.agent.formats import Format
-from turnwise.trajectory import Turn, TurnKind
+from turnwise.data.trajectory import Turn, TurnKind
 
 
 def thought_tokens(turn: Turn, form: Format, frame: Frame) -> int:

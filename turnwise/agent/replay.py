@@ -17,9 +17,9 @@ from dataclasses import dataclass, replace
 
 from turnwise.agent.context import Message
 from turnwise.agent.episode import Episode
-from turnwise.agent.rules import Rules
+from turnwise.agent.episode_config import Rules
+from turnwise.data.trajectory import Trajectory, Turn, TurnKind
 from turnwise.errors import WorldLost
-from turnwise.trajectory import Trajectory, Turn, TurnKind
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """What scripted players write: decisions as replies, errors on purpose, and thoughts where they are asked for one.
 
 A small policy cannot plan, reflect or summarise as it never saw it done. So demonstrations hold plans and lessons that
-are true (they say what the oracle does next, see `turnwise.agent.foresight`, and what was refused), and errors to
+are true (they say what the oracle does next, see `turnwise.agent.oracle_rollout`, and what was refused), and errors to
 reflect on: the player `mistaken` means what the oracle does and gets the reply wrong.
 """
 
@@ -12,12 +12,12 @@ from collections.abc import Callable
 import numpy as np
 
 from turnwise.agent.episode import Episode
-from turnwise.agent.foresight import foresee
 from turnwise.agent.host import Host
 from turnwise.agent.modes.steps import worded
-from turnwise.agent.recollection import recollect
+from turnwise.agent.oracle_rollout import foresee
+from turnwise.agent.scripted_summary import recollect
+from turnwise.data.trajectory import TurnKind
 from turnwise.errors import WorldLost
-from turnwise.trajectory import TurnKind
 from turnwise.world import Decision
 
 MISTAKEN = "mistaken"

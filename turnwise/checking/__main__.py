@@ -10,7 +10,7 @@ import argparse
 import json
 import sys
 
-from turnwise.checking.episodes import digests
+from turnwise.checking.playing import digests
 from turnwise.world import make_world
 
 

@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence, Set
 from contextlib import ExitStack
 
-from turnwise.checking.episodes import at_the_start
 from turnwise.checking.fuzz import replies
+from turnwise.checking.playing import at_the_start
 from turnwise.checking.report import Broken, shortened
 from turnwise.checking.subject import Subject
 from turnwise.world import Decision, Environment, Observation, Step, Task

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from turnwise import seeding
-from turnwise.checking.episodes import Episode, first_tasks, play
+from turnwise.checking.playing import Episode, first_tasks, play
 from turnwise.statistics import Interval, over_tasks
 from turnwise.world import World
 

@@ -9,9 +9,9 @@ import re
 from turnwise.checking.report import Broken
 from turnwise.checking.subject import Subject
 from turnwise.errors import ConfigurationError
-from turnwise.fingerprint import installed_imports
-from turnwise.lineage import COMPUTING_PACKAGES
-from turnwise.world_identity import what_it_reads
+from turnwise.store.fingerprint import installed_imports
+from turnwise.store.run_environment import COMPUTING_PACKAGES
+from turnwise.store.world_identity import what_it_reads
 
 CARRIERS = ("httpx", "pydantic")
 """Packages that carry what others compute: another version of them changes no episode."""

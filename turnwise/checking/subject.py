@@ -7,7 +7,7 @@ from contextlib import closing, contextmanager
 from functools import cached_property
 from typing import Any
 
-from turnwise.checking.episodes import Episode, first_tasks, open_episode, play
+from turnwise.checking.playing import Episode, first_tasks, open_episode, play
 from turnwise.checking.report import Broken
 from turnwise.world import SPLITS, Environment, Observation, Split, Task, World
 

@@ -20,7 +20,7 @@ from turnwise.credit.group_relative import grpo, rloo
 from turnwise.credit.reinforce import reinforce_plus_plus, reinforce_plus_plus_baseline
 from turnwise.credit.turn_level import mt_grpo
 from turnwise.errors import CreditError
-from turnwise.mistakes import meant
+from turnwise.suggestions import meant
 
 __all__ = ["ESTIMATORS", "CreditBatch", "Estimator", "estimate", "require_options", "value_targets"]
 

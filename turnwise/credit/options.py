@@ -6,7 +6,7 @@ import math
 from typing import Any, get_args
 
 from turnwise.errors import CreditError
-from turnwise.mistakes import meant
+from turnwise.suggestions import meant
 
 
 def require_choice(option: str, value: object, choices: Any) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
-from turnwise.policy.model_settings import require_heads
+from turnwise.config.model_settings import require_heads
 
 
 def create_policy(

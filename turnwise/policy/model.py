@@ -32,8 +32,8 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, GenerationConfig, PreTrainedModel
 from transformers.modeling_layers import GradientCheckpointingLayer
 
+from turnwise.config.model_settings import AdapterSettings, ModelSettings
 from turnwise.errors import ArtifactError, ConfigurationError
-from turnwise.policy.model_settings import AdapterSettings, ModelSettings
 
 ADAPTER_FILE = "adapter/adapter.safetensors"
 """In a folder of its own: engines take every safetensors file beside the model's for weights."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import torch
 
-from turnwise.trajectory import TokenSequence
+from turnwise.data.trajectory import TokenSequence
 
 
 def micro_batches(lengths: Sequence[int], token_budget: int) -> list[list[int]]:

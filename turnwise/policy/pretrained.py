@@ -11,10 +11,10 @@ import os
 from fnmatch import fnmatch
 from pathlib import Path
 
+from turnwise.config.schema import Policy
 from turnwise.errors import ConfigurationError
-from turnwise.outside import Outside, outside_files
-from turnwise.places import project_root
-from turnwise.sections import Policy
+from turnwise.store.outside import Outside, outside_files
+from turnwise.store.paths import project_root
 
 NOT_READ = (
     ".*",

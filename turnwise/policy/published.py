@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from turnwise.config.model_settings import require_kernels
 from turnwise.errors import ConfigurationError
-from turnwise.policy.model_settings import require_kernels
 
 
 def require_usable(folder: Path, *, engine: str, context_tokens: int) -> None:

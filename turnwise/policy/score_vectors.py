@@ -24,13 +24,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from turnwise.policy.computing import reproducible_computing
+from turnwise.config.model_settings import PLAIN
+from turnwise.data.trajectory import TokenSequence
+from turnwise.policy.determinism import reproducible_computing
 from turnwise.policy.model import load_policy, trained_parameters
-from turnwise.policy.model_settings import PLAIN
 from turnwise.policy.packing import lay_out
 from turnwise.policy.scoring import reply_states, score_replies
 from turnwise.seeding import generator
-from turnwise.trajectory import TokenSequence
 
 
 class CountSketch:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from math import prod
 from pathlib import Path
 
-from turnwise.sections import Adapter, Policy
+from turnwise.config.schema import Adapter, Policy
 
 Shapes = Mapping[str, tuple[int, ...]]
 """By the name of a weight."""

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 from jinja2 import TemplateError
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
+from turnwise.config.model_settings import smallest_vocabulary
 from turnwise.errors import ConfigurationError
-from turnwise.policy.model_settings import smallest_vocabulary
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast

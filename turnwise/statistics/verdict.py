@@ -13,13 +13,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from turnwise.statistics.baselines import normalised
 from turnwise.statistics.corrections import holm
 from turnwise.statistics.curves import Points, Reached, area, reached
 from turnwise.statistics.effects import effect_size, exact_p, probability_of_improvement, smallest_exact_p
 from turnwise.statistics.interval import Interval
 from turnwise.statistics.pairs import Difference, difference, difference_of_runs
 from turnwise.statistics.profiles import performance_profile
+from turnwise.statistics.reference_policies import normalised
 from turnwise.statistics.results import Results, common_tasks
 from turnwise.statistics.seeds import interquartile_mean_over_seeds, student_over_seeds
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
-from turnwise.sections import Storage
+from turnwise.config.schema import Storage
 from turnwise.store.artifacts import Store
 from turnwise.store.inputs import references_in
 from turnwise.store.manifest import Reference

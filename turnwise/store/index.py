@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from turnwise.digests import canonical_json
+from turnwise.store.digests import canonical_json
 from turnwise.store.manifest import Reference
 
 INDEX = ".verified"

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from turnwise.digests import digest_of
 from turnwise.errors import ArtifactError
 from turnwise.store.atomic_write import sync
+from turnwise.store.digests import digest_of
 
 MANIFEST = "manifest.json"
 KIND = r"^[a-z][a-z0-9_-]*$"

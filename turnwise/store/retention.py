@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
-from turnwise.sections import Storage
+from turnwise.config.schema import Storage
 from turnwise.store.manifest import Reference
 
 

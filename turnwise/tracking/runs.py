@@ -31,7 +31,7 @@ from turnwise.tracking.values import (
 from turnwise.tracking.views import VIEW, saved_view, view_key
 
 if TYPE_CHECKING:
-    from turnwise.trajectory import Trajectory
+    from turnwise.data.trajectory import Trajectory
 
 IDENTITY = "turnwise.identity"
 RESULT = "turnwise.result"

@@ -20,7 +20,7 @@ from turnwise.errors import ConfigurationError
 from turnwise.tracking.library import mlflow
 
 if TYPE_CHECKING:
-    from turnwise.trajectory import Trajectory, Turn
+    from turnwise.data.trajectory import Trajectory, Turn
 
 LABEL = "turnwise.label"
 PREVIEW_LENGTH = 1000

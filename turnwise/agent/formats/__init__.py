@@ -12,7 +12,7 @@ from turnwise.agent.formats.tags import split_at_tags
 from turnwise.agent.formats.think_answer import ThinkAnswerFormat
 from turnwise.agent.formats.tool_json import ToolJsonFormat
 from turnwise.errors import ConfigurationError
-from turnwise.mistakes import meant
+from turnwise.suggestions import meant
 from turnwise.world import World
 
 __all__ = [

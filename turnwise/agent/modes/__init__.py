@@ -8,7 +8,7 @@ from __future__ import annotations
 from turnwise.agent.modes.contract import Mode, PlainMode
 from turnwise.agent.modes.plan import PlanMode
 from turnwise.agent.modes.reflect import ReflectMode
-from turnwise.agent.sections import ModeSection
+from turnwise.config.agent import ModeSection
 
 __all__ = ["MODES", "Mode", "PlainMode", "PlanMode", "ReflectMode", "make_mode"]
 

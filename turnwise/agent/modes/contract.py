@@ -22,9 +22,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from turnwise.agent.context import Ask
-from turnwise.agent.modes.trouble import trouble
-from turnwise.agent.sections import Sign
-from turnwise.trajectory import Ending, Turn, TurnKind
+from turnwise.agent.modes.failure_signals import trouble
+from turnwise.config.agent import Sign
+from turnwise.data.trajectory import Ending, Turn, TurnKind
 
 ACT_WORDS = "Now act."
 """What is said before the acting reply that follows a thought."""

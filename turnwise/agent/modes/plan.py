@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from turnwise.agent.context import Ask
 from turnwise.agent.modes.contract import ThoughtfulMode, acting_since
 from turnwise.agent.modes.steps import as_many_as_fit
-from turnwise.trajectory import Ending, Turn, TurnKind
+from turnwise.data.trajectory import Ending, Turn, TurnKind
 
 PLAN_WORDS = "Write a plan in one thought, without an action."
 REVISE_WORDS = "Revise the plan in one thought, without an action."

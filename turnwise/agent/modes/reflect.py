@@ -18,10 +18,10 @@ from dataclasses import dataclass
 
 from turnwise.agent.context import Ask
 from turnwise.agent.modes.contract import ThoughtfulMode, last_but_summaries
+from turnwise.agent.modes.failure_signals import told
 from turnwise.agent.modes.steps import as_many_as_fit
-from turnwise.agent.modes.trouble import told
-from turnwise.agent.sections import Sign
-from turnwise.trajectory import Ending, Turn, TurnKind
+from turnwise.config.agent import Sign
+from turnwise.data.trajectory import Ending, Turn, TurnKind
 
 REFLECT_WORDS = "Write in one thought, without an action, what went wrong and what to do instead."
 AFTER_FAILURE_WORDS = "The attempt failed. Write in one thought, without an action, what to do in the next one."

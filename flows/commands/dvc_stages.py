@@ -1,0 +1,265 @@
+"""What DVC versions: a stage of dvc.yaml runs the flows' functions, then copies what came of it out of the store.
+
+    prepare       data/panels, data/demonstrations, data/tokenizer, data/players.json
+    warm_start    models/warm_start (Hugging Face's layout), models/warm_start.json and .csv
+    train         runs/<variant>/<seed>: policy (likewise), metrics.json, validation.csv, training.csv, digests.json
+    report        results/<name>: table.csv, curves.csv, digests.json, and for people report.html, story.json, figures
+
+DVC deletes the outs of a stage before it runs it: nothing is computed from them, and they are copied at the end. What
+DVC tracks holds no clock, so that it is the same wherever it is computed; the page, which tells the time, is not
+tracked. The store remembers what was computed, so a stage that DVC runs again computes only what is new.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from prefect import flow
+from rich.console import Console
+
+from flows.ablation import compare, run_recorded
+from flows.prepare import (
+    Prepared,
+    evaluate_players,
+    evaluate_warm_start,
+    prepare_materials,
+    prepare_policy,
+)
+from flows.recording.record import AblationRecord, tracking_uri
+from flows.recording.results import DIGESTS_FILE
+from flows.run import Run
+from flows.runtime.display import Display, expected_work
+from tasks.prepare.warm_start import CURVE_FILE
+from turnwise.errors import ConfigurationError
+from turnwise.experiment import Experiment
+from turnwise.policy.model_files import MODEL_FILES, model_files
+from turnwise.store import MANIFEST, Reference, default_store, run_environment
+from turnwise.store.atomic_write import write_whole
+from turnwise.store.paths import project_root
+from turnwise.tracking.database import require_store
+from turnwise.world import SPLITS
+
+TRAINING_COLUMNS: Mapping[str, tuple[str, ...]] = {
+    "rollout": ("success", "turns", "reply_tokens"),
+    "credit": ("reward", "dead_groups"),
+    "policy": ("entropy", "gradient_norm", "clip_fraction_low", "clip_fraction_high", "mismatch"),
+}
+"""What training.csv tells of each iteration, by the artifact that knows it."""
+
+
+def materialise(stage: str, experiment: Experiment, variant: str | None = None, seed: int | None = None) -> None:
+    """Run one stage of dvc.yaml: `prepare`, `warm_start`, `train` (of one variant and seed) or `report`.
+
+    Raises ConfigurationError where variant and seed are missing, superfluous, or not part of the ablation.
+    """
+    if (variant is not None, seed is not None) != (stage == "train", stage == "train"):
+        raise ConfigurationError(f"the stage train takes --variant and --seed, the others neither; this is {stage}")
+    label = stage
+    if variant is not None and seed is not None:
+        _require_part(experiment, variant, seed)
+        label = f"train {variant} seed {seed}"
+
+    @flow(name="stage", flow_run_name=label)
+    def run() -> None:
+        if variant is not None and seed is not None:
+            materialise_run(experiment, variant, seed)
+        else:
+            ONCE[stage](experiment)
+
+    run()
+
+
+def materialise_materials(experiment: Experiment) -> None:
+    """Panels, demonstrations and tokenizer, and how the scripted players do on the test panel."""
+    with _showing(experiment):
+        materials = prepare_materials(experiment)
+        players = evaluate_players(experiment, materials)
+    data = project_root() / "data"
+    with _replaced(data / "panels") as panels:
+        for split in SPLITS:
+            _copy(_files_of(materials.panel(split)), panels / split)
+    for name in ("demonstrations", "tokenizer"):
+        _write_folder(data / name, _files_of(getattr(materials, name)))
+    scores = {name: _grouped(default_store().metrics(player))["sampled"] for name, player in players.items()}
+    _write_json(data / "players.json", scores)
+
+
+def materialise_warm_start(experiment: Experiment) -> None:
+    """The policy that reinforcement starts from, how it learned, and how it does on the test panel."""
+    with _showing(experiment):
+        prepared = prepare_policy(experiment, prepare_materials(experiment))
+        test = evaluate_warm_start(experiment, prepared)
+    models = project_root() / "models"
+    curve = _warm_start_curve(prepared)
+    columns = ("step", "loss", "validation")
+    _write_folder(models / "warm_start", _model_files(prepared.warm_start, prepared))
+    _write_table(models / "warm_start.csv", columns, [[check[name] for name in columns] for check in curve])
+    _write_json(
+        models / "warm_start.json",
+        {"learning": curve[-1] if curve else {}, "test": _grouped(default_store().metrics(test))},
+    )
+
+
+def materialise_run(experiment: Experiment, variant: str, seed: int) -> None:
+    """One variant with one seed: its final policy, its scores, its curves and the digest of everything it made."""
+    require_store(tracking_uri(experiment))
+    with _showing(experiment):
+        prepared = prepare_policy(experiment, prepare_materials(experiment))
+        record = AblationRecord(experiment, prepared)
+        run = run_recorded(experiment, prepared, record, variant, seed)
+    folder = project_root() / "runs" / variant / str(seed)
+    _write_folder(folder / "policy", _model_files(run.policy, prepared))
+    assert run.test is not None, "the run has not been tested"
+    _write_json(folder / "metrics.json", {"test": _grouped(default_store().metrics(run.test))})
+    _write_validation(folder / "validation.csv", run)
+    _write_training(folder / "training.csv", run)
+    _write_json(folder / DIGESTS_FILE, _digests(run, prepared))
+
+
+def materialise_report(experiment: Experiment) -> None:
+    """The comparison of all runs, which the earlier stages have computed. Closes the ablation's record."""
+    console = Console()
+    comparison = compare(experiment, console)
+    if comparison.repeat:
+        console.print(comparison.repeat, highlight=False, soft_wrap=True)
+
+
+ONCE: Mapping[str, Callable[[Experiment], None]] = {
+    "prepare": materialise_materials,
+    "warm_start": materialise_warm_start,
+    "report": materialise_report,
+}
+"""The stages that an ablation has once, by their names in dvc.yaml."""
+
+
+def _require_part(experiment: Experiment, variant: str, seed: int) -> None:
+    ablation = experiment.ablation
+    if variant not in ablation.variants or seed not in ablation.seeds:
+        raise ConfigurationError(
+            f"a run must be part of the ablation, whose variants are {ablation.variants} and whose seeds are "
+            f"{ablation.seeds}; found {variant!r} with seed {seed}"
+        )
+
+
+@contextmanager
+def _showing(experiment: Experiment) -> Iterator[None]:
+    console = Console()
+    display = Display(console, expected_work(experiment))
+    with display.showing():
+        yield
+    console.print(f"{display.computed} stages computed, {display.found} found in the store", highlight=False)
+
+
+def _warm_start_curve(prepared: Prepared) -> list[dict[str, float]]:
+    """Empty where the policy was loaded and is used as it is."""
+    path = default_store().folder(prepared.warm_start) / CURVE_FILE
+    return json.loads(path.read_text()) if path.is_file() else []
+
+
+def _digests(run: Run, prepared: Prepared) -> dict[str, Any]:
+    """What this run was made from and what it made, in order: to find the first place where two runs differ.
+
+    The platform may explain why.
+    """
+    return {
+        **{name: reference.digest for name, reference in vars(prepared).items()},
+        "start": run.start.digest,
+        "iterations": [
+            {name: reference.digest for name, reference in vars(iteration).items() if isinstance(reference, Reference)}
+            for iteration in run.iterations
+        ],
+        "test": run.test.digest if run.test else None,
+        "platform": run_environment.platform(),
+    }
+
+
+def _write_validation(path: Path, run: Run) -> None:
+    """Success on the validation panel: before the first iteration, and whenever it was evaluated."""
+    rows = [[0, *_success(run.start)]]
+    rows += [
+        [iteration.number, *_success(iteration.evaluation)] for iteration in run.iterations if iteration.evaluation
+    ]
+    _write_table(path, ("iteration", "sampled", "greedy"), rows)
+
+
+def _success(evaluation: Reference) -> list[float]:
+    metrics = default_store().metrics(evaluation)
+    return [metrics["sampled/success"], metrics["greedy/success"]]
+
+
+def _write_training(path: Path, run: Run) -> None:
+    """Batch by batch; an empty cell is a number that is not defined, as the entropy of a batch that was skipped."""
+    rows = []
+    for iteration in run.iterations:
+        row: list[Any] = [iteration.number]
+        for artifact, names in TRAINING_COLUMNS.items():
+            metrics = default_store().metrics(getattr(iteration, artifact))
+            row += [metrics.get(name, "") for name in names]
+        rows.append(row)
+    _write_table(path, ("iteration", *(name for names in TRAINING_COLUMNS.values() for name in names)), rows)
+
+
+def _grouped(metrics: Mapping[str, float]) -> dict[str, dict[str, float]]:
+    """`mode/name` as a mapping of mappings."""
+    groups: dict[str, dict[str, float]] = {}
+    for key, value in sorted(metrics.items()):
+        group, _, name = key.partition("/")
+        groups.setdefault(group, {})[name] = value
+    return groups
+
+
+def _files_of(reference: Reference) -> list[Path]:
+    """The artifact's files, its manifest among them: who has them can check them against their digest."""
+    return sorted(default_store().folder(reference).iterdir())
+
+
+def _model_files(policy: Reference, prepared: Prepared) -> list[Path]:
+    """What transformers loads a policy from: configuration, weights and the tokenizer."""
+    model = model_files(default_store().folder(policy, MODEL_FILES))
+    return [*model, *(path for path in _files_of(prepared.tokenizer) if path.name != MANIFEST)]
+
+
+def _write_folder(folder: Path, files: Iterable[Path]) -> None:
+    """Replace a folder by copies of these files and folders."""
+    with _replaced(folder) as partial:
+        _copy(files, partial)
+
+
+@contextmanager
+def _replaced(folder: Path) -> Iterator[Path]:
+    """A new folder to fill, which takes the place of the one of this name when the block ends without an error."""
+    partial = folder.with_name(f".{folder.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    yield partial
+    shutil.rmtree(folder, ignore_errors=True)
+    os.rename(partial, folder)
+
+
+def _copy(files: Iterable[Path], folder: Path) -> None:
+    folder.mkdir(exist_ok=True)
+    for path in files:
+        if path.is_dir():
+            shutil.copytree(path, folder / path.name)
+        else:
+            shutil.copyfile(path, folder / path.name)
+
+
+def _write_json(path: Path, value: Any) -> None:
+    write_whole(path, json.dumps(value, indent=1, allow_nan=False) + "\n")
+
+
+def _write_table(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows(rows)
+    write_whole(path, text.getvalue())

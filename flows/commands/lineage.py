@@ -1,0 +1,147 @@
+"""`turnwise lineage`: from a number in the report, or an artifact, back to everything that it came from.
+
+turnwise lineage mt-grpo/success                                           a cell of the report's table
+turnwise lineage "mt-grpo - warm start"                                    a gain, or a difference of two variants
+turnwise lineage validation/greedy --of "mt-grpo seed 1" --iteration 10    a point of a learning curve
+turnwise lineage update/entropy_nats --of "mt-grpo seed 1" --iteration 7   a metric in MLflow
+turnwise lineage policy/4be1f02a                                           an artifact, by the beginning of its digest
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from flows.commands.arguments import whole
+from flows.recording.answer import Answer, Source
+from turnwise.errors import ConfigurationError
+from turnwise.store import Reference, default_store
+from turnwise.store.digests import digest_of
+from turnwise.store.provenance import SHOWN_DIGITS, Ancestor, ancestry, codes, found_in, platforms, shortened
+from turnwise.store.withheld import left_out_of
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.tree import Tree
+
+    from turnwise.tracking.finding import RecordedRun
+
+
+def add_lineage(commands: Any) -> None:
+    """The command's arguments."""
+    lineage = commands.add_parser("lineage", help="from a number or an artifact back to all that it came from")
+    lineage.add_argument(
+        "what",
+        metavar="NUMBER-or-ARTIFACT",
+        help="ROW/COLUMN or 'ROW - ROW' of the report, a metric of MLflow, or kind/digest",
+    )
+    lineage.add_argument("--of", metavar="RUN", default="", help="id, name or tag of the run (default: the latest)")
+    lineage.add_argument("--iteration", type=whole(0), metavar="N", help="of the metric (default: the last)")
+    lineage.add_argument("--tracking", metavar="URI", help="default: tracking.uri of params.yaml, or the project's own")
+    lineage.set_defaults(run=show_lineage)
+
+
+def show_lineage(parsed: argparse.Namespace) -> None:
+    """Run the command."""
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    artifacts = found_in(default_store(), parsed.what)
+    if len(artifacts) > 1:
+        raise ConfigurationError(
+            f"a digest must be long enough to name one artifact; {parsed.what} is the beginning of "
+            f"{', '.join(map(str, artifacts))}: give more of it"
+        )
+    if artifacts:
+        print_answer(parsed.what, Answer(None, "", [Source(None, artifacts[0], None)]), console)
+        return
+    from flows.commands.show import recorded_in
+    from flows.recording.sources import answer
+    from turnwise.tracking.finding import find_runs
+
+    uri = parsed.tracking or recorded_in()
+    found = answer(parsed.what, find_runs(uri, parsed.of), parsed.iteration)
+    print_answer(parsed.what, found, console)
+    _print_diffs(uri, found.sources, console)
+
+
+def print_answer(what: str, found: Answer, console: Console) -> None:
+    """The tree of a number: what it is read from, and above each the artifacts; then the code, parameters and platform.
+
+    Of several artifacts of one run the last is told to its roots, which lie in those of the others too.
+    """
+    from rich.text import Text
+    from rich.tree import Tree
+
+    value = "" if found.value is None else f" = {found.value:.4g}"
+    root = Tree(Text(f"{what}{value}{f'  ({found.manner})' * bool(found.manner)}", style="bold"))
+    for place, source in enumerate(found.sources):
+        later = found.sources[place + 1 : place + 2]
+        branch = root
+        said = "" if source.value is None else f"{source.value:.4g}  "
+        if source.run is not None:
+            if [each.run for each in later] == [source.run]:
+                root.add(Text(f"{said}run {source.run.name}  {shortened(source.reference)}"))
+                continue
+            branch = root.add(Text(f"{said}run {source.run.name}  MLflow {source.run.id[:SHOWN_DIGITS]}"))
+            parameters = digest_of(source.run.artifacts.experiment)
+            branch.add(Text(f"parameters {parameters[:SHOWN_DIGITS]}  artifacts.json of the run"))
+            _add_panels(branch, source.run)
+        elif source.row:
+            branch = root.add(Text(f"{said}{source.row}"))
+        _add_ancestry(branch, source.reference)
+    console.print(root)
+
+
+def _add_ancestry(branch: Tree, reference: Reference) -> None:
+    """The artifacts that this one was made from, and by which code and on which platforms."""
+    from rich.text import Text
+
+    tree = ancestry(default_store(), reference)
+    _add(branch, tree)
+    for code in codes(tree):
+        diff = "as committed" if code.uncommitted == "none" else f"and the diff {code.uncommitted[:SHOWN_DIGITS]}"
+        artifacts = "1 artifact" if code.artifacts == 1 else f"{code.artifacts} artifacts"
+        branch.add(Text(f"{artifacts} by commit {code.commit[:SHOWN_DIGITS]} {diff}"))
+    if of_platforms := platforms(tree):
+        branch.add(Text("platform " + ", ".join(digest[:SHOWN_DIGITS] for digest in of_platforms)))
+
+
+def _add_panels(branch: Tree, run: RecordedRun) -> None:
+    """The panels by the digests of their tasks, which other machines have as well."""
+    from rich.text import Text
+
+    from tasks.playing import tasks_of
+    from turnwise.data.task_sets import panel_digest
+    from turnwise.world import SPLITS
+
+    panels = {split: tasks_of(run.artifacts.panel(split), split) for split in SPLITS}
+    digests = [f"{split} {panel_digest(tasks)[:SHOWN_DIGITS]}" for split, tasks in panels.items()]
+    branch.add(Text(f"panels {', '.join(digests)}"))
+
+
+def _add(branch: Tree, ancestor: Ancestor) -> None:
+    from rich.text import Text
+
+    node = branch.add(Text(ancestor.line))
+    for each in ancestor.inputs:
+        if each.role == "policy" and ancestor.earlier:
+            _add(node.add(Text(f"earlier updates: {len(ancestor.earlier)}, from")), each)
+        else:
+            _add(node, each)
+
+
+def _print_diffs(uri: str, sources: list[Source], console: Console) -> None:
+    """Which files the uncommitted changes touched, where there were any."""
+    from turnwise.tracking.finding import UNCOMMITTED_FILE, read_text
+
+    runs = {source.run.id: source.run for source in sources if source.run is not None}
+    for run in runs.values():
+        if run.tags.get("uncommitted", "none") == "none":
+            continue
+        diff = read_text(uri, run.id, UNCOMMITTED_FILE) or ""
+        files = [line.removeprefix("+++ b/") for line in diff.splitlines() if line.startswith("+++ b/")]
+        where = f"{UNCOMMITTED_FILE} of MLflow run {run.id[:SHOWN_DIGITS]}"
+        console.print(f"diff {run.tags['uncommitted'][:SHOWN_DIGITS]}: {', '.join(files)}  ({where})")
+        if left_out := left_out_of(diff):
+            console.print(f"    without {left_out}")

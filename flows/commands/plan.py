@@ -1,0 +1,136 @@
+"""`--dry-run`: what an ablation would compute, counted before anything is, on a machine that could not compute it.
+
+The configuration is checked as for a real run, the world is made and its panels are drawn up. No model is loaded and no
+token is sampled. The numbers are upper bounds: episodes end early, replies are shorter than they may be, and what the
+store holds is not computed again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from flows.needs import Needs, Played, free_disk, needs, shapes_of
+from flows.prepare import panel_parameters, require_model
+from tasks.prepare.materials import draw_panel
+from turnwise.config.agent import Agent
+from turnwise.data.task_sets import panel_digest, require_disjoint
+from turnwise.experiment import Experiment
+from turnwise.policy.pretrained import model_directory
+from turnwise.reporting.formatting import readable_bytes
+from turnwise.world import SPLITS
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """What one variant computes with one seed, at most."""
+
+    variant: str
+    estimator: str
+    episodes: int
+    """Sampled in training."""
+    reply_tokens: int
+    """That these may write."""
+    optimizer_steps: int
+    evaluated: int
+    """Episodes on the validation and the test panel."""
+    critic: bool
+
+
+def planned_run(experiment: Experiment, variant: str) -> PlannedRun:
+    """What one seed of a variant computes, at most."""
+    own = experiment.variant(variant)
+    acting = own.make_world().limits.turns * (own.agent.mode.attempts or 1)
+    lengths = _longest_replies(own.agent)
+    optimization, evaluation = own.optimization, own.evaluation
+    episodes = optimization.iterations * own.rollout.prompts * own.rollout.group_size
+    if own.rollout.scheme == "branching":  # one group from each state, for each reply of the group
+        episodes *= acting * len(lengths)
+    panels = 1 + -(-optimization.iterations // evaluation.every)
+    tasks = panels * own.data.validation_tasks + own.data.test_tasks
+    return PlannedRun(
+        variant,
+        own.credit.estimator,
+        episodes,
+        episodes * acting * sum(lengths),
+        optimization.iterations * optimization.epochs * optimization.mini_batches,
+        tasks * (1 + evaluation.samples),
+        own.has_critic,
+    )
+
+
+def needs_of(experiment: Experiment, processes: int = 1) -> Needs | None:
+    """What the ablation needs of disk and memory at most; None where its policy's size is not known yet."""
+    shapes = shapes_of(experiment)
+    if shapes is None:
+        return None
+    episodes, tokens = 0, 0
+    for variant in experiment.ablation.variants:
+        run = planned_run(experiment, variant)
+        of_variant = run.episodes + run.evaluated
+        episodes += of_variant
+        tokens += of_variant * (run.reply_tokens // run.episodes)
+    seeds = len(experiment.ablation.seeds)
+    return needs(experiment, shapes, Played(seeds * episodes, seeds * tokens), processes)
+
+
+def _longest_replies(agent: Agent) -> list[int]:
+    """The tokens of an acting reply, and of a thought and a summary: of either there is at most one beside it."""
+    beside = [length for length in (agent.mode.tokens, agent.context.summary_tokens) if length is not None]
+    return [agent.maximum_reply_tokens, *beside]
+
+
+def show_plan(experiment: Experiment, console: Console) -> None:
+    """Print the plan of an ablation. Raises ConfigurationError as a real run would."""
+    if model_directory(experiment.policy.model) is not None:  # a hub's is not downloaded for a plan
+        require_model(experiment)
+    panels = {split: draw_panel(panel_parameters(experiment, split)) for split in SPLITS}
+    require_disjoint(panels)
+    for split, tasks in panels.items():
+        console.print(
+            f"{split:<12}{len(tasks)} tasks of {experiment.world.name}, {panel_digest(tasks)}", highlight=False
+        )
+    console.print(f"{'policy':<12}{_policy(experiment)}", highlight=False, soft_wrap=True)
+    seeds = experiment.ablation.seeds
+    console.print(f"\n{experiment.ablation.name}: for each of {len(seeds)} seeds, at most\n", highlight=False)
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    for heading in ("variant", "estimator", "episodes", "reply tokens", "steps", "evaluated", "critic"):
+        table.add_column(heading, justify="left" if heading in ("variant", "estimator") else "right", no_wrap=True)
+    for variant in experiment.ablation.variants:
+        run = planned_run(experiment, variant)
+        numbers = (run.episodes, run.reply_tokens, run.optimizer_steps, run.evaluated)
+        table.add_row(run.variant, run.estimator, *(f"{each:,}" for each in numbers), "yes" if run.critic else "no")
+    console.print(table)
+    console.print(
+        "\nEpisodes are sampled in training; steps are the optimizer's; evaluated are episodes on the other panels."
+    )
+    _show_needs(experiment, console)
+    console.print("Nothing was computed.", highlight=False)
+
+
+def _show_needs(experiment: Experiment, console: Console) -> None:
+    found = needs_of(experiment)
+    if found is None:
+        console.print(f"Disk and memory: not known before {experiment.policy.model} is downloaded.", highlight=False)
+        return
+    policies, episodes, records, free, memory = map(
+        readable_bytes,
+        (found.policies + found.next_policy, found.episodes, found.records, free_disk(), found.memory),
+    )
+    console.print(
+        f"Disk: {readable_bytes(found.disk)} at most ({policies} policies, {episodes} episodes, {records} records); "
+        f"{free} are free. Memory: about {memory} for each process. docs/storage.md says how both are estimated.",
+        highlight=False,
+    )
+
+
+def _policy(experiment: Experiment) -> str:
+    policy, compute = experiment.policy, experiment.compute
+    if policy.model == "scratch":
+        made = f"from scratch, {policy.layers} layers of width {policy.hidden}"
+    else:
+        made = policy.model if policy.revision is None else f"{policy.model} at {policy.revision}"
+    return f"{made}, in {compute.precision} on {compute.device}, sampled by {compute.engine}"

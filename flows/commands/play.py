@@ -1,0 +1,146 @@
+"""`turnwise play`: a person plays an episode in the terminal and is shown what the policy is shown, no more.
+
+The person stands where the tokenizer does: what the agent would turn into tokens is printed, and what is typed takes
+the place of the policy's reply. So the format, the limits and the answers to what cannot be read are the agent's own.
+
+A reply is a line. In the formats that write one in several, it goes on to an empty line.
+"""
+
+from __future__ import annotations
+
+from typing import TextIO
+
+from turnwise import seeding
+from turnwise.agent.episode import Episode
+from turnwise.agent.episode_config import Rules
+from turnwise.agent.formats import FORMATS, Format, ReactFormat, ThinkAnswerFormat, ToolJsonFormat, make_format
+from turnwise.agent.host import Patience
+from turnwise.data.trajectory import Lost, Trajectory
+from turnwise.errors import ConfigurationError
+from turnwise.suggestions import meant
+from turnwise.world import SPLITS, Decision, Task, World
+
+PLAIN = "plain"
+"""The form of a reply in which a line is the answer, and no thought is written."""
+FORMS = (*FORMATS, PLAIN)
+IN_LINES = (ReactFormat.name, ToolJsonFormat.name)
+"""The formats that write a reply in several lines."""
+ORACLE, QUIT = ":oracle", ":quit"
+COMMANDS = f"{ORACLE} shows what the oracle would do, {QUIT} ends."
+LAST_LINE = " An empty line ends a reply."
+PATIENCE = Patience(seconds=120.0, retries=0)
+
+
+class Screen:
+    """The frame of an agent whose policy is a person: texts are shown instead of being turned into tokens."""
+
+    end_tokens: tuple[int, ...] = ()
+
+    def __init__(self, output: TextIO) -> None:
+        self._output = output
+
+    def say(self, text: str) -> None:
+        """Print a text."""
+        self._output.write(f"{text}\n")
+        self._output.flush()
+
+    def ask(self, source: TextIO, in_lines: bool) -> str | None:
+        """What is typed next: a line, or, where replies have several, those up to an empty one or the input's end. None
+        when there is nothing.
+        """
+        self._output.write("\n> ")
+        self._output.flush()
+        typed = line = source.readline()
+        while in_lines and line.strip() and typed.strip() not in (ORACLE, QUIT):
+            line = source.readline()
+            typed += line
+        return typed.rstrip("\n") if typed else None
+
+    def opening(self, system: str | None, observation: str) -> tuple[int, ...]:
+        """Show the instruction and the first observation."""
+        self.say(f"{system}\n" if system else "")
+        return self.continuation(observation, True)
+
+    def continuation(self, observation: str, reply_complete: bool) -> tuple[int, ...]:
+        """Show an observation."""
+        self.say(observation)
+        return ()
+
+    def decode(self, tokens: tuple[int, ...]) -> str:
+        """There are no tokens to decode."""
+        raise AssertionError("a person's reply has no tokens")
+
+
+def play(world: World, split: str, number: int, form: str, seed: int, source: TextIO, output: TextIO) -> None:
+    """Play task `number` of a split, reading replies from `source`, until the episode or the input ends.
+
+    Raises ConfigurationError for a task or a form that there is not, or a form that cannot express the world's actions.
+    """
+    task = _task(world, split, number)
+    if form not in FORMS:
+        raise ConfigurationError(f"--format must be one of {', '.join(FORMS)}; found {form!r}{meant(form, FORMS)}")
+    screen, written = Screen(output), make_format(ThinkAnswerFormat.name if form == PLAIN else form, world)
+    instruction = _instruction(world, written, form)
+    rules = Rules(world, written, world.limits_of(task), PATIENCE, screen, instruction)
+    commands = COMMANDS + (LAST_LINE if form in IN_LINES else "")
+    screen.say(f"{world.name}, task {task.id}, episode seed {seed}. {commands}\n")
+    episode = Episode(rules, task, 0, 0, seed)
+    try:
+        episode.open()
+        while not episode.over and (reply := _reply(episode, world, written, form, source, screen)) is not None:
+            episode.receive(reply, (), (), True)
+            episode.settle()
+        screen.say(_told(world, episode.result()) if episode.over else "You left the episode.")
+    finally:
+        episode.close()
+
+
+def _task(world: World, split: str, number: int) -> Task:
+    chosen = next((each for each in SPLITS if each == split), None)
+    if chosen is None or number < 0:
+        raise ConfigurationError(
+            f"--split must be one of {', '.join(SPLITS)} and --task a number from 0; found {split!r} and {number}"
+        )
+    try:
+        return world.tasks(chosen, number + 1)[number]
+    except ValueError as error:
+        raise ConfigurationError(f"--task {number}: {error}") from error
+
+
+def _instruction(world: World, written: Format, form: str) -> str:
+    """What the policy is told, with the form of a reply that a person was asked for."""
+    if form == PLAIN:
+        return f"{world.instruction}\n{world.grammar}\nReply with an action; several actions are separated by ||."
+    return written.instruction(world)
+
+
+def _reply(episode: Episode, world: World, written: Format, form: str, source: TextIO, screen: Screen) -> str | None:
+    """The next reply, in the agent's format; None when the person leaves, or the world is lost in asking its oracle."""
+    while not episode.over and (typed := screen.ask(source, form in IN_LINES)) is not None and typed != QUIT:
+        if typed == ORACLE:
+            screen.say(_oracle(episode, world, written, form))
+        elif form == PLAIN:
+            return written.write(Decision("", (typed,)))
+        else:
+            return typed
+    return None
+
+
+def _oracle(episode: Episode, world: World, written: Format, form: str) -> str:
+    """What the oracle would reply now; asking changes nothing."""
+    if "oracle" not in world.players:
+        return f"The world {world.name!r} has no oracle."
+    decision = episode.decide("oracle", seeding.generator(0, "asked by a person"))
+    if decision is None:
+        return "The oracle gave no answer."
+    return " || ".join(decision.actions) if form == PLAIN else written.write(decision)
+
+
+def _told(world: World, result: Trajectory | Lost) -> str:
+    """How the episode ended, and what it earned."""
+    if isinstance(result, Lost):
+        return f"The episode was lost: {result.reason}"
+    earned = {name: result.total(name) for name in world.rewards}
+    rewards = ", ".join(f"{name} {value:g}" for name, value in earned.items() if value)
+    turns = f"{len(result.turns)} turn{'s' if len(result.turns) != 1 else ''}"
+    return f"{result.final_observation}\n\nThe episode is over: {result.ending}, {turns}; rewards: {rewards or 'none'}."

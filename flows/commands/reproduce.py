@@ -1,0 +1,155 @@
+"""`turnwise reproduce`: make a recorded run again, with the code and the parameters that it was made with.
+
+turnwise reproduce "mt-grpo seed 1"             one run
+turnwise reproduce credit --into ../again       every run of an ablation
+
+The code goes into a fresh folder, its results into a store of their own there. The installed packages are those of this
+environment: where they differ from then, the report of the first difference says so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from turnwise.errors import ConfigurationError, TurnwiseError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from turnwise.store import Store
+    from turnwise.tracking.finding import RecordedRun
+
+OF_THE_OUTER_RUN = ("DVC_ROOT", "TURNWISE_HOME")
+"""What would lead the run out of its folder."""
+
+
+def add_reproduce(commands: Any) -> None:
+    """The command's arguments."""
+    reproduce = commands.add_parser("reproduce", help="make a recorded run again elsewhere and compare the digests")
+    reproduce.add_argument("run_wanted", metavar="RUN", help="id, name or tag of a run or an ablation")
+    reproduce.add_argument("--into", type=Path, metavar="FOLDER", help="default: reproductions/<id>, in .turnwise")
+    reproduce.add_argument(
+        "--tracking", metavar="URI", help="default: tracking.uri of params.yaml, or the project's own"
+    )
+    reproduce.set_defaults(run=reproduce_runs)
+
+
+def reproduce_runs(parsed: argparse.Namespace) -> None:
+    """Run the command. Raises TurnwiseError where a digest differs."""
+    from rich.console import Console
+
+    from flows.commands.checkout import check_out, require_checkout
+    from flows.commands.show import recorded_in
+    from turnwise.store.paths import home, project_root
+    from turnwise.tracking.finding import UNCOMMITTED_FILE, find_runs, read_text
+
+    console = Console(highlight=False, soft_wrap=True)
+    uri = parsed.tracking or recorded_in()
+    runs = find_runs(uri, parsed.run_wanted)
+    commit, uncommitted = _one_state(runs)
+    diff = read_text(uri, runs[0].id, UNCOMMITTED_FILE) if uncommitted != "none" else None
+    folder = (parsed.into or home() / "reproductions" / runs[0].id[:12]).absolute()
+    require_checkout(project_root(), folder, commit, uncommitted, diff)
+    check_out(project_root(), folder, commit, diff)
+    console.print(f"commit {commit[:12]}{' and its diff' if diff else ''} in {folder}")
+    differing = [run.name for run in runs if not _reproduced(run, folder, console)]
+    if differing:
+        raise TurnwiseError(f"a run made again must give the same digests; these differ: {', '.join(differing)}")
+
+
+def _one_state(runs: Sequence[RecordedRun]) -> tuple[str, str]:
+    """The commit and the digest of the diff that all of the runs were made with."""
+    states = {(run.tags.get("commit", "none"), run.tags.get("uncommitted", "none")): run.name for run in runs}
+    if len(states) > 1:
+        told = "; ".join(f"{name}: {commit[:12]} {diff[:12]}" for (commit, diff), name in states.items())
+        raise ConfigurationError(f"runs are reproduced together when one code made them; found {told}: name one run")
+    return next(iter(states))
+
+
+def _reproduced(run: RecordedRun, folder: Path, console: Console) -> bool:
+    """Make one run again and say what came of it."""
+    from turnwise.store import Store
+    from turnwise.tracking.finding import find_runs
+
+    parameters = _write_parameters(run, folder)
+    artifacts = run.artifacts
+    command = [sys.executable, "-m", "flows.commands.cli", "experiment", "--parameters", parameters]
+    command += ["--variant", artifacts.variant, "--seed", str(artifacts.seed)]
+    ended = subprocess.run(command, cwd=folder, env=_environment(folder), check=False)
+    if ended.returncode:
+        raise TurnwiseError(f"the run must end to be compared; {' '.join(command)} ended with {ended.returncode}")
+    (again,) = find_runs(f"sqlite:///{folder / '.turnwise' / 'mlflow.db'}", run.name)
+    return equal(run, again, Store(folder / ".turnwise" / "store"), console)
+
+
+def equal(run: RecordedRun, again: RecordedRun, elsewhere: Store, console: Console) -> bool:
+    """Whether a run and one made again have the same artifacts; says so, or where they part and why.
+
+    `elsewhere` is the store of the second; that of the first is the present home's.
+    """
+    from turnwise.store import default_store
+    from turnwise.tracking.reproduction import (
+        UNEXPLAINED,
+        differing_ingredients,
+        first_difference,
+        steps,
+        why_different,
+    )
+
+    found = steps(run.artifacts, again.artifacts)
+    different = first_difference(found)
+    if different is None:
+        console.print(f"{run.name}: equal, all {len(found)} artifacts to the bit, from the panels to the test")
+        return True
+    place = found.index(different)
+    console.print(
+        f"{run.name}: the first {place} artifacts are equal; the first that differs is {different.name}: recorded as "
+        f"{different.recorded}, now {different.again}"
+    )
+    if different.recorded is not None and different.again is not None:
+        before = default_store().lineage(different.recorded)
+        after = elsewhere.lineage(different.again)
+        for one, other in zip(list(before.values())[:1], list(after.values())[:1], strict=True):
+            ingredients = differing_ingredients(one, other)
+            console.print(f"    made from other {', '.join(ingredients)}" if ingredients else f"    {UNEXPLAINED}")
+            if one.get("platform") != other.get("platform"):
+                console.print(f"    {why_different(one, other)}")
+    return False
+
+
+def _write_parameters(run: RecordedRun, folder: Path) -> str:
+    """The run's parameters as a file of the folder; the sections that no run has are as the project had them then."""
+    from ruamel.yaml import YAML
+
+    from turnwise.config.overlays import read_yaml
+
+    artifacts = run.artifacts
+    project = read_yaml(folder / "params.yaml")
+    values = {
+        **project,
+        **artifacts.experiment,
+        "ablation": {
+            **project["ablation"],
+            "name": "reproduced",
+            "seeds": [artifacts.seed],
+            "variants": [artifacts.variant],
+        },
+        "variants": {artifacts.variant: {}},
+        "tracking": {**project["tracking"], "uri": ""},
+    }
+    name = f"reproduced-{artifacts.variant}-{artifacts.seed}.yaml"
+    with (folder / name).open("w", encoding="utf-8") as file:
+        YAML().dump(values, file)
+    return name
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    """That of this process, but for what names another folder."""
+    kept = {name: value for name, value in os.environ.items() if name not in OF_THE_OUTER_RUN}
+    return {**kept, "PYTHONPATH": str(folder)}

@@ -1,0 +1,124 @@
+"""What the command line shows of flows. Imports Prefect: the server's address must be in the environment before."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from prefect import flow
+from rich.console import Console
+
+from flows.ablation import Comparison, compare
+from flows.prepare import evaluate_players, evaluate_warm_start, prepare_materials, prepare_policy
+from flows.runtime.display import Display, expected_work
+from flows.studies.credit_study import StudyRun, study_credit
+from flows.studies.science import experiment_of, write_page
+from turnwise.experiment import Experiment
+from turnwise.reporting.terminal.comparison import print_story
+from turnwise.store import default_store
+from turnwise.store.paths import home
+from turnwise.studies.claims import PlannedAblation
+from turnwise.studies.credit_page import print_study
+
+
+def show_ablation(experiment: Experiment, processes: int = 1) -> None:
+    """Run an ablation as a flow, whose runs so many processes share, and print its comparison."""
+    console = Console()
+    began = time.monotonic()
+    comparison: list[Comparison] = []
+
+    @flow(name="ablation", flow_run_name=experiment.ablation.name)
+    def ablation() -> str:
+        comparison.append(compare(experiment, console, processes))
+        return comparison[0].digest
+
+    digest = ablation()
+    (result,) = comparison
+    print_story(result.story, console)
+    console.print()
+    for name, value in (
+        ("stages", f"{result.computed} computed, {result.found} found in the store"),
+        ("digest", digest),
+        *([("repeat", result.repeat)] if result.repeat else []),
+        ("report", result.folder / "report.html"),
+        ("MLflow", f"make ui   (store: {home() / 'mlflow.db'})"),
+        ("took", f"{time.monotonic() - began:.0f} s"),
+    ):
+        console.print(f"{name:<8}{value}", highlight=False, soft_wrap=True)
+
+
+def show_science(name: str, run: Sequence[str], processes: int = 1) -> None:
+    """Run ablations of a page of `docs/science/`, each as a flow shared by so many processes, and write the page."""
+    console = Console()
+
+    def run_planned(planned: PlannedAblation) -> Comparison:
+        experiment = experiment_of(planned)
+        made: list[Comparison] = []
+
+        @flow(name="ablation", flow_run_name=experiment.ablation.name)
+        def ablation() -> str:
+            made.append(compare(experiment, console, processes))
+            return made[0].digest
+
+        ablation()
+        return made[0]
+
+    write_page(name, run, run_planned)
+
+
+def show_preparation(experiment: Experiment) -> None:
+    """Make what every run starts from, and print the digests."""
+    console = Console()
+
+    @flow(name="prepare", flow_run_name=f"prepare {experiment.world.name}")
+    def prepare() -> dict[str, str]:
+        with Display(console, expected_work(experiment)).showing():
+            prepared = prepare_policy(experiment, prepare_materials(experiment))
+        return {name: str(reference) for name, reference in prepared.__dict__.items()}
+
+    for name, reference in prepare().items():
+        console.print(f"{name:<16}{reference}", highlight=False, soft_wrap=True)
+
+
+def show_evaluation(experiment: Experiment) -> None:
+    """Play the scripted players and the warm start on the test panel, and print their success."""
+    console = Console()
+
+    @flow(name="evaluate", flow_run_name=f"evaluate {experiment.world.name}")
+    def evaluate() -> dict[str, dict[str, float]]:
+        with Display(console, expected_work(experiment)).showing():
+            prepared = prepare_policy(experiment, prepare_materials(experiment))
+            evaluations = {
+                **evaluate_players(experiment, prepared),
+                "warm start": evaluate_warm_start(experiment, prepared),
+            }
+        return {name: default_store().metrics(reference) for name, reference in evaluations.items()}
+
+    for name, metrics in evaluate().items():
+        console.print(
+            f"{name:<14}success {metrics['sampled/success']:.3f}  turns {metrics['sampled/turns']:.2f}", highlight=False
+        )
+
+
+def show_credit(experiment: Experiment, policy: str | None, tasks: int, replays: int) -> None:
+    """Put every credit rule beside the truth by replay, and print what was found."""
+    console = Console()
+    began = time.monotonic()
+    made: list[StudyRun] = []
+
+    @flow(name="credit", flow_run_name=f"credit {experiment.world.name}")
+    def study() -> str:
+        made.append(study_credit(experiment, policy, tasks, replays, console))
+        return made[0].digest
+
+    study()
+    (run,) = made
+    print_study(run.study, console)
+    console.print()
+    for name, value in (
+        *run.about.items(),
+        ("stages", f"{run.computed} computed, {run.found} found in the store"),
+        ("page", run.folder / "README.md"),
+        ("took", f"{time.monotonic() - began:.0f} s"),
+    ):
+        console.print(f"{name:<25}{value}", highlight=False, soft_wrap=True)

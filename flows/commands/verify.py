@@ -1,0 +1,119 @@
+"""`turnwise verify`: is everything in the home as it was written? What is not, and what mends it.
+
+It reads every byte of the store, whatever the store's index says, every record of Prefect's, and has SQLite check both
+databases. It changes nothing, and may run beside anything else.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tasks.prefect_records import inspect_records
+from turnwise import progress
+from turnwise.errors import TurnwiseError
+from turnwise.store import default_store
+from turnwise.store.inspection import Inspected, inspect_artifacts, inspect_database, inspect_notes
+from turnwise.store.paths import home
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+TOLD = 20
+"""Damaged things of each part that are named; of more the number."""
+SHOWN_AFTER_SECONDS = 2.0
+
+
+def add_verify(commands: Any) -> None:
+    """The command's arguments: none."""
+    verify = commands.add_parser("verify", help="is everything in the home intact? what is not, and what mends it")
+    verify.set_defaults(run=show_verification)
+
+
+def show_verification(parsed: argparse.Namespace) -> None:
+    """Run the command.
+
+    Raises:
+        TurnwiseError: something is damaged.
+    """
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    with _shown(console):
+        parts = inspect(home())
+    print_parts(parts, console)
+    if number := sum(len(part.damaged) for part in parts):
+        raise TurnwiseError(
+            f"everything in {home()} must be as it was written; {number} damaged, as told above with what mends it"
+        )
+
+
+def inspect(folder: Path) -> list[Inspected]:
+    """Every part of a home."""
+    store = default_store()
+    return [
+        inspect_artifacts(store),
+        inspect_notes(store),
+        inspect_records(store),
+        inspect_database(
+            "Prefect's database",
+            folder / "prefect" / "prefect.db",
+            f"when nothing runs: rm -r {folder / 'prefect'} (the list of past flow runs goes with it, no result does)",
+        ),
+        inspect_database(
+            "MLflow's database",
+            folder / "mlflow.db",
+            f"mv {folder / 'mlflow.db'} elsewhere and run the experiments again: what is cached is only recorded anew",
+        ),
+    ]
+
+
+def print_parts(parts: Sequence[Inspected], console: Console) -> None:
+    """A table of all parts; below it what is damaged and what mends it."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False)
+    table.add_column("part")
+    for heading in ("checked", "damaged", "left over"):
+        table.add_column(heading, justify="right")
+    for part in parts:
+        numbers = [len(part.damaged), len(part.left_over)]
+        table.add_row(part.part, str(part.checked), *(str(number) if number else "-" for number in numbers))
+    console.print(table)
+    for part in parts:
+        if part.damaged:
+            console.print(Text(f"\n{part.part}: {part.mended_by}", style="bold"))
+            for sentence in part.damaged[:TOLD]:
+                console.print(Text(f"* {sentence}"), soft_wrap=True)
+            if (more := len(part.damaged) - TOLD) > 0:
+                console.print(f"* and {more} more")
+    if left := [path for part in parts for path in part.left_over]:
+        folders = ", ".join(dict.fromkeys(str(path.parent) for path in left[:TOLD]))
+        console.print(Text(f"\nLeft over, harmless: {len(left)} in {folders}"), soft_wrap=True)
+
+
+@contextmanager
+def _shown(console: Console) -> Iterator[None]:
+    """Show on a terminal how far the inspection is, when it takes more than a moment."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(bar_width=20), MofNCompleteColumn())
+    bars = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+    task = bars.add_task("")
+    began = time.monotonic()
+
+    def show(report: progress.Progress) -> None:
+        if time.monotonic() - began > SHOWN_AFTER_SECONDS:
+            bars.start()
+            bars.update(task, description=report.what, completed=report.done, total=report.total)
+
+    try:
+        with progress.listening(show):
+            yield
+    finally:
+        bars.stop()

@@ -1,0 +1,122 @@
+"""`turnwise worlds`: every installed world with its splits, limits, actions, and what the scripted players reach."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from turnwise.config.overlays import parse_setting
+from turnwise.errors import ConfigurationError
+from turnwise.reporting.baseline_table import RECORD_FILE, Line, read_lines
+from turnwise.reporting.formatting import UNDEFINED, number
+from turnwise.world import SPLITS, Limits, World, installed_worlds, make_world, with_preset, world_class
+
+DOCS = Path(__file__).parents[1] / "docs"
+"""Where the record of the baselines lies that belongs to this code."""
+WIDTH = 100
+"""Columns of the terminal that the table fits into."""
+NO_END = "no end"
+
+
+@dataclass(frozen=True)
+class Installed:
+    """An installed world, made with its defaults, or why that cannot be done here."""
+
+    name: str
+    made: World | str
+
+
+def installed(names: Sequence[str] = ()) -> list[Installed]:
+    """These worlds, or all that are installed, in order. Raises ConfigurationError for an unknown name."""
+    for name in names:
+        try:
+            world_class(name)
+        except (ImportError, ValueError) as error:
+            raise ConfigurationError(str(error)) from error
+    return [Installed(name, _made(name)) for name in names or installed_worlds()]
+
+
+def named_world(name: str, preset: str, settings: Iterable[str]) -> tuple[World, dict[str, Any]]:
+    """A world by name, preset and `key=value` settings, with all its parameters. Raises ConfigurationError."""
+    try:
+        parameters = with_preset(name, preset, dict(map(parse_setting, settings)))
+        return make_world(name, parameters), parameters
+    except (ImportError, TypeError, ValueError) as error:
+        raise ConfigurationError(str(error)) from error
+
+
+def recorded_baselines(folder: Path) -> list[Line]:
+    """What is recorded of the scripted players in a folder; nothing where there is no record."""
+    path = folder / RECORD_FILE
+    return read_lines(path.read_text(encoding="utf-8")) if path.is_file() else []
+
+
+def show_worlds(folder: Path) -> None:
+    """Print the table, with the baselines that are recorded in a folder."""
+    console = Console(width=None if sys.stdout.isatty() else WIDTH)
+    lines = {line.key: line for line in recorded_baselines(folder)}
+    console.print(_table(installed(), lines), width=min(console.width, WIDTH))
+    console.print("Tasks: of train, validation and test. Success: on the test tasks, as `turnwise baselines` found it.")
+
+
+def _made(name: str) -> World | str:
+    """The world with its defaults, or why there is none: a package, a program or a parameter that is missing."""
+    try:
+        parameters = inspect.signature(world_class(name)).parameters
+        if needed := [each for each, parameter in parameters.items() if parameter.default is inspect.Parameter.empty]:
+            return f"it needs the parameters {', '.join(needed)}"
+        return make_world(name, {})
+    except (ImportError, TypeError, ValueError) as error:
+        return str(error)
+
+
+def _table(worlds: Sequence[Installed], lines: Mapping[tuple[str, str, str], Line]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    table.add_column("world", no_wrap=True)
+    table.add_column("tasks", no_wrap=True)
+    table.add_column("limits", no_wrap=True)
+    table.add_column("success", no_wrap=True)
+    table.add_column("actions, and settings")
+    for world in worlds:
+        if isinstance(world.made, str):
+            table.add_row(Text(world.name), "", "", "", Text(f"cannot be made here: {world.made}", style="dim"))
+        else:
+            table.add_row(*(Text(cell) for cell in _row(world.name, world.made, lines)))
+        table.add_section()
+    return table
+
+
+def _row(name: str, world: World, lines: Mapping[tuple[str, str, str], Line]) -> Sequence[str]:
+    sizes = [(split, world.split_size(split)) for split in SPLITS]
+    tasks = [f"{split} {NO_END if size is None else f'{size:,}'}" for split, size in sizes]
+    endless = all(size is None for _, size in sizes)
+    reached = [f"{player} {_success(lines.get((name, '', player)))}" for player in world.players]
+    presets = f"\npresets: {', '.join(world.presets)}" if world.presets else ""
+    told = world.grammar + presets
+    return name, NO_END if endless else "\n".join(tasks), _limits(world.limits), "\n".join(reached), told
+
+
+def _success(line: Line | None) -> str:
+    return UNDEFINED if line is None else number(line.score.success.value, 2)
+
+
+def _limits(limits: Limits) -> str:
+    lines = [_count(limits.turns, "turn")]
+    if limits.actions_per_turn > 1:
+        lines.append(f"{limits.actions_per_turn} actions each")
+    if limits.actions is not None:
+        lines.append(f"{_count(limits.actions, 'action')} in all")
+    return "\n".join(lines)
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"

@@ -1,0 +1,200 @@
+"""Watch: the monitors, alarms and guards of a run, beside its chain. They read what it made and change none of it,
+until an alarm or a guard is told to.
+
+    rollout_k --probe--> probe_k         every few iterations, before the update
+    rollout_k, credit_k, P_(k+1), probe_k, monitors_(k-1) --monitor--> monitors_k
+    monitors_k, alarm_(k-1) --alarm--> alarm_k
+    alarm_k, P_h --return_to--> P'_(k+1)    where the response is to go back to the healthy P_h
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from flows.prepare import Prepared
+from tasks.health.alarms import AlarmParameters, Change, Judgement, ReturnParameters, alarm, read_judgement, return_to
+from tasks.health.monitor import MonitorParameters, monitor, read_history
+from tasks.health.probe import ProbeParameters, probe
+from tasks.models_in_memory import LearnerParameters
+from turnwise.errors import MismatchError, NotFiniteError, TrainingEnded
+from turnwise.experiment import Experiment
+from turnwise.health.guards import COUNTED, in_a_row, message
+from turnwise.store import Reference
+
+if TYPE_CHECKING:
+    from flows.run import Iteration, Run
+
+logger = logging.getLogger(__name__)
+
+
+def probe_policy(run: Run, number: int, prepared: Prepared, policy: Reference, rollout: Reference) -> Reference | None:
+    """What models say of the rollout, in the iterations in which they are asked: the first, and every few after it."""
+    experiment = run.experiment
+    every = experiment.monitors.probe_every
+    if every is None or (number - 1) % every:
+        return None
+    parameters = ProbeParameters(
+        learner=LearnerParameters(
+            compute=experiment.compute,
+            adapter=experiment.optimization.adapter,
+            with_critic=experiment.critic_on_trunk,
+        ),
+        temperature=experiment.rollout.temperature,
+        micro_batch_tokens=experiment.optimization.micro_batch_tokens,
+        sample=experiment.monitors.probe_sample,
+        seed=run.seed,
+        iteration=number,
+    )
+    return probe.named(f"{run.name} iteration {number}")(
+        parameters, policy=policy, warm_start=prepared.warm_start, rollout=rollout, tokenizer=prepared.tokenizer
+    )
+
+
+def watch(
+    run: Run,
+    number: int,
+    prepared: Prepared,
+    *,
+    rollout: Reference,
+    credit: Reference,
+    updated: Reference | None,
+    probed: Reference | None,
+) -> tuple[Reference, Reference]:
+    """The monitors of an iteration, and the alarm that judges them. `updated` is the policy that the update made."""
+    label, before = f"{run.name} iteration {number}", run.iterations[-1] if run.iterations else None
+    settings = run.experiment.monitors
+    monitors = monitor.named(label)(
+        MonitorParameters(
+            rewards=run.experiment.rewards, start=settings.start, window=settings.window, n_gram=settings.n_gram
+        ),
+        rollout=rollout,
+        credit=credit,
+        tokenizer=prepared.tokenizer,
+        policy=updated,
+        probe=probed,
+        previous=before.monitors if before else None,
+    )
+    alarms = run.experiment.alarms
+    judged = alarm.named(label)(
+        AlarmParameters(
+            rules={name: rule for name, rule in alarms.rules.items() if rule is not None},
+            response=alarms.response,
+            maximum_returns=alarms.maximum_returns,
+            iteration=number,
+            change=_change(run.experiment),
+        ),
+        monitors=monitors,
+        previous=before.alarm if before else None,
+    )
+    return monitors, judged
+
+
+def respond(run: Run, prepared: Prepared) -> None:
+    """Do what the guards and the alarm of the run's last iteration say, once it is recorded.
+
+    Where an alarm goes back, the iteration says to which policy, and the run's experiment is changed from now on.
+    Raises TrainingEnded where the run must end.
+    """
+    iteration = run.iterations[-1]
+    assert iteration.monitors is not None and iteration.alarm is not None, "the run has been watched"
+    _guard(run, prepared, iteration.monitors)
+    judgement = read_judgement(iteration.alarm)
+    for words in judgement.raised.values():
+        logger.warning("%s iteration %d: alarm: %s", run.name, iteration.number, words)
+    if judgement.response == "stop":
+        raise TrainingEnded(_stopped(run, prepared, judgement))
+    if judgement.response == "return":
+        _go_back(run, prepared, iteration, judgement)
+
+
+def _go_back(run: Run, prepared: Prepared, iteration: Iteration, judgement: Judgement) -> None:
+    """Go on from the last healthy policy, and the critic of that time, with the change that the alarm states."""
+    assert judgement.change is not None and iteration.alarm is not None, "a return changes something"
+    run.experiment = changed(run.experiment, judgement.change)
+    logger.warning(
+        "%s goes back to the policy that sampled iteration %d, with learning rate %g and selection %s",
+        run.name,
+        judgement.healthy,
+        judgement.change.learning_rate,
+        judgement.change.selection.rule,
+    )
+    healthy = sampler(run, prepared, judgement.healthy)
+    policy = return_to.named(f"{run.name} iteration {iteration.number}")(
+        ReturnParameters(), policy=healthy, alarm=iteration.alarm
+    )
+    critic = _critic_before(run, judgement.healthy)
+    run.iterations[-1] = replace(
+        iteration, returned=policy, critic=policy if run.experiment.critic_on_trunk else critic
+    )
+
+
+def may_return_to(run: Run) -> list[Reference]:
+    """The policy, and the critic of that time, that an alarm would make the run go back to after its last iteration."""
+    alarm = run.iterations[-1].alarm
+    if run.experiment.alarms.response != "return" or alarm is None:
+        return []
+    healthy = read_judgement(alarm).healthy
+    critic = _critic_before(run, healthy)
+    return [*([run.iterations[healthy - 2].successor] if healthy > 1 else []), *([critic] if critic else [])]
+
+
+def _critic_before(run: Run, number: int) -> Reference | None:
+    """The critic with which an iteration began; of iteration 0 the first."""
+    return run.iterations[number - 2].critic if number > 1 else run.critic
+
+
+def changed(experiment: Experiment, change: Change) -> Experiment:
+    """The experiment after a return."""
+    optimization = experiment.optimization.model_copy(update={"learning_rate": change.learning_rate})
+    return experiment.model_copy(update={"optimization": optimization, "selection": change.selection})
+
+
+@contextmanager
+def guarded(run: Run, number: int, policy: Reference) -> Iterator[None]:
+    """End the run with advice where the learner refuses an update of `policy`, which stays the last good one."""
+    try:
+        yield
+    except (MismatchError, NotFiniteError) as error:
+        name = "mismatch" if isinstance(error, MismatchError) else "not_finite"
+        seen = f"in the update of {run.name} iteration {number} {str(error).rstrip('.')}"
+        raise TrainingEnded(message(name, seen, str(policy))) from error
+
+
+def sampler(run: Run, prepared: Prepared, number: int) -> Reference:
+    """The policy that sampled an iteration; of iteration 0 the warm start."""
+    return run.iterations[number - 2].successor if number > 1 else prepared.warm_start
+
+
+def _change(experiment: Experiment) -> Change:
+    """What a return would make of the experiment's settings."""
+    alarms = experiment.alarms
+    return Change(
+        learning_rate=experiment.optimization.learning_rate * alarms.learning_rate_factor,
+        selection=alarms.selection or experiment.selection,
+    )
+
+
+def _guard(run: Run, prepared: Prepared, monitors: Reference) -> None:
+    """Raise TrainingEnded where a guard's condition has held for too long."""
+    history = read_history(monitors)
+    for name in COUNTED:
+        most, count = getattr(run.experiment.guards, name), in_a_row(name, history)
+        if most is not None and count >= most:
+            good = sampler(run, prepared, len(history) - count)
+            seen = f"its condition held in the last {count} iterations of {run.name}, up to {len(history)}"
+            raise TrainingEnded(message(name, seen, str(good)))
+
+
+def _stopped(run: Run, prepared: Prepared, judgement: Judgement) -> str:
+    seen = "; ".join(judgement.raised.values())
+    again = f" after {judgement.returns} returns" if judgement.returns else ""
+    return (
+        f"monitors must stay within the bounds of alarms.rules; {run.name} was stopped at iteration "
+        f"{judgement.iteration}{again}: {seen}. The last healthy policy, {sampler(run, prepared, judgement.healthy)}, "
+        f"sampled iteration {judgement.healthy}. What may help: a lower optimization.learning_rate, selection.rule: "
+        "uncertainty, wider clips; alarms.response: log goes on all the same"
+    )

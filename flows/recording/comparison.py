@@ -1,0 +1,204 @@
+"""Recorded runs as groups that can be compared: a variant of an ablation, with a run per seed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, field
+
+from tasks.playing import tasks_of
+from tasks.report.cells import WARM_START, cell, task_means
+from turnwise.data.task_sets import panel_digest
+from turnwise.errors import ConfigurationError
+from turnwise.statistics import Frame, Interval, Judgement, Results, judge, over_tasks, student_over_seeds
+from turnwise.statistics.budgets import AtEqualBudget
+from turnwise.statistics.curves import Points, within_budget
+from turnwise.statistics.evaluation_protocol import circumstances
+from turnwise.store import Reference, default_store
+from turnwise.tracking.finding import RecordedRun
+from turnwise.tracking.library import PARENT
+from turnwise.world import World, make_world
+
+BUDGETS = ("iterations", "tokens", "seconds")
+"""By which runs are compared at the same cost: sampled tokens, and the seconds of every stage but the evaluations."""
+
+
+@dataclass
+class Group:
+    """One variant of one ablation."""
+
+    name: str
+    runs: dict[int, RecordedRun] = field(default_factory=dict)
+    """By seed."""
+
+
+def grouped(runs: Sequence[RecordedRun]) -> list[Group]:
+    """The runs by variant, and by ablation where they are of several, each found once and in order.
+
+    Raises ConfigurationError for a run that has not been tested, and for two runs of a group with the same seed.
+    """
+    found = {run.id: run for run in runs}.values()
+    ablations = {run.tags.get(PARENT, ""): run.ablation for run in found}
+    groups: dict[str, Group] = {}
+    for run in found:
+        if run.artifacts.test is None:
+            raise ConfigurationError(
+                f"a run must have been tested to be compared; {run.name} ({run.id[:8]}) of {run.ablation} "
+                "has not been: let it end, or leave it out"
+            )
+        name = _name(run, ablations)
+        group = groups.setdefault(name, Group(name))
+        if run.artifacts.seed in group.runs:
+            both = f"{group.runs[run.artifacts.seed].id[:8]} and {run.id[:8]}"
+            raise ConfigurationError(
+                f"a variant has one run per seed; {name} has two with seed {run.artifacts.seed}: {both}: name one by id"
+            )
+        group.runs[run.artifacts.seed] = run
+    return list(groups.values())
+
+
+def _name(run: RecordedRun, ablations: Mapping[str, str]) -> str:
+    """The variant; with its ablation where there are several, and with that one's id where these have one name."""
+    if len(ablations) == 1:
+        return run.artifacts.variant
+    parent = run.tags.get(PARENT, "")
+    alike = list(ablations.values()).count(run.ablation) > 1
+    return f"{run.ablation}{f' {parent[:6]}' if alike else ''}: {run.artifacts.variant}"
+
+
+def how_tested(groups: Sequence[Group]) -> dict[str, dict[str, str]]:
+    """How every run was tested, by the group's name and the seed: see `turnwise.statistics.evaluation_protocol`."""
+    found = {}
+    for group in groups:
+        for seed, run in group.runs.items():
+            panel = panel_digest(tasks_of(run.artifacts.panel("test"), "test"))
+            name = f"{group.name} seed {seed}"
+            found[name] = circumstances(run.artifacts.experiment, run.tags.get("world_version"), panel)
+    return found
+
+
+def judged(groups: Sequence[Group], stated: float) -> Judgement:
+    """The verdicts by the primary metric of the first group's world. Raises ConfigurationError where a run has none."""
+    world = _world(groups[0])
+    primary = world.primary_column
+    variants, frames = {}, {}
+    for group in groups:
+        variants[group.name] = Results({seed: _shown(run, world) for seed, run in sorted(group.runs.items())})
+        frames[group.name] = _frame(next(iter(group.runs.values())), world)
+    curves = {group.name: _curves(group, world, "iterations") for group in groups}
+    return judge(primary.heading, variants, frames=frames, curves=curves, stated=stated, share=primary.percent)
+
+
+def at_equal_budgets(groups: Sequence[Group]) -> list[AtEqualBudget]:
+    """How the groups stand at the largest budgets that every run has spent; those that nobody measured are left out."""
+    world = _world(groups[0])
+    primary = world.primary_column
+    within = (0.0, 1.0) if primary.percent else (float("-inf"), float("inf"))
+    found = []
+    for budget in BUDGETS:
+        curves = {group.name: _curves(group, world, budget) for group in groups}
+        ends = [points[-1][0] if points else 0.0 for of_group in curves.values() for points in of_group]
+        spent = min(ends)
+        if spent > 0:
+            shown = {
+                name: student_over_seeds([_at(points, spent) for points in of_group], within=within)
+                for name, of_group in curves.items()
+            }
+            found.append(AtEqualBudget(budget, spent, shown))
+    return found
+
+
+def _world(group: Group) -> World:
+    section = next(iter(group.runs.values())).artifacts.experiment["world"]
+    return make_world(section["name"], section["parameters"])
+
+
+def _shown(run: RecordedRun, world: World) -> dict[str, float]:
+    assert run.artifacts.test is not None, "grouped() refuses runs without a test"
+    primary = world.primary_column
+    found = task_means(run.artifacts.test, world, primary)
+    if not found:
+        raise ConfigurationError(
+            f"a run must have a value of the measure {primary.heading!r} to be compared; {run.name} ({run.id[:8]}) has "
+            "none on the test panel: leave it out"
+        )
+    return found
+
+
+def references(groups: Sequence[Group]) -> dict[str, Interval]:
+    """What the warm starts and players reached on the test panels, each once; by ablation where there are several."""
+    world = _world(groups[0])
+    primary = world.primary_column
+    runs = [next(iter(group.runs.values())) for group in groups]
+    found = {
+        (name, evaluation): f"{name} ({run.ablation})" if len({run.ablation for run in runs}) > 1 else name
+        for run in reversed(runs)
+        for name, evaluation in run.players.items()
+    }
+    shown = {}
+    for (_, evaluation), told in sorted(found.items(), key=lambda item: (item[0][0] != WARM_START, item[1])):
+        values = list(task_means(evaluation, world, primary).values())
+        if values:
+            shown[told] = over_tasks(values, seed=0, proportion=primary.percent)
+    return shown
+
+
+def _frame(run: RecordedRun, world: World) -> Frame:
+    """What the run's ablation recorded of its warm start and its players."""
+    primary = world.primary_column
+    means = {name: cell(evaluation, world, primary) for name, evaluation in run.players.items()}
+    start = task_means(run.players[WARM_START], world, primary) if WARM_START in run.players else {}
+    return Frame(Results({0: start}) if start else None, means.get("random"), means.get("oracle"))
+
+
+def _curves(group: Group, world: World, budget: str) -> list[list[tuple[float, float]]]:
+    """One curve per run over what it had spent, in order of the seeds: the primary metric on the validation panel."""
+    return [_curve(run, world, budget) for _, run in sorted(group.runs.items())]
+
+
+def _curve(run: RecordedRun, world: World, budget: str) -> list[tuple[float, float]]:
+    points = []
+    spent = 0.0
+    paid = set(run.artifacts.prepared.values())
+    evaluations: list[tuple[float, Reference]] = [(0.0, run.artifacts.start)]
+    for made in run.artifacts.iterations:
+        new = {reference for name, reference in made.items() if not name.startswith("evaluation")} - paid
+        cost = _cost(made["rollout"], new, budget)
+        if cost is None:
+            return []
+        spent += cost
+        paid |= new
+        if "evaluation" in made:
+            evaluations.append((spent, made["evaluation"]))
+    for at, evaluation in evaluations:
+        value = cell(evaluation, world, world.primary_column)
+        if value is not None:
+            points.append((at, value))
+    return points
+
+
+def _cost(rollout: Reference, new: Set[Reference], budget: str) -> float | None:
+    """What one iteration spent, of which these artifacts are new: a policy that an update left as it was costs nothing.
+    None where a clock was not recorded.
+    """
+    store = default_store()
+    if budget == "iterations":
+        return 1.0
+    if budget == "tokens":
+        return store.clock(rollout).get("sampled_tokens")
+    clocks = [_seconds(reference) for reference in sorted(new, key=str)]
+    return None if None in clocks else sum(seconds for seconds in clocks if seconds is not None)
+
+
+def _seconds(made: Reference) -> float | None:
+    """What it took to make an artifact; None where that was not recorded."""
+    clock = default_store().clock(made)
+    if "seconds" not in clock or "rounds" not in default_store().metrics(made):
+        return clock.get("seconds")
+    # Of a rollout of several rounds the clock of its own is of putting them together.
+    return clock["seconds"] + clock.get("sampling_seconds", 0.0) + clock.get("world_seconds", 0.0)
+
+
+def _at(points: Points, spent: float) -> float:
+    shown = within_budget(points, spent)
+    assert shown is not None, "every curve begins at 0"
+    return shown

@@ -1,0 +1,222 @@
+"""The uncached recorder: what the stages returned is written to MLflow, with explicit run ids, once.
+
+Cached stages do not run, so they cannot log; this reads their metrics from their artifacts instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from flows.prepare import Prepared
+from flows.recording.recorded_metrics import evaluation_metrics, evaluation_seconds, metrics_of
+from flows.run import Iteration, Run
+from tasks.credit.credit import read_credit
+from tasks.playing import world_code
+from tasks.rollout.evaluate import SAMPLED, read_evaluation
+from turnwise.config.schema import BESIDE_RESULTS
+from turnwise.data.task_sets import panel_digest, panel_file, read_panel
+from turnwise.data.trajectory_files import read_trajectories
+from turnwise.experiment import Experiment
+from turnwise.policy.pretrained import pretrained
+from turnwise.store import Reference, default_store, run_environment
+from turnwise.store.digests import digest_of
+from turnwise.store.fingerprint import fingerprint
+from turnwise.store.paths import home
+from turnwise.store.withheld import recordable
+from turnwise.store.world_identity import world_ingredients
+from turnwise.tracking import Dataset, Recorder
+from turnwise.tracking import Run as Recorded
+from turnwise.tracking.finding import ARTIFACTS_FILE, PLAYERS_FILE, UNCOMMITTED_FILE, PlayersArtifacts, RunArtifacts
+from turnwise.tracking.values import flatten
+from turnwise.world import SPLITS, world_class
+
+CONTEXTS = {"train": "training", "validation": "validation", "test": "testing"}
+COMPUTING_MODULES = (
+    "tasks.prepare.materials",
+    "tasks.prepare.warm_start",
+    "tasks.rollout.rollout",
+    "tasks.health.horizon",
+    "tasks.credit.select",
+    "tasks.credit.scores",
+    "tasks.credit.credit",
+    "tasks.update.critic",
+    "tasks.update.update",
+    "tasks.update.rejection_sampling",
+    "tasks.update.fine_tune",
+    "tasks.health.probe",
+    "tasks.health.monitor",
+    "tasks.health.alarms",
+    "tasks.rollout.evaluate",
+)
+
+
+def tracking_uri(experiment: Experiment) -> str:
+    """Where runs are recorded: as configured, or a SQLite file in the project's home."""
+    return experiment.tracking.uri or f"sqlite:///{home() / 'mlflow.db'}"
+
+
+COLUMNS = ("test/sampled/success", "test/greedy/success")
+"""What the saved view of an ablation shows in MLflow."""
+
+
+def computing_code(experiment: Experiment) -> str:
+    """The fingerprint of all code that computes what an ablation's numbers are, its world's included."""
+    return fingerprint([*COMPUTING_MODULES, *world_code(experiment)])
+
+
+class AblationRecord:
+    """One ablation in MLflow: a parent, and a child per variant and seed."""
+
+    def __init__(self, experiment: Experiment, prepared: Prepared) -> None:
+        self._experiment, self._prepared = experiment, prepared
+        local = None if experiment.tracking.uri else home() / "mlflow"
+        self._recorder = Recorder(tracking_uri(experiment), experiment.tracking.experiment, local)
+        values = experiment.model_dump(mode="json", exclude={*BESIDE_RESULTS})
+        self._pretrained = pretrained(experiment.policy)
+        made = {name: str(reference) for name, reference in vars(prepared).items()}
+        world = world_ingredients(experiment.world)
+        self._identity = digest_of([values, made, world, computing_code(experiment), run_environment.platform()])
+        self._parent = self._recorder.parent(experiment.ablation.name, self._identity, values, self._tags())
+        self._children: dict[str, Recorded] = {}
+        self._configured: dict[str, Experiment] = {}
+        self._record_diff(self._parent)
+
+    def open(self, run_name: str, variant: str, seed: int, experiment: Experiment) -> None:
+        """Find or make the child of one variant and seed."""
+        values = experiment.model_dump(mode="json", exclude={*BESIDE_RESULTS, "ablation", "variants"})
+        child = self._recorder.child(
+            self._parent,
+            run_name,
+            digest_of([self._identity, values, seed]),
+            _differing_first(self._experiment, {"variant": variant, "seed": seed, **values}),
+            {**self._tags(), "variant": variant, "seed": str(seed), "params_digest": digest_of(values)},
+            self._datasets(),
+        )
+        self._children[run_name], self._configured[run_name] = child, experiment
+        self._record_diff(child)
+
+    def iteration(self, run: Run, iteration: Iteration) -> None:
+        """One iteration's metrics, and a few trajectories where the policy was evaluated."""
+        child = self._children[run.name]
+        if child.finished:
+            return
+        if iteration.number == 1:
+            child.log_iteration(0, evaluation_metrics("validation", run.start, run.start_at_horizon))
+        child.log_iteration(iteration.number, metrics_of(iteration))
+        if iteration.evaluation is not None:
+            validated = evaluation_metrics("validation", iteration.evaluation, iteration.evaluation_at_horizon)
+            child.log_iteration(iteration.number, {**validated, **evaluation_seconds(iteration)})
+            self._trace(child, run, iteration)
+            if not child.finished:  # by another process, which has named them all
+                self._name_artifacts(child, run)
+
+    def finish(self, run: Run) -> None:
+        """The child has ended: its summary, the digest of its policy, a few test episodes."""
+        child = self._children[run.name]
+        assert run.test is not None, "the run has not been tested"
+        child.log_summary(evaluation_metrics("test", run.test, run.test_at_horizon))
+        test = read_evaluation(run.test, SAMPLED)[: self._experiment.tracking.traces]
+        child.log_trajectories("test", test, weights=self._weights())
+        if not child.finished or child.result == run.policy.digest:
+            self._name_artifacts(child, run)
+        child.finish(run.policy.digest)
+
+    def compared_with(self, evaluations: Mapping[str, Reference]) -> None:
+        """The players and the warm start on the test panel, whose episodes stand beside those of the runs."""
+        self._parent.log_text(PlayersArtifacts(evaluations=dict(evaluations)).model_dump_json(indent=1), PLAYERS_FILE)
+
+    def _name_artifacts(self, child: Recorded, run: Run) -> None:
+        """Which artifacts the run has read and made so far, by name and digest.
+
+        The parameters are those that it began with: what an alarm changed on the way follows from them.
+        """
+        configured = self._configured[run.name]
+        made = RunArtifacts(
+            variant=run.variant,
+            seed=run.seed,
+            experiment=configured.model_dump(mode="json", exclude={*BESIDE_RESULTS, "ablation", "variants"}),
+            prepared=dict(vars(self._prepared)),
+            start=run.start,
+            start_at_horizon=run.start_at_horizon,
+            iterations=[
+                {name: made for name, made in vars(iteration).items() if isinstance(made, Reference)}
+                for iteration in run.iterations
+            ],
+            test=run.test,
+            test_at_horizon=run.test_at_horizon,
+        )
+        child.log_text(made.model_dump_json(indent=1), ARTIFACTS_FILE)
+
+    def fail(self, run_name: str, reason: str) -> None:
+        """The child has ended without a result."""
+        if run_name in self._children:
+            self._children[run_name].fail(reason)
+
+    def close(self, report: Path, result_digest: str) -> None:
+        """The ablation has ended: its report."""
+        self._parent.log_artifact(report)
+        self._parent.save_view(f"{self._experiment.ablation.name}: by variant", COLUMNS)
+        self._parent.finish(result_digest)
+
+    def _trace(self, child: Recorded, run: Run, iteration: Iteration) -> None:
+        """Trajectories of the batch that this iteration learned from, with their advantages."""
+        trajectories = read_trajectories(default_store().folder(iteration.rollout))
+        advantages = {index: found.turns for index, found in read_credit(iteration.credit).items()}
+        chosen = list(advantages)[: self._experiment.tracking.traces]
+        child.log_trajectories(
+            f"batch/{iteration.number:04d}",
+            [trajectories[index] for index in chosen],
+            [advantages[index] for index in chosen],
+            self._weights(),
+        )
+
+    def _weights(self) -> dict[str, float]:
+        return {name: reward.weight for name, reward in self._experiment.rewards.items()}
+
+    def _record_diff(self, run: Recorded) -> None:
+        """The code's changes from the commit, without what others must not read: see `turnwise.store.withheld`."""
+        if not run.finished and (diff := run_environment.uncommitted_diff()):
+            run.log_text(recordable(diff, self._experiment.tracking.new_files), UNCOMMITTED_FILE)
+
+    def _tags(self) -> dict[str, str]:
+        prepared = self._prepared
+        return {
+            **run_environment.code_state(),
+            **{f"{split}_panel": prepared.panel(split).digest for split in SPLITS},
+            "demonstrations": prepared.demonstrations.digest,
+            "warm_start": prepared.warm_start.digest,
+            "world_version": world_class(self._experiment.world.name).version,
+            **({"pretrained": self._pretrained.content} if self._pretrained else {}),
+        }
+
+    def _datasets(self) -> list[Dataset]:
+        datasets = []
+        for split in SPLITS:
+            folder = default_store().folder(self._prepared.panel(split))
+            tasks = read_panel(folder, split)
+            name = f"{self._experiment.world.name}-{split}"
+            source = str(panel_file(folder, split))
+            datasets.append(Dataset(name, panel_digest(tasks), CONTEXTS[split], source, len(tasks)))  # type: ignore[arg-type]
+        return datasets
+
+
+SAME = "with/"
+"""Before the names of the parameters that all variants share: MLflow sorts by name, so those that differ come first."""
+
+
+def _differing_first(experiment: Experiment, values: Mapping[str, Any]) -> dict[str, str]:
+    """A variant's parameters, flat: variant, seed and what differs between the variants under its own name, what is the
+    same in all under `with/`.
+    """
+    variants = [experiment.variant(name).model_dump(mode="json") for name in experiment.ablation.variants]
+    of_variants = [flatten(each) for each in variants]
+    own = {name for flat in of_variants for name in flat if len({each.get(name) for each in of_variants}) > 1}
+    # Options that one variant has and another leaves empty are named one by one.
+    named = {name for name in own if not any(other.startswith(f"{name}.") for other in own)}
+    return {
+        name if name in ("variant", "seed") or name in own else f"{SAME}{name}": value
+        for name, value in flatten(values).items()
+        if name not in own - named
+    }

@@ -1,0 +1,187 @@
+"""The episodes of recorded runs, read from the store through what MLflow says that a run made."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from functools import cache
+from pathlib import Path
+
+from tasks.credit.credit import Credited, read_credit
+from tasks.report.cells import WARM_START
+from tasks.rollout.evaluate import GREEDY, SAMPLED, read_evaluation
+from turnwise.config.schema import RewardSection
+from turnwise.data.trajectory import Trajectory
+from turnwise.data.trajectory_files import read_trajectories
+from turnwise.errors import ConfigurationError
+from turnwise.policy.token_texts import Spelling
+from turnwise.reporting.data.episodes import OCCASIONS, Episode, Occasion, Wanted, by_task, whole_tasks
+from turnwise.reporting.data.report_data import Sample
+from turnwise.store import Reference, default_store
+from turnwise.tracking.finding import RecordedRun
+from turnwise.world import Reward
+
+
+def evaluated(run: RecordedRun) -> list[int]:
+    """The iterations after which the policy was evaluated, the warm start's 0 apart."""
+    return [number for number, made in enumerate(run.artifacts.iterations, start=1) if "evaluation" in made]
+
+
+def on_panels(run: RecordedRun, wanted: Wanted) -> Iterator[Episode]:
+    """The run's episodes on the validation and the test panel."""
+    made = run.artifacts
+    evaluations: list[tuple[Occasion, int, Reference]] = [("validation", 0, made.start)]
+    evaluations += [("validation", number, made.iterations[number - 1]["evaluation"]) for number in evaluated(run)]
+    if made.test is not None:
+        evaluations.append(("test", len(made.iterations), made.test))
+    for occasion, iteration, reference in evaluations:
+        if wanted.occasion in (None, occasion) and wanted.includes_iteration(iteration):
+            yield from _evaluation(run, run.name, occasion, iteration, reference, wanted)
+
+
+def of_players(run: RecordedRun, wanted: Wanted) -> Iterator[Episode]:
+    """What the world's players and the warm start played on the test panel, beside the run's ablation."""
+    for name, reference in run.players.items():
+        iteration = 0 if name == WARM_START else None
+        if wanted.occasion in (None, "test") and wanted.includes_iteration(iteration):
+            yield from _evaluation(run, name, "test", iteration, reference, wanted)
+
+
+def in_training(run: RecordedRun, wanted: Wanted, iterations: Collection[int]) -> Iterator[Episode]:
+    """The run's training episodes of these iterations, with the advantages that they were given."""
+    if wanted.occasion not in (None, "training"):
+        return
+    for number in sorted(iterations):
+        if not wanted.includes_iteration(number):
+            continue
+        made = run.artifacts.iterations[number - 1]
+        credited = read_credit(made["credit"])
+        for index, trajectory in enumerate(read_trajectories(default_store().folder(made["rollout"]))):
+            episode = Episode(run.name, "training", number, SAMPLED, _sample(run, trajectory, credited.get(index)))
+            if wanted.includes(episode):
+                yield episode
+
+
+def legible(runs: Sequence[RecordedRun], episodes: Iterable[Episode]) -> list[Episode]:
+    """The episodes labelled and their tokens spelled: done last, for those that are shown. Players are of `runs[0]`."""
+    by_name = {run.name: run for run in runs}
+    shown = []
+    for episode in episodes:
+        run = by_name.get(episode.player, runs[0])
+        spelling = _spelling(default_store().folder(run.artifacts.prepared["tokenizer"]))
+        sample = dataclasses.replace(
+            episode.sample,
+            label=f"{episode.player} · {episode.when}",
+            spelling=[spelling(turn.reply_tokens) for turn in episode.sample.trajectory.turns],
+        )
+        shown.append(dataclasses.replace(episode, sample=sample))
+    return shown
+
+
+def asked_for(runs: Sequence[RecordedRun], wanted: Wanted) -> list[Episode]:
+    """All episodes that agree with what is wanted, for one who reads them one by one.
+
+    Where neither a task nor iterations nor a panel is named, those of the last training batch: they have advantages.
+    """
+    found: list[Episode] = []
+    for run in runs:
+        batches = range(1, len(run.artifacts.iterations) + 1)
+        found += in_training(run, wanted, batches if wanted.iterations or wanted.task else batches[-1:])
+        if wanted.task or wanted.mode or wanted.occasion not in (None, "training"):
+            found += on_panels(run, wanted)
+    return found
+
+
+def sample_of(runs: Sequence[RecordedRun], wanted: Wanted, limit: int) -> tuple[list[Episode], int]:
+    """A sample of about `limit` episodes that can be compared with each other, and how many it was taken from.
+
+    Of each panel the first tasks that fit, each with one greedy and one sampled episode of every policy and player; of
+    each batch after which a policy was evaluated the first group whose advantages differ, whole.
+    """
+    chosen: list[Episode] = []
+    count = 0
+    for occasion in OCCASIONS:
+        found: list[Episode] = []
+        for place, run in enumerate(runs):
+            if occasion == "training":
+                batches = (list(in_training(run, wanted, [number])) for number in evaluated(run))
+                for batch in batches:
+                    count += len(batch)
+                    found += _first_group_with_spread(batch)
+                continue
+            played = [episode for episode in on_panels(run, wanted) if episode.occasion == occasion]
+            if place == 0:
+                played += [episode for episode in of_players(run, wanted) if episode.occasion == occasion]
+            count += len(played)
+            found += [episode for episode in played if episode.sample.trajectory.replica == 0]
+        chosen += whole_tasks(found, limit // len(OCCASIONS))
+    return legible(runs, chosen), count
+
+
+def paired(
+    run: RecordedRun, others: Sequence[RecordedRun], against: str, wanted: Wanted, limit: int
+) -> tuple[list[Episode], int]:
+    """On each task an episode of the run and one of another run, or of a player by name, beside it; and on how many.
+
+    On the test panel, unless the validation panel is asked for. Raises ConfigurationError where they share no task.
+    """
+    asked = wanted if wanted.occasion else dataclasses.replace(wanted, occasion="test")
+    theirs = list(of_players(run, asked)) if against in run.players else []
+    theirs = [episode for episode in theirs if episode.player == against]
+    theirs += [episode for other in others for episode in on_panels(other, asked)]
+    ours, theirs_by_task = by_task(_last(on_panels(run, asked))), by_task(_last(theirs))
+    shared = [task for task in ours if task in theirs_by_task]
+    if not shared:
+        raise ConfigurationError(
+            f"two policies stand side by side on tasks that both have played; {run.name!r} and {against!r} share none "
+            f"on the {asked.occasion} panel that is asked for: choose others, or fewer conditions"
+        )
+    pairs = [episode for task in shared[:limit] for episode in (ours[task][0], theirs_by_task[task][0])]
+    return legible([run, *others], pairs), len(shared)
+
+
+def _last(episodes: Iterable[Episode]) -> list[Episode]:
+    """Those of the latest iteration."""
+    found = list(episodes)
+    latest = max((episode.iteration or 0 for episode in found), default=0)
+    return [episode for episode in found if episode.iteration in (None, latest)]
+
+
+def _first_group_with_spread(batch: Sequence[Episode]) -> list[Episode]:
+    """The episodes of the first group in which not all have the same advantages."""
+    groups: dict[int, list[Episode]] = {}
+    for episode in batch:
+        groups.setdefault(episode.sample.trajectory.group, []).append(episode)
+    for members in groups.values():
+        first = members[0].sample.advantages
+        if any(member.sample.advantages != first for member in members):
+            return members
+    return []
+
+
+def _evaluation(
+    run: RecordedRun, player: str, occasion: Occasion, iteration: int | None, reference: Reference, wanted: Wanted
+) -> Iterator[Episode]:
+    for mode in (GREEDY, SAMPLED):
+        if wanted.mode not in (None, mode):
+            continue
+        for trajectory in read_evaluation(reference, mode):
+            episode = Episode(player, occasion, iteration, mode, _sample(run, trajectory, None))
+            if wanted.includes(episode):
+                yield episode
+
+
+def _sample(run: RecordedRun, trajectory: Trajectory, credited: Credited | None) -> Sample:
+    rewards = {name: RewardSection(**values) for name, values in run.artifacts.experiment["rewards"].items()}
+    return Sample(
+        label=run.name,
+        trajectory=trajectory,
+        advantages=None if credited is None else credited.turns,
+        rewards={name: Reward("", section.level, section.weight) for name, section in rewards.items()},
+        token_advantages=None if credited is None else credited.by_turn(trajectory),
+    )
+
+
+@cache
+def _spelling(tokenizer: Path) -> Spelling:
+    return Spelling(tokenizer)

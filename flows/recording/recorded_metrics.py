@@ -1,0 +1,134 @@
+"""What MLflow is told of an iteration: each number once, its name beginning with its group and ending with its unit.
+
+    rollout, selection, credit, update, critic, horizon, monitor, alarm      what the stage of that name measured
+    validation, test, and both with _at_horizon                              on a panel, `greedy` and `sampled`
+    seconds, speed, memory, probe                                            what it cost
+
+A number without a unit in its name is a count, a share or a mean of the world's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from turnwise.store import Reference, default_store
+
+if TYPE_CHECKING:
+    from flows.run import Iteration
+
+UNITS = {
+    "update/approximate_kl": "nats",
+    "update/entropy": "nats",
+    "update/mismatch": "nats",
+    "update/mismatch_maximum": "nats",
+    "monitor/entropy": "nats",
+    "monitor/kl_warm_start": "nats",
+    "monitor/mutual_information": "nats",
+}
+"""Of the numbers whose own name does not tell it."""
+MADE_BY = {
+    "rollout": "rollout",
+    "selection": "selection",
+    "credit": "credit",
+    "horizon": "horizon",
+    "monitor": "monitors",
+    "alarm": "alarm",
+    "update": "policy",
+    "critic": "critic",
+    "validation": "evaluation",
+    "validation_at_horizon": "evaluation_at_horizon",
+}
+"""By the group of a number, which artifact of an iteration it is read from."""
+STAGES = ("rollout", "selection", "credit", "horizon", "monitor", "alarm")
+"""The groups whose numbers an iteration tells as its artifacts hold them."""
+ALREADY_TOLD = frozenset({"monitor/success", "monitor/gradient_norm"})
+"""The same numbers as rollout/success and update/gradient_norm."""
+
+
+def metrics_of(iteration: Iteration) -> dict[str, float]:
+    """Everything that was measured in one iteration, the validation apart."""
+    store = default_store()
+    told: dict[str, float] = {}
+    for group in STAGES:
+        made: Reference | None = getattr(iteration, MADE_BY[group])
+        told |= _under(group, {} if made is None else store.metrics(made))
+    updated = _updated(iteration)
+    told |= _under("update", updated)
+    told |= _under("critic", _of_critic(iteration))
+    return {**_named(told), **_costs(iteration, bool(updated))}
+
+
+def evaluation_metrics(panel: str, full: Reference, at_horizon: Reference | None) -> dict[str, float]:
+    """What was reached on a panel at the world's limit on turns and, where there is one, at that of training.
+
+    Success comes first: MLflow's compare page draws the metric that was recorded first.
+    """
+    at_limit = {} if at_horizon is None else told_of(f"{panel}_at_horizon", at_horizon)
+    told = {**told_of(panel, full), **at_limit}
+    return dict(sorted(told.items(), key=lambda metric: metric[0] != f"{panel}/sampled/success"))
+
+
+def told_of(group: str, made: Reference) -> dict[str, float]:
+    """The numbers of one artifact, by the names under which a group tells them."""
+    return _named(_under(group, default_store().metrics(made)))
+
+
+def evaluation_seconds(iteration: Iteration) -> dict[str, float]:
+    """How long the iteration's evaluations took."""
+    made = [each for each in (iteration.evaluation, iteration.evaluation_at_horizon) if each is not None]
+    return {"seconds/evaluation": sum(default_store().clock(each).get("seconds", 0.0) for each in made)}
+
+
+def _costs(iteration: Iteration, updated: bool) -> dict[str, float]:
+    """Seconds, tokens a second and memory, as clocks and the machine said them."""
+    store = default_store()
+    sampled = store.clock(iteration.rollout)
+    costs = {
+        "seconds/sampling": sampled.get("sampling_seconds", 0.0),
+        "seconds/worlds": sampled.get("world_seconds", 0.0),
+        "seconds/credit": store.clock(iteration.credit).get("seconds", 0.0),
+    }
+    if sampled.get("sampling_seconds"):
+        costs["speed/sampled_tokens_per_second"] = sampled["sampled_tokens"] / sampled["sampling_seconds"]
+    if updated:
+        clock = store.clock(iteration.policy)
+        costs["seconds/update"] = clock.get("seconds", 0.0)
+        for name, said in (
+            ("speed/trained_tokens_per_second", "trained_tokens_per_second"),
+            ("memory/update_peak_bytes", "peak_memory_bytes"),
+        ):
+            if said in clock:
+                costs[name] = clock[said]
+    if iteration.monitors is not None:
+        costs["seconds/monitors"] = store.clock(iteration.monitors).get("seconds", 0.0)
+    if iteration.probe is not None:
+        costs["seconds/probe"] = store.clock(iteration.probe).get("seconds", 0.0)
+        costs["probe/scored_tokens"] = store.metrics(iteration.probe)["scored_tokens"]
+    return costs
+
+
+def _updated(iteration: Iteration) -> dict[str, float]:
+    """The update's metrics; none while a critic warms up, when the policy is an earlier one or holds the critic."""
+    metrics = default_store().metrics(iteration.policy)
+    return metrics if "skipped" in metrics else {}
+
+
+def _of_critic(iteration: Iteration) -> dict[str, float]:
+    """The critic's metrics; on the policy's trunk the update tells them, once the critic is warm."""
+    if iteration.critic is None or (iteration.critic == iteration.policy and _updated(iteration)):
+        return {}
+    return default_store().metrics(iteration.critic)
+
+
+def _under(group: str, metrics: Mapping[str, float]) -> dict[str, float]:
+    return {f"{group}/{name}": value for name, value in metrics.items()}
+
+
+def _named(metrics: Mapping[str, float]) -> dict[str, float]:
+    """The metrics with their units, and without those that another name tells."""
+    return {
+        f"{name}_{UNITS[name]}" if name in UNITS else name: value
+        for name, value in metrics.items()
+        if name not in ALREADY_TOLD
+    }

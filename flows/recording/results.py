@@ -1,0 +1,202 @@
+"""Results: what is taken out of the store for people, and the digests that a repeat must give."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from flows.prepare import Prepared
+from flows.recording.record import computing_code
+from flows.run import Iteration, Run
+from tasks.playing import tasks_of
+from turnwise.config.schema import BESIDE_RESULTS
+from turnwise.data.task_sets import panel_digest
+from turnwise.experiment import Experiment
+from turnwise.policy.pretrained import pretrained
+from turnwise.reporting.data.report_data import Story
+from turnwise.reporting.formatting import PROCESSES
+from turnwise.reporting.html.page import write_report
+from turnwise.store import Reference, default_store, run_environment
+from turnwise.store.digests import digest_of
+from turnwise.store.paths import project_root
+from turnwise.tracking.reproduction import why_different
+from turnwise.world import SPLITS
+
+DIGESTS_FILE = "digests.json"
+
+
+def results_folder(experiment: Experiment) -> Path:
+    """Where an ablation's report and digests lie: `results/<name>` in the project."""
+    return project_root() / "results" / experiment.ablation.name
+
+
+def all_references(runs: Sequence[Run]) -> list[Reference]:
+    """What the runs made, in order. The curriculum's states are left out: what they tell is in the rollouts before
+    them, and what follows from them in those after.
+    """
+
+    def of(iteration: Iteration) -> list[Reference | None]:
+        made = [iteration.rollout, iteration.selection, iteration.credit, iteration.critic, iteration.policy]
+        return [*made, iteration.evaluation, iteration.evaluation_at_horizon, iteration.returned]
+
+    found: list[Reference | None] = []
+    for run in runs:
+        found += [run.start, run.start_at_horizon]
+        found += [reference for iteration in run.iterations for reference in of(iteration)]
+        found += [run.test, run.test_at_horizon]
+    return [reference for reference in found if reference is not None]
+
+
+def digests_of(
+    experiment: Experiment, digest: str, prepared: Prepared, evaluations: Mapping[str, Reference], runs: Sequence[Run]
+) -> dict[str, Any]:
+    """What a run with the same parameters and seeds must give again, to the bit, and under `made`, which is no part of
+    that, by which parameters and code and on what platform it was made.
+    """
+    return {
+        "all": digest,
+        **{f"{split} panel": prepared.panel(split).digest for split in SPLITS},
+        "demonstrations": prepared.demonstrations.digest,
+        "tokenizer": prepared.tokenizer.digest,
+        "warm start": prepared.warm_start.digest,
+        "evaluations": {name: reference.digest for name, reference in evaluations.items()},
+        "runs": {
+            run.name: {"policy": run.policy.digest, "test": run.test.digest if run.test else None} for run in runs
+        },
+        "made": {
+            "parameters": digest_of([parameters_digest(experiment), _brought(experiment, prepared)]),
+            "code": computing_code(experiment),
+            "platform": run_environment.platform(),
+        },
+    }
+
+
+def parameters_digest(experiment: Experiment) -> str:
+    """Of all that can change a result; where it is recorded is no part of it."""
+    return digest_of(experiment.model_dump(mode="json", exclude={*BESIDE_RESULTS}))
+
+
+def _brought(experiment: Experiment, prepared: Prepared) -> list[str]:
+    """What the parameters name outside, by content: a policy, conversations."""
+    policy = pretrained(experiment.policy)
+    said = [prepared.demonstrations.digest] if experiment.data.conversations is not None else []
+    return [*([policy.content] if policy else []), *said]
+
+
+def write_results(folder: Path, story: Story, digests: Mapping[str, Any]) -> None:
+    """Write everything that `results/<name>` holds, all of one ablation: the report and `digests.json`."""
+    write_report(story, folder, {DIGESTS_FILE: (json.dumps(digests, indent=1) + "\n").encode()})
+
+
+def compared_with_former(folder: Path, digests: Mapping[str, Any]) -> str:
+    """Whether these digests repeat those in the folder, or those that the commit has of it, and if not, why.
+
+    Empty where neither was made with these parameters. What does not say how it was made may have been.
+    """
+    for former in _former_digests(folder):
+        made = former.get("made", {})
+        if made.get("parameters", digests["made"]["parameters"]) == digests["made"]["parameters"]:
+            if former["all"] == digests["all"]:
+                return f"the digests that {DIGESTS_FILE} had"
+            return f"other digests than {DIGESTS_FILE} had: {why_different(made, digests['made'])}"
+    return ""
+
+
+def _former_digests(folder: Path) -> Iterator[dict[str, Any]]:
+    """As they lie in the folder, then as the commit has them: DVC removes the first before it runs a stage."""
+    path = folder / DIGESTS_FILE
+    if path.is_file():
+        yield json.loads(path.read_text(encoding="utf-8"))
+    root = project_root()
+    if path.is_relative_to(root) and (text := run_environment.committed_text(path.relative_to(root), root)) is not None:
+        yield json.loads(text)
+
+
+def with_circumstances(
+    story: Story,
+    experiment: Experiment,
+    prepared: Prepared,
+    told: Reference,
+    made: Sequence[Reference],
+    runs: Sequence[Run],
+) -> Story:
+    """The story with what is no part of the results: the time account, of each variant's runs too, and the lineage."""
+    work = []
+    for each in story.work:
+        own = all_references([run for run in runs if run.variant == each.variant])
+        work.append(dataclasses.replace(each, seconds=stage_seconds(own)))
+    return dataclasses.replace(
+        story,
+        seconds=account(prepared, told, made),
+        work=work,
+        lineage=lineage_of(experiment, prepared, told),
+    )
+
+
+def keep_time(told: Reference, seconds: float, processes: int, anew: bool) -> None:
+    """Keep how long computing what `told` tells of has taken, all processes together.
+
+    It may have taken several goes, which add up; what has been computed `anew`, all of it, took as long as it did now.
+    """
+    before = {} if anew else default_store().clock(told)
+    default_store().record_clock(
+        told,
+        {
+            "wall_seconds": before.get("wall_seconds", 0.0) + seconds,
+            "processes": max(processes, before.get("processes", 1)),
+        },
+    )
+
+
+def account(prepared: Prepared, told: Reference, made: Sequence[Reference]) -> dict[str, float]:
+    """The seconds that the results cost when they were computed; shared results are counted once."""
+    store = default_store()
+    seconds = {
+        "set-up": set_up_seconds(),
+        "warm start": store.clock(prepared.warm_start).get("seconds", 0.0),
+        **stage_seconds([reference for reference in made if reference != prepared.warm_start]),
+    }
+    wall = store.clock(told).get("wall_seconds", 0.0)
+    seconds["everything else"] = max(0.0, wall - sum(seconds.values()) + seconds["set-up"])
+    return seconds
+
+
+def stage_seconds(made: Sequence[Reference]) -> dict[str, float]:
+    """The seconds of sampling, worlds, updates and evaluations that made these; each counts once."""
+    clocks = {reference: default_store().clock(reference) for reference in dict.fromkeys(made)}
+
+    def total(kind: str, name: str) -> float:
+        return sum(clock.get(name, 0.0) for reference, clock in clocks.items() if reference.kind == kind)
+
+    return {
+        "sampling": total("rollout", "sampling_seconds"),
+        "worlds": total("rollout", "world_seconds"),
+        "update": total("policy", "seconds") + total("critic", "update_seconds"),
+        "evaluation": total("evaluation", "seconds"),
+    }
+
+
+def set_up_seconds() -> float:
+    """What `make` measured when it installed the environment; 0 where it was installed otherwise."""
+    path = Path(sys.prefix) / "set-up-seconds"
+    return float(path.read_text()) if path.is_file() else 0.0
+
+
+def lineage_of(experiment: Experiment, prepared: Prepared, told: Reference) -> list[tuple[str, str]]:
+    """What the results came from: code, parameters, data, platform."""
+    digests = [(f"{split} panel", panel_digest(tasks_of(prepared.panel(split), split))) for split in SPLITS]
+    return [
+        *run_environment.code_state().items(),
+        ("parameters", parameters_digest(experiment)),
+        *digests,
+        ("demonstrations", prepared.demonstrations.digest),
+        ("tokenizer", prepared.tokenizer.digest),
+        ("warm start", prepared.warm_start.digest),
+        ("report", told.digest),
+        ("platform", json.dumps(run_environment.platform(), sort_keys=True)),
+        (PROCESSES, f"{default_store().clock(told).get('processes', 1):.0f}"),
+    ]

@@ -1,0 +1,223 @@
+"""A number by its name: what it is, and the artifacts that it is read from.
+
+    update/entropy_nats               a metric of MLflow, of an iteration (the last unless one is named)
+    validation/greedy                 a learning curve of the report, likewise
+    mt-grpo/greedy success            a cell of the report's table: a variant, a player or the warm start, and a column
+    mt-grpo/interquartile mean        a column of its verdicts, of a variant
+    mt-grpo - warm start              a gain, or the difference of two variants, by the primary metric
+
+The values are computed as the report computes them: see `tasks.report.cells` and `turnwise.statistics.verdict`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from functools import cache
+
+from flows.recording.answer import Answer, Source
+from flows.recording.comparison import Group, grouped, judged
+from flows.recording.recorded_metrics import MADE_BY, told_of
+from tasks.report.cells import WARM_START, cell, column_of, table_columns
+from tasks.rollout.evaluate import GREEDY, SAMPLED
+from turnwise.errors import ConfigurationError
+from turnwise.statistics.interval import SINGULAR
+from turnwise.statistics.mean import mean
+from turnwise.store import Reference, default_store
+from turnwise.tracking.finding import RecordedRun
+from turnwise.tracking.values import metric_name
+from turnwise.world import Column, World, make_world
+
+DIFFERENCE = re.compile(r"(?P<first>.+?) [-−] (?P<second>.+)")
+"""As the report writes it, with a minus sign, or as it is typed."""
+GAIN = "gain over the warm start"
+STANDING = ("mean", "interquartile mean", "normalised", "mean over the curve", GAIN)
+"""What the report's verdicts tell of one variant, as they head it."""
+FRAME = ("random", "oracle")
+"""The players between which the report normalises a mean."""
+
+
+def answer(what: str, runs: Sequence[RecordedRun], iteration: int | None = None) -> Answer:
+    """What a number's name means in these runs: see the top of this file for names.
+
+    Raises ConfigurationError where none of them has it.
+    """
+    if sources := sources_of(what, runs, iteration):
+        values = [source.value for source in sources if source.value is not None]
+        manner = f"mean of {len(values)} {'runs' if sources[0].run else 'evaluations'}" if len(values) > 1 else ""
+        return Answer(mean(values) if values else None, manner, sources)
+    found = _of_difference(what, runs) or _of_verdict(what, runs)
+    if found is None:
+        variants, players = [run.artifacts.variant for run in runs], [name for run in runs for name in run.players]
+        rows = dict.fromkeys([*variants, *players])
+        columns = dict.fromkeys(column.heading for run in runs for column in _columns(run))
+        raise ConfigurationError(
+            "lineage starts from an artifact of the store, a metric of a run, or a number of the report; "
+            f"{what!r} is none of them: say kind/digest; or test/..., {'/..., '.join(MADE_BY)}/... as in MLflow; or "
+            f"ROW/COLUMN with one of the rows {', '.join(rows)} and of the columns {', '.join(columns)}, "
+            f"{', '.join(STANDING)}; or 'ROW - ROW'"
+        )
+    return found
+
+
+def sources_of(what: str, runs: Sequence[RecordedRun], iteration: int | None = None) -> list[Source]:
+    """Where a number is read from that is the same number, or its mean, in every run: a metric, a curve, a cell.
+
+    Empty where no run has it.
+    """
+    for read in (_of_metric, _of_curve):
+        if found := [source for run in runs if (source := read(what, run, iteration)) is not None]:
+            return found
+    return [source for run in runs if (source := _of_variant(what, run)) is not None] or _of_row(what, runs)
+
+
+def _of_metric(what: str, run: RecordedRun, iteration: int | None) -> Source | None:
+    """A metric as the recorder names it: MLflow shows the same numbers."""
+    group = what.partition("/")[0]
+    reference = _artifact_of(group, run, iteration)
+    if reference is None:
+        return None
+    metrics = {metric_name(name): value for name, value in told_of(group, reference).items()}
+    name = metric_name(what)
+    return Source(metrics[name], reference, run) if name in metrics else None
+
+
+def _of_curve(what: str, run: RecordedRun, iteration: int | None) -> Source | None:
+    """A point of a curve of the report, by the curve's name: a panel and a mode, or an artifact and its metric."""
+    kind, _, name = what.partition("/")
+    if kind == "validation" and name in (SAMPLED, GREEDY):
+        evaluation = _artifact_of(kind, run, iteration)
+        if evaluation is None:
+            return None
+        world = _world(run)
+        return Source(cell(evaluation, world, column_of(world, name)), evaluation, run)
+    made = _latest(kind, run, iteration)
+    metrics = {} if made is None else default_store().metrics(made)
+    return Source(metrics[name], made, run) if made is not None and name in metrics else None
+
+
+def _artifact_of(group: str, run: RecordedRun, iteration: int | None) -> Reference | None:
+    artifacts = run.artifacts
+    of_no_iteration = {"test": artifacts.test, "test_at_horizon": artifacts.test_at_horizon}
+    if group in of_no_iteration:
+        return of_no_iteration[group]
+    if iteration == 0:
+        return {"validation": artifacts.start, "validation_at_horizon": artifacts.start_at_horizon}.get(group)
+    return _latest(MADE_BY[group], run, iteration) if group in MADE_BY else None
+
+
+def _latest(name: str, run: RecordedRun, iteration: int | None) -> Reference | None:
+    """What an iteration made under this name; without a number the last one that made it."""
+    made = run.artifacts.iterations
+    if iteration is not None:
+        made = made[iteration - 1 : iteration] if iteration >= 1 else []
+    return next((each[name] for each in reversed(made) if name in each), None)
+
+
+def _of_variant(what: str, run: RecordedRun) -> Source | None:
+    """A run's part of a cell of the table: the variant, a slash, and the column's heading."""
+    heading, tested = _after(run.artifacts.variant, what), run.artifacts.test
+    value = None if heading is None or tested is None else _value(heading, tested, run)
+    return None if tested is None or value is None else Source(value, tested, run)
+
+
+def _of_row(what: str, runs: Sequence[RecordedRun]) -> list[Source]:
+    """A cell of a player's row, or of the warm start's: the same for all runs of an ablation."""
+    found: dict[Reference, Source] = {}
+    for run in runs:
+        for row, evaluation in run.players.items():
+            heading = _after(row, what)
+            value = None if heading is None or evaluation in found else _value(heading, evaluation, run)
+            if value is not None:
+                found[evaluation] = Source(value, evaluation, None, row)
+    return list(found.values())
+
+
+def _value(heading: str, evaluation: Reference, run: RecordedRun) -> float | None:
+    """What an evaluation comes to in a column of the table, or by a metric that MLflow has of a run's test."""
+    column = next((column for column in _columns(run) if column.heading == heading), None)
+    if column is not None:
+        return cell(evaluation, _world(run), column)
+    metrics = {metric_name(name): value for name, value in default_store().metrics(evaluation).items()}
+    return metrics.get(metric_name(heading))
+
+
+def _of_difference(what: str, runs: Sequence[RecordedRun]) -> Answer | None:
+    """A gain over the warm start, or one variant beside another, in either order."""
+    asked = DIFFERENCE.fullmatch(what)
+    if asked is None:
+        return None
+    one, other = asked["first"], asked["second"]
+    groups = grouped(runs)
+    judgement = judged(groups, stated=1.0)
+    gains = [standing.gain for standing in judgement.standings if standing.gain is not None]
+    for comparison in [*gains, *judgement.pairs]:
+        if {comparison.first, comparison.second} == {one, other}:
+            value = comparison.difference.value if comparison.first == one else -comparison.difference.value
+            manner = f"difference in {judgement.measure}, over {comparison.difference.over}"
+            return Answer(value, manner, [*_tests(one, groups), *_tests(other, groups)])
+    return None
+
+
+def _of_verdict(what: str, runs: Sequence[RecordedRun]) -> Answer | None:
+    """A number of the report's verdicts on one variant."""
+    variant, _, heading = what.rpartition("/")
+    groups = grouped(runs) if heading in STANDING else []
+    if variant not in [group.name for group in groups]:
+        return None
+    if heading == GAIN:
+        return _of_difference(f"{variant} - {WARM_START}", runs)
+    judgement = judged(groups, stated=1.0)
+    (standing,) = (each for each in judgement.standings if each.name == variant)
+    (learning,) = (each for each in judgement.learning if each.name == variant)
+    intervals = (standing.mean, standing.interquartile_mean, standing.normalised, learning.area)
+    found = dict(zip(STANDING, intervals, strict=False))[heading]
+    if found is None:
+        return None
+    sources = _tests(variant, groups)
+    if heading == "normalised":
+        sources += [source for player in FRAME for source in _tests(player, groups)]
+    if heading == "mean over the curve":
+        sources = [source for source in sources if source.run for source in _on_the_way(source.run)]
+    over = SINGULAR[found.over] if found.count == 1 else found.over
+    return Answer(found.value, f"of {judgement.measure}, over {found.count} {over}", sources)
+
+
+def _tests(row: str, groups: Sequence[Group]) -> list[Source]:
+    """What a group of runs, or a player, showed on the test panel by the primary metric."""
+    every = [run for group in groups for run in group.runs.values()]
+    heading = _world(every[0]).primary_column.heading
+    for group in groups:
+        if group.name == row:
+            runs = [run for _, run in sorted(group.runs.items())]
+            return [source for run in runs if (source := _of_variant(f"{run.artifacts.variant}/{heading}", run))]
+    return _of_row(f"{row}/{heading}", every)
+
+
+def _on_the_way(run: RecordedRun) -> Iterator[Source]:
+    """A run's evaluations on the validation panel, from the start on."""
+    for number in range(len(run.artifacts.iterations) + 1):
+        source = _of_curve(f"validation/{SAMPLED}", run, number)
+        if source is not None:
+            yield source
+
+
+def _after(row: str, what: str) -> str | None:
+    """What follows the row's name and a slash; None where it does not begin with them."""
+    return what.removeprefix(f"{row}/") if what.startswith(f"{row}/") else None
+
+
+def _columns(run: RecordedRun) -> list[Column]:
+    attempts = run.artifacts.experiment["agent"]["mode"].get("attempts") or 1
+    return table_columns(_world(run), attempts)
+
+
+def _world(run: RecordedRun) -> World:
+    section = run.artifacts.experiment["world"]
+    return _made_world(section["name"], json.dumps(section["parameters"]))
+
+
+@cache
+def _made_world(name: str, parameters: str) -> World:
+    return make_world(name, json.loads(parameters))

@@ -1,0 +1,240 @@
+"""Experiment: one variant with one seed, iteration by iteration.
+
+P_k --rollout--> trajectories_k --select--> groups_k --learn--> P_(k+1)
+
+and every n iterations an evaluation, at the world's limit on turns and, where training has a shorter one, at that too.
+The curriculum, told of trajectories_k, sets the limit of iteration k + 1. How a policy learns from trajectories is told
+in `flows.learning` and, where it imitates the best of them, in `flows.agent_evol`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from flows.agent_evol import evolve
+from flows.health import may_return_to, probe_policy, respond, watch
+from flows.horizon import horizon_at, next_horizon
+from flows.learning import credited, first_critic, learn
+from flows.prepare import Prepared, play_parameters
+from flows.retention import prune_behind
+from tasks.credit.select import SelectParameters, read_missing, select
+from tasks.rollout.evaluate import EvaluationParameters, evaluate
+from tasks.rollout.rollout import GatherParameters, RolloutParameters, gather, rollout
+from turnwise.credit.selection import MAXIMUM_ROUNDS
+from turnwise.experiment import Experiment
+from turnwise.store import Reference
+from turnwise.store.retention import Keep, Link
+from turnwise.world import Split
+
+
+@dataclass(frozen=True)
+class Iteration:
+    """What one iteration made."""
+
+    number: int
+    """From 1; the policy of iteration n has learned from n batches."""
+    rollout: Reference
+    credit: Reference
+    policy: Reference
+    horizon: Reference
+    """The curriculum's state after it, with the limit on turns of the next."""
+    evaluation: Reference | None
+    """On the validation panel, where one was due."""
+    evaluation_at_horizon: Reference | None = None
+    """The same at the limit that this iteration's episodes had, where that is below the world's."""
+    selection: Reference | None = None
+    """Which groups were kept, where not all are."""
+    critic: Reference | None = None
+    """After it has learned from this batch, where the estimator has one; on the policy's trunk it is the policy."""
+    probe: Reference | None = None
+    """What models say of the batch, where they were asked."""
+    monitors: Reference | None = None
+    alarm: Reference | None = None
+    returned: Reference | None = None
+    """The healthy policy that the run went back to after this iteration, where an alarm made it."""
+
+    @property
+    def successor(self) -> Reference:
+        """The policy that the next iteration samples with."""
+        return self.returned or self.policy
+
+
+@dataclass
+class Run:
+    """One variant with one seed."""
+
+    variant: str
+    seed: int
+    experiment: Experiment
+    """The variant's own; after an alarm that made the run go back, with what that changed."""
+    start: Reference
+    """The evaluation of the warm start on the validation panel: iteration 0 of the curves."""
+    start_at_horizon: Reference | None = None
+    """The same at the limit of the first iteration, where that is below the world's. So for the next."""
+    iterations: list[Iteration] = field(default_factory=list)
+    test: Reference | None = None
+    """The final policy on the test panel."""
+    test_at_horizon: Reference | None = None
+    critic: Reference | None = None
+    """Before the first iteration, where the estimator has one."""
+    kept: dict[Reference, Keep] = field(default_factory=dict)
+    """How much is left of what it made, once that was looked at."""
+
+    @property
+    def name(self) -> str:
+        """What the run is called wherever people read."""
+        return f"{self.variant} seed {self.seed}"
+
+    @property
+    def policy(self) -> Reference:
+        """The final policy."""
+        return self.iterations[-1].successor
+
+    @property
+    def chains(self) -> list[list[Link]]:
+        """Its policies in order, with those that it went back to, and its critics, where they are not policies."""
+        policies = []
+        for iteration in self.iterations:
+            policies.append(Link(iteration.policy, iteration.evaluation))
+            policies += [Link(iteration.returned)] if iteration.returned else []
+        critics = [self.critic, *(iteration.critic for iteration in self.iterations)]
+        return [policies, [Link(each) for each in critics if each is not None and each.kind == "critic"]]
+
+
+def run_variant(
+    experiment: Experiment,
+    prepared: Prepared,
+    variant: str,
+    seed: int,
+    on_iteration: Callable[[Run, Iteration], None] = lambda run, iteration: None,
+) -> Run:
+    """Train one variant with one seed and test it. `experiment` is the variant's own."""
+    label = f"{variant} seed {seed} before iteration 1"
+    limit = horizon_at(experiment, None)
+    full, at_horizon = _evaluate(label, experiment, "validation", prepared, prepared.warm_start, limit)
+    run = Run(variant, seed, experiment, full, at_horizon)
+    policy, critic, before = prepared.warm_start, first_critic(run, prepared), None
+    run.critic = critic
+    for number in range(1, experiment.optimization.iterations + 1):
+        limit = horizon_at(experiment, before)
+        iteration = _iterate(run, number, prepared, policy, critic, before)
+        run.iterations.append(iteration)
+        on_iteration(run, iteration)
+        respond(run, prepared)
+        prune_behind(run.chains, experiment.storage, [prepared.warm_start], may_return_to(run), run.kept)
+        last = run.iterations[-1]
+        policy, critic, before = last.successor, last.critic, last.horizon
+    label = f"{run.name} on the test panel"
+    run.test, run.test_at_horizon = _evaluate(label, experiment, "test", prepared, policy, limit)
+    return run
+
+
+def _iterate(
+    run: Run,
+    number: int,
+    prepared: Prepared,
+    policy: Reference,
+    critic: Reference | None,
+    before: Reference | None,
+) -> Iteration:
+    """One iteration. `before` is the curriculum's state after the last one."""
+    experiment, label = run.experiment, f"{run.name} iteration {number}"
+    limit = horizon_at(experiment, before)
+    sampled, selection = _sample(run, number, prepared, policy, limit)
+    horizon = next_horizon(label, experiment, number, sampled, before)
+    probed = probe_policy(run, number, prepared, policy, sampled)
+    if experiment.optimization.method == "evolution":
+        batch, learned = evolve(run, number, prepared, policy, sampled)
+    else:
+        batch = credited(run, number, prepared, sampled, selection, critic)
+        learned = learn(run, number, policy, critic, batch)
+    due = number % experiment.evaluation.every == 0 or number == experiment.optimization.iterations
+    full, at_horizon = (
+        _evaluate(label, experiment, "validation", prepared, learned.policy, limit) if due else (None, None)
+    )
+    monitors, judged = watch(
+        run, number, prepared, rollout=sampled, credit=batch.credit, updated=learned.updated, probed=probed
+    )
+    return Iteration(
+        number=number,
+        rollout=sampled,
+        credit=batch.credit,
+        policy=learned.policy,
+        horizon=horizon,
+        evaluation=full,
+        evaluation_at_horizon=at_horizon,
+        selection=selection,
+        critic=learned.critic,
+        probe=probed,
+        monitors=monitors,
+        alarm=judged,
+    )
+
+
+def _sample(
+    run: Run, number: int, prepared: Prepared, policy: Reference, limit: int | None
+) -> tuple[Reference, Reference | None]:
+    """The rollout, and the selection of its groups where there is one; more rounds while it lacks groups, up to a cap.
+
+    What is still missing at the cap stays missing: a smaller batch, which the selection's metrics show.
+    """
+    section = run.experiment.selection
+    label = f"{run.name} iteration {number}"
+    rounds = [_roll_out(run, number, prepared, policy, limit, 0)]
+    if section.rule == "all":
+        return rounds[0], None
+    parameters = SelectParameters(
+        rewards=run.experiment.rewards,
+        selection=section,
+        wanted=run.experiment.rollout.prompts,
+        seed=run.seed,
+        iteration=number,
+    )
+    most = section.options.get("maximum_rounds", MAXIMUM_ROUNDS)
+    sampled, selection = rounds[0], select.named(label)(parameters, rollout=rounds[0])
+    while read_missing(selection) and len(rounds) < most:
+        rounds.append(_roll_out(run, number, prepared, policy, limit, len(rounds)))
+        sampled = gather.named(label)(GatherParameters(), rollouts=list(rounds))
+        selection = select.named(label)(parameters, rollout=sampled)
+    return sampled, selection
+
+
+def _roll_out(run: Run, number: int, prepared: Prepared, policy: Reference, limit: int | None, round: int) -> Reference:
+    experiment = run.experiment
+    again = f" round {round + 1}" if round else ""
+    return rollout.named(f"{run.name} iteration {number}{again}")(
+        RolloutParameters(
+            **dict(play_parameters(experiment)),
+            compute=experiment.compute,
+            scheme=experiment.rollout.scheme,
+            prompts=experiment.rollout.prompts,
+            group_size=experiment.rollout.group_size,
+            temperature=experiment.rollout.temperature,
+            horizon=limit,
+            seed=run.seed,
+            iteration=number,
+            round=round,
+        ),
+        policy=policy,
+        tokenizer=prepared.tokenizer,
+        panel=prepared.train_panel,
+    )
+
+
+def _evaluate(
+    label: str, experiment: Experiment, split: Split, prepared: Prepared, policy: Reference, limit: int | None
+) -> tuple[Reference, Reference | None]:
+    """A policy at the world's limit on turns, and at the one of training where that is shorter."""
+
+    def at(horizon: int | None, label: str) -> Reference:
+        return evaluate.named(label)(
+            EvaluationParameters.of(
+                play_parameters(experiment), experiment.compute, experiment.evaluation, split, horizon
+            ),
+            policy=policy,
+            tokenizer=prepared.tokenizer,
+            panel=prepared.panel(split),
+        )
+
+    return at(None, label), None if limit is None else at(limit, f"{label}, {limit} turns")

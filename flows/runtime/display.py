@@ -1,0 +1,190 @@
+"""What a person sees while stages run: what is happening, how many of how many, how long is left, the success so far.
+
+On a terminal bars that stay in place, one more where other processes share the work; in a log one line when a stage has
+taken its time.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskProgressColumn, TimeElapsedColumn
+from rich.table import Column
+from rich.text import Text
+
+from tasks.stage import Observer, StageCall, observing
+from turnwise import progress
+from turnwise.experiment import Experiment
+from turnwise.store import Reference, default_store
+
+SECONDS_BETWEEN_LINES = 10.0
+EXPECTED_SECONDS = {
+    "panel": 1.0,
+    "demonstrations": 8.0,
+    "tokenizer": 4.0,
+    "initial_policy": 2.0,
+    "warm_start": 100.0,
+    "player": 2.0,
+    "evaluate": 2.0,
+    "rollout": 1.0,
+    "gather": 0.1,
+    "keep": 0.1,
+    "fine_tune": 1.5,
+    "horizon": 0.1,
+    "select": 0.1,
+    "reference": 0.4,
+    "initial_critic": 0.5,
+    "values": 0.8,
+    "credit": 0.1,
+    "learn_values": 1.2,
+    "update": 1.2,
+    "probe": 0.5,
+    "monitor": 0.1,
+    "alarm": 0.05,
+    "return_to": 0.1,
+    "report": 5.0,
+}
+"""Rough costs on two cores, from which the share of the work that is done is estimated before anything was measured."""
+
+
+def expected_work(experiment: Experiment) -> float:
+    """The sum of the expected seconds of all stages of an ablation."""
+    once = (*["panel"] * 3, "demonstrations", "tokenizer", "initial_policy", "warm_start", "evaluate", "report")
+    players = len(experiment.make_world().players) * EXPECTED_SECONDS["player"]
+    of_runs = sum(_of_run(experiment.variant(variant)) for variant in experiment.ablation.variants)
+    return len(experiment.ablation.seeds) * of_runs + players + sum(EXPECTED_SECONDS[stage] for stage in once)
+
+
+def _of_run(experiment: Experiment) -> float:
+    """The expected seconds of one run. `experiment` is the variant's own."""
+    iterations = experiment.optimization.iterations
+    evaluations = 2 + -(-iterations // experiment.evaluation.every)
+    of_iteration = ["rollout", "horizon", "monitor", "alarm"]
+    if experiment.optimization.method == "evolution":
+        of_iteration += ["keep", "fine_tune"]
+    else:
+        of_iteration += ["credit", "update"]
+        of_iteration += ["select"] if experiment.selection.rule != "all" else []
+        of_iteration += ["reference"] if experiment.optimization.reference is not None else []
+        of_iteration += ["values", "learn_values"] if experiment.has_critic else []
+    probes = iterations // experiment.monitors.probe_every if experiment.monitors.probe_every else 0
+    return (
+        iterations * sum(EXPECTED_SECONDS[stage] for stage in of_iteration)
+        + evaluations * EXPECTED_SECONDS["evaluate"]
+        + probes * EXPECTED_SECONDS["probe"]
+    )
+
+
+class GivingWay(ProgressColumn):
+    """Of every line one of its texts. Where the terminal is narrow these are cut, and neither bars nor times are."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(Column(no_wrap=False))
+        self._name = name
+
+    def render(self, task: Task) -> Text:
+        """What is shown of a line."""
+        text = task.description if self._name == "description" else task.fields[self._name]
+        return Text(text, no_wrap=True, overflow="ellipsis")
+
+
+def bars(console: Console) -> Progress:
+    """Bars that stay in place on a terminal, and nothing elsewhere. Their tasks have a field `note`."""
+    return Progress(
+        GivingWay("description"),
+        BarColumn(bar_width=8, table_column=Column(no_wrap=True)),
+        TaskProgressColumn(),
+        GivingWay("note"),
+        TimeElapsedColumn(table_column=Column(no_wrap=True)),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    )
+
+
+class Display(Observer):
+    """Shows stages and progress; counts what was computed and what was found."""
+
+    def __init__(self, console: Console, work: float, processes: int = 1) -> None:
+        """`work`: see `expected_work`; `processes` share it, of which the others tell by `finished_beside`."""
+        self.computed = 0
+        self.found = 0
+        self.computed_seconds = 0.0
+        self.made: set[Reference] = set()
+        """What was computed now, whether or not it had been before."""
+        self._console, self._work, self._processes = console, work, processes
+        self._beside: set[tuple[str, str]] = set()
+        self._lock = threading.Lock()
+        self._done = self._done_by_computing = 0.0
+        self._success: float | None = None
+        self._began = self._last_line = time.monotonic()
+        self._bars = bars(console)
+        self._all = self._bars.add_task("everything", total=work, note="")
+        self._now = self._bars.add_task("starting", total=None, note="")
+        self._others = self._bars.add_task("", total=None, note="by another process", visible=False)
+
+    @contextmanager
+    def showing(self) -> Iterator[Display]:
+        """Show while the block runs."""
+        with self._bars, observing(self), progress.listening(self._progressed):
+            yield self
+
+    def started(self, stage: str, label: str) -> None:
+        """A stage begins."""
+        self._bars.reset(self._now, total=None, description=self._title(stage, label), note="")
+
+    def finished(self, call: StageCall) -> None:
+        """A stage has ended: it was computed or found. What another process told of before counts once."""
+        with self._lock:
+            if (call.stage, call.label) not in self._beside:
+                self._count(call)
+
+    def finished_beside(self, call: StageCall) -> None:
+        """A stage has ended in another process."""
+        with self._lock:
+            self._beside.add((call.stage, call.label))
+            self._count(call)
+        self._bars.update(self._others, visible=True, description=self._title(call.stage, call.label))
+
+    def _count(self, call: StageCall) -> None:
+        cost = EXPECTED_SECONDS.get(call.stage, 1.0)
+        self._done += cost
+        if call.cached:
+            self.found += 1
+        else:
+            self.computed += 1
+            self.computed_seconds += call.seconds
+            self.made.add(call.reference)
+            self._done_by_computing += cost
+        if call.stage == "rollout":
+            self._success = default_store().metrics(call.reference).get("success")
+        self._bars.update(self._all, completed=min(self._done, self._work), note=self._left())
+        long = call.seconds >= SECONDS_BETWEEN_LINES
+        if not self._console.is_terminal and (long or time.monotonic() - self._last_line >= SECONDS_BETWEEN_LINES):
+            self._last_line = time.monotonic()
+            share = min(1.0, self._done / self._work)
+            self._console.print(f"{share:4.0%}  {self._title(call.stage, call.label)}  {self._left()}", highlight=False)
+
+    def _progressed(self, told: progress.Progress) -> None:
+        figures = "  ".join(f"{name} {value:.2f}" for name, value in told.figures.items())
+        self._bars.update(
+            self._now, total=told.total, completed=told.done, note=f"{told.what} {told.done} of {told.total}  {figures}"
+        )
+        if not self._console.is_terminal and time.monotonic() - self._last_line >= SECONDS_BETWEEN_LINES:
+            self._last_line = time.monotonic()
+            self._console.print(f"      {told.what} {told.done} of {told.total}  {figures}", highlight=False)
+
+    def _left(self) -> str:
+        """Seconds left, at the pace of what was computed so far, and the success in training."""
+        success = "" if self._success is None else f"  success {self._success:.2f}"
+        if not self._done_by_computing:
+            return success.strip()
+        pace = self.computed_seconds / self._done_by_computing / self._processes
+        return f"about {max(0.0, self._work - self._done) * pace:.0f} s left{success}"
+
+    def _title(self, stage: str, label: str) -> str:
+        return stage if label == stage else f"{label}: {stage}"

@@ -1,0 +1,118 @@
+"""Housekeeping of Prefect's list of runs: what a killed process left "Running" is closed by the next one.
+
+    <home>/prefect/processes/<token>    locked by its process as long as that lives; the kernel lets go when it dies
+
+All flow runs of a process bear its token as a tag. So those of a process that is gone are known, on whatever server
+they are listed; those of one that lives, or that is none of ours, are never touched. Old runs are removed by the
+server itself: see `flows.runtime.server_settings.KEPT_DAYS`.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import uuid
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import IO
+
+from prefect import tags
+from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.client.schemas.filters import (
+    FlowRunFilter,
+    FlowRunFilterId,
+    FlowRunFilterState,
+    FlowRunFilterStateType,
+    FlowRunFilterTags,
+    TaskRunFilter,
+    TaskRunFilterState,
+    TaskRunFilterStateType,
+)
+from prefect.client.schemas.objects import FlowRun, State, StateType
+from prefect.exceptions import ObjectNotFound
+from prefect.states import Crashed
+
+from turnwise.store.paths import home
+
+UNFINISHED = [StateType.PENDING, StateType.RUNNING, StateType.CANCELLING]
+TOGETHER = 100
+"""Processes whose runs are asked for in one request."""
+
+_of_this_process = ExitStack()
+"""What lasts as long as this process: its lock, and the tag of its flow runs."""
+
+
+def mark_flow_runs() -> None:
+    """From here on every flow run of this process bears its token, which is free when the process has ended."""
+    token = uuid.uuid4().hex
+    folder = _folder()
+    folder.mkdir(parents=True, exist_ok=True)
+    # Under another name until it is locked: another process would take it for that of a dead one.
+    unlocked = folder / f".{token}"
+    lock = _of_this_process.enter_context(unlocked.open("w"))
+    fcntl.lockf(lock, fcntl.LOCK_EX)
+    os.rename(unlocked, folder / token)
+    _of_this_process.enter_context(tags(_tag(token)))
+
+
+def close_abandoned_runs() -> int:
+    """Put the runs that processes of this home left unfinished when they were killed into the state Crashed.
+
+    Returns how many flow runs there were.
+    """
+    with ExitStack() as locks:
+        dead = [path for path in sorted(_folder().glob("[!.]*")) if _locked(path, locks)]
+        closed = 0
+        with get_client(sync_client=True) as client:
+            for start in range(0, len(dead), TOGETHER):
+                for run in _unfinished(client, [path.name for path in dead[start : start + TOGETHER]]):
+                    _close(client, run)
+                    closed += 1
+        for path in dead:
+            path.unlink(missing_ok=True)
+    return closed
+
+
+def _folder() -> Path:
+    return home() / "prefect" / "processes"
+
+
+def _tag(token: str) -> str:
+    return f"process {token}"
+
+
+def _locked(path: Path, locks: ExitStack) -> bool:
+    """Whether the process of this token is gone. Its file is then locked until `locks` is closed."""
+    lock: IO[str] | None = None
+    with suppress(FileNotFoundError):
+        lock = path.open("r+")
+    if lock is None:
+        return False
+    try:
+        # flock's would be shared with a fork; a record lock is its process's alone.
+        fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError):
+        lock.close()
+        return False
+    locks.enter_context(lock)
+    return True
+
+
+def _unfinished(client: SyncPrefectClient, tokens: Sequence[str]) -> list[FlowRun]:
+    chosen = FlowRunFilter(
+        tags=FlowRunFilterTags(any_=[_tag(token) for token in tokens]),
+        state=FlowRunFilterState(type=FlowRunFilterStateType(any_=UNFINISHED)),
+    )
+    return client.read_flow_runs(flow_run_filter=chosen)
+
+
+def _close(client: SyncPrefectClient, run: FlowRun) -> None:
+    """Close a flow run and its tasks: they would say Running for ever."""
+    crashed: State[None] = Crashed(message="The process that ran it was killed.")
+    of_run = FlowRunFilter(id=FlowRunFilterId(any_=[run.id]))
+    unfinished = TaskRunFilter(state=TaskRunFilterState(type=TaskRunFilterStateType(any_=UNFINISHED), name=None))
+    with suppress(ObjectNotFound):  # somebody has deleted it meanwhile
+        for task_run in client.read_task_runs(flow_run_filter=of_run, task_run_filter=unfinished):
+            client.set_task_run_state(task_run.id, crashed, force=True)
+        client.set_flow_run_state(run.id, crashed, force=True)

@@ -1,0 +1,331 @@
+"""One quiet local Prefect server per home, started when needed and reused: `ensure_server`.
+
+The server is Prefect's own, on the loopback address and a free port, with its database and its log in
+`<home>/prefect`. A small process beside it, `python -m flows.runtime.server`, starts it, and stops it when no client has given
+a sign of life for ten minutes. Of two such processes that start at once one gets the lock, and the other leaves.
+
+    <home>/prefect/server.json       the address, and the process id of the supervisor
+    <home>/prefect/supervisor.lock   held by the supervisor as long as it lives; the kernel lets go of it when it dies
+    <home>/prefect/heartbeat         touched by every client every 20 seconds
+    <home>/prefect/server.log        all that the server says
+    <home>/prefect/migrated          the version of Prefect that prepared the database
+
+Nothing here imports Prefect: its settings are read when it is imported, so they must be in the environment before.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import fcntl
+import http.client
+import importlib.metadata
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.parse
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO
+
+from flows.runtime.own_pages import ORIGINS_VARIABLE, own_origins
+from flows.runtime.server_settings import BATCHED_RECORDS, CLIENT_SETTINGS, REMOVAL_OF_OLD_RUNS, UNNEEDED_SERVICES
+from turnwise.errors import TurnwiseError
+from turnwise.store.atomic_write import make_file
+from turnwise.store.full_disk import require_room
+from turnwise.store.paths import home
+
+START_TIMEOUT_SECONDS = 180.0
+HEARTBEAT_SECONDS = 20.0
+IDLE_SECONDS = 600.0
+ATTEMPTS = 3
+
+
+def ensure_server(progress: Callable[[float], None] | None = None) -> str:
+    """The address of a Prefect server that answers, put into the environment for Prefect to find.
+
+    A server that the user chose (PREFECT_API_URL) is taken as it is; otherwise the home's own is reused or started.
+    Call it before Prefect is imported. It takes some milliseconds when the server runs; on two cores some 6 s when it
+    must be started, and 12 s when its database must be made first.
+
+    Args:
+        progress: told about once a second how many seconds it has waited for the server.
+
+    Raises:
+        TurnwiseError: the server does not answer within three minutes.
+        DiskFull: it does not answer, and the disk of its folder is full.
+    """
+    if chosen := os.environ.get("PREFECT_API_URL"):
+        _configure_client({})
+        return chosen
+    folder = _folder()
+    url = _await_server(folder, progress)
+    _configure_client({"PREFECT_API_URL": url, "PREFECT_HOME": str(folder)})
+    _keep_alive(folder)
+    return url
+
+
+def start_server() -> None:
+    """Start the home's server if it is not running, without waiting for it; a later `ensure_server` waits less."""
+    if not os.environ.get("PREFECT_API_URL") and not _supervised(folder := _folder()):
+        _start_supervisor(folder)
+
+
+def stop_server() -> None:
+    """Stop the home's server, if there is one, and wait until it is gone."""
+    folder = _folder()
+    while _supervised(folder):
+        if record := _record(folder):
+            os.kill(int(record["supervisor"]), signal.SIGTERM)
+        time.sleep(0.1)
+
+
+def _folder() -> Path:
+    folder = home() / "prefect"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def _configure_client(settings: dict[str, str]) -> None:
+    for name, value in {**CLIENT_SETTINGS, **settings}.items():
+        os.environ[name] = os.environ.get(name) or value
+    _bypass_proxies()
+    if "prefect" in sys.modules:
+        from prefect.context import refresh_global_settings_context
+
+        refresh_global_settings_context()
+
+
+def _bypass_proxies() -> None:
+    """A proxy for the world cannot reach this machine's loopback address, and Prefect's client would ask it to."""
+    excepted = [name for name in os.environ.get("NO_PROXY", os.environ.get("no_proxy", "")).split(",") if name]
+    wanted = [*excepted, *(name for name in ("127.0.0.1", "localhost") if name not in excepted)]
+    os.environ["NO_PROXY"] = os.environ["no_proxy"] = ",".join(wanted)
+
+
+def _await_server(folder: Path, progress: Callable[[float], None] | None) -> str:
+    began = time.monotonic()
+    reported = 0.0
+    supervisors: list[subprocess.Popen[bytes]] = []
+    while (waited := time.monotonic() - began) < START_TIMEOUT_SECONDS:
+        # The sign of life comes first: a supervisor that is about to stop looks for it after withdrawing the address.
+        (folder / "heartbeat").touch()
+        record = _record(folder)
+        if record and _supervised(folder) and _answers(record["url"]):
+            return record["url"]
+        if not _supervised(folder) and all(supervisor.poll() is not None for supervisor in supervisors):
+            if len(supervisors) == ATTEMPTS:
+                break
+            supervisors.append(_start_supervisor(folder))
+        if progress and waited - reported >= 1.0:
+            progress(reported := waited)
+        time.sleep(0.1)
+    require_room(folder)
+    raise TurnwiseError(
+        f"Prefect's server must answer within {START_TIMEOUT_SECONDS:.0f} s; it did not, and what it said is in "
+        f"{folder / 'server.log'}: start one with `prefect server start` and set PREFECT_API_URL to its address"
+    )
+
+
+def _record(folder: Path) -> dict[str, str] | None:
+    try:
+        return json.loads((folder / "server.json").read_text())
+    except FileNotFoundError:
+        return None
+
+
+def _supervised(folder: Path) -> bool:
+    """Whether a supervisor lives: it holds the lock."""
+    with (folder / "supervisor.lock").open("a") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
+
+
+def _answers(url: str) -> bool:
+    parts = urllib.parse.urlsplit(url)
+    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=5)
+    try:
+        connection.request("GET", f"{parts.path}/health")
+        return connection.getresponse().status == 200
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()
+
+
+def _start_supervisor(folder: Path, idle_seconds: float = IDLE_SECONDS) -> subprocess.Popen[bytes]:
+    with (folder / "server.log").open("ab") as log:
+        return subprocess.Popen(
+            [sys.executable, "-m", "flows.runtime.server", str(folder), "--idle-seconds", str(idle_seconds)],
+            cwd=Path(__file__).resolve().parents[1],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+
+
+_kept_alive: set[Path] = set()
+
+
+def _keep_alive(folder: Path) -> None:
+    """Give a sign of life as long as this process lives."""
+    if folder not in _kept_alive:
+        _kept_alive.add(folder)
+        threading.Thread(target=_beat, args=(folder,), name="prefect-server-heartbeat", daemon=True).start()
+
+
+def _beat(folder: Path) -> None:
+    while folder.is_dir():
+        (folder / "heartbeat").touch()
+        time.sleep(HEARTBEAT_SECONDS)
+
+
+class Supervisor:
+    """Starts the server, and stops it when nobody has given a sign of life for a while, or when told to (SIGTERM)."""
+
+    def __init__(self, folder: Path, idle_seconds: float) -> None:
+        self.folder = folder
+        self.idle_seconds = idle_seconds
+
+    def run(self) -> int:
+        """Hold the lock and supervise until it is time to leave. Returns the exit status: 1 when the server failed."""
+        with (self.folder / "supervisor.lock").open("a") as lock:
+            if not _locked(lock):
+                return 0
+            (self.folder / "heartbeat").touch()
+            port = _free_port()
+            server = _start_server(self.folder, port)
+            try:
+                self._publish(port)
+                self._watch(server, port)
+                return 0 if server.poll() is None else 1
+            finally:
+                (self.folder / "server.json").unlink(missing_ok=True)
+                _end(server)
+
+    def _publish(self, port: int) -> None:
+        temporary = self.folder / f"server.json.{os.getpid()}"
+        temporary.write_text(json.dumps({"url": _url(port), "supervisor": str(os.getpid())}))
+        os.replace(temporary, self.folder / "server.json")
+
+    def _watch(self, server: subprocess.Popen[bytes], port: int) -> None:
+        """Return when the server has ended, is no longer wanted, or when told to stop."""
+        heartbeat, idle_since = self._heartbeat(), time.monotonic()
+        prepared = False
+        # Blocked only now: the server would inherit it. From here on the signal is what ends the pause below.
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+        while signal.sigtimedwait({signal.SIGTERM}, min(2.0, self.idle_seconds / 5)) is None and server.poll() is None:
+            if not prepared and (prepared := _answers(_url(port))):
+                (self.folder / "migrated").write_text(importlib.metadata.version("prefect"))
+            if (latest := self._heartbeat()) != heartbeat:
+                heartbeat, idle_since = latest, time.monotonic()
+            elif time.monotonic() - idle_since > self.idle_seconds:
+                (self.folder / "server.json").unlink(missing_ok=True)
+                if self._heartbeat() == heartbeat:
+                    return
+                self._publish(port)
+
+    def _heartbeat(self) -> int:
+        """The time of the last sign of life; 0 when the folder has been deleted, which is a sign of none."""
+        try:
+            return (self.folder / "heartbeat").stat().st_mtime_ns
+        except FileNotFoundError:
+            return 0
+
+
+def _locked(lock: IO[str]) -> bool:
+    """Whether the lock is ours now. A client that only looks holds it for an instant, hence some patience."""
+    for _ in range(20):
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(0.05)
+        else:
+            return True
+    return False
+
+
+def _url(port: int) -> str:
+    return f"http://127.0.0.1:{port}/api"
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _start_server(folder: Path, port: int) -> subprocess.Popen[bytes]:
+    make_file(folder / "prefect.db")
+    app = ["--factory", "flows.runtime.own_pages:application", "--app-dir", str(Path(__file__).resolve().parents[1])]
+    app += ["--host", "127.0.0.1", "--port", str(port)]
+    return subprocess.Popen(
+        [sys.executable, "-m", "uvicorn", *app, "--log-level", "warning", "--lifespan", "on"],
+        cwd=folder,
+        env={**os.environ, **_server_settings(folder, port)},
+        preexec_fn=_die_with_parent,
+    )
+
+
+def _server_settings(folder: Path, port: int) -> dict[str, str]:
+    settings = {
+        **CLIENT_SETTINGS,
+        "PREFECT_HOME": str(folder),
+        "PREFECT_API_URL": _url(port),
+        ORIGINS_VARIABLE: own_origins(port),
+        "PREFECT_SERVER_DATABASE_CONNECTION_URL": f"sqlite+aiosqlite:///{folder / 'prefect.db'}",
+        **{f"PREFECT_SERVER_SERVICES_{service}_ENABLED": "false" for service in UNNEEDED_SERVICES},
+        **{name: os.environ.get(name, value) for name, value in REMOVAL_OF_OLD_RUNS.items()},
+        **BATCHED_RECORDS,
+    }
+    if _is_migrated(folder):
+        # Looking for migrations to apply takes half of the start, and there are none for the same version.
+        settings["PREFECT_SERVER_DATABASE_MIGRATE_ON_START"] = "false"
+    return settings
+
+
+def _is_migrated(folder: Path) -> bool:
+    marker = folder / "migrated"
+    prepared = marker.is_file() and (folder / "prefect.db").is_file()
+    return prepared and marker.read_text() == importlib.metadata.version("prefect")
+
+
+_LIBC = ctypes.CDLL(None)
+_PR_SET_PDEATHSIG = 1
+
+
+def _die_with_parent() -> None:
+    """On Linux, have the kernel stop the server when its supervisor is killed, so that none is left behind."""
+    if sys.platform == "linux":
+        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def _end(server: subprocess.Popen[bytes]) -> None:
+    server.terminate()
+    try:
+        server.wait(timeout=10)
+    except subprocess.TimeoutExpired:
+        server.kill()
+        server.wait()
+
+
+def main() -> int:
+    """Supervise the server of one folder: `python -m flows.runtime.server FOLDER`."""
+    parser = argparse.ArgumentParser(description="Supervise a local Prefect server.")
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--idle-seconds", type=float, default=IDLE_SECONDS)
+    arguments = parser.parse_args()
+    return Supervisor(arguments.folder, arguments.idle_seconds).run()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,110 @@
+"""`turnwise baselines`: play the scripted players of every installed world, record what they reach, write the page.
+
+A line of the record is played again when the code of its world has changed, or another number of episodes is asked for;
+all others are kept. So are those of worlds that cannot be made here, for want of Java, say, or of a browser.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter
+from rich.console import Console
+
+from flows.commands.worlds import installed, recorded_baselines
+from turnwise.checking.baselines import score
+from turnwise.config.overlays import read_yaml
+from turnwise.reporting.baseline_table import DEFAULT, RECORD_FILE, KnownFigure, Line, page, told, write_lines
+from turnwise.store.atomic_write import write_whole
+from turnwise.store.digests import digest_of
+from turnwise.store.fingerprint import fingerprint
+from turnwise.world import World, make_world, with_preset, world_class
+
+PAGE_FILE, KNOWN_FILE = "baselines.md", "known-figures.yaml"
+SEED = 0
+RANDOM_EPISODES = 5000
+OTHER_EPISODES = 1000
+FEWER_EPISODES = {"babyai": (2000, 500), "sciworld": (100, 50), "browser": (200, 100)}
+"""Worlds in which an episode takes from 10 ms to some seconds: episodes of the random player, and of each other one."""
+
+
+def record_baselines(names: Sequence[str], folder: Path, episodes: int | None = None) -> None:
+    """Bring `baselines.json` and `baselines.md` in a folder up to date, for these worlds or for all that are installed.
+
+    `episodes`: of every player, instead of the numbers above. The files are written after each world.
+    """
+    console = Console(highlight=False, soft_wrap=True)
+    lines = recorded_baselines(folder)
+    for world in installed(names):
+        if isinstance(world.made, str):
+            console.print(f"{world.name}: left as it was, since it cannot be made here: {world.made}")
+            continue
+        own = _lines_of(world.name, episodes, {line.key: line for line in lines}, console)
+        lines = [*(line for line in lines if line.world != world.name), *own]
+        _write(folder, lines)
+
+
+def settings_of(world: type[World]) -> tuple[str, ...]:
+    """The names of the settings in which a world is played: its defaults, called "", and the presets that differ."""
+    usual = {name: each.default for name, each in inspect.signature(world).parameters.items()}
+    different = [
+        preset
+        for preset, parameters in world.presets.items()
+        if any(name not in usual or not _same(usual[name], value) for name, value in parameters.items())
+    ]
+    return ("", *different)
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Whether two values of a parameter are equal, a list and a tuple of the same included."""
+    return list(one) == list(other) if isinstance(one, tuple) and isinstance(other, list) else bool(one == other)
+
+
+def _lines_of(
+    name: str, episodes: int | None, before: Mapping[tuple[str, str, str], Line], console: Console
+) -> list[Line]:
+    """The lines of one world, each as it was before where nothing has changed."""
+    found = []
+    for setting in settings_of(world_class(name)):
+        parameters = with_preset(name, setting, {})
+        world = make_world(name, parameters)
+        for player in world.players:
+            count = episodes or _episodes(name, player)
+            code = digest_of([_code(name, parameters), count])
+            line = before.get((name, setting, player))
+            if line is None or line.code != code:
+                line = Line(name, world.version, setting, code, _uniform(world), score(world, player, count, SEED))
+                said = f"success {told(line.score.success, 3)}, {line.score.episodes} episodes"
+                console.print(f"{name} {setting or DEFAULT} {player}: {said}")
+            found.append(line)
+    return found
+
+
+def _episodes(name: str, player: str) -> int:
+    random, others = FEWER_EPISODES.get(name, (RANDOM_EPISODES, OTHER_EPISODES))
+    return random if player == "random" else others
+
+
+def _code(name: str, parameters: dict[str, Any]) -> str:
+    return fingerprint([*world_class(name).modules(parameters), "turnwise.checking.baselines"])
+
+
+def _uniform(world: World) -> str:
+    """What the world's environment says of its random player."""
+    (task,) = world.tasks("test", 1)
+    with closing(world.make(task, SEED)) as environment:
+        return " ".join((inspect.getdoc(type(environment).random) or "").split())
+
+
+def _write(folder: Path, lines: list[Line]) -> None:
+    """Both files, in the order of the worlds' names; the settings and players of a world in their own."""
+    ordered = sorted(lines, key=lambda line: line.world)
+    known_file = folder / KNOWN_FILE
+    figures = read_yaml(known_file)["figures"] if known_file.is_file() else []
+    known = TypeAdapter(list[KnownFigure]).validate_python(figures)
+    write_whole(folder / RECORD_FILE, write_lines(ordered))
+    write_whole(folder / PAGE_FILE, page(ordered, known))

@@ -1,0 +1,118 @@
+"""Calibrate: runs that collapse and runs that do not, and the alarms that tell them apart in time."""
+
+from __future__ import annotations
+
+import io
+import json
+import statistics
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from prefect import flow
+from rich.console import Console
+
+from flows.prepare import prepare_materials, prepare_policy
+from flows.run import Run, run_variant
+from flows.runtime.display import Display, expected_work
+from tasks.health.monitor import read_history
+from turnwise.config.monitoring import AlarmRule
+from turnwise.errors import ConfigurationError
+from turnwise.experiment import Experiment
+from turnwise.store import Reference, default_store
+from turnwise.store.atomic_write import write_whole
+from turnwise.studies.calibration import WatchedRun, calibrate
+from turnwise.studies.calibration_page import FIGURE, Calibration, Cost, data, draw, page
+
+
+def show_calibration(experiments: Sequence[Experiment], defaults: dict[str, AlarmRule], folder: Path) -> None:
+    """Run the experiments, calibrate on one half of their seeds, and write page, figure and data into a folder.
+
+    Raises ConfigurationError, before any compute, for experiments that cannot be calibrated on.
+    """
+    for experiment in experiments:
+        _require_sense(experiment)
+    console = Console()
+    calibrations: list[Calibration] = []
+    runs: list[Run] = []
+
+    @flow(name="calibrate")
+    def the_flow() -> None:
+        choosing: list[WatchedRun] = []
+        trying: list[WatchedRun] = []
+        with Display(console, sum(map(expected_work, experiments))).showing():
+            for experiment in experiments:
+                first_half = experiment.ablation.seeds[: len(experiment.ablation.seeds) // 2]
+                for run in all_runs(experiment):
+                    runs.append(run)
+                    (choosing if run.seed in first_half else trying).append(as_watched(run))
+        calibrations.append(Calibration(choosing, trying, calibrate(choosing, trying), defaults, cost_of(runs)))
+
+    the_flow()
+    write_calibration(calibrations[0], folder)
+    console.print(f"{len(calibrations[0].found)} rules  {folder / 'echo-trap.md'}", highlight=False, soft_wrap=True)
+
+
+def all_runs(experiment: Experiment) -> list[Run]:
+    """Every variant with every seed."""
+    prepared = prepare_policy(experiment, prepare_materials(experiment))
+    return [
+        run_variant(experiment.variant(variant), prepared, variant, seed)
+        for seed in experiment.ablation.seeds
+        for variant in experiment.ablation.variants
+    ]
+
+
+def as_watched(run: Run) -> WatchedRun:
+    """A run as its monitors tell it."""
+    monitors = run.iterations[-1].monitors
+    assert monitors is not None, "a run is watched"
+    return WatchedRun(run.experiment.world.name, run.variant, run.seed, read_history(monitors))
+
+
+def cost_of(runs: Sequence[Run]) -> Cost:
+    """What watching these runs cost, when they were computed."""
+    store = default_store()
+    iterations = [iteration for run in runs for iteration in run.iterations]
+
+    def milliseconds(*references: Reference | None) -> float:
+        return 1000.0 * sum(store.clock(each).get("seconds", 0.0) for each in references if each is not None)
+
+    def median(values: Iterable[float]) -> float:
+        found = list(values)
+        return statistics.median(found) if found else 0.0
+
+    probes = [iteration.probe for iteration in iterations if iteration.probe is not None]
+    return Cost(
+        iteration_milliseconds=median(milliseconds(each.rollout, each.credit, each.policy) for each in iterations),
+        trained_tokens=median(store.metrics(each.policy).get("tokens", 0.0) for each in iterations),
+        monitors_milliseconds=median(milliseconds(each.monitors, each.alarm) for each in iterations),
+        probe_milliseconds=median(map(milliseconds, probes)),
+        probe_tokens=median(store.metrics(probe)["scored_tokens"] for probe in probes),
+    )
+
+
+def write_calibration(calibration: Calibration, folder: Path) -> None:
+    """The page, the figure and the data, each whole."""
+    figure = io.BytesIO()
+    draw(calibration).savefig(figure, format="png", dpi=150, metadata={"Software": None})
+    write_whole(folder / FIGURE, figure.getvalue())
+    write_whole(folder / "echo-trap.md", page(calibration))
+    write_whole(folder / "echo-trap.json", json.dumps(data(calibration), indent=1) + "\n")
+
+
+def _require_sense(experiment: Experiment) -> None:
+    """Refuse what would end or change a run before its collapse is seen, and seeds that cannot be halved."""
+    for variant in experiment.ablation.variants:
+        own = experiment.variant(variant)
+        guards = [name for name, most in own.guards if most is not None]
+        if own.alarms.response != "log" or guards:
+            raise ConfigurationError(
+                "a calibration must see runs to their end; found in variant "
+                f"{variant!r} alarms.response: {own.alarms.response} and guards {', '.join(guards) or 'none'}: "
+                "set the response to log and every guard to null"
+            )
+    if len(experiment.ablation.seeds) < 2:
+        raise ConfigurationError(
+            "a calibration must have seeds to choose on and others to try on; "
+            f"found ablation.seeds: {experiment.ablation.seeds}: give at least 2"
+        )

@@ -1,0 +1,209 @@
+"""The study of credit: a stored policy plays the validation panel, and every rule is put beside the truth by replay."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from flows.prepare import Materials, play_parameters, prepare_materials, prepare_policy
+from flows.runtime.display import EXPECTED_SECONDS, Display
+from tasks.studies.credit_study import FEWEST_REPLAYS, StudyParameters, credit_study, read_study
+from tasks.studies.replays import EpisodesParameters, ReplaysParameters, replays, study_episodes
+from tasks.studies.score_vectors import VectorsParameters, score_vectors
+from turnwise import seeding
+from turnwise.errors import ConfigurationError
+from turnwise.experiment import Experiment
+from turnwise.policy.model_files import MODEL_FILES, model_files
+from turnwise.store import MANIFEST, Reference, default_store
+from turnwise.store.atomic_write import write_whole
+from turnwise.store.paths import project_root
+from turnwise.studies.credit_figures import credit_figure, header, rows
+from turnwise.studies.credit_page import page
+from turnwise.studies.credit_study import Study
+
+FOLDER = "credit-study"
+DIMENSIONS = 4096
+"""Of the sketch of a score vector: a cosine is right to 1.6%."""
+
+
+@dataclass(frozen=True)
+class StudyRun:
+    """A study, and what it came from."""
+
+    study: Study
+    digest: str
+    """Of the study: the same parameters and seeds give the same."""
+    about: Mapping[str, str]
+    folder: Path
+    """Where the page, the table and the figure lie."""
+    computed: int
+    found: int
+    """Stages that were computed now, and that were found in the store."""
+
+
+def study_credit(
+    experiment: Experiment, policy: str | None, tasks: int, replay_count: int, console: Console
+) -> StudyRun:
+    """Study the policy that `policy` names (None: the warm start of the experiment) and write `results/credit-study`.
+
+    Raises ConfigurationError, before any compute, for numbers that cannot be studied and a policy that is not there.
+    """
+    _require_sense(experiment, tasks, replay_count)
+    named = None if policy is None else find_policy(policy)
+    display = Display(console, _expected_work(named is None))
+    with display.showing():
+        materials = prepare_materials(experiment)
+        if named is None:
+            named = prepare_policy(experiment, materials).warm_start
+        else:
+            _require_vocabulary(named, materials)
+        made = _stages(experiment, materials, named, tasks, replay_count)
+    study = read_study(made["study"])
+    about = _about(experiment, named, made, replay_count)
+    folder = project_root() / "results" / FOLDER
+    write_study(study, about, folder)
+    return StudyRun(study, made["study"].digest, about, folder, display.computed, display.found)
+
+
+def find_policy(name: str) -> Reference:
+    """The stored policy with this digest, or one that begins so; or the policy in a folder, copied into the store.
+
+    Raises ConfigurationError where there is none, or more than one.
+    """
+    if Path(name).is_dir():
+        return _store_policy(Path(name))
+    kept = default_store().root / "policy"
+    digests = sorted(path.name for path in kept.iterdir() if (path / MANIFEST).is_file()) if kept.is_dir() else []
+    found = [digest for digest in digests if digest.startswith(name)]
+    if len(found) != 1:
+        raise ConfigurationError(
+            f"--policy must be a folder with config.json and *.safetensors, or the digest of one policy in {kept} (or "
+            f"its beginning); {name!r} names {len(found) or 'none'} of {len(digests)}"
+        )
+    return Reference(kind="policy", digest=found[0])
+
+
+def write_study(study: Study, about: Mapping[str, str], folder: Path) -> None:
+    """The page, the table as CSV and the figure."""
+    figure = credit_figure(study)
+    table = io.StringIO()
+    writer = csv.writer(table, lineterminator="\n")
+    writer.writerow(header(study))
+    writer.writerows(rows(study))
+    write_whole(folder / "table.csv", table.getvalue())
+    write_whole(folder / f"{figure.name}.png", figure.png())
+    write_whole(folder / "README.md", page(study, about, f"{figure.name}.png"))
+
+
+def _stages(
+    experiment: Experiment, materials: Materials, policy: Reference, tasks: int, replay_count: int
+) -> dict[str, Reference]:
+    """Every artifact of the study, by name."""
+    compute, temperature = experiment.compute, experiment.rollout.temperature
+    seed = seeding.derive(experiment.evaluation.seed, "credit study")
+    play = dict(play_parameters(experiment))
+    episodes = study_episodes(
+        EpisodesParameters(
+            **play,
+            compute=compute,
+            tasks=tasks,
+            replicas=experiment.rollout.group_size,
+            temperature=temperature,
+            seed=seed,
+        ),
+        policy=policy,
+        tokenizer=materials.tokenizer,
+        panel=materials.validation_panel,
+    )
+    replayed = replays(
+        ReplaysParameters(**play, compute=compute, replays=replay_count, temperature=temperature, seed=seed),
+        policy=policy,
+        tokenizer=materials.tokenizer,
+        episodes=episodes,
+    )
+    vectors = score_vectors(
+        VectorsParameters(compute=compute, temperature=temperature, dimensions=DIMENSIONS, seed=seed),
+        policy=policy,
+        episodes=episodes,
+    )
+    study = credit_study(
+        StudyParameters(rewards=experiment.rewards, turn_limit=experiment.make_world().limits.turns, seed=seed),
+        episodes=episodes,
+        replays=replayed,
+        score_vectors=vectors,
+    )
+    return {"episodes": episodes, "replays": replayed, "score vectors": vectors, "study": study}
+
+
+def _require_sense(experiment: Experiment, tasks: int, replay_count: int) -> None:
+    if not 2 <= tasks <= experiment.data.validation_tasks:
+        raise ConfigurationError(
+            f"--tasks must be from 2 to data.validation_tasks, {experiment.data.validation_tasks}, of which the first "
+            f"are played; found {tasks}"
+        )
+    if replay_count < FEWEST_REPLAYS:
+        raise ConfigurationError(
+            f"--replays must be at least {FEWEST_REPLAYS}, or nobody could say how exact the truth is; found "
+            f"{replay_count}"
+        )
+    if experiment.rollout.group_size < 2:
+        raise ConfigurationError(
+            f"rollout.group_size must be at least 2, to form a group; found {experiment.rollout.group_size}"
+        )
+
+
+def _require_vocabulary(policy: Reference, materials: Materials) -> None:
+    """A policy that is named must at least know the tokens that the experiment's tokenizer makes."""
+    from turnwise.policy.tokenizer import load_tokenizer
+
+    known = json.loads((default_store().folder(policy, MODEL_FILES) / "config.json").read_text())["vocab_size"]
+    needed = len(load_tokenizer(default_store().folder(materials.tokenizer)))
+    if known < needed:
+        raise ConfigurationError(
+            f"the policy must have been trained with the experiment's tokenizer, of {needed} tokens; {policy} knows "
+            f"{known}: name the overlay that it was trained with"
+        )
+
+
+def _store_policy(folder: Path) -> Reference:
+    """A folder in Hugging Face's layout as an artifact."""
+    files = model_files(folder)
+    if not {"config.json", "model.safetensors"} <= {path.name for path in files}:
+        raise ConfigurationError(f"--policy {folder}: a policy's folder must hold config.json and model.safetensors")
+    with default_store().write("policy") as draft:
+        for path in files:
+            shutil.copyfile(path, draft.folder / path.name)
+    return draft.reference
+
+
+def _about(
+    experiment: Experiment, policy: Reference, made: Mapping[str, Reference], replay_count: int
+) -> dict[str, str]:
+    replayed, episodes = default_store().metrics(made["replays"]), default_store().metrics(made["episodes"])
+    return {
+        "world": experiment.world.name,
+        "policy": str(policy),
+        "success of the episodes": f"{episodes['success']:.3f}",
+        "episodes per task": str(experiment.rollout.group_size),
+        "continuations": f"{replay_count} from each of {replayed['states']:.0f} states, "
+        f"{replayed['sampled_tokens']:,.0f} sampled tokens",
+        "lost": f"{episodes['lost_episodes']:.0f} episodes, {replayed['lost']:.0f} continuations",
+        "gradient": f"of all parameters, as a count sketch of {DIMENSIONS} numbers (a cosine is right to "
+        f"{DIMENSIONS**-0.5:.1%})",
+        "temperature": f"{experiment.rollout.temperature:g}",
+        "study": str(made["study"]),
+    }
+
+
+def _expected_work(with_warm_start: bool) -> float:
+    stages = [*["panel"] * 3, "demonstrations", "tokenizer"]
+    stages += ["initial_policy", "warm_start"] if with_warm_start else []
+    stages += ["study_episodes", "replays", "score_vectors", "credit_study"]
+    return sum(EXPECTED_SECONDS.get(stage, 1.0) for stage in stages)

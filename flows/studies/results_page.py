@@ -1,0 +1,47 @@
+"""`turnwise lessons`: what the small policies of `experiments/worlds` learned, from their results, as one page."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from flows.recording.results import DIGESTS_FILE
+from turnwise.config.overlays import read_yaml
+from turnwise.reporting.data.report_data import Story
+from turnwise.reporting.html.page import STORY_FILE
+from turnwise.store.atomic_write import write_whole
+from turnwise.store.paths import project_root
+from turnwise.studies.results_page import PAGE_FILE, RECORD_FILE, Lesson, lessons, page, read_lessons, write_lessons
+
+
+def record_lessons(overlays: Sequence[Path], folder: Path) -> None:
+    """Bring the record and the page in a folder up to date with the results of these overlays.
+
+    Without overlays: of all in `experiments/worlds`. What has no results here stays as it was recorded.
+    """
+    console = Console(highlight=False, soft_wrap=True)
+    record = folder / RECORD_FILE
+    found = read_lessons(record.read_text(encoding="utf-8")) if record.is_file() else []
+    every = sorted((project_root() / "experiments" / "worlds").glob("*.yaml"))
+    for overlay in overlays or every:
+        own = _of_results(overlay)
+        if not own:
+            console.print(f"{overlay.stem}: left as it was; no results here: turnwise ablation {overlay}")
+        else:
+            found = [*(line for line in found if line.experiment != overlay.stem), *own]
+    found.sort(key=lambda line: line.experiment)
+    recorded = {line.experiment for line in found}
+    missing = [overlay.stem for overlay in every if overlay.stem not in recorded]
+    write_whole(record, write_lessons(found))
+    write_whole(folder / PAGE_FILE, page(found, missing))
+
+
+def _of_results(overlay: Path) -> list[Lesson]:
+    results = project_root() / "results" / read_yaml(overlay)["ablation"]["name"]
+    if not (results / STORY_FILE).is_file():
+        return []
+    story = Story.from_json((results / STORY_FILE).read_text(encoding="utf-8"))
+    return lessons(overlay.stem, story, json.loads((results / DIGESTS_FILE).read_text(encoding="utf-8"))["all"])

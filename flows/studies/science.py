@@ -1,0 +1,108 @@
+"""`turnwise science`: run what a page of `docs/science/` is about, keep the record, and write the page.
+
+An ablation whose record is kept is not run again unless it is named. What is found in the store costs nothing; what was
+cut short goes on.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from pydantic import TypeAdapter
+from rich.console import Console
+
+from flows.ablation import Comparison
+from flows.commands.show import recorded_in
+from flows.recording.comparison import at_equal_budgets, grouped
+from turnwise.errors import ConfigurationError
+from turnwise.experiment import Experiment, load
+from turnwise.reporting.data.report_data import Story
+from turnwise.store.atomic_write import write_whole
+from turnwise.store.paths import project_root
+from turnwise.studies.claim_verdicts import decide
+from turnwise.studies.claims import ClaimsPage, PlannedAblation, known_claims
+from turnwise.studies.science_page import Record, figures, page
+from turnwise.studies.tuning import MEASURE
+from turnwise.tracking.finding import find_runs
+
+PAGES = Path("docs/science")
+
+
+def write_page(name: str, run: Sequence[str], compare: Callable[[PlannedAblation], Comparison]) -> None:
+    """Run the named ablations of a page, `core` for all of its core, and write it from all that are recorded.
+
+    Raises ConfigurationError for a page or an ablation that there is not.
+    """
+    claims = known_claims(name)
+    folder = project_root() / PAGES
+    for ablation in _chosen(name, claims, run):
+        comparison = compare(claims.ablations[ablation])
+        budgets = at_equal_budgets(grouped(find_runs(recorded_in(), ablation)))
+        record = Record(comparison.digest, _kept(comparison.story, claims), tuple(budgets))
+        write_whole(_record_path(folder, ablation), _RECORDS.dump_json(record).decode() + "\n")
+    draw_page(name, claims, folder)
+    console = Console()
+    for decision in decide(claims, {ablation: record.story for ablation, record in records(claims, folder).items()}):
+        console.print(f"{decision.verdict:<26}{decision.claim.claim}", highlight=False)
+    console.print(f"page  {folder / name}.md", highlight=False, soft_wrap=True)
+
+
+def draw_page(name: str, claims: ClaimsPage, folder: Path) -> None:
+    """Write the page and its figures from the records in a folder."""
+    found = records(claims, folder)
+    for figure in figures(name, claims, found):
+        write_whole(folder / f"{figure.name}.png", figure.png())
+    write_whole(folder / f"{name}.md", page(name, claims, found))
+
+
+def records(claims: ClaimsPage, folder: Path) -> dict[str, Record]:
+    """The records of a page's ablations, in the page's order; those that were not run are left out."""
+    paths = {ablation: _record_path(folder, ablation) for ablation in claims.ablations}
+    return {
+        ablation: _RECORDS.validate_json(path.read_text(encoding="utf-8"))
+        for ablation, path in paths.items()
+        if path.is_file()
+    }
+
+
+def experiment_of(planned: PlannedAblation) -> Experiment:
+    """The experiment that a planned ablation is."""
+    root = project_root()
+    return load(root / "params.yaml", [root / overlay for overlay in planned.overlays])
+
+
+def _chosen(name: str, claims: ClaimsPage, run: Sequence[str]) -> list[str]:
+    chosen = [
+        ablation
+        for ablation, planned in claims.ablations.items()
+        if ablation in run or (planned.core and "core" in run) or "all" in run
+    ]
+    for each in run:
+        if each not in ("core", "all", *claims.ablations):
+            raise ConfigurationError(
+                f"the page {name!r} has the ablations {', '.join(claims.ablations)}, or core, or all; found {each!r}"
+            )
+    for ablation in chosen:
+        found = experiment_of(claims.ablations[ablation]).ablation.name
+        if found != ablation:
+            raise ConfigurationError(
+                f"an ablation must have the name {ablation!r} that the page {name!r} gives it; its parameters "
+                f"say {found!r}"
+            )
+    return chosen
+
+
+def _kept(story: Story, claims: ClaimsPage) -> Story:
+    """What a page may need of a story: no sampled trajectories, and of the curves those that it shows or tests."""
+    measures = [measure for claim in claims.claims for each in claim.relations for measure in each.measures]
+    metrics = {*claims.curves, *measures, MEASURE}
+    return dataclasses.replace(story, samples=[], curves=[curve for curve in story.curves if curve.metric in metrics])
+
+
+def _record_path(folder: Path, ablation: str) -> Path:
+    return folder / "data" / f"{ablation}.json"
+
+
+_RECORDS = TypeAdapter(Record)

@@ -1,0 +1,67 @@
+"""Select: which groups of a rollout are trained on, by the spread of their raw weighted rewards."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tasks.stage import stage
+from turnwise import seeding
+from turnwise.config.schema import RewardSection, Section
+from turnwise.config.schema import Selection as SelectionSection
+from turnwise.credit.selection import group_deviations
+from turnwise.credit.selection import select as choose
+from turnwise.data.metrics import weighted_return
+from turnwise.data.trajectory_files import read_trajectories
+from turnwise.store import Reference, default_store
+
+SELECTION_FILE = "selection.json"
+
+
+class SelectParameters(Section):
+    """What a selection reads."""
+
+    rewards: dict[str, RewardSection]
+    selection: SelectionSection
+    wanted: int
+    """Groups that the rule `mixed` must reach."""
+    seed: int
+    iteration: int
+
+
+@stage("select", platform_bound=False)
+def select(parameters: SelectParameters, *, rollout: Reference) -> Reference:
+    """The groups that are kept, the deviation of every group, and in the metrics what was dropped."""
+    trajectories = read_trajectories(default_store().folder(rollout))
+    totals = [weighted_return(trajectory, parameters.rewards) for trajectory in trajectories]
+    selection = choose(
+        parameters.selection.rule,
+        group_deviations([trajectory.group for trajectory in trajectories], totals),
+        seed=seeding.derive(parameters.seed, "selection", parameters.iteration),
+        wanted=parameters.wanted,
+        **parameters.selection.options,
+    )
+    with default_store().write("selection") as draft:
+        content = {
+            "kept": list(selection.kept),
+            "missing": selection.missing,
+            "deviations": {str(group): deviation for group, deviation in selection.deviations.items()},
+        }
+        (draft.folder / SELECTION_FILE).write_text(json.dumps(content, indent=1))
+        draft.metrics.update(selection.record())
+    return draft.reference
+
+
+def read_kept(selection: Reference) -> frozenset[int]:
+    """The groups that were kept."""
+    return frozenset(_read(selection)["kept"])
+
+
+def read_missing(selection: Reference) -> int:
+    """How many more groups are wanted."""
+    return int(_read(selection)["missing"])
+
+
+def _read(selection: Reference) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads((default_store().folder(selection) / SELECTION_FILE).read_text())
+    return content

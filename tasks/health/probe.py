@@ -1,0 +1,116 @@
+"""Probe: what models say of a batch. How far it is from the warm start, and whether its thoughts know their prompts.
+
+It costs forward passes, which the metric `scored_tokens` counts; so it is made every few iterations, on a sample.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tasks.models_in_memory import LearnerParameters, keep_learner, reference_policy, take_learner
+from tasks.playing import frame_of
+from tasks.stage import stage
+from turnwise import seeding
+from turnwise.config.schema import Section
+from turnwise.data.trajectory import TokenSequence, Trajectory
+from turnwise.data.trajectory_files import read_trajectories
+from turnwise.health.monitors import first_trained, information, thought_length
+from turnwise.policy.learner.divergence import k3
+from turnwise.policy.tokenizer import ChatFrame
+from turnwise.store import Reference, default_store
+
+
+class ProbeParameters(Section):
+    """What a probe reads."""
+
+    learner: LearnerParameters
+    """How the policy is held. The one in memory is asked, which the update goes on with."""
+    temperature: float
+    micro_batch_tokens: int
+    sample: int
+    seed: int
+    iteration: int
+
+
+@stage("probe")
+def probe(
+    parameters: ProbeParameters, *, policy: Reference, warm_start: Reference, rollout: Reference, tokenizer: Reference
+) -> Reference:
+    """The monitors that models measure, as metrics: see `turnwise.health.monitors`. `policy` is the one that was sampled."""
+    trajectories = [each for each in read_trajectories(default_store().folder(rollout)) if each.turns]
+    order = seeding.generator(parameters.seed, "probe", parameters.iteration).permutation(len(trajectories))
+    drawn = [trajectories[place] for place in order]
+    distance, scored = _distance(parameters, warm_start, drawn[: parameters.sample])
+    prompts, thoughts = _thoughts(drawn, frame_of(tokenizer), parameters.sample)
+    with default_store().write("probe") as draft:
+        draft.metrics.update(distance)
+        if len(prompts) > 1:
+            crossed = _crossed(prompts, thoughts)
+            draft.metrics.update(information(_scores(parameters, policy, crossed, len(prompts))))
+            scored += sum(len(sequence.tokens) for sequence in crossed)
+        draft.metrics.update(scored_tokens=scored, prompts=len(prompts))
+    return draft.reference
+
+
+def _distance(
+    parameters: ProbeParameters, warm_start: Reference, sample: Sequence[Trajectory]
+) -> tuple[dict[str, float], int]:
+    """The estimated divergence from the warm start, in nats per reply token, and the tokens that it cost to score."""
+    import torch
+
+    sequences = [segment for trajectory in sample for segment in trajectory.segments()]
+    replies = sum(sum(sequence.mask) for sequence in sequences)
+    if not replies:
+        return {}, 0
+    reference = reference_policy(warm_start, parameters.learner.compute)
+    scores = reference.log_probabilities(sequences, parameters.temperature, parameters.micro_batch_tokens)
+    ratios = [
+        own - other
+        for sequence, row in zip(sequences, scores, strict=True)
+        for own, other, mask in zip(sequence.log_probabilities, row, sequence.mask, strict=True)
+        if mask
+    ]
+    divergence = k3(torch.tensor(ratios, dtype=torch.float64)).mean().item()
+    return {"kl_warm_start": divergence}, sum(len(sequence.tokens) for sequence in sequences)
+
+
+def _thoughts(
+    trajectories: Sequence[Trajectory], frame: ChatFrame, most: int
+) -> tuple[list[tuple[int, ...]], list[tuple[int, ...]]]:
+    """The prompts and thoughts of first replies, one of each task, as tokens; replies without a thought are passed."""
+    prompts: dict[str, tuple[int, ...]] = {}
+    thoughts: list[tuple[int, ...]] = []
+    for trajectory in trajectories:
+        turn = first_trained(trajectory)
+        if len(prompts) == most or turn is None or trajectory.task.id in prompts:
+            continue
+        length = thought_length(trajectory.turns[turn], frame.decode)
+        if length:
+            segment = next(each for each in trajectory.segments() if turn in each.turn_of_token)
+            prompts[trajectory.task.id] = segment.tokens[: segment.turn_of_token.index(turn)]
+            thoughts.append(trajectory.turns[turn].reply_tokens[:length])
+    return list(prompts.values()), thoughts
+
+
+def _crossed(prompts: Sequence[tuple[int, ...]], thoughts: Sequence[tuple[int, ...]]) -> list[TokenSequence]:
+    """Every thought under every prompt, thought by thought."""
+    return [
+        TokenSequence(
+            prompt + thought,
+            (-1,) * len(prompt) + (0,) * len(thought),
+            (0.0,) * (len(prompt) + len(thought)),
+        )
+        for thought in thoughts
+        for prompt in prompts
+    ]
+
+
+def _scores(
+    parameters: ProbeParameters, policy: Reference, crossed: Sequence[TokenSequence], count: int
+) -> list[list[float]]:
+    """The log-probability of each thought (row) under each prompt (column), in nats."""
+    learner = take_learner(policy, parameters.learner)
+    rows = learner.log_probabilities(crossed, parameters.temperature, parameters.micro_batch_tokens)
+    keep_learner(policy, parameters.learner, learner)
+    totals = [sum(row) for row in rows]
+    return [totals[begin : begin + count] for begin in range(0, len(totals), count)]

@@ -1,0 +1,126 @@
+"""What the process keeps in memory between stages: a learner, a critic and a reference policy, each by its digest."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from turnwise.config.model_settings import AdapterSettings, ModelSettings
+from turnwise.config.schema import Adapter, Compute, Section
+from turnwise.policy.model_files import MODEL_FILES
+from turnwise.store import MANIFEST, Draft, Reference, default_store
+
+if TYPE_CHECKING:
+    from turnwise.policy.critic.critic import Critic
+    from turnwise.policy.learner.learner import Learner
+
+
+class LearnerParameters(Section):
+    """How a learner is held: what all that it computes depends on."""
+
+    compute: Compute
+    adapter: Adapter | None = None
+    with_critic: bool = False
+    """Whether a critic stands on the policy's trunk."""
+
+    @property
+    def model(self) -> ModelSettings:
+        """How its model is held."""
+        adapter = None if self.adapter is None else AdapterSettings(**self.adapter.model_dump())
+        compute = self.compute
+        return ModelSettings(
+            precision=compute.precision,
+            gradient_checkpointing=compute.gradient_checkpointing,
+            compiled=compute.compiled,
+            logit_chunk_tokens=compute.logit_chunk_tokens,
+            adapter=adapter,
+        )
+
+
+_learners: dict[tuple[Reference, LearnerParameters], Learner] = {}
+_critics: dict[tuple[Reference, LearnerParameters], Critic] = {}
+_references: dict[tuple[Reference, LearnerParameters], Learner] = {}
+
+
+def take_learner(policy: Reference, parameters: LearnerParameters) -> Learner:
+    """The learner that holds this policy and its optimizer's state, from memory or from the store.
+
+    It is no longer remembered: whoever changes it says under which policy it is to be found again (`keep_learner`), so
+    that a failure in between leaves nothing half-trained behind.
+    """
+    from turnwise.policy.learner.learner import OPTIMIZER_FILE, Learner
+
+    learner = _learners.pop((policy, parameters), None)
+    if learner is not None:
+        return learner
+    _learners.clear()
+    folder = default_store().folder(policy)
+    make = Learner.restore if (folder / OPTIMIZER_FILE).exists() else Learner
+    compute = parameters.compute
+    learner = make(folder, device=compute.device, threads=compute.learner_threads, model=parameters.model)
+    if parameters.with_critic:
+        learner.add_critic(folder)
+    return learner
+
+
+def keep_learner(policy: Reference, parameters: LearnerParameters, learner: Learner) -> None:
+    """Remember a learner under the policy that it now holds."""
+    _learners.clear()
+    _learners[policy, parameters] = learner
+
+
+def reference_policy(policy: Reference, compute: Compute) -> Learner:
+    """The policy that others are measured against. It is never trained, and stays in memory."""
+    from turnwise.policy.learner.learner import Learner
+
+    parameters = LearnerParameters(compute=compute)
+    if (policy, parameters) not in _references:
+        _references.clear()
+        folder = default_store().folder(policy, MODEL_FILES)
+        _references[policy, parameters] = Learner(
+            folder, device=compute.device, threads=compute.learner_threads, model=parameters.model
+        )
+    return _references[policy, parameters]
+
+
+def take_critic(critic: Reference, parameters: LearnerParameters) -> Critic:
+    """The critic on a trunk of its own with its optimizer's state, from memory or from the store; no longer remembered,
+    as a learner is.
+    """
+    from turnwise.policy.critic.critic import Critic
+
+    found = _critics.pop((critic, parameters), None)
+    if found is not None:
+        return found
+    _critics.clear()
+    folder = default_store().folder(critic)
+    compute = parameters.compute
+    return Critic.restore(folder, device=compute.device, threads=compute.learner_threads, model=parameters.model)
+
+
+def keep_critic(critic: Reference, parameters: LearnerParameters, judge: Critic) -> None:
+    """Remember a critic under the artifact that it now is."""
+    _critics.clear()
+    _critics[critic, parameters] = judge
+
+
+@contextmanager
+def consulted_critic(critic: Reference, parameters: LearnerParameters) -> Iterator[Critic]:
+    """The critic, to be asked and not to be trained. On the policy's trunk its artifact is the policy."""
+    if parameters.with_critic:
+        learner = take_learner(critic, parameters)
+        assert learner.critic is not None
+        yield learner.critic
+        keep_learner(critic, parameters, learner)
+    else:
+        judge = take_critic(critic, parameters)
+        yield judge
+        keep_critic(critic, parameters, judge)
+
+
+def begin_with(draft: Draft, artifact: Reference) -> None:
+    """Put into a draft all that an artifact holds, its metrics apart."""
+    folder = default_store().folder(artifact)
+    shutil.copytree(folder, draft.folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns(MANIFEST))

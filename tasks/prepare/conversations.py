@@ -1,0 +1,46 @@
+"""Conversations: a user's file of chat messages as an artifact, to imitate in place of demonstrations by an oracle."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+from tasks.stage import stage
+from turnwise.config.schema import Section
+from turnwise.data.conversations import Conversation, Exchange, read_conversations
+from turnwise.errors import ConfigurationError
+from turnwise.store import Reference, default_store
+from turnwise.store.outside import Outside, sha256_of
+
+CONVERSATIONS_FILE = "conversations.jsonl"
+
+
+class ConversationParameters(Section):
+    """What is read."""
+
+    file: Outside
+
+
+@stage("conversations", platform_bound=False)
+def conversations(parameters: ConversationParameters) -> Reference:
+    """The conversations of the file, checked, one a line. Raises ConfigurationError with the line and the field."""
+    path = Path(parameters.file.place)
+    found = read_conversations(path)
+    if sha256_of(path) != parameters.file.content:
+        raise ConfigurationError(f"data.conversations must not change while it is read; {path} has: run again")
+    with default_store().write("conversations") as draft:
+        lines = [json.dumps(asdict(conversation), ensure_ascii=False) for conversation in found]
+        (draft.folder / CONVERSATIONS_FILE).write_text("\n".join(lines) + "\n", encoding="utf-8")
+        draft.metrics["conversations"] = len(found)
+        draft.metrics["replies"] = sum(len(conversation.exchanges) for conversation in found)
+    return draft.reference
+
+
+def kept_conversations(reference: Reference) -> list[Conversation]:
+    """The conversations that an artifact holds."""
+    text = (default_store().folder(reference) / CONVERSATIONS_FILE).read_text(encoding="utf-8")
+    rows = [json.loads(line) for line in text.split("\n") if line]
+    return [
+        Conversation(row["instruction"], tuple(Exchange(**exchange) for exchange in row["exchanges"])) for row in rows
+    ]

@@ -1,0 +1,104 @@
+"""What is imitated, demonstrations by a scripted player or a user's conversations: as texts, and as token sequences."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from tasks.playing import PlayParameters, instruction_of, the_world
+from tasks.prepare.conversations import kept_conversations
+from turnwise.agent.context import make_context
+from turnwise.agent.demonstration import tokenized
+from turnwise.agent.formats import make_format
+from turnwise.config.agent import Agent
+from turnwise.data.conversations import Conversation
+from turnwise.data.trajectory import TokenSequence, TurnKind
+from turnwise.data.trajectory_files import read_trajectories
+from turnwise.errors import ConfigurationError
+from turnwise.policy.tokenizer import ChatFrame, load_tokenizer
+from turnwise.store import Reference, default_store
+
+logger = logging.getLogger(__name__)
+
+
+def texts_to_imitate(demonstrations: Reference) -> list[str]:
+    """All that is said in them, for a tokenizer to be trained on."""
+    if demonstrations.kind == "conversations":
+        return [text for each in kept_conversations(demonstrations) for text in _texts(each)]
+    trajectories = read_trajectories(default_store().folder(demonstrations))
+    turns = [turn for trajectory in trajectories for turn in trajectory.turns]
+    return [text for turn in turns for text in (turn.observation, turn.asked, turn.reply)]
+
+
+def sequences_to_imitate(
+    parameters: PlayParameters, tokenizer: Reference, demonstrations: Reference
+) -> list[TokenSequence]:
+    """The token sequences that the policy would meet if it said the same in an episode. All replies are learned from,
+    those too which reinforcement leaves alone.
+
+    Conversations that the model's context has no room for are left out, with a warning: no episode could be so long.
+    """
+    frame = ChatFrame(load_tokenizer(default_store().folder(tokenizer)))
+    if demonstrations.kind == "conversations":
+        return _fitting(
+            [conversation_sequence(conversation, frame) for conversation in kept_conversations(demonstrations)],
+            parameters.agent.context_tokens,
+        )
+    world, agent = the_world(parameters.world), parameters.agent
+    form = make_format(agent.format, world)
+    instruction = instruction_of(agent, world)
+    sequences: list[TokenSequence] = []
+    for trajectory in read_trajectories(default_store().folder(demonstrations)):
+        context = make_context(agent.context, frame, instruction, agent.context_tokens)
+        said = tokenized(trajectory, frame, form, context, _longest_replies(agent))
+        sequences += said.segments(every_reply=True)
+    if not sequences:
+        raise ConfigurationError(
+            "a demonstration's first turn must fit into the context; found none that does: raise agent.context_tokens, "
+            f"which is {agent.context_tokens}, or lower agent.maximum_reply_tokens"
+        )
+    return sequences
+
+
+def _longest_replies(agent: Agent) -> dict[TurnKind, int]:
+    """What an episode asks for at most, by kind; a summary's length is the context policy's."""
+    thought = agent.mode.tokens or 0
+    return {TurnKind.ACT: agent.maximum_reply_tokens, TurnKind.PLAN: thought, TurnKind.REFLECT: thought}
+
+
+def conversation_sequence(conversation: Conversation, frame: ChatFrame) -> TokenSequence:
+    """A conversation framed as the agent would frame it: its replies are turns, all else is observation."""
+    tokens: list[int] = []
+    turn_of_token: list[int] = []
+    for index, exchange in enumerate(conversation.exchanges):
+        text = exchange.observation
+        observation = frame.continuation(text, True) if index else frame.opening(conversation.instruction, text)
+        reply = frame.reply(exchange.reply)
+        tokens += [*observation, *reply]
+        turn_of_token += [-1] * len(observation) + [index] * len(reply)
+    return TokenSequence(tuple(tokens), tuple(turn_of_token), (0.0,) * len(tokens))
+
+
+def _texts(conversation: Conversation) -> list[str]:
+    instruction = [] if conversation.instruction is None else [conversation.instruction]
+    return instruction + [
+        text for exchange in conversation.exchanges for text in (exchange.observation, exchange.reply)
+    ]
+
+
+def _fitting(sequences: Sequence[TokenSequence], context_tokens: int) -> list[TokenSequence]:
+    fitting = [sequence for sequence in sequences if len(sequence.tokens) <= context_tokens]
+    if not fitting:
+        shortest = min(len(sequence.tokens) for sequence in sequences)
+        raise ConfigurationError(
+            f"agent.context_tokens must have room for a conversation; found {context_tokens}, and the shortest of "
+            f"{len(sequences)} has {shortest} tokens: raise it, or give shorter ones"
+        )
+    if len(fitting) < len(sequences):
+        logger.warning(
+            "%d of %d conversations are longer than agent.context_tokens: %d, and are left out",
+            len(sequences) - len(fitting),
+            len(sequences),
+            context_tokens,
+        )
+    return fitting

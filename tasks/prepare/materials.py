@@ -1,0 +1,164 @@
+"""Preparation: panels, demonstrations, the tokenizer that is trained on them, and the policy before it has learned."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+from tasks.playing import PlayParameters, play_with_script, recorded_by, save_played, tasks_of, the_world, world_code
+from tasks.prepare.imitation import texts_to_imitate
+from tasks.stage import stage
+from turnwise import seeding
+from turnwise.agent.formats import format_class
+from turnwise.agent.scripted import MISTAKEN
+from turnwise.config.schema import Policy, Section, WorldSection
+from turnwise.data.metrics import episode_means
+from turnwise.data.task_sets import panel_digest, write_panel
+from turnwise.errors import ConfigurationError
+from turnwise.policy.model_files import model_files
+from turnwise.policy.pretrained import pretrained_folder, require_unchanged
+from turnwise.policy.tokenizer import ChatFrame, load_tokenizer, save_tokenizer, train_tokenizer
+from turnwise.store import Reference, default_store
+from turnwise.store.outside import Outside
+from turnwise.world import Split, Task
+
+
+class PanelParameters(Section):
+    """What the panel of one split depends on."""
+
+    world: WorldSection
+    split: Split
+    tasks: int
+
+
+@stage("panel", code=world_code, platform_bound=False)
+def panel(parameters: PanelParameters) -> Reference:
+    """The ordered task list of one split: `<split>.jsonl`."""
+    tasks = draw_panel(parameters)
+    world = the_world(parameters.world)
+    with default_store().write("panel") as draft:
+        write_panel(draft.folder, parameters.split, tasks)
+        about = {
+            "split": parameters.split,
+            "digest": panel_digest(tasks),
+            "world": world.name,
+            "version": world.version,
+            "attribution": world.attribution(),
+        }
+        (draft.folder / "about.json").write_text(json.dumps(about, indent=1, ensure_ascii=False))
+        draft.metrics["tasks"] = len(tasks)
+    return draft.reference
+
+
+def draw_panel(parameters: PanelParameters) -> list[Task]:
+    """The tasks of a split. Raises ConfigurationError when it has fewer."""
+    try:
+        return the_world(parameters.world).tasks(parameters.split, parameters.tasks)
+    except ValueError as error:
+        raise ConfigurationError(f"data.{parameters.split}_tasks: {error}") from error
+
+
+class DemonstrationParameters(PlayParameters):
+    """What demonstrations depend on."""
+
+    seed: int
+    count: int
+    noise: float
+
+
+@stage("demonstrations", code=world_code)
+def demonstrations(parameters: DemonstrationParameters, *, panel: Reference) -> Reference:
+    """Episodes of train tasks by a noisy oracle: each turn is the random player's with probability `noise`.
+
+    Where the agent's mode asks for thoughts, half of this noise is errors on purpose, which no world or format allows:
+    what a plan is revised for and a lesson is about. Plans and lessons themselves are true.
+
+    The noise is learned too: it is what leaves reinforcement learning room to improve. A world without an oracle has no
+    demonstrations, and the configuration refuses what would need them.
+    """
+    tasks = tasks_of(panel, "train")
+    count = parameters.count if "oracle" in the_world(parameters.world).players else 0
+    chosen = [tasks[index % len(tasks)] for index in range(count)]
+
+    def player(episode: int, turn: int) -> str:
+        draw = seeding.generator(parameters.seed, "noise", episode, turn).random()
+        if draw < parameters.noise * share_of_errors:
+            return MISTAKEN
+        return "random" if draw < parameters.noise else "oracle"
+
+    share_of_errors = 0.0 if parameters.agent.mode.name == "plain" else 0.5
+    recorded = recorded_by(parameters)
+    played = play_with_script(parameters, chosen, 1, player, parameters.seed, looks_ahead=True)
+    with default_store().write("demonstrations") as draft:
+        draft.metrics.update(episode_means(save_played(draft, played), len(played.lost), recorded))
+    default_store().record_clock(draft.reference, played.seconds)
+    return draft.reference
+
+
+class TokenizerParameters(Section):
+    """What the tokenizer depends on."""
+
+    pretrained: Outside | None
+    """The policy that it comes with; None: one is trained, with what follows."""
+    vocabulary: int
+    format: str
+
+
+@stage("tokenizer")
+def tokenizer(parameters: TokenizerParameters, *, demonstrations: Reference) -> Reference:
+    """A byte-level BPE trained on the demonstrations, or the tokenizer of a policy from outside."""
+    with default_store().write("tokenizer") as draft:
+        if parameters.pretrained is not None:
+            save_tokenizer(load_tokenizer(pretrained_folder(parameters.pretrained)), draft.folder)
+            require_unchanged(parameters.pretrained)
+        else:
+            texts = texts_to_imitate(demonstrations)
+            tags = format_class(parameters.format).tags
+            save_tokenizer(train_tokenizer(texts, parameters.vocabulary, tags), draft.folder)
+    return draft.reference
+
+
+class PolicyParameters(Section):
+    """What the policy before learning depends on: a policy from outside, or what one is made of from scratch."""
+
+    pretrained: Outside | None
+    scratch: Policy | None
+    context_tokens: int
+
+    @classmethod
+    def of(cls, policy: Policy, pretrained: Outside | None, context_tokens: int) -> PolicyParameters:
+        """Of a policy section and what it names outside."""
+        scratch = policy if pretrained is None else None
+        return cls(pretrained=pretrained, scratch=scratch, context_tokens=context_tokens)
+
+
+@stage("initial_policy")
+def initial_policy(parameters: PolicyParameters, *, tokenizer: Reference) -> Reference:
+    """The policy before it has learned anything here: made from scratch, or copied from where `policy.model` points."""
+    from turnwise.policy.architecture import create_policy
+
+    with default_store().write("policy") as draft:
+        if parameters.scratch is not None:
+            section = parameters.scratch
+            loaded = load_tokenizer(default_store().folder(tokenizer))
+            count = create_policy(
+                draft.folder,
+                vocabulary_size=len(loaded),
+                context_length=parameters.context_tokens,
+                end_token=ChatFrame(loaded).end_tokens[0],
+                pad_token=loaded.pad_token_id,
+                seed=section.seed,
+                hidden=section.hidden,
+                layers=section.layers,
+                heads=section.heads,
+                key_value_heads=section.heads,
+                feed_forward=section.feed_forward,
+                initial_deviation=section.initial_deviation,
+                tied=section.tied_embeddings,
+            )
+            draft.metrics["parameters"] = count
+        elif parameters.pretrained is not None:
+            for path in model_files(pretrained_folder(parameters.pretrained)):
+                shutil.copyfile(path, draft.folder / path.name)
+            require_unchanged(parameters.pretrained)
+    return draft.reference

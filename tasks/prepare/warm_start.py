@@ -1,0 +1,102 @@
+"""Warm start: supervised learning on what is to be imitated until the policy can play, and no longer.
+
+It ends as soon as greedy success on the validation panel passes a threshold: copying an answer out of a search result
+appears quite suddenly, so that a fixed number of steps is a lottery.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+from tasks.models_in_memory import LearnerParameters, take_learner
+from tasks.playing import PlayParameters, play_with_policy, tasks_of, the_world, world_code
+from tasks.prepare.imitation import sequences_to_imitate
+from tasks.stage import stage
+from turnwise import progress, seeding
+from turnwise.config.schema import Compute, WarmStart
+from turnwise.data.metrics import episode_value
+from turnwise.store import Reference, default_store
+
+CURVE_FILE = "warm_start.json"
+
+
+class WarmStartParameters(PlayParameters):
+    """What the warm start reads."""
+
+    compute: Compute
+    warm_start: WarmStart
+
+
+@stage("warm_start", code=world_code)
+def warm_start(
+    parameters: WarmStartParameters,
+    *,
+    policy: Reference,
+    tokenizer: Reference,
+    demonstrations: Reference,
+    panel: Reference,
+) -> Reference:
+    """The policy after the warm start, which trains all of it, and the curve. Its optimizer is left out: reinforcement
+    begins with a fresh one.
+    """
+    from turnwise.policy.learner.learner import OPTIMIZER_FILE
+
+    section = parameters.warm_start
+    sequences = sequences_to_imitate(parameters, tokenizer, demonstrations)
+    learner = take_learner(policy, LearnerParameters(compute=parameters.compute))
+    curve: list[dict[str, float]] = []
+    losses: list[float] = []
+    with default_store().write("policy") as draft:
+        for step in range(1, section.maximum_steps + 1):
+            draws = seeding.generator(section.seed, "demonstrations", step).integers(len(sequences), size=section.batch)
+            metrics = learner.supervised_step(
+                [sequences[index] for index in draws],
+                learning_rate=_learning_rate(section, step),
+                micro_batch_tokens=section.micro_batch_tokens,
+                weight_decay=section.weight_decay,
+            )
+            losses.append(metrics["loss"])
+            if step % section.check_every == 0 or step == section.maximum_steps:
+                learner.save(draft.folder)
+                reached = _greedy_success(parameters, draft.folder, f"{draft.folder}@{step}", tokenizer, panel)
+                curve.append({"step": step, "loss": sum(losses) / len(losses), "validation": reached})
+                losses.clear()
+                if reached >= section.threshold:
+                    break
+            validation = curve[-1]["validation"] if curve else 0.0
+            progress.report("warm start", step, section.maximum_steps, loss=metrics["loss"], success=validation)
+        shutil.rmtree((draft.folder / OPTIMIZER_FILE).parent)
+        (draft.folder / CURVE_FILE).write_text(json.dumps(curve, indent=1))
+        draft.metrics.update({f"warm_start_{name}": value for name, value in curve[-1].items()})
+    return draft.reference
+
+
+def _learning_rate(section: WarmStart, step: int) -> float:
+    """Linear growth, then linear decay."""
+    if step < section.learning_rate_warmup:
+        return section.learning_rate * step / section.learning_rate_warmup
+    left = 1.0 - step / section.maximum_steps
+    return section.final_learning_rate + (section.learning_rate - section.final_learning_rate) * left
+
+
+def _greedy_success(
+    parameters: WarmStartParameters, policy: Path, digest: str, tokenizer: Reference, panel: Reference
+) -> float:
+    """The world's primary metric, greedy, on the validation panel."""
+    world = the_world(parameters.world)
+    played = play_with_policy(
+        parameters,
+        parameters.compute,
+        tasks_of(panel, "validation"),
+        1,
+        policy=policy,
+        digest=digest,
+        tokenizer=tokenizer,
+        temperature=0.0,
+        seed=parameters.warm_start.seed,
+        what="warm start: validation",
+    )
+    values = [episode_value(trajectory, world.primary_metric) for trajectory in played.trajectories]
+    return sum(values) / len(values)

@@ -1,0 +1,63 @@
+"""The numbers of the report's table: its columns, and what an evaluation comes to in each.
+
+The report, `turnwise compare` and `turnwise lineage` ask here, so that a number is computed in one way. The task is the
+unit: a cell is the mean over tasks of the mean over a task's episodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tasks.rollout.evaluate import GREEDY, SAMPLED, read_evaluation
+from turnwise.data import metrics
+from turnwise.statistics.mean import mean
+from turnwise.store import Reference
+from turnwise.world import Column, World
+
+WARM_START = "warm start"
+"""The row of the policy that training begins with, beside those of the variants and the players."""
+ATTEMPTS = (
+    Column("first attempt", "first_success", description="Tasks that were solved at the first attempt."),
+    Column("attempts", "attempts", percent=False, better=None, description="Attempts per task, the first included."),
+)
+
+
+def table_columns(world: World, attempts: int) -> list[Column]:
+    """The columns of the table: the world's own, of the attempts where a task may have several, and of greedy play."""
+    return [*world.columns, *(ATTEMPTS if attempts > 1 else ()), greedy_column(world)]
+
+
+def greedy_column(world: World) -> Column:
+    """The primary metric of the greedy episodes; every other column is of the sampled ones."""
+    primary = world.primary_column
+    return replace(primary, heading=f"greedy {primary.heading}", description="")
+
+
+def column_of(world: World, mode: str) -> Column:
+    """The column that shows the primary metric of the `greedy` or the `sampled` episodes."""
+    return {SAMPLED: world.primary_column, GREEDY: greedy_column(world)}[mode]
+
+
+def task_means(evaluation: Reference, world: World, column: Column) -> dict[str, float]:
+    """What each task of an evaluation comes to, by its id and in order; tasks without a value are left out."""
+    mode = GREEDY if column == greedy_column(world) else SAMPLED
+    return metrics.task_means(read_evaluation(evaluation, mode), column)
+
+
+def cell(evaluation: Reference, world: World, column: Column) -> float | None:
+    """The mean over the tasks of an evaluation; None where no task has a value."""
+    values = task_means(evaluation, world, column).values()
+    return mean(values) if values else None
+
+
+def curve(
+    start: Reference, evaluations: Sequence[Reference | None], world: World, column: Column
+) -> list[tuple[int, float]]:
+    """(iteration, cell) of every evaluation on the way that has a value: `start` is before the first iteration."""
+    found = [
+        (iteration, cell(evaluation, world, column))
+        for iteration, evaluation in enumerate([start, *evaluations])
+        if evaluation is not None
+    ]
+    return [(iteration, value) for iteration, value in found if value is not None]

@@ -1,0 +1,261 @@
+"""Report: what an ablation's artifacts say, as one story, before anything is drawn.
+
+The story holds no clock and no commit: the same results give the same bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tasks.credit.credit import read_credit
+from tasks.playing import the_world, world_code
+from tasks.report import history
+from tasks.report.cells import WARM_START, cell, column_of, curve, table_columns, task_means
+from tasks.rollout.evaluate import GREEDY, SAMPLED
+from tasks.stage import stage
+from turnwise.config.schema import RewardSection, Section, WorldSection
+from turnwise.data.trajectory import Trajectory
+from turnwise.data.trajectory_files import read_trajectories
+from turnwise.policy.token_texts import Spelling
+from turnwise.reporting.data import report_data
+from turnwise.statistics import Frame, Interval, Judgement, Results, judge, over_tasks, student_over_seeds
+from turnwise.store import Reference, default_store
+from turnwise.world import Column, Reward, World
+
+STORY_FILE = "story.json"
+VALIDATION = "Learning, on the validation panel"
+
+
+class RunName(Section):
+    """Which run: its references are found under the same index in the report's inputs."""
+
+    variant: str
+    seed: int
+
+
+class ReportParameters(Section):
+    """What the report reads."""
+
+    title: str
+    world: WorldSection
+    rewards: dict[str, RewardSection]
+    runs: list[RunName]
+    seed: int
+    """Of the bootstrap."""
+    stated_success: float
+    """As in the section `ablation`."""
+    attempts: int
+    """How often a task may be attempted: above 1, success at the first attempt is a column of its own."""
+
+
+@stage("report", code=world_code)
+def report(
+    parameters: ReportParameters,
+    *,
+    players: dict[str, Reference],
+    warm_start: Reference,
+    starts: list[Reference],
+    rollouts: list[list[Reference]],
+    credits: list[list[Reference]],
+    policies: list[list[Reference]],
+    horizons: list[list[Reference]],
+    monitors: list[list[Reference | None]],
+    alarms: list[list[Reference | None]],
+    evaluations: list[list[Reference | None]],
+    tests: list[Reference],
+    tokenizer: Reference,
+) -> Reference:
+    """The story of an ablation: `story.json`. The lists have one entry per run, the inner ones one per iteration."""
+    world = the_world(parameters.world)
+    made: dict[str, Sequence[Sequence[Reference | None]]] = {
+        "rollout": rollouts,
+        "credit": credits,
+        "policy": policies,
+        "horizon": horizons,
+        "monitors": monitors,
+        "alarm": alarms,
+    }
+    runs = [
+        history.RunHistory(
+            run.variant,
+            run.seed,
+            {name: of_runs[index] for name, of_runs in made.items()},
+            [each for each in [starts[index], *evaluations[index], tests[index]] if each is not None],
+        )
+        for index, run in enumerate(parameters.runs)
+    ]
+    told = report_data.Story(
+        title=parameters.title,
+        description=world.instruction,
+        columns=[_column(column) for column in table_columns(world, parameters.attempts)],
+        rows=_rows(parameters, world, players, warm_start, tests),
+        curves=[
+            *(
+                curve
+                for index, run in enumerate(parameters.runs)
+                for curve in _curves(world, run, starts[index], evaluations[index])
+            ),
+            *history.curves(runs),
+        ],
+        samples=_samples(parameters, rollouts, credits, Spelling(default_store().folder(tokenizer))),
+        endings=history.endings(runs),
+        alarms=history.alarms(runs),
+        work=history.work(runs),
+        notes=_notes(world),
+        judgement=_judgement(parameters, world, players, warm_start, starts, evaluations, tests),
+    )
+    with default_store().write("report") as draft:
+        (draft.folder / STORY_FILE).write_text(told.to_json())
+        primary = world.primary_column.heading
+        for row in told.rows:
+            if (cell := row.cells[primary]) is not None:
+                draft.metrics[f"{row.name}/{primary}"] = cell.value
+    return draft.reference
+
+
+def read_story(reference: Reference) -> report_data.Story:
+    """The story that a report holds."""
+    return report_data.Story.from_json((default_store().folder(reference) / STORY_FILE).read_text())
+
+
+def _column(column: Column) -> report_data.Column:
+    better = {"higher": "up", "lower": "down", None: None}[column.better]
+    unit, digits = (report_data.SHARE, 2) if column.percent else ("", 1)
+    return report_data.Column(column.heading, column.heading, unit, better, digits, column.description)  # type: ignore[arg-type]
+
+
+def _rows(
+    parameters: ReportParameters,
+    world: World,
+    players: Mapping[str, Reference],
+    warm_start: Reference,
+    tests: Sequence[Reference],
+) -> list[report_data.Row]:
+    columns = table_columns(world, parameters.attempts)
+    by_variant: dict[str, list[Reference]] = {}
+    for run, test in zip(parameters.runs, tests, strict=True):
+        by_variant.setdefault(run.variant, []).append(test)
+    rows = [
+        report_data.Row(variant, "variant", {c.heading: _over_seeds(of_seeds, world, c) for c in columns})
+        for variant, of_seeds in by_variant.items()
+    ]
+    others = {WARM_START: warm_start, **players}
+    for name, evaluation in others.items():
+        kind: report_data.RowKind = "warm start" if name == WARM_START else "player"
+        cells = {c.heading: _over_tasks(evaluation, world, c, parameters.seed) for c in columns}
+        rows.append(report_data.Row(name, kind, cells))
+    return rows
+
+
+def _over_tasks(evaluation: Reference, world: World, column: Column, seed: int) -> Interval | None:
+    values = list(task_means(evaluation, world, column).values())
+    return over_tasks(values, seed=seed, proportion=column.percent) if values else None
+
+
+def _over_seeds(evaluations: Sequence[Reference], world: World, column: Column) -> Interval | None:
+    found = [cell(evaluation, world, column) for evaluation in evaluations]
+    means = [value for value in found if value is not None]
+    if not means:
+        return None
+    return student_over_seeds(means, within=(0.0, 1.0)) if column.percent else student_over_seeds(means)
+
+
+def _curves(
+    world: World,
+    run: RunName,
+    start: Reference,
+    evaluations: Sequence[Reference | None],
+) -> list[report_data.Curve]:
+    """The learning curves of one run: the primary metric on the validation panel, sampled and greedy."""
+    primary = world.primary_column
+    unit = report_data.SHARE if primary.percent else ""
+    curves = []
+    for mode in (SAMPLED, GREEDY):
+        if points := curve(start, evaluations, world, column_of(world, mode)):
+            heading = f"{primary.heading}, {mode}"
+            curves.append(
+                report_data.Curve(f"validation/{mode}", heading, run.variant, run.seed, points, unit, VALIDATION)
+            )
+    return curves
+
+
+def _judgement(
+    parameters: ReportParameters,
+    world: World,
+    players: Mapping[str, Reference],
+    warm_start: Reference,
+    starts: Sequence[Reference],
+    evaluations: Sequence[Sequence[Reference | None]],
+    tests: Sequence[Reference],
+) -> Judgement | None:
+    """The verdicts by the primary metric, sampled; None where some run has no value of it on the test panel."""
+    primary = world.primary_column
+
+    variants: dict[str, dict[int, dict[str, float]]] = {}
+    curves: dict[str, list[list[tuple[float, float]]]] = {}
+    for index, run in enumerate(parameters.runs):
+        variants.setdefault(run.variant, {})[run.seed] = task_means(tests[index], world, primary)
+        points = curve(starts[index], evaluations[index], world, primary)
+        curves.setdefault(run.variant, []).append([(at, value) for at, value in points])
+    start = task_means(warm_start, world, primary)
+    if not start or not all(tasks for runs in variants.values() for tasks in runs.values()):
+        return None
+    means = {name: cell(evaluation, world, primary) for name, evaluation in players.items()}
+    frame = Frame(Results({0: start}), means.get("random"), means.get("oracle"))
+    return judge(
+        primary.heading,
+        {variant: Results(runs) for variant, runs in variants.items()},
+        frames=dict.fromkeys(variants, frame),
+        curves=curves,
+        stated=parameters.stated_success,
+        share=primary.percent,
+    )
+
+
+def _samples(
+    parameters: ReportParameters,
+    rollouts: Sequence[Sequence[Reference]],
+    credits: Sequence[Sequence[Reference]],
+    spelling: Spelling,
+) -> list[report_data.Sample]:
+    """Of each variant's first run, the best and the worst trajectory of one group of the first and the last batch."""
+    rewards = {name: Reward("", section.level, section.weight) for name, section in parameters.rewards.items()}
+    samples = []
+    shown: set[str] = set()
+    for index, run in enumerate(parameters.runs):
+        if run.variant in shown:
+            continue
+        shown.add(run.variant)
+        for place in sorted({0, len(rollouts[index]) - 1}):
+            trajectories = read_trajectories(default_store().folder(rollouts[index][place]))
+            credited = read_credit(credits[index][place])
+            advantages = {number: found.turns for number, found in credited.items()}
+            for name, chosen in _contrast(trajectories, advantages).items():
+                label = f"{run.variant}, seed {run.seed}, batch {place + 1}: {name} of its group"
+                trajectory = trajectories[chosen]
+                spelt = [spelling(turn.reply_tokens) for turn in trajectory.turns]
+                tokens = credited[chosen].by_turn(trajectory)
+                samples.append(report_data.Sample(label, trajectory, advantages[chosen], rewards, tokens, spelt))
+    return samples
+
+
+def _contrast(trajectories: Sequence[Trajectory], advantages: Mapping[int, list[float]]) -> dict[str, int]:
+    """The trajectories with the highest and lowest first advantage of the first group that has any spread."""
+    groups: dict[int, list[int]] = {}
+    for index in advantages:
+        groups.setdefault(trajectories[index].group, []).append(index)
+    for members in groups.values():
+        ordered = sorted(members, key=lambda index: advantages[index][0])
+        if advantages[ordered[0]][0] < advantages[ordered[-1]][0]:
+            return {"best": ordered[-1], "worst": ordered[0]}
+    return {}
+
+
+def _notes(world: World) -> list[str]:
+    notes = [
+        "Variants: episodes are sampled at the training temperature unless the column says greedy; the interval is "
+        "over seeds, which vary the tasks drawn and the sampling. All seeds start from the same warm start.",
+        "Players and the warm start: the interval is over the tasks of the test panel.",
+    ]
+    attribution = world.attribution()
+    return [*notes, attribution] if attribution else notes

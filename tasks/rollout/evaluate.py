@@ -1,0 +1,128 @@
+"""Evaluation: a policy or a scripted player on a fixed panel, through the same loop."""
+
+from __future__ import annotations
+
+from tasks.playing import (
+    PlayParameters,
+    play_with_policy,
+    play_with_script,
+    save_played,
+    tasks_of,
+    the_world,
+    world_code,
+)
+from tasks.stage import stage
+from turnwise import seeding
+from turnwise.agent.loop import Played
+from turnwise.config.agent import Agent
+from turnwise.config.schema import Compute, Evaluation
+from turnwise.data.metrics import episode_means, episode_value, recorded_in
+from turnwise.data.trajectory import Trajectory
+from turnwise.data.trajectory_files import read_trajectories
+from turnwise.policy.model_files import MODEL_FILES
+from turnwise.statistics.pass_at_k import mean_pass_at_k
+from turnwise.store import Draft, Reference, default_store
+from turnwise.world import Split, World
+
+GREEDY, SAMPLED = "greedy", "sampled"
+
+
+class EvaluationParameters(PlayParameters):
+    """What an evaluation of a policy reads."""
+
+    compute: Compute
+    samples: int
+    temperature: float
+    seed: int
+    split: Split
+    horizon: int | None
+    """A limit on turns below the world's own, which is meant where this is None."""
+
+    @classmethod
+    def of(
+        cls, play: PlayParameters, compute: Compute, evaluation: Evaluation, split: Split, horizon: int | None = None
+    ) -> EvaluationParameters:
+        """The evaluation section's keys, but for how often one is made."""
+        return cls(
+            **{name: getattr(play, name) for name in PlayParameters.model_fields},
+            compute=compute,
+            samples=evaluation.samples,
+            temperature=evaluation.temperature,
+            seed=evaluation.seed,
+            split=split,
+            horizon=horizon,
+        )
+
+
+@stage("evaluate", retries=1, code=world_code)
+def evaluate(
+    parameters: EvaluationParameters, *, policy: Reference, tokenizer: Reference, panel: Reference
+) -> Reference:
+    """One greedy and several sampled episodes per task, in the folders `greedy` and `sampled`.
+
+    Metrics are means over episodes; `sampled/pass@k` is the unbiased estimate for the world's primary metric.
+    """
+    tasks = tasks_of(panel, parameters.split)
+    world = the_world(parameters.world)  # before they are played: one that is gone afterwards would cost them all
+    clock: dict[str, float] = {}
+    with default_store().write("evaluation") as draft:
+        for mode, replicas, temperature in ((GREEDY, 1, 0.0), (SAMPLED, parameters.samples, parameters.temperature)):
+            played = play_with_policy(
+                parameters,
+                parameters.compute,
+                tasks,
+                replicas,
+                policy=default_store().folder(policy, MODEL_FILES),
+                digest=policy.digest,
+                tokenizer=tokenizer,
+                temperature=temperature,
+                seed=seeding.derive(parameters.seed, "evaluation", mode),
+                what=f"evaluation: {mode}",
+                horizon=parameters.horizon,
+            )
+            _record(draft, mode, played, world, parameters.agent)
+            for name, seconds in played.seconds.items():
+                clock[name] = clock.get(name, 0.0) + seconds
+    default_store().record_clock(draft.reference, clock)
+    return draft.reference
+
+
+class PlayerParameters(PlayParameters):
+    """What an evaluation of a scripted player reads."""
+
+    player: str
+    samples: int
+    seed: int
+    split: Split
+
+
+@stage("player", retries=1, code=world_code)
+def player(parameters: PlayerParameters, *, panel: Reference) -> Reference:
+    """The episodes of a scripted player, in the folder `sampled`."""
+    tasks = tasks_of(panel, parameters.split)
+    world = the_world(parameters.world)
+    played = play_with_script(
+        parameters, tasks, parameters.samples, lambda episode, turn: parameters.player, parameters.seed
+    )
+    with default_store().write("evaluation") as draft:
+        _record(draft, SAMPLED, played, world, parameters.agent)
+    default_store().record_clock(draft.reference, played.seconds)
+    return draft.reference
+
+
+def _record(draft: Draft, mode: str, played: Played, world: World, agent: Agent) -> None:
+    trajectories = save_played(draft, played, mode)
+    means = episode_means(trajectories, len(played.lost), recorded_in(world, agent))
+    draft.metrics.update({f"{mode}/{name}": value for name, value in means.items()})
+    correct: dict[str, list[bool]] = {}
+    for trajectory in trajectories:
+        correct.setdefault(trajectory.task.id, []).append(episode_value(trajectory, world.primary_metric) >= 1.0)
+    successes, samples = [sum(replicas) for replicas in correct.values()], [len(each) for each in correct.values()]
+    for k in (2**power for power in range(1, 7) if 2**power <= min(samples, default=0)):
+        draft.metrics[f"{mode}/pass@{k}"] = mean_pass_at_k(successes, samples, k)
+
+
+def read_evaluation(reference: Reference, mode: str) -> list[Trajectory]:
+    """The trajectories of an evaluation's `greedy` or `sampled` episodes; none where it has no such episodes."""
+    folder = default_store().folder(reference) / mode
+    return read_trajectories(folder) if folder.is_dir() else []

@@ -1,0 +1,125 @@
+"""Rollout: the policy plays a group of episodes of each task that this iteration draws.
+
+With the scheme `branching` further groups begin at the states of one of them: see `turnwise.agent.branching`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Literal
+
+from tasks.playing import PlayParameters, play_episodes, recorded_by, save_played, tasks_of, world_code, worlds_seed
+from tasks.rollout.branching import play_branching
+from tasks.stage import stage
+from turnwise import seeding
+from turnwise.agent.branching import cost, turn_of
+from turnwise.agent.loop import Played, make_episodes
+from turnwise.config.schema import Compute, Section
+from turnwise.data.metrics import RECORDED, episode_means
+from turnwise.data.trajectory import Trajectory
+from turnwise.data.trajectory_files import read_trajectories, write_trajectories
+from turnwise.policy.model_files import MODEL_FILES
+from turnwise.store import Reference, default_store
+from turnwise.world import Task
+
+
+class RolloutParameters(PlayParameters):
+    """What a rollout reads. Rewards' weights are not among it: they change the credit, not the episodes."""
+
+    compute: Compute
+    scheme: Literal["independent", "branching"]
+    prompts: int
+    group_size: int
+    temperature: float
+    horizon: int | None
+    """The limit on turns that the curriculum sets; None: the world's own alone."""
+    seed: int
+    iteration: int
+    round: int
+    """0, or how often this iteration has sampled before, where a selection asks for more groups."""
+
+
+def drawn_tasks(tasks: Sequence[Task], count: int, seed: int, iteration: int, round: int = 0) -> list[Task]:
+    """The tasks of one round: `count` different ones, a function of the seed, the iteration and the round alone.
+
+    No task is in two rounds of an iteration, while there are others.
+    """
+    order = seeding.generator(seed, "tasks", iteration).permutation(len(tasks))
+    return [tasks[order[place % len(tasks)]] for place in range(round * count, (round + 1) * count)]
+
+
+@stage("rollout", retries=1, code=world_code)
+def rollout(parameters: RolloutParameters, *, policy: Reference, tokenizer: Reference, panel: Reference) -> Reference:
+    """The trajectories of one iteration, with the behaviour policy's log-probabilities."""
+    tasks = drawn_tasks(
+        tasks_of(panel, "train"), parameters.prompts, parameters.seed, parameters.iteration, parameters.round
+    )
+    seed = seeding.derive(
+        parameters.seed, "rollout", parameters.iteration, *([parameters.round] * (parameters.round > 0))
+    )
+    recorded = recorded_by(parameters)
+    play = partial(
+        play_episodes,
+        parameters,
+        parameters.compute,
+        policy=default_store().folder(policy, MODEL_FILES),
+        digest=policy.digest,
+        tokenizer=tokenizer,
+        temperature=parameters.temperature,
+        horizon=parameters.horizon,
+    )
+    if parameters.scheme == "branching":
+        played = play_branching(play, tasks, parameters.group_size, seed)
+    else:
+        played = play(
+            lambda rules: make_episodes(rules, tasks, parameters.group_size, worlds_seed(seed)),
+            seed=seed,
+            what="sampling",
+        )
+    with default_store().write("rollout") as draft:
+        save_played(draft, played)
+        draft.metrics.update(_metrics(parameters, played, recorded))
+        draft.metrics["lost_episodes"] = len(played.lost)
+    default_store().record_clock(draft.reference, played.seconds)
+    return draft.reference
+
+
+def _metrics(parameters: RolloutParameters, played: Played, recorded: frozenset[str]) -> dict[str, float]:
+    """Means over the episodes that were played from their beginning, and what branching cost where it was done."""
+    if parameters.scheme == "independent":
+        return episode_means(played.trajectories, len(played.lost), recorded)
+    whole = [each for each in played.trajectories if turn_of(each.group, parameters.prompts) == 0]
+    lost = [each for each in played.lost if turn_of(each.group, parameters.prompts) == 0]
+    return {**episode_means(whole, len(lost), recorded), **cost(played.trajectories, parameters.prompts)}
+
+
+class GatherParameters(Section):
+    """Gathering reads nothing but its inputs."""
+
+
+@stage("gather", platform_bound=False)
+def gather(parameters: GatherParameters, *, rollouts: list[Reference]) -> Reference:
+    """Several rounds as one rollout: the trajectories of all, with groups numbered through.
+
+    Which episodes were lost, and why, is told by the rounds.
+    """
+    trajectories: list[Trajectory] = []
+    for reference in rollouts:
+        first = 1 + max((trajectory.group for trajectory in trajectories), default=-1)
+        found = read_trajectories(default_store().folder(reference))
+        trajectories += [replace(trajectory, group=first + trajectory.group) for trajectory in found]
+    with default_store().write("rollout") as draft:
+        write_trajectories(draft.folder, trajectories)
+        of_rounds = [default_store().metrics(round) for round in rollouts]
+        lost = sum(int(metrics["lost_episodes"]) for metrics in of_rounds)
+        recorded = {name for round in of_rounds for name in round if name.startswith(RECORDED)}
+        draft.metrics.update(episode_means(trajectories, lost, recorded), lost_episodes=lost)
+        draft.metrics["rounds"] = len(rollouts)
+    clocks = [default_store().clock(reference) for reference in rollouts]
+    names = dict.fromkeys(name for clock in clocks for name in clock if name != "seconds")
+    default_store().record_clock(
+        draft.reference, {name: sum(clock.get(name, 0.0) for clock in clocks) for name in names}
+    )
+    return draft.reference

@@ -1,0 +1,115 @@
+"""The study of credit: what replays and score vectors say of every rule; see `turnwise.studies.credit_study`.
+
+    episodes -> replays, score vectors -> study
+
+How rewards are weighted is told to this stage alone, and its code is not that of the others: another weighting or
+another rule is studied on the same replays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tasks.stage import stage
+from tasks.studies.score_vectors import read_score_vectors
+from turnwise.config.schema import RewardSection, Section
+from turnwise.credit import CreditBatch
+from turnwise.data.metrics import anchors, weighted_return, weighted_rewards
+from turnwise.data.trajectory import Trajectory
+from turnwise.data.trajectory_files import read_trajectories
+from turnwise.errors import WorldLost
+from turnwise.store import Reference, default_store
+from turnwise.studies.credit_study import Study, examine
+from turnwise.studies.credit_truth import Truth, replayed_truth
+
+STUDY_FILE = "study.json"
+FEWEST_REPLAYS = 2
+"""With one continuation of a state nobody could say how exact its value is."""
+
+Rewards = Mapping[str, RewardSection]
+
+
+class StudyParameters(Section):
+    """What the study depends on."""
+
+    rewards: dict[str, RewardSection]
+    turn_limit: int
+    """The world's."""
+    seed: int
+    """Of the resamples that intervals are made of."""
+
+
+@stage("credit_study", platform_bound=False)
+def credit_study(
+    parameters: StudyParameters, *, episodes: Reference, replays: Reference, score_vectors: Reference
+) -> Reference:
+    """Every rule beside the truth. Groups with a state that could not be replayed twice are left out, and counted."""
+    trajectories = read_trajectories(default_store().folder(episodes))
+    returns = _returns_of_states(read_trajectories(default_store().folder(replays)), parameters.rewards)
+    vectors = read_score_vectors(score_vectors)
+    rows = _rows(trajectories)
+    measured = {
+        index: [returns.get(row, []) for row in rows[index]] for index, each in enumerate(trajectories) if each.turns
+    }
+    dropped = {
+        trajectories[index].group
+        for index, of_states in measured.items()
+        if any(len(of_state) < FEWEST_REPLAYS for of_state in of_states)
+    }
+    kept = [index for index in measured if trajectories[index].group not in dropped]
+    if not kept:
+        raise WorldLost("the study must be able to replay at least one group's states; the world lost all of them")
+    chosen = [trajectories[index] for index in kept]
+    study = examine(
+        _batch(chosen, parameters.rewards),
+        truth_of(chosen, [measured[index] for index in kept], parameters.rewards),
+        vectors[[row for index in kept for row in rows[index]]],
+        turn_limit=parameters.turn_limit,
+        seed=parameters.seed,
+    )
+    with default_store().write("credit_study") as draft:
+        (draft.folder / STUDY_FILE).write_text(study.to_json(), encoding="utf-8")
+        draft.metrics.update(tasks=study.tasks, turns=study.turns, tasks_left_out=len(dropped))
+    return draft.reference
+
+
+def read_study(reference: Reference) -> Study:
+    """The study that the stage made."""
+    return Study.from_json((default_store().folder(reference) / STUDY_FILE).read_text(encoding="utf-8"))
+
+
+def truth_of(
+    trajectories: Sequence[Trajectory],
+    continued: Sequence[Sequence[Sequence[float]]],
+    rewards: Rewards,
+) -> Truth:
+    """The true advantages; `continued` has the returns of each trajectory's states' continuations."""
+    return replayed_truth([weighted_return(trajectory, rewards) for trajectory in trajectories], continued)
+
+
+def _returns_of_states(continuations: Sequence[Trajectory], rewards: Rewards) -> dict[int, list[float]]:
+    """What each continuation of a state earned, by the number of the state."""
+    found: dict[int, list[float]] = {}
+    for continuation in continuations:
+        found.setdefault(continuation.group, []).append(weighted_return(continuation, rewards))
+    return found
+
+
+def _rows(trajectories: Sequence[Trajectory]) -> list[range]:
+    """The numbers of each trajectory's turns among those of all: of its states, and of its score vectors."""
+    rows, end = [], 0
+    for trajectory in trajectories:
+        rows.append(range(end, end + len(trajectory.turns)))
+        end = rows[-1].stop
+    return rows
+
+
+def _batch(trajectories: Sequence[Trajectory], rewards: Rewards) -> CreditBatch:
+    weighted = [weighted_rewards(trajectory, rewards) for trajectory in trajectories]
+    return CreditBatch(
+        group=[trajectory.group for trajectory in trajectories],
+        turn_rewards=[of_turns for of_turns, _ in weighted],
+        outcome=[outcome for _, outcome in weighted],
+        reply_lengths=[[len(turn.reply_tokens) for turn in trajectory.turns] for trajectory in trajectories],
+        anchors=anchors(trajectories),
+    )

@@ -1,0 +1,119 @@
+"""Replays: a policy's episodes on the validation panel, and every state of them played on many times."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tasks.playing import (
+    MOST_EPISODES_AT_ONCE,
+    PlayParameters,
+    play_episodes,
+    play_with_policy,
+    recorded_by,
+    save_played,
+    tasks_of,
+    world_code,
+    worlds_seed,
+)
+from tasks.stage import stage
+from turnwise import seeding
+from turnwise.agent.episode_config import Rules
+from turnwise.agent.loop import episode_seed
+from turnwise.agent.replay import Continuation, Point, points
+from turnwise.config.schema import Compute
+from turnwise.data.metrics import episode_means
+from turnwise.data.trajectory import Trajectory
+from turnwise.data.trajectory_files import read_trajectories
+from turnwise.policy.model_files import MODEL_FILES
+from turnwise.store import Reference, default_store
+
+
+class EpisodesParameters(PlayParameters):
+    """What the episodes depend on."""
+
+    compute: Compute
+    tasks: int
+    """The first of the validation panel."""
+    replicas: int
+    temperature: float
+    seed: int
+
+
+@stage("study_episodes", retries=1, code=world_code)
+def study_episodes(
+    parameters: EpisodesParameters, *, policy: Reference, tokenizer: Reference, panel: Reference
+) -> Reference:
+    """A group of episodes of each task, sampled as in training."""
+    recorded = recorded_by(parameters)
+    played = play_with_policy(
+        parameters,
+        parameters.compute,
+        tasks_of(panel, "validation")[: parameters.tasks],
+        parameters.replicas,
+        policy=default_store().folder(policy, MODEL_FILES),
+        digest=policy.digest,
+        tokenizer=tokenizer,
+        temperature=parameters.temperature,
+        seed=parameters.seed,
+        what="sampling",
+    )
+    with default_store().write("rollout") as draft:
+        draft.metrics.update(episode_means(save_played(draft, played), len(played.lost), recorded))
+        draft.metrics["lost_episodes"] = len(played.lost)
+    default_store().record_clock(draft.reference, played.seconds)
+    return draft.reference
+
+
+class ReplaysParameters(PlayParameters):
+    """What the replays depend on."""
+
+    compute: Compute
+    replays: int
+    """Continuations of each state."""
+    temperature: float
+    seed: int
+    """That of the episodes: it leads to their worlds' noise."""
+
+
+@stage("replays", retries=1, code=world_code)
+def replays(
+    parameters: ReplaysParameters, *, policy: Reference, tokenizer: Reference, episodes: Reference
+) -> Reference:
+    """Continuations from the state before every turn of every episode; `group` is the state's number, see `states`."""
+    found = states(read_trajectories(default_store().folder(episodes)), parameters.seed)
+
+    def make(rules: Rules) -> list[Continuation]:
+        return [
+            Continuation(rules, point, number, replica)
+            for number, point in enumerate(found)
+            for replica in range(parameters.replays)
+        ]
+
+    played = play_episodes(
+        parameters,
+        parameters.compute,
+        make,
+        policy=default_store().folder(policy, MODEL_FILES),
+        digest=policy.digest,
+        tokenizer=tokenizer,
+        temperature=parameters.temperature,
+        seed=seeding.derive(parameters.seed, "replays"),
+        what="replaying",
+        most_at_once=MOST_EPISODES_AT_ONCE,
+    )
+    with default_store().write("replays") as draft:
+        save_played(draft, played)
+        draft.metrics.update(states=len(found), continuations=len(played.trajectories), lost=len(played.lost))
+        draft.metrics["sampled_tokens"] = played.seconds["sampled_tokens"]
+    default_store().record_clock(draft.reference, played.seconds)
+    return draft.reference
+
+
+def states(trajectories: Sequence[Trajectory], seed: int) -> list[Point]:
+    """The states before all turns of all trajectories, in order; `seed` is that which the episodes were played with."""
+    of_worlds = worlds_seed(seed)
+    return [
+        point
+        for trajectory in trajectories
+        for point in points(trajectory, episode_seed(of_worlds, trajectory.group, trajectory.replica))
+    ]

@@ -1,0 +1,56 @@
+"""Score vectors of a policy's episodes: what every policy gradient on them is a sum of."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors.numpy import load_file, save_file
+
+from tasks.stage import stage
+from turnwise import progress
+from turnwise.config.schema import Compute, Section
+from turnwise.data.trajectory_files import read_trajectories
+from turnwise.policy.model_files import MODEL_FILES
+from turnwise.store import Reference, default_store
+
+VECTORS_FILE = "score_vectors.safetensors"
+
+
+class VectorsParameters(Section):
+    """What the score vectors depend on."""
+
+    compute: Compute
+    temperature: float
+    dimensions: int
+    seed: int
+    """Of the sketch."""
+
+
+@stage("score_vectors")
+def score_vectors(parameters: VectorsParameters, *, policy: Reference, episodes: Reference) -> Reference:
+    """The sketched score vector of every turn of every episode, in order."""
+    from turnwise.policy.score_vectors import score_vectors as of_policy
+
+    trajectories = read_trajectories(default_store().folder(episodes))
+    vectors = of_policy(
+        default_store().folder(policy, MODEL_FILES),
+        [segment for trajectory in trajectories for segment in trajectory.segments(every_reply=True)],
+        temperature=parameters.temperature,
+        dimensions=parameters.dimensions,
+        seed=parameters.seed,
+        threads=parameters.compute.learner_threads,
+        device=parameters.compute.device,
+        on_progress=partial(progress.report, "score vectors"),
+    )
+    with default_store().write("score_vectors") as draft:
+        save_file({"score_vectors": vectors}, draft.folder / VECTORS_FILE)
+        draft.metrics.update(turns=vectors.shape[0], dimensions=vectors.shape[1])
+    return draft.reference
+
+
+def read_score_vectors(reference: Reference) -> NDArray[np.float32]:
+    """A row per turn of every episode, in order: [turns, dimensions]."""
+    vectors: NDArray[np.float32] = load_file(default_store().folder(reference) / VECTORS_FILE)["score_vectors"]
+    return vectors

@@ -1,0 +1,117 @@
+"""The critic's stages: it is made beside the policy that reinforcement starts from, and learns from every batch.
+
+A critic on the policy's trunk is part of the policy's artifact. It needs no making, and learns here in its warm-up
+alone; after that `tasks.update.update` trains it along with the policy.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from itertools import islice
+
+from tasks.credit.credit import read_credit
+from tasks.credit.scores import read_scores
+from tasks.models_in_memory import LearnerParameters, begin_with, keep_critic, keep_learner, take_critic, take_learner
+from tasks.stage import stage
+from turnwise import seeding
+from turnwise.config.schema import Critic as CriticSection
+from turnwise.config.schema import Section
+from turnwise.data.trajectory_files import read_trajectories
+from turnwise.policy.critic.value_learning import CriticSettings, ValueBatch
+from turnwise.policy.model_files import MODEL_FILES
+from turnwise.store import Reference, default_store
+
+
+class CriticParameters(Section):
+    """What a critic depends on."""
+
+    learner: LearnerParameters
+    critic: CriticSection
+    seed: int
+    iteration: int
+    """0 where it is made."""
+
+
+@stage("initial_critic")
+def initial_critic(parameters: CriticParameters, *, policy: Reference) -> Reference:
+    """A critic with a trunk of its own that has learned nothing: every state is worth 0."""
+    from turnwise.policy.critic.critic import Critic
+
+    compute = parameters.learner.compute
+    judge = Critic.with_own_trunk(
+        default_store().folder(policy, MODEL_FILES),
+        _settings(parameters),
+        threads=compute.learner_threads,
+        device=compute.device,
+        model=parameters.learner.model,
+    )
+    with default_store().write("critic") as draft:
+        judge.save(draft.folder)
+    keep_critic(draft.reference, parameters.learner, judge)
+    return draft.reference
+
+
+@stage("learn_values")
+def learn_values(
+    parameters: CriticParameters, *, critic: Reference, rollout: Reference, credit: Reference, values: Reference
+) -> Reference:
+    """The critic after it has learned from one batch. A batch without a trajectory teaches nothing: it stays.
+
+    On the policy's trunk `critic` and the result are policies, which differ in the critic's head and nothing else.
+    """
+    batch = _batch(rollout, credit, values)
+    if batch is None:
+        with default_store().write(critic.kind) as draft:
+            begin_with(draft, critic)
+        return draft.reference
+    began = time.perf_counter()
+    learn = _learn_on_the_policys_trunk if parameters.learner.with_critic else _learn_on_its_own_trunk
+    learned = learn(parameters, critic, batch)
+    default_store().record_clock(learned, {"update_seconds": time.perf_counter() - began})
+    return learned
+
+
+def _learn_on_its_own_trunk(parameters: CriticParameters, critic: Reference, batch: ValueBatch) -> Reference:
+    judge = take_critic(critic, parameters.learner)
+    with default_store().write("critic") as draft:
+        draft.metrics.update(judge.update(batch, _settings(parameters)))
+        judge.save(draft.folder)
+    keep_critic(draft.reference, parameters.learner, judge)
+    return draft.reference
+
+
+def _learn_on_the_policys_trunk(parameters: CriticParameters, policy: Reference, batch: ValueBatch) -> Reference:
+    learner = take_learner(policy, parameters.learner)
+    assert learner.critic is not None
+    with default_store().write("policy") as draft:
+        begin_with(draft, policy)
+        draft.metrics.update(learner.critic.update(batch, _settings(parameters)))
+        learner.critic.save(draft.folder)
+    keep_learner(draft.reference, parameters.learner, learner)
+    return draft.reference
+
+
+def _batch(rollout: Reference, credit: Reference, values: Reference) -> ValueBatch | None:
+    """What there is to learn: every reply of the trajectories that were credited, those not trained on included."""
+    credited, scores = read_credit(credit), read_scores(values)
+    if not credited:
+        return None
+    trajectories = read_trajectories(default_store().folder(rollout))
+    sequences = [segment for index in credited for segment in trajectories[index].segments(every_reply=True)]
+
+    def of_segments(numbers: Iterable[float]) -> tuple[tuple[float, ...], ...]:
+        following = iter(numbers)
+        return tuple(tuple(islice(following, sum(sequence.mask))) for sequence in sequences)
+
+    return ValueBatch(
+        sequences=tuple(sequences),
+        values=of_segments(value for index in credited for value in scores.per_token[index]),
+        returns=of_segments(target for found in credited.values() for target in found.value_targets or ()),
+    )
+
+
+def _settings(parameters: CriticParameters) -> CriticSettings:
+    return CriticSettings(
+        **parameters.critic.model_dump(), seed=seeding.derive(parameters.seed, "critic", parameters.iteration)
+    )

@@ -1,0 +1,97 @@
+"""Fine-tune: supervised steps on the trajectories that were kept and on demonstrations; see `turnwise.credit.rejection_sampling`."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from tasks.credit.credit import read_credit
+from tasks.models_in_memory import LearnerParameters, keep_learner, take_learner
+from tasks.playing import PlayParameters, world_code
+from tasks.prepare.imitation import sequences_to_imitate
+from tasks.stage import stage
+from tasks.update.update import same_policy
+from turnwise import seeding
+from turnwise.config.schema import Evolution
+from turnwise.data.trajectory import TokenSequence
+from turnwise.data.trajectory_files import read_trajectories
+from turnwise.store import Reference, default_store
+
+logger = logging.getLogger(__name__)
+
+
+class FineTuneParameters(PlayParameters):
+    """What a fine-tuning reads. World and agent say how demonstrations are framed."""
+
+    learner: LearnerParameters
+    evolution: Evolution
+    learning_rate: float
+    weight_decay: float
+    maximum_gradient_norm: float
+    micro_batch_tokens: int
+    seed: int
+    iteration: int
+
+
+@stage("fine_tune", code=world_code)
+def fine_tune(
+    parameters: FineTuneParameters,
+    *,
+    policy: Reference,
+    start: Reference,
+    rollout: Reference,
+    credit: Reference,
+    tokenizer: Reference,
+    demonstrations: Reference,
+) -> Reference:
+    """The next policy, with its optimizer's state: `start` after supervised steps. Kept are the trajectories with any
+    credit; where none is and one is needed, nothing was learned and `policy`, which sampled, stays.
+    """
+    kept = [index for index, credited in read_credit(credit).items() if any(credited.turns)]
+    if not kept and parameters.evolution.demonstration_share < 1:
+        logger.warning("iteration %d: no trajectory reached evolution.threshold", parameters.iteration)
+        return same_policy(policy)
+    trajectories = read_trajectories(default_store().folder(rollout))
+    own = [segment for index in kept for segment in trajectories[index].segments()]
+    shown = _demonstrated(parameters, tokenizer, demonstrations)
+    learner = take_learner(start, parameters.learner)
+    metrics: list[dict[str, float]] = []
+    with default_store().write("policy") as draft:
+        for step in range(1, parameters.evolution.steps + 1):
+            metrics.append(
+                learner.supervised_step(
+                    _drawn(parameters, own, shown, step),
+                    learning_rate=parameters.learning_rate,
+                    micro_batch_tokens=parameters.micro_batch_tokens,
+                    maximum_gradient_norm=parameters.maximum_gradient_norm,
+                    weight_decay=parameters.weight_decay,
+                )
+            )
+        learner.save(draft.folder)
+        for name in ("loss", "gradient_norm"):
+            draft.metrics[name] = sum(each[name] for each in metrics) / len(metrics)
+        draft.metrics["tokens"] = sum(each["tokens"] for each in metrics)
+        draft.metrics.update(optimizer_steps=len(metrics), skipped=0.0)
+    keep_learner(draft.reference, parameters.learner, learner)
+    return draft.reference
+
+
+def _demonstrated(
+    parameters: FineTuneParameters, tokenizer: Reference, demonstrations: Reference
+) -> Sequence[TokenSequence]:
+    """The demonstrations; none where they have no share."""
+    if not parameters.evolution.demonstration_share:
+        return []
+    play = PlayParameters(**{name: getattr(parameters, name) for name in PlayParameters.model_fields})
+    return sequences_to_imitate(play, tokenizer, demonstrations)
+
+
+def _drawn(
+    parameters: FineTuneParameters, own: Sequence[TokenSequence], shown: Sequence[TokenSequence], step: int
+) -> list[TokenSequence]:
+    """The sequences of one step, drawn with replacement: of demonstrations their share, rounded; else kept ones."""
+    section = parameters.evolution
+    generator = seeding.generator(parameters.seed, "imitation", parameters.iteration, step)
+    of_shown = round(section.batch * section.demonstration_share)
+    parts = ((own, section.batch - of_shown), (shown, of_shown))
+    return [part[index] for part, size in parts if size for index in generator.integers(len(part), size=size)]

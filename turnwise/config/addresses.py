@@ -1,0 +1,55 @@
+"""What names something outside of a configuration: a tracking store, and an experiment in it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator
+
+from turnwise.suggestions import meant
+
+SERVERS = ("http", "https")
+DATABASES = ("sqlite", "postgresql", "mysql", "mssql")
+LONGEST_TITLE = 250
+"""Characters of a name that MLflow's databases keep."""
+
+
+def _require_tracking_uri(uri: str) -> str:
+    if not uri:
+        return uri
+    scheme = uri.partition(":")[0]
+    dialect = scheme.partition("+")[0]
+    if dialect not in (*SERVERS, *DATABASES) or "://" not in uri:
+        raise ValueError(
+            "must be empty, a database such as sqlite:////absolute/mlflow.db or a server such as "
+            f"http://127.0.0.1:5000, which begin with one of {', '.join((*DATABASES, *SERVERS))}"
+            f"{meant(dialect, (*DATABASES, *SERVERS))}"
+        )
+    if dialect == "sqlite" and (not uri.startswith(f"{scheme}:///") or uri.endswith("/")):
+        raise ValueError("a SQLite file is named with three slashes before its path, four where it begins at the root")
+    if dialect != "sqlite" and not _has_host(uri):
+        raise ValueError("must name a host, and a port up to 65535 where it names one, without blanks")
+    return uri
+
+
+def _has_host(uri: str) -> bool:
+    try:
+        parts = urlsplit(uri)
+        return bool(parts.hostname) and parts.port != 0 and not any(each.isspace() for each in uri)
+    except ValueError:
+        return False
+
+
+def _require_title(title: str) -> str:
+    if title != title.strip() or not title or len(title) > LONGEST_TITLE or not title.isprintable():
+        raise ValueError(
+            f"must be 1 to {LONGEST_TITLE} characters that can be seen, with no blank at its beginning or end"
+        )
+    return title
+
+
+TrackingUri = Annotated[str, AfterValidator(_require_tracking_uri)]
+"""Where MLflow records: empty for the home's own database."""
+Title = Annotated[str, AfterValidator(_require_title)]
+"""A name in MLflow, which takes more than a folder does."""

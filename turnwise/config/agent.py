@@ -1,0 +1,89 @@
+"""The section `agent` of `params.yaml`: what of a history is shown, what is asked for, and within which limits."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from turnwise.config.quantities import Count, Number, Tokens
+from turnwise.config.schema import Section
+
+
+class ContextSection(Section):
+    """What of an episode's history the next reply follows: see `turnwise.agent.context`."""
+
+    policy: Literal["full", "window", "summary"] = "full"
+    turns: Count | None = None
+    """For `window`: how many of the last turns stay."""
+    every: Count | None = None
+    """For `summary`: turns that act until the policy is asked for a summary; earlier where it would not fit later."""
+    summary_tokens: Tokens | None = None
+    """For `summary`: the longest summary."""
+    train_summaries: bool | None = None
+    """For `summary`: whether the update trains on summaries; true unless said otherwise."""
+
+    @model_validator(mode="after")
+    def _require_its_own_keys(self) -> Self:
+        needed = {"full": set(), "window": {"turns"}, "summary": {"every", "summary_tokens"}}[self.policy]
+        allowed = needed | ({"train_summaries"} if self.policy == "summary" else set())
+        given = {name for name, value in self if name != "policy" and value is not None}
+        if missing := sorted(needed - given):
+            raise ValueError(f"the policy {self.policy!r} must have {' and '.join(missing)}; found none")
+        if unread := sorted(given - allowed):
+            raise ValueError(f"the policy {self.policy!r} does not read {' and '.join(unread)}: leave it out, or null")
+        return self
+
+
+Sign = Literal["invalid", "ineffective", "negative"]
+
+
+class ModeSection(Section):
+    """What the policy is asked for beside acting: see `turnwise.agent.modes`."""
+
+    name: Literal["plain", "plan", "reflect"] = "plain"
+    tokens: Tokens | None = None
+    """For `plan` and `reflect`: the longest plan or lesson. A longer one is cut off, and counts as unreadable."""
+    train_thoughts: bool | None = None
+    """For `plan` and `reflect`: whether the update trains on plans or lessons; true unless said otherwise."""
+    signs: Annotated[tuple[Sign, ...], Field(strict=False)] | None = None
+    """For `plan` and `reflect`: the signs of trouble in a turn after which a plan is revised or a lesson is written.
+    Unless said otherwise `invalid`, `ineffective` and `negative` for plans, `invalid` and `negative` for lessons."""
+    negative_below: Number | None = None
+    """For `plan` and `reflect`: what a world's rewards of a turn must sum to less than to be a negative sign; 0 unless
+    said otherwise. Lower for worlds that charge for every action."""
+    every: Count | None = None
+    """For `plan`: turns that act until the plan is revised. null: only when it failed."""
+    attempts: Count | None = None
+    """For `reflect`: how often a task may be attempted, each time with the lessons so far; 1 unless said otherwise."""
+
+    @model_validator(mode="after")
+    def _require_its_own_keys(self) -> Self:
+        common = {"tokens", "train_thoughts", "signs", "negative_below"}
+        read = {"plain": set[str](), "plan": {*common, "every"}, "reflect": {*common, "attempts"}}[self.name]
+        given = {name for name, value in self if name != "name" and value is not None}
+        if "tokens" in read - given:
+            raise ValueError(f"the mode {self.name!r} must have tokens, the longest of its thoughts; found none")
+        if unread := sorted(given - read):
+            raise ValueError(f"the mode {self.name!r} does not read {' and '.join(unread)}: leave it out, or null")
+        return self
+
+
+class Agent(Section):
+    """How a world's text and a policy's tokens meet."""
+
+    format: str
+    """How a world is worded and a reply is written: `react`, `search`, `think-answer` or `tool-json`."""
+    instruction: bool
+    """Whether the policy is given the world's instruction. A policy made here never needs it."""
+    maximum_reply_tokens: Tokens
+    """A longer reply is cut off, and counts as unreadable."""
+    context_tokens: Tokens
+    """The model's context: an episode whose next reply might not fit ends as truncated, `ending/token_budget`."""
+    context: ContextSection = ContextSection()
+    """What the policy is shown of what happened before."""
+    invalid_limit: Count | None = None
+    """Replies in a row that cannot be read, or hold an illegal action, after which the episode ends. null: none. Only
+    replies that are to act count. It is not truncated: nothing is owed for what might have followed."""
+    mode: ModeSection = ModeSection()
+    """What the policy is asked for beside acting."""

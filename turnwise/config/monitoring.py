@@ -1,0 +1,75 @@
+"""The sections of `params.yaml` that watch over training: monitors, alarms and guards, as typed models."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from turnwise.config.quantities import Count, Number
+from turnwise.config.schema import Section, Selection
+
+
+class Monitors(Section):
+    """What is measured of the health of training: see `turnwise.health.monitors`."""
+
+    start: Count
+    """Iterations at the beginning of a run whose mean is its own start, which later values are compared with."""
+    window: Count
+    """Iterations whose median gradient norm the next one is compared with."""
+    n_gram: Count
+    """Tokens of a phrase whose repetition is counted."""
+    probe_every: Count | None
+    """Iterations between two probes, which ask models: distance from the warm start, and what thoughts say about their
+    prompts. null: none."""
+    probe_sample: int = Field(ge=2, le=10_000)
+    """Trajectories of a probe. Its cost grows with their square."""
+
+
+class AlarmRule(Section):
+    """When a monitor is out of bounds. At least one bound must be given."""
+
+    below: Number | None = None
+    """Values below this are out of bounds."""
+    above: Number | None = None
+    """Values above this are out of bounds."""
+    patience: Count = 1
+    """Measurements in a row that must be out of bounds before the alarm is raised."""
+
+    @model_validator(mode="after")
+    def _require_bounds(self) -> AlarmRule:
+        if self.below is None and self.above is None:
+            raise ValueError("a rule must have a bound, below or above; found neither: set one, or the rule to null")
+        if self.below is not None and self.above is not None and self.below > self.above:
+            raise ValueError(
+                f"below must be at most above, or every value would be out of bounds; found {self.below} and "
+                f"{self.above}"
+            )
+        return self
+
+
+class Alarms(Section):
+    """Rules over monitors, and what is done when one is broken: see `turnwise.health.alarms`."""
+
+    response: Literal["log", "stop", "return"]
+    """`log`: it is recorded. `stop`: the run ends with a message. `return`: it goes on from the last healthy policy
+    with a changed setting."""
+    rules: dict[str, AlarmRule | None]
+    """By monitor. null: that monitor has no rule."""
+    learning_rate_factor: Annotated[float, Field(gt=0.0, le=1.0, allow_inf_nan=False)]
+    """What each return multiplies the learning rate by."""
+    selection: Selection | None
+    """The selection of groups from the first return on. null: as it was."""
+    maximum_returns: Count
+    """Returns after which another alarm stops the run."""
+
+
+class Guards(Section):
+    """Iterations in a row after which a run that cannot learn is ended: see `turnwise.health.guards`. null: never."""
+
+    no_signal: Count | None
+    """Iterations in which no advantage differs from 0, while not everything is solved."""
+    dead_groups: Count | None
+    """Iterations in which the rewards of every group are equal, while not everything is solved."""
+    truncated_replies: Count | None
+    """Iterations in which every reply was cut off at its maximum length."""

@@ -1,0 +1,82 @@
+"""Presets of variants: a published method, and each of its parts alone, as changes to an experiment.
+
+    variants:
+      starpo-s: { preset: starpo-s }
+      wider:    { preset: starpo-s, selection: { options: { share: 0.5 } } }
+
+StarPO-S (RAGEN, arXiv 2504.20073, section 4.2) is StarPO with three changes: only the groups whose rewards differ most
+are trained on, a quarter to a half of them; distance from the warm start has no price; and the ratio may rise further
+than it falls, clips 0.2 and 0.28. Its controls are each change alone, and as many groups drawn at random.
+
+Differs from the paper: there a mini-batch has a fixed size, so that keeping a quarter of the groups leaves a quarter of
+the optimizer steps. Here `optimization.mini_batches` is the number of steps, so all are compared at equal updates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from turnwise.errors import ConfigurationError
+from turnwise.suggestions import nearest
+
+FILTER = {"selection": {"rule": "uncertainty", "options": {"share": 0.25}}}
+AT_RANDOM = {"selection": {"rule": "random", "options": {"share": 0.25}}}
+NO_PRICE = {"optimization": {"reference": None}}
+CLIP_HIGHER = {"optimization": {"loss": "clipped", "clip_low": 0.2, "clip_high": 0.28}}
+
+PRESETS: Mapping[str, Mapping[str, Any]] = {
+    "starpo-s": {**FILTER, "optimization": {**NO_PRICE["optimization"], **CLIP_HIGHER["optimization"]}},
+    "starpo-s-filter": FILTER,
+    "starpo-s-no-kl": NO_PRICE,
+    "starpo-s-clip-higher": CLIP_HIGHER,
+    "starpo-s-random-filter": AT_RANDOM,
+}
+"""By name."""
+
+SHARES = (0.25, 0.5)
+"""The least and the largest share of groups that the paper keeps; a variant may choose between them."""
+
+
+def preset_and_own(changes: Mapping[str, Any]) -> tuple[Mapping[str, Any], dict[str, Any]]:
+    """The changes of a variant's preset, none where it names none, and those of its own, which are laid over them.
+
+    Raises ConfigurationError for an unknown preset, and where the two contradict each other.
+    """
+    own = {key: value for key, value in changes.items() if key != "preset"}
+    if "preset" not in changes:
+        return {}, own
+    name = changes["preset"]
+    if not isinstance(name, str) or name not in PRESETS:
+        raise ConfigurationError(f"preset: {name!r} is not a preset; {nearest(str(name).lower(), PRESETS)}")
+    for path, value in _values(PRESETS[name]):
+        _require_agreement(name, path, value, own)
+    return PRESETS[name], own
+
+
+def _require_agreement(name: str, path: tuple[str, ...], value: Any, own: Mapping[str, Any]) -> None:
+    """Raise ConfigurationError where a variant sets what its preset sets otherwise."""
+    found: Any = own
+    for key in path:
+        if not isinstance(found, Mapping) or key not in found:
+            return
+        found = found[key]
+    key = ".".join(path)
+    if path[-1] == "share":
+        if not isinstance(found, int | float) or not SHARES[0] <= found <= SHARES[1]:
+            raise ConfigurationError(
+                f"the preset {name!r} keeps from {SHARES[0]:g} to {SHARES[1]:g} of the groups; found {key}: {found!r}"
+            )
+    elif found != value:
+        raise ConfigurationError(
+            f"the preset {name!r} sets {key}: {value!r}; found {found!r}: leave one of the two out"
+        )
+
+
+def _values(changes: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Every value of nested changes, with its path."""
+    for key, value in changes.items():
+        if isinstance(value, Mapping):
+            yield from _values(value, (*path, key))
+        else:
+            yield (*path, key), value

@@ -1,0 +1,366 @@
+"""The sections of `params.yaml` as typed models: what each key means, its unit and its bounds.
+
+A stage takes the sections that it reads and nothing else, so that only those are part of its cache key. Values are read
+strictly: `"3e-4"` is not a number, `1.0` is not a count.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+
+from turnwise.config.addresses import Title, TrackingUri
+from turnwise.config.model_settings import LINEAR_LAYERS
+from turnwise.config.quantities import (
+    Batch,
+    Count,
+    Layers,
+    LearningRate,
+    Name,
+    NotNegative,
+    Number,
+    Options,
+    Positive,
+    Repeats,
+    Seconds,
+    Seed,
+    Share,
+    Temperature,
+    Threads,
+    Tokens,
+    Whole,
+    Width,
+)
+from turnwise.world import with_preset
+
+BESIDE_RESULTS = frozenset({"storage", "tracking"})
+"""The sections that no result depends on."""
+
+
+class Section(BaseModel):
+    """Frozen, strict, and closed: an unknown key is an error."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True)
+
+
+class Compute(Section):
+    """Where the engine and the learner run."""
+
+    device: Literal["cpu", "cuda"]
+    engine: Literal["vllm", "transformers"]
+    """vLLM in process, or transformers' own generation where vLLM does not install."""
+    engine_threads: Threads
+    """CPU threads that sample. Decoding a small policy is bound by overhead: one is as fast as two. Results to the bit
+    depend on it."""
+    learner_threads: Threads
+    """CPU threads that train. Results to the bit depend on it."""
+    precision: Literal["float32", "bfloat16"]
+    """What the learner computes in; what is trained stays in float32. bfloat16 is for devices that have instructions
+    for it. An engine on an accelerator follows; one on the CPU computes in float32."""
+    gradient_checkpointing: bool
+    """Compute every layer again in the backward pass instead of keeping what is inside it: a fraction of the memory for
+    a third more arithmetic, and the same result."""
+    compiled: bool
+    """Compile the learner's layers (torch.compile), with g++ on the CPU and Triton on a card: a minute at the first
+    batch, faster after it."""
+    logit_chunk_tokens: Tokens
+    """Reply tokens whose logits are in memory at once. Where a micro-batch has more, its output layer is computed
+    twice. Changes memory and speed, not what is computed."""
+
+
+class WorldSection(Section):
+    """Which world, with the parameters that its constructor takes."""
+
+    name: str
+    """A world's name, or `module:Class`."""
+    preset: str = ""
+    """A name of the world's `presets`, published settings which `parameters` are laid over. Empty: none."""
+    parameters: Options
+    """What the world is made with, once this is read: those of the preset included."""
+
+    @field_validator("preset")
+    @classmethod
+    def _require_known_preset(cls, preset: str, read: ValidationInfo) -> str:
+        if "name" in read.data:
+            with_preset(read.data["name"], preset, {})
+        return preset
+
+    @field_validator("parameters")
+    @classmethod
+    def _lay_over_preset(cls, parameters: dict[str, Any], read: ValidationInfo) -> dict[str, Any]:
+        if {"name", "preset"} <= read.data.keys():
+            return with_preset(read.data["name"], read.data["preset"], parameters)
+        return parameters
+
+
+class RewardSection(Section):
+    """Where a named reward counts, and how much."""
+
+    level: Literal["turn", "outcome"]
+    weight: Number
+
+
+class Data(Section):
+    """Panels and demonstrations."""
+
+    seed: Seed
+    """Of the demonstrations' noise. Panels depend on the world's data alone."""
+    train_tasks: Count
+    validation_tasks: Count
+    test_tasks: Count
+    demonstrations: Count
+    """Episodes by the oracle, on train tasks."""
+    demonstration_noise: Share
+    """Probability that a turn of a demonstration is a random player's instead of the oracle's."""
+    conversations: str | None
+    """A file of conversations, from the project's folder: see `turnwise.data.conversations`. The warm start then imitates
+    these in place of demonstrations, and needs no oracle. null: none."""
+
+
+class Policy(Section):
+    """The policy: made from scratch, or loaded."""
+
+    model: str
+    """`scratch`, a local directory from the project's folder, or a hub id. A directory is known by its content: another
+    file in it is another policy, another place is not."""
+    revision: str | None = None
+    """Of a hub id: a commit, a branch or a tag. null: the main branch, as it is in the hub's local cache or, where it
+    is not there, on the hub. Either way the commit is part of the cache key and is recorded."""
+    seed: Seed
+    vocabulary: Width
+    """Entries of the tokenizer that is trained on the demonstrations. Used from scratch only, as what follows."""
+    hidden: Width
+    layers: Layers
+    heads: Layers
+    feed_forward: Width
+    initial_deviation: Positive
+    """Standard deviation of the initial weights."""
+    tied_embeddings: bool
+
+
+class WarmStart(Section):
+    """Supervised learning on the demonstrations, before reinforcement."""
+
+    enabled: bool
+    seed: Seed
+    maximum_steps: Count
+    batch: Batch
+    """Demonstrations per step."""
+    learning_rate: LearningRate
+    learning_rate_warmup: Whole
+    """Steps over which the learning rate grows from zero."""
+    final_learning_rate: Annotated[NotNegative, Field(le=10.0)]
+    """What the learning rate falls to, linearly, by the last of `maximum_steps`."""
+    weight_decay: NotNegative
+    """Of AdamW. It keeps names from being learned by heart, so that copying is learned instead."""
+    check_every: Count
+    """Steps between two greedy evaluations on the validation panel."""
+    threshold: Share
+    """The warm start ends as soon as the world's primary metric, greedy on the validation panel, reaches this."""
+    micro_batch_tokens: Tokens
+
+
+class Rollout(Section):
+    """How trajectories are sampled."""
+
+    scheme: Literal["independent", "branching"]
+    """Independent groups, or for each turn's state of one trajectory a group that begins there: costlier in tokens, see
+    `turnwise.agent.branching`."""
+    prompts: Batch
+    """Tasks per iteration."""
+    group_size: Batch
+    """Trajectories per group."""
+    temperature: Temperature
+    world_seconds: Seconds
+    """Seconds that a world may take for one call before its episode is tried again."""
+    world_retries: Repeats
+    maximum_lost_share: Share
+    """Share of episodes that worlds may lose before the run is stopped."""
+    world_delay: Whole
+    """Engine steps that a world may work on before it is waited for. 0: not at all; more suits slow, remote worlds."""
+
+
+class Selection(Section):
+    """Which groups of a batch are trained on: see `turnwise.credit.selection`."""
+
+    rule: str
+    """`all`, `uncertainty`, `cumulative`, `mixed`, or `random`, the control."""
+    options: Options
+
+
+class Curriculum(Section):
+    """How many turns an episode of training may have: see `turnwise.curriculum.rules`."""
+
+    rule: str
+    """`fixed`, `staged` or `adaptive`."""
+    options: Options
+    """`fixed` without any is at the world's own limit."""
+
+
+class ThoughtCredit(Section):
+    """Who gets how much for the thought of a reply: see `turnwise.credit.parts`."""
+
+    estimator: str
+    options: Options
+    weight: NotNegative
+    """What its advantages are multiplied by. 0: thoughts are not trained."""
+
+
+class Credit(Section):
+    """Who gets how much: see `turnwise.credit`."""
+
+    estimator: str
+    options: Options
+    thought: ThoughtCredit | None = None
+    """Credit of its own for the tokens of a reply's thought; the estimator above then judges its action alone. null:
+    the whole reply has one credit."""
+
+
+class Critic(Section):
+    """The critic that estimators of the GAE family need; the others have none."""
+
+    trunk: Literal["own", "policy"]
+    """`own`: a second model, trained by itself. `policy`: a head on the policy's, whose update descends both losses; it
+    learns from the replies that the policy does, and `epochs` and `mini_batches` are those of its warm-up alone."""
+    coefficient: Positive | None
+    """What its loss is multiplied by where it is added to the policy's: for trunk `policy`, and null for `own`."""
+    initial: Literal["policy", "random"]
+    """Weights that a trunk of its own begins with: the warm start's, or random ones."""
+    learning_rate: LearningRate
+    warm_up: Whole
+    """Iterations at the start in which the critic is trained and the policy is not."""
+    clip: Positive | None
+    """How far a value may move from what it was when the returns were made. null: as far as it likes."""
+    epochs: Batch
+    mini_batches: Batch
+    maximum_gradient_norm: Positive
+    weight_decay: NotNegative
+    micro_batch_tokens: Tokens
+
+
+class Adapter(Section):
+    """A low-rank adapter (LoRA): see `turnwise.policy.model`."""
+
+    rank: Batch
+    alpha: Batch
+    """The adapter's product is multiplied by alpha / rank."""
+    target_modules: Annotated[tuple[str, ...], Field(strict=False)] = LINEAR_LAYERS
+    """The linear layers that have one, by the last part of their name."""
+    seed: Seed = 0
+    """Of the initial weights."""
+
+
+class Optimization(Section):
+    """The update: see `turnwise.policy.learner.settings`, which knows what makes sense together."""
+
+    method: Literal["reinforcement", "evolution"]
+    """How a policy learns from what it has sampled: by credit and a policy gradient, or by imitating its own successes,
+    as AgentEvol does. Of what follows, evolution reads what a supervised step has: learning rate, adapter, weight
+    decay, maximum gradient norm, micro-batches."""
+    iterations: Count
+    learning_rate: LearningRate
+    adapter: Adapter | None
+    """Train a low-rank adapter and nothing else; the warm start trains everything. null: train everything."""
+    sample: Literal["trajectory", "turn"]
+    """What a sequence of the update is: a whole trajectory, or each of its turns with what came before it (RAGEN)."""
+    loss: str
+    """`clipped`, `gspo`, `cispo` or `reinforce`."""
+    clip_low: Positive | None
+    """null: the loss's own default, 0.2 for `clipped`. So for the next."""
+    clip_high: Positive | None
+    dual_clip: Positive | None
+    """The ratio above which a negative advantage stops counting; `clipped` alone. null: none."""
+    aggregation: str
+    """`token-mean`, `sequence-mean`, `prompt-mean`, or `constant`, the sum over `aggregation_constant`."""
+    aggregation_constant: Positive | None
+    entropy_coefficient: NotNegative
+    """Of the bonus for entropy, per nat."""
+    reference: Options | None
+    """The price of distance from the warm start: `coefficient`, `estimator` (k1, k2, k3), `place` (loss, reward)."""
+    correction: Options | None
+    """Of the mismatch between engine and learner: `kind` (truncate, mask), `level` (token, sequence), `high`, `low`."""
+    mini_batches: Batch
+    """Optimizer steps per pass over a batch; must divide prompts x group_size."""
+    epochs: Batch
+    """Passes over a batch."""
+    weight_decay: NotNegative
+    maximum_gradient_norm: Positive
+    micro_batch_tokens: Tokens
+    """Tokens, padding included, that go through the model at once. Changes memory and speed, not what is computed."""
+    maximum_mismatch: Positive
+    """Mean absolute difference of log-probabilities between engine and learner above which a run is stopped."""
+
+    @property
+    def update_options(self) -> dict[str, Any]:
+        """The keys that are options of `turnwise.policy.learner.settings.UpdateSettings`; the others are read elsewhere."""
+        return self.model_dump(exclude={"method", "iterations", "sample", "adapter"})
+
+
+class Evolution(Section):
+    """AgentEvol, for `optimization.method: evolution`: see `turnwise.credit.rejection_sampling`."""
+
+    threshold: Number
+    """What an episode must reach in the world's primary metric to be imitated."""
+    steps: Count
+    """Supervised steps per iteration."""
+    batch: Batch
+    """Sequences per step."""
+    demonstration_share: Share
+    """Of the sequences of a step, those that are demonstrations. With 1 nothing of its own is imitated: more cloning,
+    to compare with."""
+    start: Literal["policy", "warm_start"]
+    """Where each fine-tuning begins: at the policy that sampled, or afresh at the warm start."""
+
+
+class Evaluation(Section):
+    """How policies are evaluated."""
+
+    every: Count
+    """Iterations between two evaluations on the validation panel."""
+    samples: Batch
+    """Sampled episodes per task, beside one greedy."""
+    temperature: Temperature
+    seed: Seed
+
+
+class Ablation(Section):
+    """Variants x seeds."""
+
+    name: Name
+    seeds: list[Seed]
+    variants: list[str]
+    """Names of entries of `variants`."""
+    stated_success: Share = 0.8
+    """Of the validation panel: the report tells after how many iterations each run reached it."""
+
+
+class Storage(Section):
+    """What stays on the disk; the rest is pruned while a run goes on and made again where it is needed: see
+    docs/storage.md. What a run makes does not depend on it.
+    """
+
+    keep_last: Count | None
+    """Last policies of each run whose weights stay. null: all."""
+    keep_evaluated: bool
+    """Whether the weights of every policy that was evaluated stay."""
+    keep_best: Whole
+    """Of the evaluated policies of each run, those with the most success whose weights stay, where not all do."""
+    keep_optimizer: Count | None
+    """Last policies of each run whose optimizer state, adapter and critic stay, which a resume goes on from. null:
+    all."""
+    keep_rollouts: Whole | None
+    """Last rollouts of each run that `turnwise prune` leaves. A run itself prunes none, since its report reads all.
+    null: all."""
+
+
+class Tracking(Section):
+    """Where MLflow records."""
+
+    uri: TrackingUri
+    """A tracking URI; empty: a SQLite file in the project's home."""
+    experiment: Title
+    traces: Repeats
+    """Trajectories per evaluation that are recorded as traces."""
+    new_files: bool = False
+    """Whether the recorded diff holds source files that the commit does not have. What looks secret it never holds."""

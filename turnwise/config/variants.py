@@ -1,0 +1,71 @@
+"""The variants of an ablation must differ, in what a variant may change and in what its method reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from turnwise.config.quantities import NAME, NAME_RULE
+from turnwise.config.schema import BESIDE_RESULTS
+from turnwise.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from turnwise.experiment import Experiment
+
+SHARED = ("world", "agent", "data", "policy", "warm_start", "evaluation", "ablation", *BESIDE_RESULTS)
+"""Sections that a variant cannot change, since all variants of an ablation share what is made from them."""
+UNREAD: Mapping[str, tuple[str, ...]] = {
+    "reinforcement": ("evolution",),
+    "evolution": ("credit", "critic", "selection"),
+}
+"""Sections that a method of optimization does not read, so that a variant of it cannot change them."""
+
+
+def require_distinct_variants(experiment: Experiment) -> None:
+    """Raise ConfigurationError for a variant that changes nothing, equals another, or makes no sense.
+
+    An empty entry (`name: {}`) is the base itself, on purpose.
+    """
+    ablation = experiment.ablation
+    if not ablation.variants or not ablation.seeds:
+        raise ConfigurationError("ablation.variants and ablation.seeds must each name at least one; found none")
+    if len(set(ablation.seeds)) < len(ablation.seeds):
+        raise ConfigurationError(f"ablation.seeds must differ from each other; found {ablation.seeds}")
+    base = experiment.model_dump(mode="json")
+    seen: dict[str, str] = {}
+    for name in ablation.variants:
+        if not NAME.fullmatch(name):
+            raise ConfigurationError(f"a variant's name {NAME_RULE}; found {name!r}")
+        try:
+            variant = experiment.variant(name)
+        except ConfigurationError as error:
+            raise ConfigurationError(f"variant {name!r}: {error}") from None
+        _require_own_sections(name, experiment.variants[name], variant)
+        values = variant.model_dump(mode="json")
+        if experiment.variants[name] and values == base:
+            raise ConfigurationError(
+                f"variant {name!r} must change something; variants.{name} repeats the base's values"
+            )
+        key = repr(values)
+        if key in seen:
+            raise ConfigurationError(f"variants must differ; {name!r} is the same as {seen[key]!r}")
+        seen[key] = name
+
+
+def _require_own_sections(name: str, changes: Mapping[str, object], variant: Experiment) -> None:
+    """Raise ConfigurationError where a variant changes a section that it does not read, or that all variants share."""
+    if "critic" in changes and not variant.has_critic:
+        raise ConfigurationError(
+            f"variant {name!r} sets critic, which its estimator {variant.credit.estimator!r} has not: only those of "
+            "the GAE family have one"
+        )
+    method = variant.optimization.method
+    for section in (section for section in UNREAD[method] if section in changes):
+        raise ConfigurationError(
+            f"variant {name!r} must not change {section}, which optimization.method: {method} does not read"
+        )
+    for section in (section for section in SHARED if section in changes):
+        raise ConfigurationError(
+            f"variant {name!r} must not change {section}: what is prepared is shared by all variants; compare such "
+            "settings as ablations of their own"
+        )

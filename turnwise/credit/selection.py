@@ -1,0 +1,180 @@
+"""Prompt selection: which groups of a batch are trained on, by how much their rewards differ.
+
+A group is the trajectories of one task; its deviation is that of their **raw** weighted rewards, turn rewards and
+outcome added up. (RAGEN's released filter read rewards that GRPO had normalised before, whose deviation is 1 in every
+group that has any.) With d_g the deviation of group g:
+
+    all          every group
+    uncertainty  the share of groups whose d_g is largest, a quarter: StarPO-S (RAGEN, arXiv 2504.20073, section 4.1)
+    cumulative   the smallest set with sum of d_g >= 0.9 of the sum over all, zeros dropped: RAGEN-2 (arXiv 2604.06268)
+    random       as many groups as `uncertainty` keeps, drawn without looking: its control
+    mixed        groups with d_g > 0, as many as were wanted; the rest is sampled anew: DAPO (arXiv 2503.14476, eq. 11)
+
+Differs from the papers: groups of equal deviation are taken in the order of the batch, so that the same batch gives the
+same choice; DAPO's condition, neither all right nor all wrong, is asked of rewards that are not 0 and 1. `uncertainty`
+keeps its share also among groups without any spread, as the release does: how many those are is in the record.
+
+Keeping a quarter of the groups also leaves a quarter of the optimizer steps where mini-batches have a fixed size:
+compare with `random`, and at equal updates.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from turnwise.errors import ConfigurationError
+from turnwise.seeding import generator
+from turnwise.suggestions import meant
+
+Deviations = Mapping[int, float]
+"""The deviation of each group, in the order of the batch."""
+
+MAXIMUM_ROUNDS = 3
+"""How often `mixed` samples at most, the first time included, where nothing else is said."""
+MOST_ROUNDS = 1000
+"""What may be said at most."""
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which groups are trained on. Both tuples are in the order of the batch."""
+
+    deviations: Deviations
+    kept: tuple[int, ...]
+    missing: int = 0
+    """How many more groups are wanted: `mixed` alone asks for any."""
+
+    @property
+    def dropped(self) -> tuple[int, ...]:
+        """The groups that are left out of the update."""
+        kept = frozenset(self.kept)
+        return tuple(group for group in self.deviations if group not in kept)
+
+    def record(self) -> dict[str, float]:
+        """What is logged: how many groups were kept, and what the dropped ones were like."""
+        of_kept, of_dropped = ([self.deviations[group] for group in groups] for groups in (self.kept, self.dropped))
+        total = math.fsum(self.deviations.values())
+        return {
+            "groups_sampled": float(len(self.deviations)),
+            "groups_kept": float(len(of_kept)),
+            "groups_dropped": float(len(of_dropped)),
+            "groups_missing": float(self.missing),
+            "groups_without_spread": float(sum(deviation == 0.0 for deviation in self.deviations.values())),
+            "kept_without_spread": float(sum(deviation == 0.0 for deviation in of_kept)),
+            **({"kept_deviation": math.fsum(of_kept) / len(of_kept)} if of_kept else {}),
+            **({"dropped_deviation": math.fsum(of_dropped) / len(of_dropped)} if of_dropped else {}),
+            **({"kept_share_of_deviation": math.fsum(of_kept) / total} if total else {}),
+        }
+
+
+def group_deviations(group: Sequence[int], rewards: Sequence[float]) -> dict[int, float]:
+    """The unbiased deviation of each group's raw weighted rewards, in the order in which the groups appear.
+
+    One entry per trajectory. A group of one has no spread that could be seen: 0. Equal rewards give exactly 0.
+    """
+    members: dict[int, list[float]] = {}
+    for of_trajectory, reward in zip(group, rewards, strict=True):
+        members.setdefault(of_trajectory, []).append(reward)
+    return {name: statistics.stdev(found) if len(found) > 1 else 0.0 for name, found in members.items()}
+
+
+def select(name: str, deviations: Deviations, *, seed: int, wanted: int | None = None, **options: Any) -> Selection:
+    """The groups that the named rule keeps.
+
+    `seed` is that of the iteration, for the rule that draws. `wanted` is the number of groups that `mixed` must reach,
+    the number that it was given unless said otherwise. Raises ConfigurationError for an unknown name or option, and
+    ValueError for a deviation that is negative or no number.
+    """
+    require_selection(name, options)
+    for group, deviation in deviations.items():
+        if not (math.isfinite(deviation) and deviation >= 0):
+            raise ValueError(f"a group's deviation must be a number from 0 up; group {group} has {deviation}")
+    kept = RULES[name](deviations, seed, **options)
+    wanted = len(deviations) if wanted is None else wanted
+    if name != "mixed":
+        return Selection(deviations, kept)
+    return Selection(deviations, kept[:wanted], missing=max(0, wanted - len(kept)))
+
+
+def require_selection(name: str, options: Mapping[str, Any]) -> None:
+    """Raise ConfigurationError unless `name` is a rule and `options` are options of its own, with values it accepts."""
+    if name not in RULES:
+        raise ConfigurationError(f"the selection must be one of {', '.join(RULES)}; found {name!r}{meant(name, RULES)}")
+    known = [option for option in inspect.signature(RULES[name]).parameters if option not in ("deviations", "seed")]
+    for option, value in options.items():
+        if option not in known:
+            listed = f"those of {name!r} are {', '.join(known)}" if known else f"{name!r} has none"
+            raise ConfigurationError(f"the options of a selection: {listed}; found {option!r}{meant(option, known)}")
+        _require_number(option, value)
+
+
+def _require_number(option: str, value: Any) -> None:
+    if option == "share":
+        accepted = isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= 1
+        must = "a number above 0 and at most 1"
+    else:
+        accepted = isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MOST_ROUNDS
+        must = f"a whole number from 1 to {MOST_ROUNDS}"
+    if not accepted:
+        raise ConfigurationError(f"the selection's {option} must be {must}; found {value!r}")
+
+
+def _all(deviations: Deviations, seed: int) -> tuple[int, ...]:
+    return tuple(deviations)
+
+
+def _uncertainty(deviations: Deviations, seed: int, *, share: float = 0.25) -> tuple[int, ...]:
+    return _in_order(deviations, _by_deviation(deviations)[: _count(deviations, share)])
+
+
+def _cumulative(deviations: Deviations, seed: int, *, share: float = 0.9) -> tuple[int, ...]:
+    # Exact arithmetic: 9 of 10 equal groups are 0.9 of the sum, which floating point denies for some of them.
+    exact = {group: Fraction(deviation) for group, deviation in deviations.items()}
+    enough, reached, chosen = Fraction(str(share)) * sum(exact.values()), Fraction(0), []
+    for group in _by_deviation(deviations):
+        if reached >= enough:
+            break
+        chosen.append(group)
+        reached += exact[group]
+    return _in_order(deviations, chosen)
+
+
+def _random(deviations: Deviations, seed: int, *, share: float = 0.25) -> tuple[int, ...]:
+    groups = list(deviations)
+    drawn = generator(seed, "selection").permutation(len(groups))[: _count(deviations, share)]
+    return _in_order(deviations, [groups[place] for place in drawn])
+
+
+def _mixed(deviations: Deviations, seed: int, *, maximum_rounds: int = MAXIMUM_ROUNDS) -> tuple[int, ...]:
+    return tuple(group for group, deviation in deviations.items() if deviation > 0)
+
+
+def _count(deviations: Deviations, share: float) -> int:
+    """How many groups a share is: rounded down, as in the release, but never none."""
+    return min(len(deviations), max(1, math.floor(Fraction(str(share)) * len(deviations))))
+
+
+def _by_deviation(deviations: Deviations) -> list[int]:
+    """The largest deviation first; equal ones in the order of the batch, which sorting keeps."""
+    return sorted(deviations, key=lambda group: -deviations[group])
+
+
+def _in_order(deviations: Deviations, chosen: Sequence[int]) -> tuple[int, ...]:
+    members = frozenset(chosen)
+    return tuple(group for group in deviations if group in members)
+
+
+RULES: Mapping[str, Callable[..., tuple[int, ...]]] = {
+    "all": _all,
+    "uncertainty": _uncertainty,
+    "cumulative": _cumulative,
+    "random": _random,
+    "mixed": _mixed,
+}
+"""The rules by name. Options are keyword arguments; the seed is read by the one that draws."""

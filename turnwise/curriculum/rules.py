@@ -1,0 +1,298 @@
+"""The horizon: how many turns an episode of training may have, iteration by iteration.
+
+With h_k the limit of iteration k, from 1, and H the world's own limit on turns:
+
+    fixed     h_k = limit
+    staged    h_k = limits[s], where s counts the stages that have ended before iteration k
+    adaptive  h_(k+1) = min(maximum, h_k + step)   if success has levelled off at h_k and enough episodes end there
+                        h_k                          otherwise
+
+`staged` is ScalingInter-RL (AgentGym-RL, arXiv 2509.08755), a function of the iteration alone; with stages of one
+length, as there, h_k = limits[min((k - 1) // length, last)]. What differs: stages may have lengths of their own, and a
+run that is resumed is in the stage of its iteration, where the released code skips one.
+
+`adaptive` is ours. What "levelled off" means, and why few episodes make it wait, is said in `turnwise.curriculum.plateau`: it is
+asked of the last two windows of iterations at the present limit, and of the recent one at least the `share` of
+episodes must have been cut off by the limit, unsolved. A limit never shrinks, so to grow too early cannot be mended,
+while to grow late costs some iterations; hence a rule that noise delays. Success at one limit says nothing of that at
+another: after each growth the windows begin anew.
+
+**Which limit this is.** Turns in which the agent acts. It is laid over those of the world and of each task, and the
+shortest holds: a task whose own limit is below h_k keeps it, and the limits on actions, of a turn and of an episode,
+are the world's at every h_k. It holds in training; evaluation is at the full limit, and beside it at h_k.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from typing import Any
+
+from turnwise.config.bounds import require_choice, require_count, require_number
+from turnwise.curriculum.plateau import Batch, has_levelled_off
+from turnwise.errors import ConfigurationError
+from turnwise.suggestions import meant
+
+SCHEDULES: Mapping[str, tuple[tuple[int, ...], int]] = {
+    "webarena": ((8, 12, 15), 80),
+    "search": ((5, 8, 10), 100),
+    "textcraft": ((10, 20, 30), 100),
+    "babyai": ((6, 13, 20), 100),
+    "sciworld": ((10, 20, 30), 100),
+}
+"""What AgentGym-RL published for its environments: the limits, and the iterations of each stage but the last."""
+
+
+@dataclass(frozen=True)
+class State:
+    """What a curriculum remembers between two iterations."""
+
+    limit: int
+    """Of the iteration to come."""
+    batches: tuple[Batch, ...] = ()
+    """Those at this limit, the latest last, as far back as the rule looks."""
+
+
+class Curriculum(ABC):
+    """How the limit on turns grows. All methods are pure."""
+
+    @property
+    @abstractmethod
+    def shortest(self) -> int:
+        """The limit that it begins with."""
+
+    @property
+    @abstractmethod
+    def longest(self) -> int:
+        """The limit that it never goes beyond."""
+
+    @abstractmethod
+    def next(self, state: State, iteration: int, batch: Batch) -> State:
+        """The state after `iteration`, whose episodes were played at `state.limit`."""
+
+    @abstractmethod
+    def require_iterations(self, iterations: int) -> None:
+        """Raise ConfigurationError where a run of so many iterations would never reach what is configured."""
+
+    def first(self) -> State:
+        """The state before iteration 1."""
+        return State(self.shortest)
+
+
+@dataclass(frozen=True)
+class Fixed(Curriculum):
+    """The same limit at every iteration."""
+
+    limit: int
+
+    @property
+    def shortest(self) -> int:
+        """The limit."""
+        return self.limit
+
+    @property
+    def longest(self) -> int:
+        """The limit."""
+        return self.limit
+
+    def next(self, state: State, iteration: int, batch: Batch) -> State:
+        """The same again."""
+        return state
+
+    def require_iterations(self, iterations: int) -> None:
+        """Any number will do."""
+
+
+@dataclass(frozen=True)
+class Staged(Curriculum):
+    """Limits one after the other, each for a number of iterations, the last to the end."""
+
+    limits: tuple[int, ...]
+    lengths: tuple[int, ...]
+    """Iterations of each stage but the last."""
+
+    def __post_init__(self) -> None:
+        if len(self.limits) < 2 or any(later <= earlier for earlier, later in pairwise(self.limits)):
+            raise ConfigurationError(
+                f"the limits of a staged curriculum must grow from stage to stage, with two stages at least; found "
+                f"{list(self.limits)}: put them in order, or set rule to 'fixed' for a single one"
+            )
+        if len(self.lengths) != len(self.limits) - 1:
+            raise ConfigurationError(
+                f"every stage but the last, which goes on to the end, must have a length; found {len(self.limits)} "
+                f"limits and the lengths {list(self.lengths)}: give one number for all, or {len(self.limits) - 1}"
+            )
+        for length in self.lengths:
+            require_count("the length of each stage, in iterations", length)
+
+    @property
+    def shortest(self) -> int:
+        """That of the first stage."""
+        return self.limits[0]
+
+    @property
+    def longest(self) -> int:
+        """That of the last stage."""
+        return self.limits[-1]
+
+    def limit_at(self, iteration: int) -> int:
+        """The limit of an iteration, counted from 1."""
+        return self.limits[sum(iteration > end for end in accumulate(self.lengths))]
+
+    def next(self, state: State, iteration: int, batch: Batch) -> State:
+        """The limit of the next iteration, whatever happened in this one."""
+        return State(self.limit_at(iteration + 1))
+
+    def require_iterations(self, iterations: int) -> None:
+        """The last stage must be reached."""
+        if sum(self.lengths) >= iterations:
+            raise ConfigurationError(
+                f"every stage of the curriculum must be reached: the lengths {list(self.lengths)} of those before the "
+                f"last must sum to less than optimization.iterations; found {sum(self.lengths)} and {iterations}: "
+                "shorten the stages, or train for longer"
+            )
+
+
+@dataclass(frozen=True)
+class Adaptive(Curriculum):
+    """The limit grows when success has levelled off and enough episodes end at it: see the head of this file."""
+
+    first_limit: int
+    maximum: int
+    step: int
+    """Turns by which the limit grows."""
+    window: int = 5
+    """Iterations of each of the two windows that are compared."""
+    tolerance: float = 0.05
+    """The gain in success, from window to window, below which it is level."""
+    standard_errors: float = 2.0
+    """How far above the gain that was seen the true one may be thought to be; `docs/plateau.md` says why two."""
+    share: float = 0.2
+    """Of the recent window's episodes, those that must have ended at the limit."""
+
+    def __post_init__(self) -> None:
+        require_count("step of an adaptive curriculum", self.step)
+        require_count("window of an adaptive curriculum", self.window)
+        require_number("window of an adaptive curriculum", self.window, at_least=2, advice="one value has no spread")
+        require_number("tolerance of an adaptive curriculum", self.tolerance, above=0, below=1)
+        require_number("standard_errors of an adaptive curriculum", self.standard_errors, at_least=0)
+        require_number("share of an adaptive curriculum", self.share, above=0, at_most=1)
+        if self.first_limit >= self.maximum:
+            raise ConfigurationError(
+                "an adaptive curriculum must begin below its maximum, or it can never grow; found first: "
+                f"{self.first_limit} and maximum: {self.maximum}: lower the first, or set rule to 'fixed'"
+            )
+
+    @property
+    def shortest(self) -> int:
+        """The one that it begins with."""
+        return self.first_limit
+
+    @property
+    def longest(self) -> int:
+        """The maximum."""
+        return self.maximum
+
+    def next(self, state: State, iteration: int, batch: Batch) -> State:
+        """The limit grows, and the batches are forgotten; or this one is remembered, unless it is empty."""
+        if not batch.episodes:
+            return state
+        batches = (*state.batches, batch)[-2 * self.window :]
+        if state.limit < self.maximum and self.has_levelled_off(batches) and self.enough_at_limit(batches):
+            return State(min(self.maximum, state.limit + self.step))
+        return State(state.limit, batches)
+
+    def has_levelled_off(self, batches: Sequence[Batch]) -> bool:
+        """Whether success within the limit no longer grows. Never, before there are two windows."""
+        if len(batches) < 2 * self.window:
+            return False
+        earlier, recent = batches[-2 * self.window : -self.window], batches[-self.window :]
+        return has_levelled_off(earlier, recent, tolerance=self.tolerance, standard_errors=self.standard_errors)
+
+    def enough_at_limit(self, batches: Sequence[Batch]) -> bool:
+        """Whether longer episodes would be longer: of the recent window enough were cut off by the limit."""
+        recent = batches[-self.window :]
+        return sum(batch.at_limit for batch in recent) >= self.share * sum(batch.episodes for batch in recent)
+
+    def require_iterations(self, iterations: int) -> None:
+        """It must be able to grow once."""
+        if 2 * self.window >= iterations:
+            raise ConfigurationError(
+                "an adaptive curriculum compares two windows before it grows: twice the window must be less than "
+                f"optimization.iterations; found window: {self.window} and {iterations} iterations: shorten the "
+                "window, or train for longer"
+            )
+
+
+def make_curriculum(rule: str, options: Mapping[str, Any], turns: int) -> Curriculum:
+    """The curriculum of a configuration, in a world whose limit is `turns`. Raises ConfigurationError."""
+    if rule not in RULES:
+        raise ConfigurationError(
+            f"curriculum.rule must be one of {', '.join(RULES)}; found {rule!r}{meant(rule, RULES)}"
+        )
+    for option in options:
+        if option not in OPTIONS[rule]:
+            raise ConfigurationError(
+                f"curriculum.options: those of {rule!r} are {', '.join(OPTIONS[rule])}; found {option!r}"
+                f"{meant(option, OPTIONS[rule])}"
+            )
+    curriculum = RULES[rule](dict(options), turns)
+    for limit in (curriculum.shortest, curriculum.longest):
+        require_count("a curriculum's limit, in turns", limit)
+    if curriculum.longest > turns:
+        raise ConfigurationError(
+            f"a curriculum's limits must not be above the world's, which allows {turns} turns; found "
+            f"{curriculum.longest}: lower it, or raise the world's parameter `turns`"
+        )
+    return curriculum
+
+
+def _fixed(options: dict[str, Any], turns: int) -> Fixed:
+    limit = options.get("limit")
+    return Fixed(turns if limit is None else limit)
+
+
+def _staged(options: dict[str, Any], turns: int) -> Staged:
+    if ("schedule" in options) == ("limits" in options):
+        raise ConfigurationError(
+            "a staged curriculum must have either limits of its own or a published schedule, one of "
+            f"{', '.join(SCHEDULES)}; found {sorted(options)}"
+        )
+    if "schedule" in options:
+        require_choice("curriculum.options.schedule", options["schedule"], SCHEDULES)
+    published: tuple[Any, Any] = SCHEDULES.get(options.get("schedule", ""), ((), None))
+    limits, lengths = options.get("limits", published[0]), options.get("lengths", published[1])
+    if not isinstance(limits, list | tuple) or not all(map(_is_whole, limits)):
+        raise ConfigurationError(f"curriculum.options.limits must be a list of whole numbers; found {limits!r}")
+    if _is_whole(lengths):
+        lengths = [lengths] * (len(limits) - 1)
+    if not isinstance(lengths, list | tuple) or not all(map(_is_whole, lengths)):
+        raise ConfigurationError(
+            "curriculum.options.lengths must be a number of iterations, or a list of one for each stage but the last; "
+            f"found {lengths!r}"
+        )
+    return Staged(tuple(limits), tuple(lengths))
+
+
+def _adaptive(options: dict[str, Any], turns: int) -> Adaptive:
+    first, maximum = options.pop("first", None), options.pop("maximum", None)
+    step = options.pop("step", 1)
+    for name, value in (("first", first), ("maximum", turns if maximum is None else maximum), ("step", step)):
+        require_count(f"curriculum.options.{name}, in turns", value)
+    return Adaptive(first, turns if maximum is None else maximum, step, **options)
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+RULES = {"fixed": _fixed, "staged": _staged, "adaptive": _adaptive}
+"""The rules by name, made from their options and the world's limit."""
+OPTIONS: Mapping[str, tuple[str, ...]] = {
+    "fixed": ("limit",),
+    "staged": ("limits", "lengths", "schedule"),
+    "adaptive": ("first", "maximum", "step", "window", "tolerance", "standard_errors", "share"),
+}
+"""The options of each rule. Without any, `fixed` is at the world's own limit."""

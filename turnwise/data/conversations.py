@@ -1,0 +1,151 @@
+"""Conversations that somebody has recorded, as something to imitate: chat messages, one conversation a row.
+
+A JSON Lines file has an object a line, a Parquet file a row a conversation. The key or column `messages` holds a list
+of `{"role": ..., "content": ...}`; whatever else a row has is not read. The assistant's messages are replies, which are
+trained; all others are attended to. As in an episode, a reply follows one observation: messages of `user` and `tool`
+that stand between two replies are joined by a line break. Whatever follows the last reply is of no use, and left out.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import pyarrow as pa
+import pyarrow.parquet as parquet
+from pydantic import BeforeValidator, TypeAdapter, ValidationError
+
+from turnwise.config.schema import Section
+from turnwise.errors import ConfigurationError
+
+SUFFIXES = (".jsonl", ".parquet")
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """What was said to the assistant, and its reply."""
+
+    observation: str
+    reply: str
+
+
+@dataclass(frozen=True)
+class Conversation:
+    """One conversation, at least one exchange long."""
+
+    instruction: str | None
+    """The system's message, where there is one."""
+    exchanges: tuple[Exchange, ...]
+
+
+class Message(Section):
+    """One message, as it stands in the file. A key that is not known is an error: what it says would be lost."""
+
+    role: Literal["system", "user", "assistant", "tool"]
+    content: str
+
+
+def _without_nulls(message: Any) -> Any:
+    """A Parquet column has every key in every row, null where there is none."""
+    return {key: value for key, value in message.items() if value is not None} if isinstance(message, dict) else message
+
+
+_MESSAGES: TypeAdapter[list[Message]] = TypeAdapter(list[Annotated[Message, BeforeValidator(_without_nulls)]])
+
+
+def require_conversations_file(path: Path) -> None:
+    """Raise ConfigurationError unless there is a file of a kind that can be read."""
+    if path.suffix not in SUFFIXES or not os.path.isfile(path):  # a name that is too long is no file either
+        raise ConfigurationError(
+            f"data.conversations must be a file that ends in {' or '.join(SUFFIXES)}; found "
+            f"{'no file' if path.suffix in SUFFIXES else 'another ending'} at {path}"
+        )
+
+
+def read_conversations(path: Path) -> list[Conversation]:
+    """The conversations of a file, in order. Raises ConfigurationError with the line, or the row, and the field."""
+    require_conversations_file(path)
+    found = [_conversation(row, where) for row, where in (_parquet_rows if path.suffix == ".parquet" else _lines)(path)]
+    if not found:
+        raise ConfigurationError(f"{path} must hold at least one conversation; found none")
+    return found
+
+
+def _lines(path: Path) -> Iterator[tuple[Any, str]]:
+    """The object of each line that is not empty, and where it stands."""
+    for number, line in enumerate(path.read_bytes().splitlines(), start=1):
+        where = f"{path}, line {number}"
+        if not line.strip():
+            continue
+        try:
+            yield json.loads(line), where
+        except ValueError as error:
+            raise ConfigurationError(f"{where} must be a JSON object in UTF-8; found {error}") from error
+
+
+def _parquet_rows(path: Path) -> Iterator[tuple[Any, str]]:
+    """The messages of each row, counted from 1, and where it stands."""
+    try:
+        table = parquet.read_table(path)
+    except pa.ArrowException as error:
+        raise ConfigurationError(f"{path} must be a Parquet file; found {error}") from error
+    if "messages" not in table.column_names:
+        raise ConfigurationError(f"{path} must have a column `messages`; found {', '.join(table.column_names)}")
+    for number, row in enumerate(table.select(["messages"]).to_pylist(), start=1):
+        yield row, f"{path}, row {number}"
+
+
+def _conversation(row: Any, where: str) -> Conversation:
+    if not isinstance(row, dict) or "messages" not in row:
+        found = f"the keys {', '.join(row)}" if isinstance(row, dict) else type(row).__name__
+        raise ConfigurationError(f"{where} must be an object with the key `messages`; found {found}")
+    try:
+        messages = _MESSAGES.validate_python(row["messages"])
+    except ValidationError as error:
+        raise ConfigurationError(f"{where}: {_explained(error)}") from None
+    return _joined(messages, where)
+
+
+def _explained(error: ValidationError) -> str:
+    """The first mistake: which field, what must hold, what was found."""
+    mistake = error.errors()[0]
+    path = "messages" + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in mistake["loc"])
+    if mistake["type"] == "extra_forbidden":
+        return f"{path} is not known: a message has a role and a content; write what it says into the content"
+    if mistake["type"] == "missing":
+        return f"{path} must be set; found nothing"
+    return f"{path}: {mistake['msg']}; found {mistake['input']!r}"
+
+
+def _joined(messages: Sequence[Message], where: str) -> Conversation:
+    instruction: str | None = None
+    exchanges: list[Exchange] = []
+    said: list[str] = []
+    for number, message in enumerate(messages):
+        place = f"{where}: messages[{number}]"
+        if message.role == "system":
+            if number > 0:
+                raise ConfigurationError(f"{place}.role: a system message must be the first; found one after others")
+            instruction = message.content
+        elif message.role != "assistant":
+            said.append(message.content)
+        else:
+            _require_reply(message, said, place)
+            exchanges.append(Exchange("\n".join(said), message.content))
+            said = []
+    if not exchanges:
+        raise ConfigurationError(f"{where}: messages must hold a reply of the assistant to learn from; found none")
+    return Conversation(instruction, tuple(exchanges))
+
+
+def _require_reply(message: Message, said: Sequence[str], place: str) -> None:
+    if not said:
+        raise ConfigurationError(
+            f"{place}.role: a reply of the assistant must follow a message of user or tool; found none before it"
+        )
+    if not message.content:
+        raise ConfigurationError(f"{place}.content: a reply of the assistant must not be empty; found nothing")

@@ -1,0 +1,97 @@
+"""Alarms: rules over monitors, and the state that they leave from one iteration to the next.
+
+A rule counts the measurements in a row that are out of its bounds; at its patience the alarm is raised, once, and stays
+on until a measurement is within bounds. A monitor that was not measured in an iteration leaves its count as it was.
+Where every episode of an iteration is solved, that all earn alike is no alarm. An iteration is healthy when no rule
+counts anything: the policy that sampled it is what a run can go back to.
+
+The state is a function of the measurements alone, so a run that is resumed raises the same alarms as one that never
+stopped. Which bounds are worth having is measured, not guessed: `docs/echo-trap.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from turnwise.config.monitoring import AlarmRule
+from turnwise.health.monitors import Values
+
+Rules = Mapping[str, AlarmRule]
+"""By monitor."""
+OF_SPREAD = frozenset({"reward_deviation", "reward_deviation_of_start", "dead_groups"})
+"""Monitors of how differently the episodes of a group earn."""
+
+
+@dataclass(frozen=True)
+class AlarmState:
+    """What the rules remember after an iteration."""
+
+    counts: Mapping[str, int] = field(default_factory=dict)
+    """By monitor, the measurements in a row that are out of bounds; those at 0 are left out."""
+    healthy: int = 0
+    """The last healthy iteration; 0 before there is one."""
+    returns: int = 0
+    """How often the run has gone back."""
+
+    def after(self, iteration: int, values: Values, rules: Rules) -> AlarmState:
+        """The state once an iteration is measured."""
+        counts = {}
+        for name, rule in rules.items():
+            if name not in values:
+                count = self.counts.get(name, 0)
+            else:
+                broken = out_of_bounds(values[name], rule) and not (name in OF_SPREAD and values.get("success") == 1.0)
+                count = self.counts.get(name, 0) + 1 if broken else 0
+            if count:
+                counts[name] = count
+        return replace(self, counts=counts, healthy=self.healthy if counts else iteration)
+
+    def on(self, rules: Rules) -> tuple[str, ...]:
+        """The monitors whose alarm is on."""
+        return tuple(name for name, rule in rules.items() if self.counts.get(name, 0) >= rule.patience)
+
+    def raised_since(self, before: AlarmState, rules: Rules) -> tuple[str, ...]:
+        """The monitors whose alarm is on now and was not before."""
+        return tuple(name for name in self.on(rules) if name not in before.on(rules))
+
+    def returned(self) -> AlarmState:
+        """The state after the run has gone back: nothing counts any more, and the healthy iteration stays."""
+        return replace(self, counts={}, returns=self.returns + 1)
+
+
+def out_of_bounds(value: float, rule: AlarmRule) -> bool:
+    """Whether a value breaks a rule. A value that is on a bound does not."""
+    return (rule.below is not None and value < rule.below) or (rule.above is not None and value > rule.above)
+
+
+def in_words(name: str, value: float | None, rule: AlarmRule) -> str:
+    """A raised alarm: what was seen, beside what must hold."""
+    bounds = [] if rule.below is None else [f"at least {rule.below:g}"]
+    bounds += [] if rule.above is None else [f"at most {rule.above:g}"]
+    seen = "" if value is None else f", and is {value:.3g}"
+    times = "" if rule.patience == 1 else f" ({rule.patience} measurements in a row were not)"
+    return f"{name} must be {' and '.join(bounds)}{seen}{times}: {MEANINGS[name]}"
+
+
+MEANINGS: Mapping[str, str] = {
+    "reward_deviation": "the replies of a group earn alike, so that nothing tells better from worse",
+    "reward_deviation_of_start": "the replies of a group earn more alike than at first; the Echo Trap begins so",
+    "dead_groups": "most groups carry no signal; tasks are too easy or too hard, or replies are all the same",
+    "entropy": "the policy is nearly certain of every token, or nearly certain of none",
+    "entropy_of_start": "the policy has lost its variety, or its mind",
+    "reply_tokens": "replies have shrunk to nothing, or run on",
+    "reply_tokens_of_start": "replies have shrunk, or grown, far beyond what the policy began with",
+    "truncated_replies": "replies do not end",
+    "invalid_replies": "replies cannot be read as actions",
+    "repeated_phrases": "replies repeat themselves",
+    "shared_phrases": "the replies of a group are made of the same phrases",
+    "distinct_replies": "the replies of a group are the same",
+    "success": "the policy solves too little, or all",
+    "gradient_norm": "the update is unlike those that the learning rate was chosen for",
+    "gradient_norm_of_median": "the gradient is far larger than usual; this is how policies are lost for good",
+    "kl_warm_start": "the policy is far from the warm start",
+    "mutual_information": "thoughts no longer depend on their prompts; they are templates",
+    "retrieval_accuracy": "thoughts no longer tell which prompt they belong to; they are templates",
+}
+"""By monitor, what it usually means when it is out of bounds."""

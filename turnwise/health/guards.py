@@ -1,0 +1,91 @@
+"""Guards: conditions under which going on is a waste, or harms; each ends a run with a message that helps.
+
+    no_signal           n iterations in a row in which no advantage differed from 0
+    dead_groups         n in a row in which every group's rewards were equal
+    truncated_replies   n in a row in which every reply was cut off
+    mismatch            the learner's log-probabilities are not the engine's (raised by the learner, before any step)
+    not_finite          a loss, a gradient or a weight that is no number (raised by the learner)
+
+Where everything is solved, neither of the first two is a failure.
+
+A message says what was seen, what it usually means, what to change, and which policy is the last good one. That policy
+is an artifact, which nothing touches: its folder in the store, as `policy.model`, is what another run can go on from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from turnwise.health.monitors import Values
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What a guard has to say of what it saw."""
+
+    meaning: str
+    change: str
+
+
+GUARDS: Mapping[str, Advice] = {
+    "no_signal": Advice(
+        "rewards differ too little within groups for this estimator, or the selection leaves nothing over",
+        "more trajectories per group (rollout.group_size), a reward with degrees, or selection.rule: all",
+    ),
+    "dead_groups": Advice(
+        "the tasks are too hard for this policy, or it has collapsed to one reply",
+        "a stronger warm start, easier tasks, a higher rollout.temperature, or a lower optimization.learning_rate",
+    ),
+    "truncated_replies": Advice(
+        "the policy has forgotten how to end a reply, or the limit is shorter than any reply",
+        "a larger agent.maximum_reply_tokens, a stronger warm start, or a lower optimization.learning_rate",
+    ),
+    "mismatch": Advice(
+        "the engine sampled with other weights, at another temperature, or in a lower precision",
+        "compute.precision, or, for an engine of low precision, a larger optimization.maximum_mismatch",
+    ),
+    "not_finite": Advice(
+        "a step was too long, and the weights have left the range in which the model computes",
+        "a lower optimization.learning_rate, a lower optimization.maximum_gradient_norm, or compute.precision: float32",
+    ),
+}
+"""By name, in the order in which they are looked at."""
+
+
+def no_signal(values: Values) -> bool:
+    """Whether no advantage of the iteration differed from 0, while not everything was solved."""
+    return values.get("no_signal", 0.0) == 1.0 and values.get("success", 0.0) < 1.0
+
+
+def dead_groups(values: Values) -> bool:
+    """Whether no group had any spread of reward, while not everything was solved."""
+    return values.get("dead_groups", 0.0) == 1.0 and values.get("success", 0.0) < 1.0
+
+
+def truncated_replies(values: Values) -> bool:
+    """Whether no reply came to its end."""
+    return values.get("truncated_replies", 0.0) == 1.0
+
+
+COUNTED = {"no_signal": no_signal, "dead_groups": dead_groups, "truncated_replies": truncated_replies}
+"""The guards that count iterations; the others are raised where they are seen."""
+
+
+def in_a_row(name: str, history: Sequence[Values]) -> int:
+    """For how many iterations, up to the last, a guard's condition has held."""
+    count = 0
+    for values in reversed(history):
+        if not COUNTED[name](values):
+            break
+        count += 1
+    return count
+
+
+def message(name: str, seen: str, policy: str) -> str:
+    """Why a run ended: what was seen, what it means, what to change, and the last good policy."""
+    advice = GUARDS[name]
+    return (
+        f"training must be able to go on; it was ended by the guard {name}: {seen}. This usually means that "
+        f"{advice.meaning}. What may help: {advice.change}. The last good policy is {policy}"
+    )

@@ -1,0 +1,78 @@
+"""What makes no sense in the section policy is refused before any compute, and without loading torch.
+
+The weights and the tokenizer of a published model are looked at in `turnwise.policy.published`, before the first stage.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Sequence
+
+from turnwise.config.model_settings import LINEAR_LAYERS, require_heads, require_kernels, smallest_vocabulary
+from turnwise.config.schema import Adapter, Policy
+from turnwise.errors import ConfigurationError
+from turnwise.policy.pretrained import model_directory
+from turnwise.suggestions import unknown
+
+SCRATCH = "scratch"
+HUB_ID = re.compile(r"(?=.{1,96}$)[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
+"""As the hub takes them."""
+
+
+def require_policy(policy: Policy, adapter: Adapter | None, engine: str, tags: Sequence[str]) -> None:
+    """Raise ConfigurationError for a policy that cannot be made or found, or that the engine cannot sample from.
+
+    `tags` are those of the format, which a tokenizer from scratch must have room for.
+    """
+    if policy.model == SCRATCH:
+        _require_size(policy, engine, tags)
+        if policy.revision is not None:
+            raise ConfigurationError(
+                "policy.revision is one of a hub repository, and policy.model is scratch; found "
+                f"{policy.revision!r}: leave it out, or name the repository in policy.model"
+            )
+    elif not policy.model.strip() or (folder := model_directory(policy.model)) is None:
+        _require_hub_id(policy.model)
+    elif not (folder / "config.json").is_file():
+        raise ConfigurationError(f"policy.model must be a folder with a model's config.json; {policy.model!r} has none")
+    if adapter is None:
+        return
+    if not adapter.target_modules:
+        raise ConfigurationError(
+            "optimization.adapter.target_modules must name a linear layer; found none: leave it out for all layers"
+        )
+    if policy.model == SCRATCH:
+        for name in adapter.target_modules:
+            if name not in LINEAR_LAYERS:
+                raise ConfigurationError(
+                    f"optimization.adapter.target_modules of a policy from scratch: {unknown(name, LINEAR_LAYERS)}"
+                )
+
+
+def _require_size(policy: Policy, engine: str, tags: Sequence[str]) -> None:
+    """A policy from scratch whose parts fit each other, the engine and the format."""
+    try:
+        require_heads(policy.hidden, policy.heads, policy.heads)
+        require_kernels(policy.hidden, policy.heads, engine)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"policy.heads, policy.hidden: {error}") from error
+    smallest = smallest_vocabulary(tags)
+    if policy.vocabulary < smallest:
+        raise ConfigurationError(
+            f"policy.vocabulary must be at least {smallest}: 256 bytes, 3 control tokens and the {len(tags)} tags of "
+            f"agent.format; found {policy.vocabulary}"
+        )
+
+
+def _require_hub_id(model: str) -> None:
+    """Refuse what is neither a folder that is there nor the name of a model on the hub."""
+    if os.path.exists(model) or not HUB_ID.fullmatch(model):
+        found = "a file" if os.path.exists(model) else "no such folder"
+        raise ConfigurationError(
+            "policy.model must be 'scratch', a folder that is there, or a hub id such as Qwen/Qwen2.5-0.5B-Instruct; "
+            f"found {found} at {model!r}"
+        )
+    if difflib.SequenceMatcher(None, model, SCRATCH).ratio() > 0.8:
+        raise ConfigurationError(f"policy.model: {unknown(model, [SCRATCH])}")

@@ -1,0 +1,221 @@
+"""A critic: what a state is worth, for the estimators that need a baseline per token (the GAE family).
+
+The value that belongs to a reply token is that of the state **before** the token is sampled: a linear head on the
+hidden state which predicts the token. So the value of a turn's first reply token has seen the whole observation and
+none of the reply. Where a limit cut a trajectory off, `bootstrap` is the value after its last token: what was still to
+come. The head begins at zero: every state is worth 0 until something was learned.
+
+Its trunk is one of two, and what a loss moves differs:
+
+* **A trunk of its own**, the policy's architecture with a copy of the policy's weights or random ones: `update` moves
+  trunk and head, and the policy receives nothing.
+* **The policy's trunk**: the learner (`turnwise.policy.learner.learner`) descends both losses at once,
+
+      policy loss + coefficient x value loss          `loss`, on the reply tokens that the policy is trained on
+
+  The trunk's gradient is the sum of both losses' and goes with the policy's step and its learning rate; the output
+  layer's is the policy's alone (save through a tied embedding); the head's is the value loss's alone, and its step is
+  the critic's. `update` moves the head only: that is the warm-up, in which the policy must stay where it is. The head
+  is saved in the policy's folder.
+
+Paper: PPO (arXiv 1707.06347); MT-GRPO's second version (arXiv 2505.11821) has it as MT-PPO. Differs from the usual
+code: a loss is the mean over all targets of a mini-batch, however that is cut into micro-batches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import PreTrainedModel
+
+from turnwise.config.model_settings import PLAIN, ModelSettings
+from turnwise.data.trajectory import TokenSequence
+from turnwise.errors import ArtifactError, ConfigurationError
+from turnwise.policy.critic.value_learning import CriticSettings, ValueBatch
+from turnwise.policy.critic.value_loss import clipped_value_loss, explained_variance
+from turnwise.policy.determinism import reproducible_computing
+from turnwise.policy.metric_sums import ValueTally
+from turnwise.policy.model import load_trunk
+from turnwise.policy.optimizer import NamedAdamW
+from turnwise.policy.packing import MicroBatch, at_reply_tokens, lay_out
+from turnwise.policy.scoring import reply_states
+from turnwise.seeding import derive
+
+__all__ = ["Critic", "CriticSettings", "ValueBatch"]
+
+VALUE_HEAD_FILE = "critic/value_head.safetensors"
+OPTIMIZER_FILE = "critic/adamw.safetensors"
+"""Both in a folder of their own: engines take every safetensors file beside the model's for weights."""
+
+
+class Critic:
+    """One value function in training. Made by `with_own_trunk`, `on_trunk_of` or `restore`."""
+
+    def __init__(self, trunk: PreTrainedModel, *, owns_trunk: bool, threads: int) -> None:
+        self._trunk, self._owns_trunk, self._threads = trunk, owns_trunk, threads
+        configuration = trunk.config.get_text_config()
+        self._pad_token = configuration.pad_token_id or 0
+        with torch.random.fork_rng(devices=[]):
+            self.head = torch.nn.Linear(configuration.hidden_size, 1, device=trunk.device)
+        for parameter in self.head.parameters():
+            torch.nn.init.zeros_(parameter)
+        trained = {f"head.{name}": parameter for name, parameter in self.head.named_parameters()}
+        if owns_trunk:
+            trained |= {f"trunk.{name}": parameter for name, parameter in trunk.named_parameters()}
+        self._optimizer = NamedAdamW(trained)
+
+    @classmethod
+    def with_own_trunk(
+        cls,
+        policy: Path | str,
+        settings: CriticSettings,
+        *,
+        threads: int,
+        device: str = "cpu",
+        model: ModelSettings = PLAIN,
+    ) -> Critic:
+        """A critic beside the policy in `policy`: of its architecture and, where the settings say so, its weights."""
+        if settings.trunk != "own":
+            raise ConfigurationError(
+                f"a critic with a trunk of its own must be set so; found trunk {settings.trunk!r}: use on_trunk_of"
+            )
+        seed = derive(settings.seed, "critic") if settings.initial == "random" else None
+        return cls(load_trunk(policy, model, device, seed=seed), owns_trunk=True, threads=threads)
+
+    @classmethod
+    def on_trunk_of(cls, model: PreTrainedModel, *, threads: int, folder: Path | None = None) -> Critic:
+        """A critic on the trunk of a learner's model; with `folder`, the one that was saved in the policy's folder."""
+        critic = cls(model.base_model, owns_trunk=False, threads=threads)
+        if folder is not None:
+            critic._take(folder)
+        return critic
+
+    @classmethod
+    def restore(cls, folder: Path, *, threads: int, device: str = "cpu", model: ModelSettings = PLAIN) -> Critic:
+        """The critic with its own trunk that was saved in `folder`: it goes on to the bit where that one stopped."""
+        critic = cls(load_trunk(folder, model, device), owns_trunk=True, threads=threads)
+        critic._take(folder)
+        return critic
+
+    @property
+    def steps(self) -> int:
+        """Optimizer steps taken since the critic was made."""
+        return self._optimizer.steps
+
+    def values(self, sequences: Sequence[TokenSequence], micro_batch_tokens: int) -> list[list[float]]:
+        """Per sequence, one value per reply token: of the state before that token is sampled."""
+        by_sequence: list[list[float]] = [[] for _ in sequences]
+        with reproducible_computing(self._threads), torch.no_grad():
+            for micro_batch in self._lay_out(sequences, micro_batch_tokens):
+                values = self.values_at(reply_states(self._trunk, micro_batch))
+                for row, value in zip(micro_batch.rows.tolist(), values.tolist(), strict=True):
+                    by_sequence[micro_batch.members[row]].append(value)
+        return by_sequence
+
+    def bootstrap(self, sequences: Sequence[TokenSequence], micro_batch_tokens: int) -> list[float]:
+        """Per sequence, the value after its last token: what a trajectory that a limit cut off might still have got.
+
+        The world's last words, which no reply followed, are not among the tokens: the value is of the state in which
+        the last reply has just ended.
+        """
+        by_sequence = [0.0] * len(sequences)
+        with reproducible_computing(self._threads), torch.no_grad():
+            for micro_batch in self._lay_out(sequences, micro_batch_tokens):
+                hidden = self._trunk(input_ids=micro_batch.inputs, use_cache=False).last_hidden_state
+                last = torch.tensor([len(sequences[member].tokens) - 1 for member in micro_batch.members])
+                states = hidden[torch.arange(len(last)), last]
+                for member, value in zip(micro_batch.members, self.values_at(states).tolist(), strict=True):
+                    by_sequence[member] = value
+        return by_sequence
+
+    def values_at(self, states: torch.Tensor) -> torch.Tensor:
+        """The values of hidden states, [n, hidden] to [n]. Both the head and the states receive a gradient."""
+        values: torch.Tensor = self.head(states.to(self.head.weight.dtype)).squeeze(-1)
+        return values
+
+    def update(self, batch: ValueBatch, settings: CriticSettings) -> dict[str, float]:
+        """Optimizer steps on the clipped value loss: of trunk and head, or of the head alone on the policy's trunk.
+
+        Returned are `value_loss` and `value_clip_fraction` (means over targets and steps), `value_gradient_norm` (mean
+        over steps, before clipping), `value_mean` and `return_mean`, and `explained_variance`: of the returns by the
+        batch's values, so by the critic before it learned from them; absent where all returns are equal.
+        """
+        tally, norms = ValueTally(), []
+        with reproducible_computing(self._threads):
+            for part in batch.parts(settings):
+                tally += self._gradient(part, settings)
+                norms.append(self.step(settings))
+        return value_metrics(tally, norms, batch)
+
+    def loss(
+        self, states: torch.Tensor, old_values: torch.Tensor, returns: torch.Tensor, clip: float | None
+    ) -> tuple[torch.Tensor, ValueTally]:
+        """The clipped value loss, summed over the targets among reply tokens, and the sums of what is reported of it.
+
+        `states` are the tokens' hidden states, [replies, hidden], `old_values` those that the returns were made with,
+        `returns` NaN where no target is: both [replies].
+        """
+        taught = ~returns.isnan()
+        result = clipped_value_loss(self.values_at(states[taught]), old_values[taught], returns[taught], clip)
+        total = result.loss.sum()
+        return total, ValueTally(int(taught.sum().item()), total.item(), int(result.clipped.sum().item()))
+
+    def step(self, settings: CriticSettings) -> float:
+        """One AdamW step with the gradient that has been added up; returns its norm before clipping."""
+        return self._optimizer.step(
+            learning_rate=settings.learning_rate,
+            maximum_gradient_norm=settings.maximum_gradient_norm,
+            betas=settings.betas,
+            weight_decay=settings.weight_decay,
+        )
+
+    def save(self, folder: Path) -> None:
+        """Write head and optimizer into `folder`, and the trunk in Hugging Face's layout where it is the critic's own.
+
+        A critic on the policy's trunk is saved into the policy's folder.
+        """
+        if self._owns_trunk:
+            self._trunk.save_pretrained(folder, max_shard_size="1000GB")
+        self._optimizer.save(folder / OPTIMIZER_FILE)
+        save_file({name: tensor.cpu() for name, tensor in self.head.state_dict().items()}, folder / VALUE_HEAD_FILE)
+
+    def _gradient(self, part: ValueBatch, settings: CriticSettings) -> ValueTally:
+        """Add the gradient of a mini-batch's mean loss over its targets; return the sums of what is reported."""
+        old_values, returns = part.per_token()
+        tally = ValueTally()
+        for micro_batch in self._lay_out(part.sequences, settings.micro_batch_tokens):
+            with torch.set_grad_enabled(self._owns_trunk):
+                states = reply_states(self._trunk, micro_batch)
+            old, wanted = (at_reply_tokens(rows, micro_batch) for rows in (old_values, returns))
+            total, reported = self.loss(states, old, wanted, settings.clip)
+            (total / part.targets).backward()
+            tally += reported
+        return tally
+
+    def _lay_out(self, sequences: Sequence[TokenSequence], micro_batch_tokens: int) -> list[MicroBatch]:
+        return lay_out(sequences, micro_batch_tokens, self._pad_token, self._trunk.device)
+
+    def _take(self, folder: Path) -> None:
+        """Take head and optimizer from where `save` wrote them."""
+        path = folder / VALUE_HEAD_FILE
+        if not path.is_file():
+            raise ArtifactError(f"a critic's folder must hold {VALUE_HEAD_FILE}; {folder} does not: compute it again")
+        self.head.load_state_dict(load_file(path))
+        self._optimizer.restore(folder / OPTIMIZER_FILE)
+
+
+def value_metrics(tally: ValueTally, gradient_norms: Sequence[float], batch: ValueBatch) -> dict[str, float]:
+    """What is reported of a critic's optimizer steps on a batch: see `Critic.update`."""
+    values, returns = batch.pairs()
+    explained = explained_variance(values, returns)
+    return {
+        "value_loss": tally.loss / tally.targets,
+        "value_clip_fraction": tally.clipped / tally.targets,
+        "value_gradient_norm": sum(gradient_norms) / len(gradient_norms),
+        "value_mean": sum(values) / len(values),
+        "return_mean": sum(returns) / len(returns),
+        **({} if explained is None else {"explained_variance": explained}),
+    }

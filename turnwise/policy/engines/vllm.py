@@ -1,0 +1,322 @@
+"""vLLM, in the process of its caller: the default engine.
+
+vLLM's loop is driven one step at a time, token-in, token-out, without its tokenizer. What it is told, and why:
+
+* in process (no engine process), since the weights are handed over in memory and torch's generator is seeded here;
+* `processed_logprobs`: log-probabilities of the distribution that is sampled from, temperature included;
+* eager and uncompiled: log-probabilities alone would otherwise compile C++ at the first batch;
+* no seed per request: on a CPU that fails when a context is prefilled in chunks. One seed per rollout does as well,
+  since the order of submissions is fixed;
+* no asynchronous scheduling: which replies finish at which step is a function of the submissions.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib.util
+import io
+import json
+import logging
+import os
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, redirect_stderr
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch._dynamo
+from safetensors.torch import load_file
+
+from turnwise.errors import ConfigurationError
+from turnwise.policy.engines.contract import Reply, Sampling, reply_limit
+from turnwise.policy.threads import computing_threads
+
+ENVIRONMENT = {
+    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+    "TORCH_COMPILE_DISABLE": "1",
+    "VLLM_NO_USAGE_STATS": "1",
+    "DO_NOT_TRACK": "1",
+    "VLLM_CONFIGURE_LOGGING": "0",
+    "VLLM_LOGGING_LEVEL": "ERROR",
+    "VLLM_PLUGINS": "",
+    "HF_HUB_OFFLINE": "1",
+}
+"""Read by vLLM when it is imported. A user's own setting wins, but for the first, on which this engine rests.
+
+vLLM would configure the logging of the whole process, which ends all handlers that there are: Prefect's, which sends to
+its server what a run says, waits five seconds for that and is gone.
+"""
+
+MINIMUM_CACHE_BYTES = 64 * 2**20
+MAXIMUM_CACHE_BYTES = {"cpu": 512 * 2**20, "cuda": 16 * 2**30}
+"""Of keys and values: what all episodes need at full length, within these; beyond, vLLM makes episodes wait."""
+
+
+class VllmEngine:
+    """See `turnwise.policy.engines.contract.Engine`. vLLM is imported and started when the first policy is loaded."""
+
+    def __init__(self, *, device: str, threads: int, context_length: int, maximum_episodes: int) -> None:
+        """Remember how to start: see `turnwise.policy.engines.contract.make_engine`."""
+        if device not in MAXIMUM_CACHE_BYTES:
+            raise ConfigurationError(f"the engine's device must be one of cpu, cuda; found {device!r}")
+        if importlib.util.find_spec("vllm") is None:
+            raise ConfigurationError("the engine vllm needs vLLM; it is not installed: set the engine to transformers")
+        self.context_length = context_length
+        self.tokens_generated = 0
+        self._device, self._threads, self._maximum_episodes = device, threads, maximum_episodes
+        self._engine: Any = None
+        self._architecture: dict[str, Any] | None = None
+        self._digest: str | None = None
+        self._episodes: dict[str, int] = {}
+        self._submissions = 0
+        self._sampling: Sampling | None = None
+        self._parameters_by_limit: dict[int, Any] = {}
+
+    @property
+    def in_flight(self) -> int:
+        """How many submitted contexts await their reply."""
+        return len(self._episodes)
+
+    def load(self, policy: Path, digest: str) -> None:
+        """Hold the weights in `policy`; see the contract. A policy of another architecture starts vLLM anew."""
+        if digest == self._digest:
+            return
+        self._must_be_idle("load a policy")
+        self._digest = None
+        architecture = _architecture(policy)
+        with computing_threads(self._threads):
+            if architecture == self._architecture:
+                self._transfer(policy)
+            else:
+                self.close()
+                self._start(policy)
+                self._architecture = architecture
+        self._digest = digest
+
+    def begin(self, seed: int, sampling: Sampling) -> None:
+        """Start a rollout; see the contract."""
+        if self._digest is None:
+            raise RuntimeError("a policy must be loaded before a rollout begins; none is: call load first")
+        self._must_be_idle("begin a rollout")
+        self._sampling = sampling
+        self._parameters_by_limit.clear()
+        self._submissions = 0
+        self._empty_cache()
+        torch.manual_seed(seed)
+
+    def submit(self, episode: int, context: Sequence[int], reply_tokens: int | None = None) -> None:
+        """Ask for a reply; see the contract."""
+        limit = reply_limit(context, self.context_length, self._sampling, reply_tokens)
+        # vLLM orders by arrival, and names must differ: a number in the order of submission does both.
+        name = str(self._submissions)
+        self._submissions += 1
+        self._episodes[name] = episode
+        self._engine.add_request(name, {"prompt_token_ids": list(context)}, self._parameters(limit), arrival_time=0.0)
+
+    def step(self) -> list[Reply]:
+        """Run one engine step; see the contract."""
+        if not self._episodes:
+            raise RuntimeError("a step needs something in flight; found nothing: submit a context first")
+        with computing_threads(self._threads):
+            outputs = self._engine.step()
+        replies = [self._reply(output) for output in outputs if output.finished]
+        return sorted(replies, key=lambda reply: reply.episode)
+
+    def close(self) -> None:
+        """Free vLLM's memory."""
+        if self._engine is not None:
+            core, self._engine = self._engine.engine_core, None
+            core.shutdown()  # it lets go of weights and cache, and collects the garbage itself
+        self._architecture = self._digest = None
+        self._episodes.clear()
+
+    def _start(self, policy: Path) -> None:
+        configuration = json.loads((policy / "config.json").read_text())
+        with quiet(), _threads_unpatched(), _numba_out_of_sight():
+            self._engine = _import_vllm()(**self._arguments(policy, configuration)).llm_engine
+
+    def _arguments(self, policy: Path, configuration: dict[str, Any]) -> dict[str, Any]:
+        return {
+            "model": str(policy),
+            "dtype": "float32" if self._device == "cpu" else configuration.get("dtype", "auto"),
+            "skip_tokenizer_init": True,
+            "enforce_eager": True,
+            "max_model_len": self.context_length,
+            "max_num_seqs": self._maximum_episodes,
+            "kv_cache_memory_bytes": self._cache_bytes(configuration),
+            "logprobs_mode": "processed_logprobs",
+            "async_scheduling": False,
+            "generation_config": "vllm",
+            "disable_log_stats": True,
+            "use_tqdm_on_load": False,
+        }
+
+    def _transfer(self, policy: Path) -> None:
+        """Overwrite the weights in place; the keys and values that they made are stale."""
+        tensors = _named_tensors(policy)
+        self._engine.collective_rpc("reload_weights", kwargs={"weights_iterator": iter(tensors.items())})
+        self._empty_cache()
+
+    def _empty_cache(self) -> None:
+        if not self._engine.reset_prefix_cache():
+            raise RuntimeError(
+                "vLLM must empty its prefix cache between rollouts; it did not: requests are still running"
+            )
+
+    def _parameters(self, limit: int) -> Any:
+        """The parameters of a reply of at most `limit` tokens: one object for all of these, being slow to make."""
+        assert self._sampling is not None
+        if limit not in self._parameters_by_limit:
+            from vllm import SamplingParams
+            from vllm.sampling_params import RequestOutputKind
+
+            self._parameters_by_limit[limit] = SamplingParams(
+                temperature=self._sampling.temperature,
+                max_tokens=limit,
+                stop_token_ids=list(self._sampling.end_tokens),
+                ignore_eos=True,
+                logprobs=0,
+                flat_logprobs=True,
+                detokenize=False,
+                output_kind=RequestOutputKind.FINAL_ONLY,
+                skip_clone=True,
+            )
+        return self._parameters_by_limit[limit]
+
+    def _reply(self, output: Any) -> Reply:
+        completion = output.outputs[0]
+        tokens = tuple(completion.token_ids)
+        if tuple(completion.logprobs.token_ids) != tokens:
+            raise RuntimeError(
+                "vLLM must report the log-probability of each sampled token, and of no other; it did not"
+            )
+        self.tokens_generated += len(tokens)
+        return Reply(
+            episode=self._episodes.pop(output.request_id),
+            tokens=tokens,
+            log_probabilities=tuple(completion.logprobs.logprobs),
+            complete=completion.finish_reason == "stop",
+        )
+
+    def _cache_bytes(self, configuration: dict[str, Any]) -> int:
+        attention_heads = configuration["num_attention_heads"]
+        heads = configuration.get("num_key_value_heads") or attention_heads
+        head_dimension = configuration.get("head_dim") or configuration["hidden_size"] // attention_heads
+        per_token = 2 * configuration["num_hidden_layers"] * heads * head_dimension * 4
+        # vLLM wants room for one episode of full length, and rounds to blocks of many tokens.
+        one_episode = 2 * per_token * self.context_length
+        wanted = per_token * self.context_length * self._maximum_episodes
+        return max(one_episode, MINIMUM_CACHE_BYTES, min(wanted, MAXIMUM_CACHE_BYTES[self._device]))
+
+    def _must_be_idle(self, purpose: str) -> None:
+        if self._episodes:
+            raise RuntimeError(
+                f"nothing may be in flight to {purpose}; found {len(self._episodes)} contexts: step until they are done"
+            )
+
+
+def _hold_to_torchs_kernels() -> None:
+    """Where torch is held to AVX2 (ATEN_CPU_CAPABILITY=avx2), vLLM is too.
+
+    vLLM asks torch what the processor has, which the variable does not change, and loads its kernels by the answer.
+    """
+    if torch.backends.cpu.get_cpu_capability() == "AVX2":
+        asked = torch.cpu.get_capabilities()
+        held = {name: has and not name.startswith(("avx512", "amx")) for name, has in asked.items()}
+        torch.cpu.get_capabilities = lambda: held  # type: ignore[assignment]
+
+
+def _import_vllm() -> Any:
+    """The class LLM, imported with the environment that this engine needs."""
+    for name, value in ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+    os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
+    # It would override kv_cache_memory_bytes, and is in whole gigabytes.
+    os.environ.pop("VLLM_CPU_KVCACHE_SPACE", None)
+    # Where torch's compiler was imported before us, it has read the environment already.
+    torch._dynamo.config.disable = True
+    _hold_to_torchs_kernels()
+    # vLLM collects garbage five times while it starts, over the 800,000 objects that its imports left: frozen ones are
+    # not looked at, which halves the start.
+    collecting = gc.isenabled()
+    gc.disable()
+    from vllm import LLM
+
+    logging.getLogger("vllm").setLevel(os.environ["VLLM_LOGGING_LEVEL"].upper())
+    gc.freeze()
+    if collecting:
+        gc.enable()
+    return LLM
+
+
+@contextmanager
+def _threads_unpatched() -> Iterator[None]:
+    """VLLM's CPU worker replaces torch.set_num_threads by a function that does nothing: that is undone.
+
+    The learner in the same process would else silently compute with the engine's threads, and with its own where no
+    engine was started: two results for one computation.
+    """
+    set_num_threads = torch.set_num_threads
+    try:
+        yield
+    finally:
+        torch.set_num_threads = set_num_threads
+
+
+@contextmanager
+def _numba_out_of_sight() -> Iterator[None]:
+    """VLLM looks at every attribute of every imported module, and stumbles over llvmlite's library object.
+
+    That is imported where numba is, for instance by a world whose retriever uses it.
+    """
+    module = sys.modules.pop("llvmlite.binding.ffi", None)
+    try:
+        yield
+    finally:
+        if module is not None:
+            sys.modules["llvmlite.binding.ffi"] = module
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Keep what vLLM and its native code say on standard error while it starts; it is shown only if that fails."""
+    sys.stderr.flush()
+    shown = os.dup(2)
+    with tempfile.TemporaryFile() as kept:
+        os.dup2(kept.fileno(), 2)
+        try:
+            # On a terminal Python's own stream may be another: that which progress bars put in its place.
+            with redirect_stderr(io.TextIOWrapper(io.FileIO(2, "w", closefd=False), write_through=True)):
+                yield
+        except BaseException:
+            os.dup2(shown, 2)
+            kept.seek(0)
+            os.write(2, kept.read())
+            raise
+        finally:
+            os.dup2(shown, 2)
+            os.close(shown)
+
+
+def _architecture(policy: Path) -> dict[str, Any]:
+    """What two policies must have in common for one's weights to fit into the engine that was started for the other."""
+    configuration: dict[str, Any] = json.loads((policy / "config.json").read_text())
+    return {key: value for key, value in configuration.items() if key not in ("_name_or_path", "transformers_version")}
+
+
+def _named_tensors(policy: Path) -> dict[str, torch.Tensor]:
+    """The policy's weights by name, the output layer always among them.
+
+    With tied embeddings the file leaves `lm_head.weight` out, but vLLM's CPU kernels hold a packed copy of their own,
+    which would go stale in silence.
+    """
+    tensors: dict[str, torch.Tensor] = {}
+    for file in sorted(policy.glob("model*.safetensors")):
+        tensors.update(load_file(file))
+    if not tensors:
+        raise FileNotFoundError(f"a policy's folder must hold model.safetensors; {policy} does not")
+    if "lm_head.weight" not in tensors:
+        tensors["lm_head.weight"] = tensors["model.embed_tokens.weight"]
+    return tensors

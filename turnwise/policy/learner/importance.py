@@ -1,0 +1,130 @@
+"""Importance weights for an engine that is not quite the learner.
+
+Engine and learner hold the same weights and compute slightly different probabilities (kernels, precision). With
+log p, the learner's own recomputation of the sampled tokens before the first optimizer step, and log mu, the engine's:
+
+    token       w_t = exp(log p(t) - log mu(t))
+    sequence    w   = exp(sum over the sequence's reply tokens of log p(t) - log mu(t)), for each of its tokens
+
+    truncate    min(w, high)                        biased towards fewer surprises, of bounded variance
+    mask        w where low <= w <= high, else 0    what the two disagree about is not trained on
+
+The policy loss of a token is multiplied by its weight, a constant. The ratio of the loss is then taken to p, the
+*proximal* policy, instead of mu: w corrects the engine for the learner, the ratio and its clip follow the learner's own
+steps (Hilton et al. 2021, arXiv 2110.00641). Without a correction the ratio is taken to mu and does both. The penalty
+for distance from a reference and the entropy bonus are not weighted.
+
+Papers: truncated importance sampling for engines, Yao et al. 2025 ("Your efficient RL framework secretly brings you
+off-policy RL training"), high = 2, per token; IcePop (Ring-1T, arXiv 2510.18855), masks per token outside [0.5, 5].
+What differs: both can be taken per sequence, which is what the learner computes at once: where a context policy has cut
+a trajectory into segments, or `optimization.sample` into turns, each of them has a weight of its own. A log weight is
+held within -20 and 20, so that it stays a number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from turnwise.config.bounds import require_choice, require_number
+from turnwise.data.trajectory import TokenSequence
+from turnwise.errors import ConfigurationError, MismatchError
+
+Kind = Literal["truncate", "mask"]
+Level = Literal["token", "sequence"]
+
+LARGEST_LOG_WEIGHT = 20.0
+DEFAULT_HIGH = {"truncate": 2.0, "mask": 5.0}
+DEFAULT_LOW = 0.5
+
+
+@dataclass(frozen=True)
+class ImportanceCorrection:
+    """How the engine's mismatch is corrected for. Raises ConfigurationError for what makes no sense."""
+
+    kind: Kind
+    level: Level = "token"
+    high: float | None = None
+    """The largest weight; 2 for `truncate` and 5 for `mask` unless it is given."""
+    low: float | None = None
+    """The smallest weight that `mask` keeps, 0.5 unless it is given; `truncate` has none."""
+
+    def __post_init__(self) -> None:
+        require_choice("correction.kind", self.kind, ("truncate", "mask"))
+        require_choice("correction.level", self.level, ("token", "sequence"))
+        if self.kind == "truncate" and self.low is not None:
+            raise ConfigurationError(
+                f"correction.low must be left out with kind truncate, which only bounds weights from above; found "
+                f"{self.low}: leave it out, or set correction.kind to mask"
+            )
+        if self.high is not None:
+            require_number("correction.high", self.high, at_least=1, advice="a weight of 1 is no mismatch at all")
+        if self.low is not None:
+            require_number(
+                "correction.low", self.low, at_least=0, at_most=1, advice="a weight of 1 is no mismatch at all"
+            )
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The smallest and the largest weight that are left as they are."""
+        high = DEFAULT_HIGH[self.kind] if self.high is None else self.high
+        if self.kind == "truncate":
+            return 0.0, high
+        return DEFAULT_LOW if self.low is None else self.low, high
+
+
+@dataclass(frozen=True)
+class ImportanceWeights:
+    """The weights of a batch, and what is reported of them."""
+
+    of_token: tuple[tuple[float, ...], ...]
+    """Per sequence and token; 0.0 at observation tokens."""
+    mean: float
+    """Over reply tokens, as used."""
+    maximum: float
+    """The largest, before truncation or masking."""
+    cut_share: float
+    """The share of reply tokens whose weight was truncated or masked."""
+
+
+def importance_weights(
+    sequences: Sequence[TokenSequence],
+    learner_log_probabilities: Sequence[Sequence[float]],
+    correction: ImportanceCorrection,
+) -> ImportanceWeights:
+    """The weights of every token of a batch; the engine's log-probabilities are those that the sequences carry.
+
+    `learner_log_probabilities` has one number per token of every sequence. Raises MismatchError when no reply token is
+    left to train on.
+    """
+    low, high = correction.bounds
+    rows, all_weights, all_used = [], [], []
+    for sequence, of_learner in zip(sequences, learner_log_probabilities, strict=True):
+        of_reply = np.array(sequence.mask, dtype=bool)
+        weights = _weights((np.array(of_learner) - np.array(sequence.log_probabilities))[of_reply], correction.level)
+        used = np.minimum(weights, high)
+        if correction.kind == "mask":
+            used = np.where((weights >= low) & (weights <= high), weights, 0.0)
+        row = np.zeros(len(of_reply))
+        row[of_reply] = used
+        rows.append(tuple(row.tolist()))
+        all_weights.append(weights)
+        all_used.append(used)
+    before, after = np.concatenate(all_weights), np.concatenate(all_used)
+    if not after.any():
+        raise MismatchError(
+            f"the importance mask must leave a reply token to train on; it leaves none of {after.size} with weights "
+            f"within {low:g} and {high:g}: engine and learner hold different weights; load the learner's policy into "
+            "the engine before the rollout"
+        )
+    return ImportanceWeights(tuple(rows), float(after.mean()), float(before.max()), float((before != after).mean()))
+
+
+def _weights(log_weights: np.ndarray, level: Level) -> np.ndarray:
+    """One weight per reply token of a sequence, from the learner's log-probabilities minus the engine's."""
+    if level == "sequence":
+        log_weights = np.full_like(log_weights, log_weights.sum())
+    return np.exp(np.clip(log_weights, -LARGEST_LOG_WEIGHT, LARGEST_LOG_WEIGHT))

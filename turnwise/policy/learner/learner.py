@@ -1,0 +1,322 @@
+"""The learner: a transformers model under torch, its optimizer, and nothing that samples.
+
+Everything here is a function of the weights, the optimizer's state and the arguments: no dropout, a fixed number of
+threads, a fixed order of micro-batches. A learner that is saved and restored goes on to the bit.
+
+How the model is held (precision, adapter, memory) is `turnwise.policy.model`'s. The output layer, whose rows are the
+whole vocabulary, is computed only where the next token belongs to a reply.
+
+With a critic on the policy's trunk an update descends both losses at once, as `turnwise.policy.critic.critic` says; the policy
+and the critic's head each have an optimizer of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from turnwise.config.model_settings import PLAIN, ModelSettings
+from turnwise.data.trajectory import TokenSequence
+from turnwise.errors import ConfigurationError, MismatchError, NotFiniteError
+from turnwise.policy.critic.critic import VALUE_HEAD_FILE, Critic, value_metrics
+from turnwise.policy.determinism import reproducible_computing
+from turnwise.policy.learner.importance import ImportanceCorrection, importance_weights
+from turnwise.policy.learner.objective import ReplyTokens, objective
+from turnwise.policy.learner.update import UpdateBatch, UpdateSettings, mini_batches
+from turnwise.policy.metric_sums import UpdateTally
+from turnwise.policy.model import dtype_of, load_policy, restore_adapter, save_policy, trained_parameters
+from turnwise.policy.optimizer import NamedAdamW
+from turnwise.policy.packing import MicroBatch, at_reply_tokens, lay_out
+from turnwise.policy.scoring import reply_states, score_replies
+
+OPTIMIZER_FILE = "optimizer/adamw.safetensors"
+"""In a folder of its own: engines take every safetensors file beside the model's for weights."""
+
+
+class Learner:
+    """One policy in training."""
+
+    def __init__(self, policy: Path | str, *, device: str = "cpu", threads: int, model: ModelSettings = PLAIN) -> None:
+        """Load `policy`, a folder in Hugging Face's layout or a hub id. The optimizer starts empty, an adapter anew."""
+        self._model_settings, self._threads = model, threads
+        self.model = load_policy(policy, model, device)
+        self.critic: Critic | None = None
+        """On this policy's trunk, where `add_critic` put one."""
+        self._optimizer = NamedAdamW(trained_parameters(self.model))
+        self._pad_token = self.model.config.pad_token_id or 0
+        self._check_output_layer()
+
+    @classmethod
+    def restore(cls, folder: Path, *, device: str = "cpu", threads: int, model: ModelSettings = PLAIN) -> Learner:
+        """The learner that was saved in `folder`: it goes on to the bit where that one stopped. A critic that it had is
+        added as at first.
+        """
+        learner = cls(folder, device=device, threads=threads, model=model)
+        learner._optimizer.restore(folder / OPTIMIZER_FILE)
+        restore_adapter(learner.model, folder, model)
+        return learner
+
+    def add_critic(self, policy: Path) -> None:
+        """Put a critic on the policy's trunk: the one that was saved with `policy`, or one that has learned nothing."""
+        folder = policy if (policy / VALUE_HEAD_FILE).is_file() else None
+        self.critic = Critic.on_trunk_of(self.model, threads=self._threads, folder=folder)
+
+    @property
+    def steps(self) -> int:
+        """Optimizer steps taken since the optimizer was empty."""
+        return self._optimizer.steps
+
+    def log_probabilities(
+        self, sequences: Sequence[TokenSequence], temperature: float, micro_batch_tokens: int
+    ) -> list[list[float]]:
+        """Per sequence and token, in nats: of reply tokens at this temperature, and 0.0 at observation tokens."""
+        return self._score(sequences, temperature, micro_batch_tokens)[0]
+
+    def entropies(
+        self, sequences: Sequence[TokenSequence], temperature: float, micro_batch_tokens: int
+    ) -> list[list[float]]:
+        """Per sequence and token, in nats: of the distribution a reply token is drawn from; 0.0 at observations."""
+        return self._score(sequences, temperature, micro_batch_tokens)[1]
+
+    def supervised_step(
+        self,
+        sequences: Sequence[TokenSequence],
+        *,
+        learning_rate: float,
+        micro_batch_tokens: int,
+        maximum_gradient_norm: float = 1.0,
+        weight_decay: float = 0.0,
+    ) -> dict[str, float]:
+        """One AdamW step on the mean negative log-likelihood of the reply tokens of all sequences.
+
+        Returns `loss` (nats per reply token, before the step), `gradient_norm` and `tokens` (reply tokens).
+        """
+        tokens = sum(sum(sequence.mask) for sequence in sequences)
+        if not tokens:
+            raise ValueError("a supervised step must have a reply token to train on; found none")
+        loss = 0.0
+        with reproducible_computing(self._threads):
+            for micro_batch in self._lay_out(sequences, micro_batch_tokens):
+                chosen, _ = self._scored(micro_batch, reply_states(self.model, micro_batch))
+                part = _negative_sum(chosen) / tokens
+                part.backward()
+                loss += part.item()
+            norm = self._optimizer.step(
+                learning_rate=learning_rate,
+                maximum_gradient_norm=maximum_gradient_norm,
+                betas=(0.9, 0.999),
+                weight_decay=weight_decay,
+            )
+        return {"loss": loss, "gradient_norm": norm, "tokens": float(tokens)}
+
+    def update(self, batch: UpdateBatch, settings: UpdateSettings) -> dict[str, float]:
+        """Optimizer steps on the policy-gradient objective; see `turnwise.policy.learner.objective`. With `settings.critic` the
+        critic on the policy's trunk learns along, and all sequences are propagated backward.
+
+        Returned metrics are means over reply tokens: `loss` (that of the policy alone), `ratio`, `clip_fraction_low`,
+        `clip_fraction_high`, `entropy` (nats), `approximate_kl` (nats, from the policy that the ratio is taken to), and
+        `gradient_norm` (mean over steps, before clipping), `mismatch` and `mismatch_maximum` (|learner - engine|, nats,
+        on the first mini-batch before its step), `tokens` (reply tokens of the batch), `padding_share`,
+        `optimizer_steps`. Where they are used: `objective` (mean over steps of all that is descended),
+        `dual_clip_fraction`, `kl_reference` (nats), `importance_weight_mean`, `importance_weight_maximum` (before it is
+        cut), `importance_cut_share`, and those of `Critic.update`.
+
+        Raises ValueError for a batch that lacks what the settings read, MismatchError, before any step, when the
+        mismatch is above the settings' bound, and NotFiniteError for a loss, a gradient or a weight that is no number:
+        this learner is of no use then, and what was saved before is as it was.
+        """
+        batch.require_inputs_of(settings)
+        if (settings.critic is None) != (self.critic is None):
+            raise ValueError(
+                "a critic on the policy's trunk must learn along, and no other: give its settings if, and only if, "
+                "add_critic has put one there"
+            )
+        corrected: dict[str, float] = {}
+        if settings.correction is not None:
+            batch, corrected = self._corrected(batch, settings, settings.correction)
+        tallies: list[UpdateTally] = []
+        norms: list[float] = []
+        value_norms: list[float] = []
+        with reproducible_computing(self._threads):
+            for mini_batch in mini_batches(batch, settings):
+                tally = self._gradient(mini_batch, settings)
+                if not tallies:
+                    self._check_mismatch(tally, settings.maximum_mismatch)
+                norms.append(self._step(settings))
+                if self.critic is not None and settings.critic is not None:
+                    value_norms.append(self.critic.step(settings.critic))
+                tallies.append(tally)
+            self._check_finite()
+        total = sum(tallies[1:], tallies[0])
+        own_objective = not settings.advantages_alone or settings.aggregation != "token-mean"
+        return {
+            **total.means(),
+            "gradient_norm": sum(norms) / len(norms),
+            "mismatch": tallies[0].mismatch / tallies[0].tokens,
+            "mismatch_maximum": tallies[0].mismatch_maximum,
+            "tokens": float(sum(batch.reply_tokens)),
+            "padding_share": 1.0 - total.unpadded / total.padded,
+            "optimizer_steps": float(len(norms)),
+            **({"objective": total.objective / len(norms)} if own_objective else {}),
+            **corrected,
+            **(value_metrics(total.values, value_norms, batch.value_batch()) if value_norms else {}),
+        }
+
+    def save(self, folder: Path) -> None:
+        """Write the weights in Hugging Face's layout, an adapter merged, and what is needed to go on, all as
+        safetensors, into `folder`.
+
+        The files are written in place: whoever owns the folder makes its appearance atomic.
+        """
+        save_policy(self.model, folder, self._model_settings)
+        self._optimizer.save(folder / OPTIMIZER_FILE)
+        if self.critic is not None:
+            self.critic.save(folder)
+
+    def _corrected(
+        self, batch: UpdateBatch, settings: UpdateSettings, correction: ImportanceCorrection
+    ) -> tuple[UpdateBatch, dict[str, float]]:
+        """The batch with what corrects it for the engine's mismatch, and what is reported of that."""
+        own = self.log_probabilities(batch.sequences, settings.temperature, settings.micro_batch_tokens)
+        weights = importance_weights(batch.sequences, own, correction)
+        proximal = tuple(tuple(row) for row in own)
+        return replace(batch, proximal_log_probabilities=proximal, importance_weights=weights.of_token), {
+            "importance_weight_mean": weights.mean,
+            "importance_weight_maximum": weights.maximum,
+            "importance_cut_share": weights.cut_share,
+        }
+
+    def _gradient(self, batch: UpdateBatch, settings: UpdateSettings) -> UpdateTally:
+        """Add the gradient of a mini-batch's objective; return the sums of what is reported.
+
+        Where nothing but advantages has a gradient, sequences without any (those of groups that all did alike) have a
+        gradient of exactly zero: they count in the aggregation and are reported, but are not propagated backward, which
+        is most of the work.
+        """
+        weights = batch.token_weights(settings)
+        value_weight = 0.0
+        if settings.critic is not None:
+            value_weight = (settings.critic.coefficient or 0.0) / batch.value_batch().targets
+        everything = [(True, list(range(len(batch.sequences))))]
+        tally = UpdateTally(unpadded=sum(len(sequence.tokens) for sequence in batch.sequences))
+        for has_signal, chosen in batch.by_signal() if settings.advantages_alone else everything:
+            part, of_part = batch.select(chosen), [weights[index] for index in chosen]
+            with torch.set_grad_enabled(has_signal):
+                for micro_batch in self._lay_out(part.sequences, settings.micro_batch_tokens):
+                    loss, reported = self._objective(micro_batch, part, of_part, value_weight, settings)
+                    if has_signal:
+                        loss.backward()
+                    tally += reported
+        return tally
+
+    def _objective(
+        self,
+        micro_batch: MicroBatch,
+        batch: UpdateBatch,
+        weights: Sequence[float],
+        value_weight: float,
+        settings: UpdateSettings,
+    ) -> tuple[torch.Tensor, UpdateTally]:
+        """The part of what is descended of a micro-batch's reply tokens, and what is reported of them."""
+        states = reply_states(self.model, micro_batch)
+        chosen, entropy = self._scored(
+            micro_batch, states, settings.temperature, entropy_gradient=settings.entropy_coefficient > 0
+        )
+        tokens = ReplyTokens.of(batch, weights, micro_batch, chosen.dtype)
+        loss, reported = objective(chosen, entropy, tokens, settings)
+        if settings.critic is not None:
+            assert self.critic is not None and batch.values is not None and batch.returns is not None
+            values, returns = (at_reply_tokens(rows, micro_batch) for rows in (batch.values, batch.returns))
+            of_values, values_reported = self.critic.loss(states, values, returns, settings.critic.clip)
+            loss = loss + value_weight * of_values
+            reported += UpdateTally(objective=value_weight * values_reported.loss, values=values_reported)
+        return loss, reported + UpdateTally(padded=micro_batch.padded_tokens)
+
+    def _check_mismatch(self, tally: UpdateTally, bound: float) -> None:
+        mean = tally.mismatch / tally.tokens
+        if not mean <= bound:
+            self.model.zero_grad()
+            if self.critic is not None:
+                self.critic.head.zero_grad()
+            raise MismatchError(
+                "the learner must give the sampled tokens the log-probabilities that the engine sampled them with; the "
+                f"mean difference is {mean:.3g} nats per token, the bound {bound:g}: the engine held other weights "
+                "than the learner, or sampled at another temperature. Load the learner's policy into the engine before "
+                "the rollout; for an engine of low precision raise maximum_mismatch"
+            )
+
+    def _check_finite(self) -> None:
+        """Refuse what the last step made where it cannot compute: the loss would tell one batch later, of a policy that
+        was saved and could not be sampled from.
+        """
+        with torch.no_grad():
+            logits = self.model(input_ids=torch.arange(1, 5, device=self.model.device).unsqueeze(0)).logits
+        if not bool(torch.isfinite(logits).all()):
+            raise NotFiniteError("the policy's logits must be finite after an update; they are not")
+
+    def _step(self, settings: UpdateSettings) -> float:
+        """One step with the gradient that has been added up; returns its norm before clipping."""
+        return self._optimizer.step(
+            learning_rate=settings.learning_rate,
+            maximum_gradient_norm=settings.maximum_gradient_norm,
+            betas=settings.betas,
+            weight_decay=settings.weight_decay,
+        )
+
+    def _score(
+        self, sequences: Sequence[TokenSequence], temperature: float, micro_batch_tokens: int
+    ) -> tuple[list[list[float]], list[list[float]]]:
+        chosen_by_token = [[0.0] * len(sequence.tokens) for sequence in sequences]
+        entropy_by_token = [[0.0] * len(sequence.tokens) for sequence in sequences]
+        with reproducible_computing(self._threads), torch.no_grad():
+            for micro_batch in self._lay_out(sequences, micro_batch_tokens):
+                chosen, entropy = self._scored(micro_batch, reply_states(self.model, micro_batch), temperature)
+                places = zip(micro_batch.rows.tolist(), micro_batch.columns.tolist(), strict=True)
+                for (row, column), value, spread in zip(places, chosen.tolist(), entropy.tolist(), strict=True):
+                    chosen_by_token[micro_batch.members[row]][column + 1] = value
+                    entropy_by_token[micro_batch.members[row]][column + 1] = spread
+        return chosen_by_token, entropy_by_token
+
+    def _scored(
+        self,
+        micro_batch: MicroBatch,
+        states: torch.Tensor,
+        temperature: float = 1.0,
+        *,
+        entropy_gradient: bool = False,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Log-probabilities and entropies of a micro-batch's reply tokens: both [replies], in nats."""
+        return score_replies(
+            self.model,
+            states,
+            micro_batch.targets,
+            temperature=temperature,
+            chunk_tokens=self._model_settings.logit_chunk_tokens,
+            dtype=dtype_of(self._model_settings),
+            entropy_gradient=entropy_gradient,
+        )
+
+    def _lay_out(self, sequences: Sequence[TokenSequence], micro_batch_tokens: int) -> list[MicroBatch]:
+        return lay_out(sequences, micro_batch_tokens, self._pad_token, self.model.device)
+
+    def _check_output_layer(self) -> None:
+        """Refuse a model whose logits are not its output layer's (some cap or scale them): its loss would be wrong."""
+        with reproducible_computing(self._threads), torch.no_grad():
+            tokens = torch.arange(1, 5, device=self.model.device).unsqueeze(0)
+            hidden = self.model.base_model(input_ids=tokens, use_cache=False).last_hidden_state
+            if not torch.allclose(
+                self.model.get_output_embeddings()(hidden), self.model(input_ids=tokens, use_cache=False).logits
+            ):
+                raise ConfigurationError(
+                    f"a policy's logits must be its output layer applied to its last hidden state; those of "
+                    f"{type(self.model).__name__} are not (it caps or scales them): choose another architecture"
+                )
+
+
+def _negative_sum(log_probabilities: torch.Tensor) -> torch.Tensor:
+    """Minus their sum, added up in the order of torch's cross entropy: stored warm starts rest on its rounding."""
+    nowhere_else = torch.zeros(len(log_probabilities), dtype=torch.long, device=log_probabilities.device)
+    return torch.nn.functional.nll_loss(log_probabilities.unsqueeze(-1), nowhere_else, reduction="sum")

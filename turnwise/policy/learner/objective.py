@@ -1,0 +1,112 @@
+"""What an optimizer step descends, on the reply tokens of one micro-batch.
+
+    sum over reply tokens t of  weight_t [ w_t L_t + c k_t - e H_t ]
+
+L_t: the policy loss (`turnwise.policy.learner.losses`), w_t: the importance weight of the engine's mismatch
+(`turnwise.policy.learner.importance`), k_t: the estimate of the divergence from a reference policy
+(`turnwise.policy.learner.divergence`), H_t: the entropy of the distribution that the token is drawn from, weight_t: the
+aggregation over the whole mini-batch (`turnwise.policy.learner.aggregation`). The sum over micro-batches is the mini-batch's
+objective, however it is cut. A term that is not used is not computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from turnwise.policy.learner.divergence import DIVERGENCES
+from turnwise.policy.learner.losses import LOSSES, TokenLoss
+from turnwise.policy.learner.settings import UpdateSettings
+from turnwise.policy.learner.update import PerToken, UpdateBatch
+from turnwise.policy.metric_sums import UpdateTally
+from turnwise.policy.packing import MicroBatch, at_reply_tokens
+
+
+@dataclass(frozen=True)
+class ReplyTokens:
+    """What is known of a micro-batch's reply tokens before the policy is asked; every tensor is [replies]."""
+
+    engine: torch.Tensor
+    """Log-probabilities of the policy that sampled, in nats."""
+    behaviour: torch.Tensor
+    """Those that the ratio is taken to: the engine's, or the learner's own before its first step."""
+    advantages: torch.Tensor
+    weights: torch.Tensor
+    """Of the aggregation."""
+    sequence: torch.Tensor
+    """Index of the sequence within the micro-batch."""
+    reference: torch.Tensor | None
+    importance: torch.Tensor | None
+
+    @classmethod
+    def of(
+        cls, batch: UpdateBatch, weights: Sequence[float], micro_batch: MicroBatch, dtype: torch.dtype
+    ) -> ReplyTokens:
+        """Those of a micro-batch of `batch`; `weights` has one number per sequence of the batch."""
+
+        def pick(rows: PerToken) -> torch.Tensor:
+            return at_reply_tokens(rows, micro_batch).to(dtype)
+
+        engine = pick(tuple(sequence.log_probabilities for sequence in batch.sequences))
+        proximal, reference, importance = (
+            None if rows is None else pick(rows)
+            for rows in (batch.proximal_log_probabilities, batch.reference_log_probabilities, batch.importance_weights)
+        )
+        of_sequence = torch.tensor([weights[member] for member in micro_batch.members], dtype=dtype)
+        return cls(
+            engine=engine,
+            behaviour=engine if proximal is None else proximal,
+            advantages=pick(batch.advantages),
+            weights=of_sequence.to(engine.device)[micro_batch.rows],
+            sequence=micro_batch.rows,
+            reference=reference,
+            importance=importance,
+        )
+
+
+def objective(
+    log_probabilities: torch.Tensor, entropy: torch.Tensor, tokens: ReplyTokens, settings: UpdateSettings
+) -> tuple[torch.Tensor, UpdateTally]:
+    """The micro-batch's part of what is descended, and the sums of what is reported of it.
+
+    `log_probabilities` and `entropy` are the policy's at the reply tokens, [replies], in nats, at the temperature of
+    the sampling; `entropy` needs a gradient only where it has a coefficient.
+    """
+    everywhere = torch.ones_like(tokens.engine, dtype=torch.bool)
+    policy = LOSSES[settings.loss](
+        log_probabilities, tokens.behaviour, tokens.advantages, everywhere, tokens.sequence, **settings.loss_options
+    )
+    policy_loss = policy.loss if tokens.importance is None else policy.loss * tokens.importance
+    total = policy_loss
+    further: dict[str, float] = {}
+    if settings.dual_clip is not None:
+        further["dual_clip_fraction"] = policy.dual_clipped.sum().item()
+    if settings.penalty_in_loss is not None:
+        assert tokens.reference is not None, "require_inputs_of has seen to it"
+        divergence = DIVERGENCES[settings.penalty_in_loss.estimator](log_probabilities - tokens.reference)
+        total = total + settings.penalty_in_loss.coefficient * divergence
+        further["kl_reference"] = divergence.sum().item()
+    if settings.entropy_coefficient:
+        total = total - settings.entropy_coefficient * entropy
+    descended = (total * tokens.weights).sum()
+    of_terms = UpdateTally(loss=policy_loss.sum().item(), objective=descended.item(), further=further)
+    return descended, of_terms + _of_policy(policy, log_probabilities, entropy, tokens)
+
+
+def _of_policy(
+    policy: TokenLoss, log_probabilities: torch.Tensor, entropy: torch.Tensor, tokens: ReplyTokens
+) -> UpdateTally:
+    """What is reported of the policy, whatever the terms are."""
+    mismatch = (log_probabilities.detach() - tokens.engine).abs()
+    return UpdateTally(
+        tokens=len(tokens.engine),
+        ratio=policy.ratio.sum().item(),
+        clipped_low=policy.clipped_low.sum().item(),
+        clipped_high=policy.clipped_high.sum().item(),
+        divergence=policy.divergence.sum().item(),
+        entropy=entropy.sum().item(),
+        mismatch=mismatch.sum().item(),
+        mismatch_maximum=mismatch.max().item() if len(tokens.engine) else 0.0,
+    )

@@ -1,0 +1,97 @@
+"""The comparison in the terminal: the table, what its intervals are over, and where the time went."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import textwrap
+from collections.abc import Sequence
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from turnwise.reporting.data.report_data import ROW_KINDS, Column, Row, Story
+from turnwise.reporting.formatting import UNDEFINED, basis, bounds, duration, heading, number, of_processes
+from turnwise.reporting.html.verdict_section import sentence
+
+
+def print_story(story: Story, console: Console) -> None:
+    """Print the story's comparison. Columns that do not fit beside each other go into further tables below."""
+    console.print(Text(story.title, style="bold"))
+    for columns in _groups_that_fit(story, console):
+        console.print()
+        console.print(_table(story, columns))
+    console.print()
+    for line in basis(story):
+        console.print(Text(line, style="dim"))
+    for row in story.rows:
+        if row.note:
+            console.print(Text(f"{row.name}: {row.note}", style="dim"))
+    if story.judgement is not None:
+        console.print()
+        gains = [standing.gain for standing in story.judgement.standings if standing.gain is not None]
+        for comparison in [*gains, *story.judgement.pairs]:
+            console.print(Text(sentence(comparison)))
+    if story.seconds:
+        console.print()
+        for line in _time_account(story, console.width):
+            console.print(Text(line), no_wrap=True)
+    for note in story.notes:
+        console.print(Text(f"Note: {note}"))
+
+
+def _groups_that_fit(story: Story, console: Console) -> Sequence[Sequence[Column]]:
+    """The columns in as few groups of nearly equal size as the console's width allows; one column each at worst."""
+    total = len(story.columns)
+    for count in range(1, total + 1):
+        edges = [round(total * part / count) for part in range(count + 1)]
+        groups = [story.columns[low:high] for low, high in itertools.pairwise(edges)]
+        if all(_width(_table(story, group), console) <= console.width for group in groups):
+            return groups
+    return [[column] for column in story.columns]
+
+
+def _width(table: Table, console: Console) -> int:
+    unbounded = console.options.update(width=10_000)
+    return console.measure(table, options=unbounded).maximum
+
+
+def _table(story: Story, columns: Sequence[Column]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("", no_wrap=True)
+    for column in columns:
+        table.add_column(_wrapped_heading(story, column), justify="right", vertical="top", no_wrap=True)
+    for kind in ROW_KINDS:
+        for row in story.rows_of(kind):
+            table.add_row(Text(row.name), *(_cell(row, column) for column in columns))
+        table.add_section()
+    return table
+
+
+def _wrapped_heading(story: Story, column: Column) -> Text:
+    words = heading(column).split()
+    cells = [_cell(row, column).plain.splitlines() for row in story.rows]
+    width = max(len(part) for part in [*words, *(line for cell in cells for line in cell)])
+    return Text("\n".join(textwrap.wrap(" ".join(words), width)), style="bold")
+
+
+def _cell(row: Row, column: Column) -> Text:
+    interval = row.cells.get(column.key)
+    if interval is None:
+        return Text(UNDEFINED, style="dim")
+    text = Text(number(interval.value, column.digits))
+    if limits := bounds(interval, column.digits):
+        # Without the zero before the point one or two columns more fit beside each other.
+        text.append("\n" + re.sub(r"\b0\.", ".", limits), style="dim")
+    return text
+
+
+def _time_account(story: Story, width: int) -> list[str]:
+    account = story.account()
+    parts = [("total", sum(seconds for _, seconds in account)), *account]
+    # Spaces that textwrap does not break at keep "2 min 31 s" on one line.
+    unbroken = [f"{stage} {duration(seconds)}".replace(" ", "\u00a0") for stage, seconds in parts]
+    text = f"Time{of_processes(story)}: " + ", ".join(unbroken)
+    return [line.replace("\u00a0", " ") for line in textwrap.wrap(text, width, subsequent_indent="      ")]

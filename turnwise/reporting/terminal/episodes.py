@@ -1,0 +1,129 @@
+"""Episodes in the terminal: turn by turn, one below the other, or two policies beside each other on the same task."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from rich.console import Console, Group, RenderableType
+from rich.rule import Rule
+from rich.style import Style
+from rich.table import Table
+from rich.text import Text
+
+from turnwise.reporting.data.episodes import Episode, by_task
+from turnwise.reporting.data.report_data import Sample
+from turnwise.reporting.formatting import signed
+from turnwise.reporting.html.markup import visible
+from turnwise.reporting.html.samples import ENDINGS, log_probability, turn_name
+from turnwise.reporting.html.token_heat_map import (
+    ABOVE,
+    BELOW,
+    STEPS,
+    largest_advantage,
+    rarity,
+    step,
+    token_advantages,
+)
+
+LINES, CHARACTERS = 12, 2000
+"""Of one passage that are shown."""
+NARROWEST_COLUMN = 44
+LABEL = len("observation")
+
+
+def print_episodes(episodes: Sequence[Episode], console: Console, beside: bool = False) -> None:
+    """Print the episodes by task; with `beside`, those of a task in columns, as many as the width has room for."""
+    largest = largest_advantage([episode.sample for episode in episodes])
+    for task, of_task in by_task(episodes).items():
+        console.print(Rule(Text(visible(task)), style="dim", align="left"))
+        columns = max(1, min(len(of_task), console.width // NARROWEST_COLUMN)) if beside else 1
+        for first in range(0, len(of_task), columns):
+            row = Table.grid(padding=(0, 3, 1, 0), expand=columns > 1)
+            for _ in range(columns):
+                row.add_column(ratio=1, overflow="fold")
+            row.add_row(*(_episode(episode, largest) for episode in of_task[first : first + columns]))
+            console.print(row)
+
+
+def _episode(episode: Episode, largest: float) -> RenderableType:
+    trajectory = episode.sample.trajectory
+    ending = ENDINGS.get(trajectory.ending.value, trajectory.ending.value)
+    parts: list[RenderableType] = [
+        Text.assemble((visible(episode.player), "bold"), f" · {episode.when}"),
+        Text(ending, style="bold" if trajectory.success else ""),
+    ]
+    for place in range(len(trajectory.turns)):
+        parts += [Text(), _heading(episode.sample, place), _turn(episode.sample, place, largest)]
+    if trajectory.final_observation:
+        last = _grid()
+        last.add_row("world", _passage(trajectory.final_observation, "dim"))
+        parts.append(last)
+    return Group(*parts)
+
+
+def _grid() -> Table:
+    """A table of passages: what each is, and its text."""
+    grid = Table.grid(padding=(0, 1, 0, 0))
+    grid.add_column(width=LABEL, style="dim")
+    grid.add_column(overflow="fold")
+    return grid
+
+
+def _turn(sample: Sample, place: int, largest: float) -> Table:
+    turn = sample.trajectory.turns[place]
+    grid = _grid()
+    grid.add_row("observation", _passage(turn.observation, "dim"))
+    if turn.thought:
+        grid.add_row("thought", _passage(turn.thought, "italic"))
+    for action in turn.actions:
+        grid.add_row("action", _passage(action, "bold"))
+    if turn.invalid is not None:
+        grid.add_row("reply", _passage(turn.reply, ""))
+        grid.add_row("invalid", _passage(turn.invalid, "red"))
+    if sample.spelling is not None and sample.spelling[place]:
+        grid.add_row("tokens", _heat_line(sample.spelling[place], sample, place, largest))
+    if turn.rewards:
+        grid.add_row("rewards", _passage(_rewards(sample, turn.rewards), ""))
+    return grid
+
+
+def _heading(sample: Sample, place: int) -> Text:
+    told = [turn_name(sample.trajectory, place)]
+    if sample.advantages is not None:
+        told.append(f"advantage {signed(sample.advantages[place], 2)}")
+    told.append(log_probability(sample.trajectory.turns[place]))
+    return Text(" · ".join(told), style="underline")
+
+
+def _passage(content: str, style: str) -> Text:
+    whole = visible(content)
+    shown = "\n".join(whole.splitlines()[:LINES])[:CHARACTERS]
+    left_out = len(whole.rstrip()) - len(shown)
+    more = f" … ({left_out:,} more characters)" if left_out > 0 else ""
+    return Text.assemble((shown, style), (more, "dim"))
+
+
+def _rewards(sample: Sample, rewards: Mapping[str, float]) -> str:
+    parts = []
+    for name, value in sorted(rewards.items()):
+        rule = sample.rewards.get(name)
+        parts.append(f"{name} {value:g} × {rule.weight:g} ({rule.level})" if rule else f"{name} {value:g}")
+    return ", ".join(parts)
+
+
+def _heat_line(spelling: Sequence[str], sample: Sample, place: int, largest: float) -> Text:
+    turn = sample.trajectory.turns[place]
+    line = Text()
+    tokens = zip(spelling, token_advantages(sample, place), turn.log_probabilities, strict=True)
+    for text, advantage, log_probability_of_token in tokens:
+        tint = None if advantage is None else _tint(step(advantage, largest))
+        line.append(visible(text), Style(bgcolor=tint, underline=rarity(log_probability_of_token) > 0))
+    return line
+
+
+def _tint(size: int) -> str | None:
+    """The colour of a step on a dark or a light background: black is not asked for, so the text keeps its own."""
+    if size == 0:
+        return None
+    red, green, blue = (round(part * (0.35 + 0.65 * abs(size) / STEPS)) for part in (ABOVE if size > 0 else BELOW))
+    return f"rgb({red},{green},{blue})"

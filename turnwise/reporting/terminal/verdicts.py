@@ -1,0 +1,124 @@
+"""A judgement as sheets: how variants stand, which differ, how they learned, and what the same budget bought."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from turnwise.reporting.formatting import UNDEFINED, bounds, number, signed
+from turnwise.reporting.terminal.tables import Sheet
+from turnwise.statistics import Comparison, Interval, Judgement
+from turnwise.statistics.verdict import Learning
+
+DIGITS = 2
+SMALLEST_P = 0.001
+
+
+def sheets(judgement: Judgement, references: Mapping[str, Interval] | None = None) -> list[Sheet]:
+    """The sheets of a judgement, those that would be empty left out. `references` are rows beneath the variants: what
+    the warm start and the players reached, by name.
+    """
+    made = [standings(judgement, references or {})]
+    if judgement.pairs:
+        made.append(pairs(judgement))
+    if judgement.learning:
+        made.append(learning(judgement))
+    return made
+
+
+def standings(judgement: Judgement, references: Mapping[str, Interval]) -> Sheet:
+    """Every variant: mean and interquartile mean over seeds, between random and oracle, and beside the warm start. Then
+    what they are held against.
+    """
+    rows = [
+        [
+            f"{standing.name}\n{_seeds(standing.mean.count)}",
+            cell(standing.mean),
+            cell(standing.interquartile_mean),
+            cell(standing.normalised),
+            UNDEFINED if standing.gain is None else cell(standing.gain.difference, with_sign=True),
+            UNDEFINED if standing.gain is None else verdict(standing.gain),
+        ]
+        for standing in judgement.standings
+    ]
+    rows += [[f"{name}\n{each.count} tasks", cell(each), *[UNDEFINED] * 4] for name, each in references.items()]
+    columns = ["", "mean", "inter-\nquartile\nmean", "normalised", "gain over the\nwarm start", "than it"]
+    level = f"{100 * judgement.level:g} %"
+    notes = [
+        f"Beneath each value its {level} interval: of means over seeds, or over tasks where there is one "
+        "policy; of gains over seeds and tasks.",
+        "Normalised: 0 is the random player, 1 the oracle.",
+    ]
+    return Sheet("standings", f"{judgement.measure} on the test panel", columns, rows, [*notes, *judgement.notes])
+
+
+def pairs(judgement: Judgement) -> Sheet:
+    """Every pair of variants, the first beside the second."""
+    rows = [
+        [
+            f"{pair.first}\nbeside {pair.second}",
+            cell(pair.difference, with_sign=True),
+            probability(pair.corrected),
+            verdict(pair),
+            UNDEFINED if pair.effect is None else signed(pair.effect, 1),
+            UNDEFINED if pair.improvement is None else f"{100 * pair.improvement:.0f} %",
+            exact(pair),
+        ]
+        for pair in judgement.pairs
+    ]
+    columns = ["", "difference", "p (Holm)", "verdict", "effect", "P(better)", "exact p"]
+    notes = [
+        "Effect: the difference in deviations of the runs (Hedges' g). P(better): that a run of the first beats one of "
+        "the second. Exact p: of a test over runs that assumes nothing, and the smallest that so many runs can give.",
+    ]
+    if not all(pair.paired for pair in judgement.pairs):
+        notes.append("Variants with other seeds, or other tasks, are not compared run by run.")
+    return Sheet("pairs", "Pairs of variants", columns, rows, notes)
+
+
+def learning(judgement: Judgement) -> Sheet:
+    """How each variant learned, on the validation panel."""
+    stated = judgement.learning[0].reached.stated
+    rows = [[each.name, cell(each.area), _reached(each)] for each in judgement.learning]
+    columns = ["", "area under the curve", f"iterations to {stated:g}"]
+    notes = [
+        "Area: the mean on the way, on the validation panel. Iterations: the median run's, and how many got there."
+    ]
+    return Sheet("learning", "On the way", columns, rows, notes)
+
+
+def cell(interval: Interval | None, *, with_sign: bool = False) -> str:
+    """The value, and beneath it the bounds or why there are none."""
+    if interval is None:
+        return UNDEFINED
+    value = signed(interval.value, DIGITS) if with_sign else number(interval.value, DIGITS)
+    because = (interval.absence or "").replace(": ", ":\n")
+    return f"{value}\n{bounds(interval, DIGITS) or because}"
+
+
+def verdict(comparison: Comparison) -> str:
+    """The verdict, and for a gain its corrected p."""
+    return comparison.verdict.replace(": ", ":\n")
+
+
+def probability(p: float | None) -> str:
+    """A p-value, never shown as zero."""
+    if p is None:
+        return UNDEFINED
+    return f"< {SMALLEST_P:g}" if p < SMALLEST_P else f"{p:.3f}"
+
+
+def exact(comparison: Comparison) -> str:
+    """The exact test's p, and the smallest that it could have given."""
+    if comparison.exact is None or comparison.smallest is None:
+        return UNDEFINED
+    return f"{probability(comparison.exact)}\n≥ {comparison.smallest:.2g}"
+
+
+def _seeds(count: int) -> str:
+    return "1 seed" if count == 1 else f"{count} seeds"
+
+
+def _reached(found: Learning) -> str:
+    arrived = [at for at in found.reached.at if at is not None]
+    share = f"{len(arrived)} of {len(found.reached.at)}"
+    return share if found.reached.median is None else f"{found.reached.median:g}\n{share}"

@@ -1,0 +1,228 @@
+"""The fingerprint of code: by it a stage knows that what it computed was computed by the code that would run now.
+
+The fingerprint of a module is a digest of syntax trees: its own and those of all modules of ours that it imports,
+directly or indirectly. Comments, docstrings and formatting do not count; a changed helper three imports away does. It
+is found from the source, without importing anything. What it cannot see are modules that are named only at run time (a
+world in the configuration: name it to `fingerprint` too) and data files (make them an input, or part of the code).
+"""
+
+from __future__ import annotations
+
+import ast
+import gc
+import hashlib
+import importlib.util
+import logging
+import pkgutil
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.machinery import ModuleSpec, PathFinder
+from pathlib import Path
+
+from turnwise.errors import ConfigurationError
+from turnwise.store.digests import digest_of
+
+logger = logging.getLogger(__name__)
+
+OUR_PACKAGES = frozenset({"turnwise", "tasks", "envs", "flows"})
+
+
+def fingerprint(module_names: Sequence[str], without: Sequence[str] = ()) -> str:
+    """A digest of the code of these modules and of every module of ours that they import.
+
+    "Ours" are the packages turnwise, tasks, envs and flows, the package or file that each named module belongs to, and
+    all that is not installed: what lies neither in a site-packages folder nor in Python's own library. Imports inside
+    functions count, imports under `if TYPE_CHECKING:` do not. A source is read once per process: the key must speak of
+    the code that runs, not of an edit made meanwhile (of which `warn_of_edits` tells).
+
+    Args:
+        module_names: dotted names, e.g. `["tasks.rollout.rollout", "envs.search"]`.
+        without: modules of ours that are neither read nor followed, since what they say cannot change a result.
+
+    Raises:
+        ConfigurationError: a named module has no source that can be found.
+    """
+    sources = _closure(tuple(sorted(set(module_names))), frozenset(without))
+    # A source without a statement computes nothing: an empty __init__.py is the same as none.
+    return digest_of({source.name: source.digest for source in sources if not source.is_empty})
+
+
+def installed_imports(module_names: Sequence[str]) -> frozenset[str]:
+    """The top-level names of what the code behind a fingerprint imports and is not part of it, without Python's own.
+
+    Raises ConfigurationError as `fingerprint` does.
+    """
+    sources = _closure(tuple(sorted(set(module_names))), frozenset())
+    ours = OUR_PACKAGES | {source.name.partition(".")[0] for source in sources} | sys.stdlib_module_names
+    return frozenset({name.partition(".")[0] for source in sources for name in source.imports} - ours - {""})
+
+
+@dataclass(frozen=True)
+class _Source:
+    """One module as it was when this process first looked at it."""
+
+    name: str
+    path: Path
+    state: tuple[int, int] | None
+    is_empty: bool
+    digest: str
+    imports: tuple[str, ...]
+    """Dotted names that may be modules (`from a import b` gives a and a.b), in the order of the source."""
+
+
+_edited: set[Path] = set()
+
+
+def warn_of_edits(module_names: Sequence[str], without: Sequence[str] = ()) -> None:
+    """Warn, once per file, of code that has changed since this process fingerprinted it: it runs the old code."""
+    for source in _closure(tuple(sorted(set(module_names))), frozenset(without)):
+        if source.path not in _edited and _state(source.path) != source.state:
+            _edited.add(source.path)
+            logger.warning(
+                "%s has changed since this process began, which goes on with the code it began with: "
+                "start it again to run the new code.",
+                source.path,
+            )
+
+
+@cache
+def _closure(names: tuple[str, ...], without: frozenset[str]) -> tuple[_Source, ...]:
+    """The sources of these modules and of all of ours that they import, by name."""
+    ours = OUR_PACKAGES | {name.partition(".")[0] for name in names}
+    for name in names:
+        if _find(name) is None:
+            raise ConfigurationError(
+                f"the code of every stage and world must be found, to know when it changed; there is no module {name} "
+                "on the path: install its package, or run from the folder that holds it"
+            )
+    found: dict[str, _Source] = {}
+    waiting = list(names)
+    while waiting:
+        name = waiting.pop()
+        top = name.partition(".")[0]
+        if name in found or name in without or not (top in ours or _is_uninstalled(top)):
+            continue
+        package = name.rpartition(".")[0]
+        if package:
+            waiting.append(package)
+        source = _read(name)
+        if source is not None:
+            found[name] = source
+            waiting.extend(source.imports)
+    return tuple(found[name] for name in sorted(found))
+
+
+@cache
+def _read(name: str) -> _Source | None:
+    """The module's source; None where the name is no module, or one without a Python file (a namespace)."""
+    spec = _find(name)
+    if spec is None or not spec.has_location or spec.origin is None or not spec.origin.endswith(".py"):
+        return None
+    path = Path(spec.origin)
+    state = _state(path)
+    tree = _parsed(path)
+    is_package = spec.submodule_search_locations is not None
+    imports = tuple(_imports(tree, name if is_package else name.rpartition(".")[0]))
+    tree = _WithoutTexts().visit(tree)
+    digest = hashlib.sha256(ast.dump(tree).encode("utf-8", "surrogatepass")).hexdigest()
+    return _Source(name, path, state, not tree.body, digest, imports)
+
+
+def _parsed(path: Path) -> ast.AST:
+    """The file's syntax tree. CPython 3.11 can fail in this (SystemError) when another thread parses meanwhile, which a
+    garbage collection inside lets happen; so there is none.
+    """
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        return ast.parse(path.read_bytes(), filename=str(path))
+    finally:
+        if collecting:
+            gc.enable()
+
+
+def _find(name: str) -> ModuleSpec | None:
+    """Where a module lies, found without importing it or its packages."""
+    package, _, _ = name.rpartition(".")
+    if not package:
+        try:
+            return importlib.util.find_spec(name)
+        except ValueError:
+            return None
+    parent = _find(package)
+    if parent is None or parent.submodule_search_locations is None:
+        return None
+    for location in parent.submodule_search_locations:
+        finder = pkgutil.get_importer(location)
+        if finder is not None and (spec := finder.find_spec(name)) is not None:
+            return spec
+    # As an import would, ask the others too: an editable installation has a finder of its own.
+    others = (finder for finder in sys.meta_path if finder is not PathFinder)
+    specs = (finder.find_spec(name, list(parent.submodule_search_locations)) for finder in others)
+    return next((spec for spec in specs if spec is not None), None)
+
+
+@cache
+def _is_uninstalled(top: str) -> bool:
+    """Whether a top-level package or module is somebody's working file, such as a helper beside a world of one file."""
+    spec = _find(top)
+    if top in sys.stdlib_module_names or spec is None:
+        return False
+    places = [spec.origin] if spec.has_location and spec.origin else list(spec.submodule_search_locations or [])
+    return not any({"site-packages", "dist-packages"} & set(Path(place).parts) for place in places)
+
+
+def _imports(tree: ast.AST, package: str) -> Iterator[str]:
+    """Every dotted name that the tree imports, at whatever depth, except for the type checker."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            origin = _absolute(node, package)
+            yield origin
+            for alias in node.names:
+                yield from _modules_of(origin) if alias.name == "*" else [f"{origin}.{alias.name}"]
+        elif isinstance(node, ast.If) and _asks_for_type_checking(node.test):
+            for branch in node.orelse:
+                yield from _imports(ast.Module([branch], []), package)
+        else:
+            yield from _imports(node, package)
+
+
+def _absolute(node: ast.ImportFrom, package: str) -> str:
+    if not node.level:
+        return node.module or ""
+    parts = package.split(".")
+    base = ".".join(parts[: len(parts) - node.level + 1])
+    return f"{base}.{node.module}" if node.module else base
+
+
+def _modules_of(package: str) -> list[str]:
+    """The modules directly in a package: `from package import *` may import any of them."""
+    spec = _find(package)
+    folders = list(spec.submodule_search_locations or []) if spec else []
+    return [f"{package}.{path.stem}" for folder in folders for path in sorted(Path(folder).glob("*.py"))]
+
+
+def _asks_for_type_checking(test: ast.expr) -> bool:
+    return (isinstance(test, ast.Name) and test.id == "TYPE_CHECKING") or (
+        isinstance(test, ast.Attribute) and test.attr == "TYPE_CHECKING"
+    )
+
+
+class _WithoutTexts(ast.NodeTransformer):
+    """Drops statements that are only a string: docstrings, and the texts under fields."""
+
+    def visit_Expr(self, node: ast.Expr) -> ast.Expr | None:
+        is_text = isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+        return None if is_text else node
+
+
+def _state(path: Path) -> tuple[int, int] | None:
+    try:
+        now = path.stat()
+    except FileNotFoundError:
+        return None
+    return now.st_mtime_ns, now.st_size

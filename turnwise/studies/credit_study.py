@@ -1,0 +1,157 @@
+"""What credit does to one batch: every rule on the same trajectories, beside the truth by replay.
+
+For each rule the noise of its gradient (`turnwise.studies.gradient_noise`) and how its advantages agree with the true
+ones (`turnwise.studies.credit_truth`). The advantages come from `turnwise.credit.estimate`, with the options that each
+estimator has by default, but for two: whatever can be told which rewards count is told all of them, since the truth is
+of the whole return; and gamma is 1, so that a rule gives every token of a reply the same. `grpo, outcome` alone is
+judged as it is, blind to turn rewards.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import TypeAdapter
+
+from turnwise.credit import ESTIMATORS, CreditBatch, estimate
+from turnwise.errors import CreditError
+from turnwise.studies.credit_bias import Rule
+from turnwise.studies.credit_truth import Agreement, Truth, agreement
+from turnwise.studies.gradient_noise import GradientNoise, gradient_noise, group_gradients
+
+RULES: Sequence[Rule] = (
+    Rule("grpo, outcome", "grpo", {"rewards": "outcome"}),
+    Rule("grpo, merged", "grpo", {"rewards": "merged"}),
+    Rule("rloo, merged", "rloo", {"rewards": "merged"}),
+    Rule("mt-grpo, paper", "mt-grpo", {"rule": "paper"}),
+    Rule("mt-grpo, per-index", "mt-grpo", {"rule": "per-index"}),
+    Rule("mt-grpo, padded", "mt-grpo", {"rule": "padded"}),
+    Rule("mt-grpo, return-to-go", "mt-grpo", {"rule": "return-to-go"}),
+    Rule("reinforce++", "reinforce++", {"rewards": "turn"}),
+    Rule("reinforce++-baseline", "reinforce++-baseline", {"rewards": "merged"}),
+    Rule("gigpo", "gigpo", {"rewards": "merged", "gamma": 1.0}),
+    Rule("gae", "gae"),
+    Rule("turn-gae", "turn-gae"),
+    Rule("bi-level-gae", "bi-level-gae"),
+)
+"""The rules, in the order in which they are shown."""
+
+TRUTH = "truth by replay"
+
+
+@dataclass(frozen=True)
+class RuleFigures:
+    """What was found of one rule, or of the truth itself."""
+
+    title: str
+    gradient: GradientNoise
+    agreement: Agreement | None
+    """None for the truth."""
+
+
+@dataclass(frozen=True)
+class Study:
+    """What credit does to one batch."""
+
+    figures: tuple[RuleFigures, ...]
+    """The truth first."""
+    left_out: Mapping[str, str]
+    """Rules that cannot be judged on this batch, with the reason."""
+    tasks: int
+    trajectories: int
+    turns: int
+    reliability: float | None
+    """Of the truth: see `turnwise.studies.credit_truth.Truth`."""
+    error_of_no_credit: float
+    """The mean absolute true advantage: the error of a rule that gives everybody 0."""
+    error_of_measuring: float
+    """The mean absolute error of the truth itself, were its noise normal: what a perfect rule would be left with."""
+
+    @property
+    def slope_turns(self) -> int:
+        """For how many turns slopes are known."""
+        return max((len(found.agreement.slopes) for found in self.figures if found.agreement), default=0)
+
+    def to_json(self) -> str:
+        """As text that `from_json` reads."""
+        return _ADAPTER.dump_json(self, indent=1).decode()
+
+    @classmethod
+    def from_json(cls, text: str) -> Study:
+        """The study that `to_json` wrote."""
+        return _ADAPTER.validate_json(text)
+
+
+_ADAPTER = TypeAdapter(Study)
+
+
+def examine(
+    batch: CreditBatch, truth: Truth, score_vectors: NDArray[np.floating], *, turn_limit: int, seed: int
+) -> Study:
+    """The study of one batch. `score_vectors` has a row per turn, [turns, dimensions]; `turn_limit` is the world's.
+
+    Raises CreditError where the batch holds fewer than two groups.
+    """
+    if len(batch.members) < 2:
+        raise CreditError(
+            f"credit is compared across tasks, of which there must be at least 2; found {len(batch.members)}"
+        )
+    vectors = np.asarray(score_vectors, dtype=np.float64)
+    true_gradients = group_gradients(truth.advantages, vectors, batch.group)
+    figures = [RuleFigures(TRUTH, gradient_noise(true_gradients, None, seed=seed), None)]
+    left_out: dict[str, str] = {}
+    for rule in RULES:
+        if reason := _unsuited(rule, batch, turn_limit):
+            left_out[rule.title] = reason
+            continue
+        advantages = advantages_of_turns(rule, batch)
+        gradients = group_gradients(advantages, vectors, batch.group)
+        figures.append(
+            RuleFigures(
+                rule.title,
+                gradient_noise(gradients, true_gradients, seed=seed),
+                agreement(advantages, truth, batch.group, seed=seed),
+            )
+        )
+    values = [abs(value) for row in truth.advantages for value in row]
+    errors = [math.sqrt(variance) for row in truth.variances for variance in row]
+    return Study(
+        figures=tuple(figures),
+        left_out=left_out,
+        tasks=len(batch.members),
+        trajectories=len(batch),
+        turns=sum(batch.turns),
+        reliability=truth.reliability,
+        error_of_no_credit=math.fsum(values) / len(values),
+        error_of_measuring=math.sqrt(2 / math.pi) * math.fsum(errors) / len(errors),
+    )
+
+
+def advantages_of_turns(rule: Rule, batch: CreditBatch) -> list[list[float]]:
+    """A rule's advantages, a number per turn. Raises CreditError where a rule tells the tokens of a reply apart."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a group that lost its company has no signal, which the figures show
+        advantages = estimate(rule.estimator, batch, **rule.options)
+    if ESTIMATORS[rule.estimator].level == "turn":
+        return advantages
+    of_turns = [[[row[place] for place in span] for span in batch.spans(index)] for index, row in enumerate(advantages)]
+    if any(max(tokens) - min(tokens) > 1e-9 for row in of_turns for tokens in row):
+        raise CreditError(f"{rule.title} must give all tokens of a reply the same to be compared turn by turn")
+    return [[tokens[0] for tokens in row] for row in of_turns]
+
+
+def _unsuited(rule: Rule, batch: CreditBatch, turn_limit: int) -> str | None:
+    """Why a rule cannot be judged on this batch; None where it can."""
+    needs = ESTIMATORS[rule.estimator].needs
+    if "values" in needs:
+        return "it needs a critic, which a stored policy does not have"
+    if "anchors" in needs and batch.anchors is None:
+        return "it needs anchor states, which this world does not tell"
+    if rule.options.get("rule") == "paper" and (most := max(turn_limit, *batch.turns)) > 2:
+        return f"it is defined on at most two turns; this world allows {most}"
+    return None

@@ -1,0 +1,46 @@
+"""Learning rates, chosen for every variant with the same small budget, before the runs that compare the variants.
+
+A tuning is an ablation whose variants are those of another, each at several rates: `mt-grpo-0.0004` is `mt-grpo` at a
+rate of 0.0004. It has a seed that the comparison does not use, and what counts is success on the validation panel at
+its end, so that neither the compared seeds nor the test panel have a say. Of equal rates the smaller one is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from turnwise.reporting.data.report_data import Story
+
+MEASURE = "validation/sampled"
+"""The curve whose last value counts."""
+
+
+def tried_rates(story: Story) -> dict[str, dict[float, float]]:
+    """By variant and by rate, in ascending order: success at the end, the mean over the seeds.
+
+    Raises ValueError for a variant whose name does not end with a rate.
+    """
+    ends: dict[str, dict[float, list[float]]] = {}
+    for curve in story.curves:
+        if curve.metric == MEASURE:
+            variant, rate = _parts(curve.variant)
+            ends.setdefault(variant, {}).setdefault(rate, []).append(curve.points[-1][1])
+    return {
+        variant: {rate: sum(values) / len(values) for rate, values in sorted(of_variant.items())}
+        for variant, of_variant in ends.items()
+    }
+
+
+def chosen_rates(tried: Mapping[str, Mapping[float, float]]) -> dict[str, float]:
+    """The best rate of every variant."""
+    return {variant: max(sorted(rates), key=rates.__getitem__) for variant, rates in tried.items()}
+
+
+def _parts(name: str) -> tuple[str, float]:
+    variant, _, rate = name.rpartition("-")
+    try:
+        return variant, float(rate)
+    except ValueError:
+        raise ValueError(
+            f"a tuning's variants must be named <variant>-<learning rate>, e.g. mt-grpo-0.0004; found {name!r}"
+        ) from None

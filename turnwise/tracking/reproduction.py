@@ -1,0 +1,123 @@
+"""Reproduction: what is made again, the first place where it differs, and why.
+
+A run is a chain of artifacts, each named by the digest of its content. Laid beside each other in the order in which
+they were made, the first pair that differs is where to look: what came after it had other inputs. The same parameters
+and code give the same digests on the same platform; on another the last bits differ, and then what is sampled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from turnwise.store import Reference
+from turnwise.tracking.finding import RunArtifacts
+from turnwise.world import SPLITS
+
+INGREDIENTS = ("stage", "code", "parameters", "inputs", "platform")
+
+UNEXPLAINED = "nothing explains it: parameters, code and platform are the same"
+INEXACT = "figures may differ in the second decimal"
+
+
+@dataclass(frozen=True)
+class Step:
+    """One artifact of a run."""
+
+    name: str
+    """When and as what it was made, e.g. `iteration 3: rollout`."""
+    recorded: Reference | None
+    again: Reference | None
+
+    @property
+    def equal(self) -> bool:
+        """Whether it came out the same."""
+        return self.recorded == self.again
+
+
+def steps(recorded: RunArtifacts, again: RunArtifacts) -> list[Step]:
+    """Every artifact of both runs in the order of making; what only one of them has stands beside None."""
+    first, second = dict(_named(recorded)), dict(_named(again))
+    return [Step(name, first.get(name), second.get(name)) for name in dict.fromkeys([*first, *second])]
+
+
+def first_difference(found: list[Step]) -> Step | None:
+    """The earliest artifact that did not come out the same; None where all did."""
+    return next((step for step in found if not step.equal), None)
+
+
+def differing_ingredients(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
+    """What two lineage records of one step do not share: code, parameters, inputs or platform, down to the key."""
+    return [each.path for name in INGREDIENTS for each in _differing(one.get(name), other.get(name), name)]
+
+
+def why_different(former: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """A sentence on why the same parameters did not give the same, from the `code` and `platform` of both.
+
+    What one of them does not say is unknown.
+    """
+    if unknown := [name for name in ("parameters", "code", "platform") if name not in former or name not in now]:
+        return f"made with {', '.join(unknown)} unknown; on another platform {INEXACT}"
+    reasons = platform_differences(former["platform"] or {}, now["platform"] or {})
+    if former["code"] != now["code"]:
+        return "; ".join(["made by other code", *reasons])
+    return f"{'; '.join(reasons)}: {INEXACT}" if reasons else UNEXPLAINED
+
+
+def platform_differences(former: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """What two platforms (`turnwise.store.run_environment.platform`) do not share, each in words."""
+    one, other = ({"vendor": "", "flags": [], **platform.get("processor", {})} for platform in (former, now))
+    found = []
+    if lacking := set(one["flags"]) - set(other["flags"]):
+        found.append(f"made on a processor with {_foundation(lacking)}; this one has none")
+    if added := set(other["flags"]) - set(one["flags"]):
+        found.append(f"made on a processor without {_foundation(added)}; this one has it")
+    if one["vendor"] != other["vendor"]:
+        found.append(f"made on a processor of {one['vendor']}; this one is of {other['vendor']}")
+    for name in dict.fromkeys([*former, *now]):
+        for each in _differing(former.get(name), now.get(name), name) if name != "processor" else ():
+            found.append(f"made with {each.path} {_worded(each.one)}; here it is {_worded(each.other)}")
+    return found
+
+
+def _foundation(flags: set[str]) -> str:
+    """Of AVX-512 the foundation alone, without which there is nothing else of it."""
+    return "avx512f" if "avx512f" in flags else " and ".join(sorted(flags))
+
+
+def _worded(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(str, value)) or "none"
+    return "absent" if value is None else str(value)
+
+
+def _named(run: RunArtifacts) -> Iterator[tuple[str, Reference]]:
+    order = (*(f"{split}_panel" for split in SPLITS), "demonstrations", "tokenizer", "warm_start")
+    yield from ((name, run.prepared[name]) for name in order if name in run.prepared)
+    yield "start: evaluation", run.start
+    if run.start_at_horizon is not None:
+        yield "start: evaluation at the horizon", run.start_at_horizon
+    for number, made in enumerate(run.iterations, start=1):
+        yield from ((f"iteration {number}: {name}", reference) for name, reference in made.items())
+    if run.test is not None:
+        yield "test: evaluation", run.test
+    if run.test_at_horizon is not None:
+        yield "test: evaluation at the horizon", run.test_at_horizon
+
+
+@dataclass(frozen=True)
+class _Difference:
+    path: str
+    one: Any
+    other: Any
+
+
+def _differing(one: Any, other: Any, path: str) -> list[_Difference]:
+    """Where two nested mappings differ; what one of them lacks is None."""
+    if one == other:
+        return []
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        keys = dict.fromkeys([*one, *other])
+        return [found for key in keys for found in _differing(one.get(key), other.get(key), f"{path}.{key}")]
+    return [_Difference(path, one, other)]
