@@ -8,7 +8,8 @@ import time
 from pathlib import Path
 
 from turnwise.policy.architecture import create_policy
-from turnwise.policy.engines.contract import Engine, Sampling, make_engine
+from turnwise.policy.engines.contract import Engine, Sampling
+from turnwise.policy.engines.resident import make_engine
 
 EPISODES, CONTEXT, REPLY, ROUNDS = 128, 60, 32, 3
 

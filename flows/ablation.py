@@ -22,12 +22,13 @@ from flows.recording.results import (
     with_circumstances,
     write_results,
 )
-from flows.run import Run, run_variant
+from flows.run import run_variant
+from flows.run_state import Run
 from flows.runtime.display import Display, expected_work
 from flows.runtime.worker_processes import Beside, beside
+from tasks.observing import observing
 from tasks.report.cells import WARM_START
 from tasks.report.report import ReportParameters, RunName, read_story, report
-from tasks.stage import observing
 from turnwise.errors import TrainingEnded
 from turnwise.experiment import Experiment
 from turnwise.reporting.data.report_data import Story

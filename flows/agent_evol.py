@@ -5,18 +5,14 @@ trajectories_k --keep--> successes_k --fine-tune, with the demonstrations--> P_(
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from flows.health import guarded
 from flows.learning import Batch, Learned
 from flows.prepare import Prepared, play_parameters
+from flows.run_state import Run
 from tasks.models_in_memory import LearnerParameters
 from tasks.update.fine_tune import FineTuneParameters, fine_tune
 from tasks.update.rejection_sampling import KeepParameters, keep
 from turnwise.store import Reference
-
-if TYPE_CHECKING:
-    from flows.run import Run
 
 
 def evolve(run: Run, number: int, prepared: Prepared, policy: Reference, sampled: Reference) -> tuple[Batch, Learned]:

@@ -13,9 +13,9 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from flows.prepare import Prepared
+from flows.run_state import Iteration, Run
 from tasks.health.alarms import AlarmParameters, Change, Judgement, ReturnParameters, alarm, read_judgement, return_to
 from tasks.health.monitor import MonitorParameters, monitor, read_history
 from tasks.health.probe import ProbeParameters, probe
@@ -24,9 +24,6 @@ from turnwise.errors import MismatchError, NotFiniteError, TrainingEnded
 from turnwise.experiment import Experiment
 from turnwise.health.guards import COUNTED, in_a_row, message
 from turnwise.store import Reference
-
-if TYPE_CHECKING:
-    from flows.run import Iteration, Run
 
 logger = logging.getLogger(__name__)
 

@@ -13,10 +13,10 @@ the policy stays as it is.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from flows.health import guarded
 from flows.prepare import Prepared
+from flows.run_state import Run
 from tasks.credit.credit import CreditParameters, credit
 from tasks.credit.scores import ReferenceParameters, ValuesParameters, reference, values
 from tasks.models_in_memory import LearnerParameters
@@ -24,9 +24,6 @@ from tasks.update.critic import CriticParameters, initial_critic, learn_values
 from tasks.update.update import UpdateParameters, update
 from turnwise.experiment import Experiment
 from turnwise.store import Reference
-
-if TYPE_CHECKING:
-    from flows.run import Run
 
 
 @dataclass(frozen=True)

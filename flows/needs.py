@@ -16,7 +16,7 @@ from __future__ import annotations
 import shutil
 from dataclasses import dataclass
 
-from tasks.stage import Observer, StageCall
+from tasks.observing import Observer, StageCall
 from turnwise.errors import ConfigurationError
 from turnwise.experiment import Experiment
 from turnwise.policy.pretrained import model_directory

@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from turnwise.config.model_settings import AdapterSettings, ModelSettings
-from turnwise.config.schema import Adapter, Compute, Section
+from turnwise.config.optimization import Adapter
+from turnwise.config.schema import Compute, Section
 from turnwise.policy.model_files import MODEL_FILES
 from turnwise.store import MANIFEST, Draft, Reference, default_store
 

@@ -20,7 +20,8 @@ from turnwise.data.metrics import recorded_in
 from turnwise.data.task_sets import read_panel
 from turnwise.data.trajectory import Trajectory
 from turnwise.data.trajectory_files import write_trajectories
-from turnwise.policy.engines.contract import Sampling, close_resident_engine, resident_engine
+from turnwise.policy.engines.contract import Sampling
+from turnwise.policy.engines.resident import close_resident_engine, resident_engine
 from turnwise.store import Draft, Reference, default_store
 from turnwise.world import Split, Task, World, make_world, world_class
 

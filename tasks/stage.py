@@ -28,10 +28,7 @@ import json
 import logging
 import pkgutil
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Generic, ParamSpec, get_type_hints
 
@@ -41,6 +38,7 @@ from prefect.context import TagsContext
 from pydantic import ValidationError
 
 from tasks.identity import known_by_content
+from tasks.observing import StageCall, current_observers
 from tasks.prefect_records import recorded, records_folder
 from turnwise.errors import ArtifactError, ConfigurationError, WorldLost
 from turnwise.store import Reference, default_store, run_environment
@@ -55,42 +53,6 @@ from turnwise.store.remaking import Record, make_again
 logger = logging.getLogger(__name__)
 
 Arguments = ParamSpec("Arguments")
-
-
-@dataclass(frozen=True)
-class StageCall:
-    """What an observer is told when a stage has returned."""
-
-    stage: str
-    label: str
-    reference: Reference
-    cached: bool
-    """Whether the result was found, not computed."""
-    seconds: float
-    """That this call took; what computing took is in the artifact's clock, under `seconds`."""
-
-
-class Observer:
-    """Is told of every stage that is called while it observes: see `observing`. Override what is of interest."""
-
-    def started(self, stage: str, label: str) -> None:
-        """A stage was called; whether it is cached is not known yet."""
-
-    def finished(self, call: StageCall) -> None:
-        """A stage has returned its reference. One that raised is not reported."""
-
-
-_observers: ContextVar[tuple[Observer, ...]] = ContextVar("observers", default=())
-
-
-@contextmanager
-def observing(observer: Observer) -> Iterator[None]:
-    """Tell the observer of every stage that the block calls."""
-    token = _observers.set((*_observers.get(), observer))
-    try:
-        yield
-    finally:
-        _observers.reset(token)
 
 
 def stage(
@@ -156,7 +118,7 @@ class Stage(Generic[Arguments]):
 
     def _run(self, label: str, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Reference:
         began = time.perf_counter()
-        for observer in _observers.get():
+        for observer in current_observers.get():
             observer.started(self.name, label)
         ingredients = self._ingredients(*args, **kwargs)
         digest = digest_of(ingredients)
@@ -185,7 +147,7 @@ class Stage(Generic[Arguments]):
         # Tags are of flow runs. For each that a task bears Prefect asks its server for a slot before computing.
         with TagsContext(current_tags=set()):
             reference = Reference.model_validate(task(*args, **kwargs))
-        for observer in _observers.get():
+        for observer in current_observers.get():
             seconds = time.perf_counter() - began
             observer.finished(StageCall(self.name, label, reference, not computed, seconds))
         return reference

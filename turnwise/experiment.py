@@ -19,7 +19,9 @@ from turnwise.agent.formats import format_class, make_format
 from turnwise.config import schema
 from turnwise.config.agent import Agent
 from turnwise.config.agent_rewards import AGENT_REWARDS
+from turnwise.config.messages import explain, with_places
 from turnwise.config.monitoring import Alarms, Guards, Monitors
+from turnwise.config.optimization import Evolution, Optimization
 from turnwise.config.overlays import layered, merged
 from turnwise.config.presets import preset_and_own
 from turnwise.config.schema import (
@@ -29,8 +31,6 @@ from turnwise.config.schema import (
     Critic,
     Data,
     Evaluation,
-    Evolution,
-    Optimization,
     Policy,
     RewardSection,
     Rollout,
@@ -52,7 +52,7 @@ from turnwise.policy.choice import require_policy
 from turnwise.policy.critic.value_learning import CriticSettings
 from turnwise.policy.learner.settings import require_full_distribution, require_update_options
 from turnwise.store.paths import project_root
-from turnwise.suggestions import explain, unknown, with_places
+from turnwise.suggestions import unknown
 from turnwise.world import World, make_world, world_class
 
 

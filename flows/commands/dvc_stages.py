@@ -35,7 +35,7 @@ from flows.prepare import (
 )
 from flows.recording.record import AblationRecord, tracking_uri
 from flows.recording.results import DIGESTS_FILE
-from flows.run import Run
+from flows.run_state import Run
 from flows.runtime.display import Display, expected_work
 from tasks.prepare.warm_start import CURVE_FILE
 from turnwise.errors import ConfigurationError

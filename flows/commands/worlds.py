@@ -20,7 +20,7 @@ from turnwise.reporting.baseline_table import RECORD_FILE, Line, read_lines
 from turnwise.reporting.formatting import UNDEFINED, number
 from turnwise.world import SPLITS, Limits, World, installed_worlds, make_world, with_preset, world_class
 
-DOCS = Path(__file__).parents[1] / "docs"
+DOCS = Path(__file__).parents[2] / "docs"
 """Where the record of the baselines lies that belongs to this code."""
 WIDTH = 100
 """Columns of the terminal that the table fits into."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from flows.prepare import Prepared
 from flows.recording.recorded_metrics import evaluation_metrics, evaluation_seconds, metrics_of
-from flows.run import Iteration, Run
+from flows.run_state import Iteration, Run
 from tasks.credit.credit import read_credit
 from tasks.playing import world_code
 from tasks.rollout.evaluate import SAMPLED, read_evaluation

@@ -10,12 +10,9 @@ A number without a unit in its name is a count, a share or a mean of the world's
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
+from flows.run_state import Iteration
 from turnwise.store import Reference, default_store
-
-if TYPE_CHECKING:
-    from flows.run import Iteration
 
 UNITS = {
     "update/approximate_kl": "nats",

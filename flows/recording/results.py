@@ -11,7 +11,7 @@ from typing import Any
 
 from flows.prepare import Prepared
 from flows.recording.record import computing_code
-from flows.run import Iteration, Run
+from flows.run_state import Iteration, Run
 from tasks.playing import tasks_of
 from turnwise.config.schema import BESIDE_RESULTS
 from turnwise.data.task_sets import panel_digest

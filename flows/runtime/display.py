@@ -16,7 +16,7 @@ from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskProgres
 from rich.table import Column
 from rich.text import Text
 
-from tasks.stage import Observer, StageCall, observing
+from tasks.observing import Observer, StageCall, observing
 from turnwise import progress
 from turnwise.experiment import Experiment
 from turnwise.store import Reference, default_store

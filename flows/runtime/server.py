@@ -165,7 +165,7 @@ def _start_supervisor(folder: Path, idle_seconds: float = IDLE_SECONDS) -> subpr
     with (folder / "server.log").open("ab") as log:
         return subprocess.Popen(
             [sys.executable, "-m", "flows.runtime.server", str(folder), "--idle-seconds", str(idle_seconds)],
-            cwd=Path(__file__).resolve().parents[1],
+            cwd=Path(__file__).resolve().parents[2],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
@@ -266,7 +266,7 @@ def _free_port() -> int:
 
 def _start_server(folder: Path, port: int) -> subprocess.Popen[bytes]:
     make_file(folder / "prefect.db")
-    app = ["--factory", "flows.runtime.own_pages:application", "--app-dir", str(Path(__file__).resolve().parents[1])]
+    app = ["--factory", "flows.runtime.own_pages:application", "--app-dir", str(Path(__file__).resolve().parents[2])]
     app += ["--host", "127.0.0.1", "--port", str(port)]
     return subprocess.Popen(
         [sys.executable, "-m", "uvicorn", *app, "--log-level", "warning", "--lifespan", "on"],

@@ -26,7 +26,7 @@ from pydantic import BaseModel, ConfigDict
 from flows.prepare import Prepared
 from flows.run import run_variant
 from flows.runtime.housekeeping import mark_flow_runs
-from tasks.stage import Observer, StageCall, observing
+from tasks.observing import Observer, StageCall, observing
 from turnwise.errors import TrainingEnded
 from turnwise.experiment import Experiment
 from turnwise.store import Reference

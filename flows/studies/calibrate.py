@@ -12,7 +12,8 @@ from prefect import flow
 from rich.console import Console
 
 from flows.prepare import prepare_materials, prepare_policy
-from flows.run import Run, run_variant
+from flows.run import run_variant
+from flows.run_state import Run
 from flows.runtime.display import Display, expected_work
 from tasks.health.monitor import read_history
 from turnwise.config.monitoring import AlarmRule

@@ -12,7 +12,7 @@ from tasks.prepare.imitation import sequences_to_imitate
 from tasks.stage import stage
 from tasks.update.update import same_policy
 from turnwise import seeding
-from turnwise.config.schema import Evolution
+from turnwise.config.optimization import Evolution
 from turnwise.data.trajectory import TokenSequence
 from turnwise.data.trajectory_files import read_trajectories
 from turnwise.store import Reference, default_store

@@ -13,7 +13,8 @@ from tasks.credit.scores import by_segment, read_scores
 from tasks.models_in_memory import LearnerParameters, begin_with, keep_learner, take_learner
 from tasks.stage import stage
 from turnwise import seeding
-from turnwise.config.schema import Compute, Critic, Optimization, Section
+from turnwise.config.optimization import Optimization
+from turnwise.config.schema import Compute, Critic, Section
 from turnwise.data.trajectory import Trajectory
 from turnwise.data.trajectory_files import read_trajectories
 from turnwise.policy.learner.update import UpdateBatch, UpdateSettings

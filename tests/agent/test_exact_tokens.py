@@ -30,7 +30,8 @@ from turnwise.config.agent import ContextSection, ModeSection
 from turnwise.data.trajectory import TokenSequence, Trajectory, TurnKind
 from turnwise.errors import ConfigurationError
 from turnwise.policy.architecture import create_policy
-from turnwise.policy.engines.contract import Engine, Reply, Sampling, close_resident_engine, resident_engine
+from turnwise.policy.engines.contract import Engine, Reply, Sampling
+from turnwise.policy.engines.resident import close_resident_engine, resident_engine
 from turnwise.policy.learner.learner import Learner
 from turnwise.policy.tokenizer import ChatFrame, train_tokenizer
 from turnwise.world import World, make_world

@@ -20,7 +20,7 @@ from rich.console import Console
 from flows.prepare import Prepared
 from flows.runtime.display import Display
 from flows.runtime.worker_processes import Assignment
-from tasks.stage import StageCall
+from tasks.observing import StageCall
 from tests.process_tree import command_line, descendants
 from turnwise.experiment import Experiment, load
 from turnwise.reporting.formatting import of_processes

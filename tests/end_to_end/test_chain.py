@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 from comparison import compared
 
-from tasks.stage import Observer, StageCall, observing
+from tasks.observing import Observer, StageCall, observing
 from turnwise.experiment import Experiment, load
 from turnwise.store import Reference, default_store
 

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from flows.prepare import Prepared, prepare_materials, prepare_policy
-from flows.run import Iteration, run_variant
+from flows.run import run_variant
+from flows.run_state import Iteration
 from turnwise.credit import ESTIMATORS
 from turnwise.credit.selection import RULES
 from turnwise.experiment import Experiment, load

@@ -10,7 +10,8 @@ import pytest
 from comparison import compared
 
 from flows.prepare import Prepared, prepare_materials, prepare_policy
-from flows.run import Run, run_variant
+from flows.run import run_variant
+from flows.run_state import Run
 from tasks.credit.credit import read_credit
 from tasks.prepare.imitation import sequences_to_imitate
 from turnwise.data.trajectory_files import read_trajectories

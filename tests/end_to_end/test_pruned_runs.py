@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from flows.prepare import Prepared, prepare_materials, prepare_policy
-from flows.run import Iteration, Run, run_variant
+from flows.run import run_variant
+from flows.run_state import Iteration, Run
 from tasks import models_in_memory
-from tasks.stage import Observer, StageCall, observing
+from tasks.observing import Observer, StageCall, observing
 from turnwise.experiment import Experiment, load
 from turnwise.policy.model_files import MODEL_FILES
 from turnwise.store import Reference, default_store

@@ -21,7 +21,8 @@ import pytest
 from flows.ablation import every_run
 from flows.prepare import Prepared, prepare_materials, prepare_policy
 from flows.recording.record import AblationRecord
-from flows.run import Iteration, Run, run_variant
+from flows.run import run_variant
+from flows.run_state import Iteration, Run
 from flows.runtime.worker_processes import beside
 from flows.studies.calibrate import show_calibration
 from tasks.health.alarms import read_judgement

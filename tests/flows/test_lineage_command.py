@@ -14,7 +14,7 @@ from flows.prepare import Prepared, panel_parameters
 from flows.recording.record import AblationRecord
 from flows.recording.recorded_metrics import evaluation_metrics, metrics_of
 from flows.recording.sources import answer, sources_of
-from flows.run import Iteration, Run
+from flows.run_state import Iteration, Run
 from tasks.health.alarms import Change
 from tasks.prepare.materials import panel
 from turnwise.config.schema import Selection

@@ -14,8 +14,8 @@ from rich.console import Console
 
 from flows.commands.plan import needs_of, show_plan
 from flows.needs import DiskGuard, shapes_of
-from tasks.stage import StageCall
-from turnwise.config.schema import Adapter
+from tasks.observing import StageCall
+from turnwise.config.optimization import Adapter
 from turnwise.errors import ConfigurationError
 from turnwise.experiment import Experiment, load
 from turnwise.policy.sizes import count, shapes_in, trained

@@ -6,7 +6,7 @@ import pytest
 from recorded_runs import tiny
 
 from flows.prepare import Prepared, prepare_materials, prepare_policy
-from tasks.stage import Observer, StageCall, observing
+from tasks.observing import Observer, StageCall, observing
 
 
 class Calls(Observer):

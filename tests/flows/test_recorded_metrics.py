@@ -10,7 +10,7 @@ import pytest
 
 from flows.recording.record import SAME, _differing_first
 from flows.recording.recorded_metrics import evaluation_metrics, metrics_of
-from flows.run import Iteration
+from flows.run_state import Iteration
 from turnwise.config.schema import BESIDE_RESULTS
 from turnwise.experiment import load
 from turnwise.store import Reference, default_store

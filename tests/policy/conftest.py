@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from policy_samples import CONTEXT, END, PAD, VOCABULARY
 
-from turnwise.policy.engines.contract import Engine, close_resident_engine, resident_engine
+from turnwise.policy.engines.contract import Engine
+from turnwise.policy.engines.resident import close_resident_engine, resident_engine
 
 
 @pytest.fixture(scope="session")

@@ -19,7 +19,8 @@ from policy_samples import CONTEXT, END, as_sequences, contexts, sample
 from turnwise.config.model_settings import PLAIN, AdapterSettings, ModelSettings
 from turnwise.data.trajectory import TokenSequence
 from turnwise.errors import ConfigurationError
-from turnwise.policy.engines.contract import Engine, Sampling, make_engine
+from turnwise.policy.engines.contract import Engine, Sampling
+from turnwise.policy.engines.resident import make_engine
 from turnwise.policy.engines.vllm import quiet
 from turnwise.policy.learner.learner import Learner
 from turnwise.policy.learner.update import UpdateBatch, UpdateSettings
@@ -128,7 +129,7 @@ import json, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
 from policy_samples import CONTEXT, contexts, sample
-from turnwise.policy.engines.contract import make_engine
+from turnwise.policy.engines.resident import make_engine
 
 if __name__ == "__main__":
     engine = make_engine("vllm", threads=1, context_length=CONTEXT, maximum_episodes=16)
@@ -270,7 +271,7 @@ def test_what_vllm_says_at_its_start_is_kept_from_bars_that_own_standard_error(
 def test_the_library_imports_no_vllm_until_an_engine_starts() -> None:
     code = (
         "import sys; import turnwise.policy.learner.learner, turnwise.policy.engines.contract, turnwise.policy.engines.transformers;"
-        "from turnwise.policy.engines.contract import make_engine;"
+        "from turnwise.policy.engines.resident import make_engine;"
         "make_engine('transformers', threads=1, context_length=8, maximum_episodes=1);"
         "assert not any(name.split('.')[0] == 'vllm' for name in sys.modules)"
     )

@@ -10,9 +10,9 @@ import pytest
 
 from flows.prepare import Prepared, play_parameters, prepare_materials, prepare_policy
 from flows.run import run_variant
+from tasks.observing import Observer, StageCall, observing
 from tasks.playing import worlds_seed
 from tasks.rollout.rollout import RolloutParameters, rollout
-from tasks.stage import Observer, StageCall, observing
 from turnwise import seeding
 from turnwise.agent.branching import turn_of
 from turnwise.agent.loop import episode_seed

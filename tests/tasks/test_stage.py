@@ -23,7 +23,8 @@ from prefect.results import ResultRecord
 from pydantic import BaseModel, ConfigDict
 from safetensors import SafetensorError
 
-from tasks.stage import Observer, StageCall, observing, stage
+from tasks.observing import Observer, StageCall, observing
+from tasks.stage import stage
 from turnwise.errors import ArtifactError, ConfigurationError, DiskFull, WorldLost
 from turnwise.store import Reference, default_store
 from turnwise.store.paths import home
@@ -321,7 +322,7 @@ import sys
 from flows.runtime.server import ensure_server
 ensure_server()
 from our_stage import Parameters, number
-from tasks.stage import Observer, observing
+from tasks.observing import Observer, observing
 class Say(Observer):
     def finished(self, call):
         print(call.cached, call.reference)

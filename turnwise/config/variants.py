@@ -3,14 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
+from turnwise.config.optimization import Optimization
 from turnwise.config.quantities import NAME, NAME_RULE
-from turnwise.config.schema import BESIDE_RESULTS
+from turnwise.config.schema import BESIDE_RESULTS, Ablation, Credit
 from turnwise.errors import ConfigurationError
 
-if TYPE_CHECKING:
-    from turnwise.experiment import Experiment
+
+class VariedExperiment(Protocol):
+    """What is asked of an experiment and of its variants; `turnwise.experiment.Experiment` keeps it."""
+
+    @property
+    def ablation(self) -> Ablation:
+        """Which variants and seeds are compared."""
+
+    @property
+    def credit(self) -> Credit:
+        """The credit rule."""
+
+    @property
+    def optimization(self) -> Optimization:
+        """How a policy learns."""
+
+    @property
+    def variants(self) -> dict[str, dict[str, Any]]:
+        """What each variant changes, by its name."""
+
+    @property
+    def has_critic(self) -> bool:
+        """Whether the estimator values states by a critic."""
+
+    def variant(self, name: str) -> VariedExperiment:
+        """The experiment with one variant's changes. Raises ConfigurationError."""
+
+    def model_dump(self, *, mode: str) -> dict[str, Any]:
+        """All values, as JSON holds them."""
+
 
 SHARED = ("world", "agent", "data", "policy", "warm_start", "evaluation", "ablation", *BESIDE_RESULTS)
 """Sections that a variant cannot change, since all variants of an ablation share what is made from them."""
@@ -21,7 +50,7 @@ UNREAD: Mapping[str, tuple[str, ...]] = {
 """Sections that a method of optimization does not read, so that a variant of it cannot change them."""
 
 
-def require_distinct_variants(experiment: Experiment) -> None:
+def require_distinct_variants(experiment: VariedExperiment) -> None:
     """Raise ConfigurationError for a variant that changes nothing, equals another, or makes no sense.
 
     An empty entry (`name: {}`) is the base itself, on purpose.
@@ -52,7 +81,7 @@ def require_distinct_variants(experiment: Experiment) -> None:
         seen[key] = name
 
 
-def _require_own_sections(name: str, changes: Mapping[str, object], variant: Experiment) -> None:
+def _require_own_sections(name: str, changes: Mapping[str, object], variant: VariedExperiment) -> None:
     """Raise ConfigurationError where a variant changes a section that it does not read, or that all variants share."""
     if "critic" in changes and not variant.has_critic:
         raise ConfigurationError(

@@ -11,7 +11,8 @@ import re
 from collections.abc import Sequence
 
 from turnwise.config.model_settings import LINEAR_LAYERS, require_heads, require_kernels, smallest_vocabulary
-from turnwise.config.schema import Adapter, Policy
+from turnwise.config.optimization import Adapter
+from turnwise.config.schema import Policy
 from turnwise.errors import ConfigurationError
 from turnwise.policy.pretrained import model_directory
 from turnwise.suggestions import unknown

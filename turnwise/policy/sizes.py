@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from math import prod
 from pathlib import Path
 
-from turnwise.config.schema import Adapter, Policy
+from turnwise.config.optimization import Adapter
+from turnwise.config.schema import Policy
 
 Shapes = Mapping[str, tuple[int, ...]]
 """By the name of a weight."""

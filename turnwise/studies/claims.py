@@ -11,11 +11,12 @@ from typing import Annotated, Literal
 
 from pydantic import Field, ValidationError, model_validator
 
+from turnwise.config.messages import explain
 from turnwise.config.overlays import read_yaml
 from turnwise.config.schema import Section
 from turnwise.errors import ConfigurationError
 from turnwise.store.paths import project_root
-from turnwise.suggestions import explain, meant
+from turnwise.suggestions import meant
 
 CLAIMS = Path("experiments/claims")
 

@@ -28,7 +28,7 @@ class TransformersEngine:
     """See `turnwise.policy.engines.contract.Engine`."""
 
     def __init__(self, *, device: str, threads: int, context_length: int, maximum_episodes: int) -> None:
-        """Holds no policy yet: see `turnwise.policy.engines.contract.make_engine`."""
+        """Holds no policy yet: see `turnwise.policy.engines.resident.make_engine`."""
         self.context_length = context_length
         self.tokens_generated = 0
         self._device, self._threads, self._maximum_episodes = torch.device(device), threads, maximum_episodes

@@ -58,7 +58,7 @@ class VllmEngine:
     """See `turnwise.policy.engines.contract.Engine`. vLLM is imported and started when the first policy is loaded."""
 
     def __init__(self, *, device: str, threads: int, context_length: int, maximum_episodes: int) -> None:
-        """Remember how to start: see `turnwise.policy.engines.contract.make_engine`."""
+        """Remember how to start: see `turnwise.policy.engines.resident.make_engine`."""
         if device not in MAXIMUM_CACHE_BYTES:
             raise ConfigurationError(f"the engine's device must be one of cpu, cuda; found {device!r}")
         if importlib.util.find_spec("vllm") is None:

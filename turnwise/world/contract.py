@@ -11,23 +11,13 @@ legal, and never raises; rewards are named raw values (weights and levels are co
 
 from __future__ import annotations
 
-import importlib
-import importlib.metadata
-import inspect
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
-from types import ModuleType
 from typing import Any, ClassVar, Literal
-from urllib.parse import urlsplit
 
 import numpy as np
-
-from turnwise.suggestions import meant
-from turnwise.world.parameter_types import mistyped, require_known
 
 Split = Literal["train", "validation", "test"]
 SPLITS: tuple[Split, ...] = ("train", "validation", "test")
@@ -251,119 +241,7 @@ class World(ABC):
         return {}
 
 
-def whole_number(name: str, value: object, lowest: int, highest: int) -> int:
-    """A world's parameter that must be a whole number from `lowest` to `highest`. Raises ValueError otherwise."""
-    if not isinstance(value, int) or isinstance(value, bool) or not lowest <= value <= highest:
-        raise ValueError(f"{name} must be a whole number from {lowest} to {highest}; found {value!r}")
-    return value
-
-
-def share(name: str, value: object, *, above_zero: bool = False) -> float:
-    """A world's parameter that must be a number from 0 to 1. Raises ValueError otherwise."""
-    if (
-        not isinstance(value, int | float)
-        or isinstance(value, bool)
-        or not 0 <= value <= 1
-        or (above_zero and value == 0)
-    ):
-        bounds = "above 0 and at most 1" if above_zero else "from 0 to 1"
-        raise ValueError(f"{name} must be a number {bounds}; found {value!r}")
-    return float(value)
-
-
-def positive(name: str, value: object) -> float:
-    """A world's parameter that must be a number above 0. Raises ValueError otherwise."""
-    if not isinstance(value, int | float) or isinstance(value, bool) or not value > 0:
-        raise ValueError(f"{name} must be a number above 0; found {value!r}")
-    if value > 1e9:
-        raise ValueError(f"{name} must be at most 1e9, which is 30 years of seconds; found {value!r}")
-    return float(value)
-
-
-def http_address(name: str, value: object) -> str:
-    """A world's parameter that must be the address of a server, without a slash at its end. Raises ValueError."""
-    parts = urlsplit(value) if isinstance(value, str) else urlsplit("")
-    if not isinstance(value, str) or parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0:
-        raise ValueError(f"{name} must be such as http://127.0.0.1:8600; found {value!r}")
-    return value.rstrip("/")
-
-
 def require_family(task: Task, family: str) -> None:
     """Raise ValueError for a task of another world, or of this one with other parameters, by how its id begins."""
     if not task.id.startswith(family):
         raise ValueError(f"a task of {family!r} must have an id that begins so; found {task.id!r}")
-
-
-ENTRY_POINTS = "turnwise.worlds"
-
-
-def world_class(name: str) -> type[World]:
-    """The world class by name.
-
-    Looked up in this order: `module:Class`, then the installed entry points of the group `turnwise.worlds`.
-    """
-    if ":" in name:
-        module_name, _, class_name = name.partition(":")
-        found = getattr(_module(module_name, name), class_name, None)
-        if not (isinstance(found, type) and issubclass(found, World)) or inspect.isabstract(found):
-            raise ValueError(f"world {name!r} must name a subclass of turnwise.world.World; found {found!r}")
-        return found
-    for entry_point in _entry_points(tuple(sys.path)):
-        if entry_point.name == name:
-            loaded = entry_point.load()
-            if not (isinstance(loaded, type) and issubclass(loaded, World)):
-                raise ValueError(f"entry point {name!r} must load a subclass of turnwise.world.World; found {loaded!r}")
-            return loaded
-    worlds = installed_worlds()
-    raise ValueError(
-        f"world must be one of {', '.join(worlds)}, or 'module:Class'; found {name!r}{meant(name, worlds)}"
-    )
-
-
-def _module(name: str, world: str) -> ModuleType:
-    """A module that somebody names. Raises ValueError where it cannot be imported, whatever it says."""
-    if not all(part.isidentifier() for part in name.split(".")):
-        raise ValueError(f"world {world!r} must be module:Class, with names of Python; found the module {name!r}")
-    try:
-        return importlib.import_module(name)
-    except (ImportError, SyntaxError) as error:
-        raise ValueError(
-            f"world {world!r} must name a module that can be imported from here; found {type(error).__name__}: {error}"
-        ) from error
-
-
-def installed_worlds() -> tuple[str, ...]:
-    """The names of every world that is installed, in order."""
-    return tuple(sorted({entry_point.name for entry_point in _entry_points(tuple(sys.path))}))
-
-
-@cache
-def _entry_points(path: tuple[str, ...]) -> tuple[importlib.metadata.EntryPoint, ...]:
-    """The worlds that are installed on this path; looked for once, since it takes as long as a turn of an episode."""
-    return tuple(importlib.metadata.entry_points(group=ENTRY_POINTS))
-
-
-def make_world(name: str, parameters: Mapping[str, Any]) -> World:
-    """A world by name, with its parameters. Raises ValueError for an unknown name or parameter, or a bad value."""
-    made = world_class(name)
-    require_known(made, parameters)
-    try:
-        return made(**parameters)
-    except (AttributeError, TypeError) as error:
-        if mistake := mistyped(made, parameters):
-            raise ValueError(mistake) from error
-        raise
-
-
-def with_preset(name: str, preset: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters of a world's preset, with `parameters` laid over them; an empty name is no preset.
-
-    Raises ValueError for a preset that the world does not have, with the nearest one.
-    """
-    if not preset:
-        return dict(parameters)
-    presets = world_class(name).presets
-    if preset not in presets:
-        known = f"it has {', '.join(presets)}" if presets else "it has none"
-        raise ValueError(f"the world {name!r} has no preset {preset!r}{meant(preset, presets) or f': {known}'}")
-    return {**presets[preset], **parameters}

@@ -1,0 +1,1 @@
+"""Flows that write this repository's own pages."""

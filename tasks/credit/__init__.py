@@ -1,0 +1,1 @@
+"""Stages from rewards to advantages: selection of groups, scores of models, credit."""

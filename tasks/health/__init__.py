@@ -1,0 +1,1 @@
+"""Stages of bookkeeping: monitors, probes, alarms and the horizon."""

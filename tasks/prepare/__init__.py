@@ -1,0 +1,1 @@
+"""Stages before any iteration: panels, demonstrations, tokenizer, first policy and warm start."""

@@ -1,0 +1,1 @@
+"""Stages that gather what a report tells."""

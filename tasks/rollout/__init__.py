@@ -1,0 +1,1 @@
+"""Stages in which a policy plays: rollouts and evaluations."""

@@ -1,0 +1,1 @@
+"""Stages of this repository's own studies."""

@@ -1,0 +1,1 @@
+"""How many turns an episode of training may have, iteration by iteration."""

@@ -1,0 +1,1 @@
+"""What flows between stages: trajectories and their files, conversations, task sets, and the metrics of episodes."""

@@ -1,0 +1,1 @@
+"""A critic: its targets, its loss, and the model that values states."""

@@ -1,0 +1,1 @@
+"""What samples replies: the contract, and the engines that keep it."""

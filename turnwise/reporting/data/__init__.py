@@ -1,0 +1,1 @@
+"""What a report tells, without how it looks."""

@@ -1,0 +1,1 @@
+"""Pages: the report of an ablation and the episodes of a run."""

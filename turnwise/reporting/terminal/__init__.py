@@ -1,0 +1,1 @@
+"""What the terminal shows: tables, verdicts and episodes."""

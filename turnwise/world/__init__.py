@@ -1,0 +1,46 @@
+"""The contract of worlds, and all that a world may import of the library beside `turnwise.seeding`."""
+
+from turnwise.world.contract import (
+    SPLITS,
+    Column,
+    Decision,
+    Environment,
+    Level,
+    Limits,
+    Observation,
+    Remaining,
+    Reward,
+    Split,
+    Step,
+    Task,
+    World,
+    require_family,
+)
+from turnwise.world.parameters import http_address, positive, share, whole_number
+from turnwise.world.registry import ENTRY_POINTS, installed_worlds, make_world, with_preset, world_class
+
+__all__ = [
+    "ENTRY_POINTS",
+    "SPLITS",
+    "Column",
+    "Decision",
+    "Environment",
+    "Level",
+    "Limits",
+    "Observation",
+    "Remaining",
+    "Reward",
+    "Split",
+    "Step",
+    "Task",
+    "World",
+    "http_address",
+    "installed_worlds",
+    "make_world",
+    "positive",
+    "require_family",
+    "share",
+    "whole_number",
+    "with_preset",
+    "world_class",
+]

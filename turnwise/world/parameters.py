@@ -1,0 +1,42 @@
+"""Checks of the parameters of worlds: each returns the value, or raises ValueError with the name, what must hold and what was found."""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+
+
+def whole_number(name: str, value: object, lowest: int, highest: int) -> int:
+    """A world's parameter that must be a whole number from `lowest` to `highest`. Raises ValueError otherwise."""
+    if not isinstance(value, int) or isinstance(value, bool) or not lowest <= value <= highest:
+        raise ValueError(f"{name} must be a whole number from {lowest} to {highest}; found {value!r}")
+    return value
+
+
+def share(name: str, value: object, *, above_zero: bool = False) -> float:
+    """A world's parameter that must be a number from 0 to 1. Raises ValueError otherwise."""
+    if (
+        not isinstance(value, int | float)
+        or isinstance(value, bool)
+        or not 0 <= value <= 1
+        or (above_zero and value == 0)
+    ):
+        bounds = "above 0 and at most 1" if above_zero else "from 0 to 1"
+        raise ValueError(f"{name} must be a number {bounds}; found {value!r}")
+    return float(value)
+
+
+def positive(name: str, value: object) -> float:
+    """A world's parameter that must be a number above 0. Raises ValueError otherwise."""
+    if not isinstance(value, int | float) or isinstance(value, bool) or not value > 0:
+        raise ValueError(f"{name} must be a number above 0; found {value!r}")
+    if value > 1e9:
+        raise ValueError(f"{name} must be at most 1e9, which is 30 years of seconds; found {value!r}")
+    return float(value)
+
+
+def http_address(name: str, value: object) -> str:
+    """A world's parameter that must be the address of a server, without a slash at its end. Raises ValueError."""
+    parts = urlsplit(value) if isinstance(value, str) else urlsplit("")
+    if not isinstance(value, str) or parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0:
+        raise ValueError(f"{name} must be such as http://127.0.0.1:8600; found {value!r}")
+    return value.rstrip("/")
