@@ -12,7 +12,7 @@ from pathlib import Path
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from turnwise.studies.credit_bias import BASELINES, DEVIATIONS, PROBLEMS, Problem, Rule, Verdict, examine
+from turnwise.studies.credit_bias import BASELINES, DEVIATIONS, PROBLEMS, DecisionProblem, Rule, RuleBias, examine
 
 DOCS = Path(__file__).parent.parent / "docs"
 GROUP_SIZE, GROUPS, SEED = 4, 400_000, 0
@@ -32,7 +32,7 @@ def main() -> None:
             sys.stdout.write(f"  {verdict.rule.title}: keeps {kept} of the gradient: {verdict.finding}\n")
 
 
-def page(baselines: Sequence[Sequence[Verdict]], deviations: Sequence[Sequence[Verdict]]) -> str:
+def page(baselines: Sequence[Sequence[RuleBias]], deviations: Sequence[Sequence[RuleBias]]) -> str:
     two, three = ({verdict.rule.title: verdict for verdict in verdicts} for verdicts in baselines)
     right, included = "return-to-go", "return-to-go, itself in the mean"
     index, padded = "per-index, to go", "padded, to go"
@@ -90,11 +90,11 @@ the trajectory itself fades as groups grow; the bias of `per-index` at the first
 """
 
 
-def _shares(verdict: Verdict) -> str:
+def _shares(verdict: RuleBias) -> str:
     return " / ".join(f"{share:.1%}" for share in verdict.kept)
 
 
-def _distance(verdict: Verdict) -> float:
+def _distance(verdict: RuleBias) -> float:
     """The largest distance of what was sampled from the truth, in standard errors."""
     return float((abs(verdict.mean - verdict.truth) / verdict.standard_error).max())
 
@@ -111,11 +111,11 @@ def _problems() -> str:
     return "\n".join(lines)
 
 
-def _tables(of_problems: Sequence[Sequence[Verdict]]) -> str:
+def _tables(of_problems: Sequence[Sequence[RuleBias]]) -> str:
     return "\n".join(_table(problem, verdicts) for problem, verdicts in zip(PROBLEMS, of_problems, strict=True))
 
 
-def _table(problem: Problem, verdicts: Sequence[Verdict]) -> str:
+def _table(problem: DecisionProblem, verdicts: Sequence[RuleBias]) -> str:
     lines = [f"| {problem.title} | {' | '.join(problem.states)} | finding | deviation of one group |"]
     lines.append("|---|" + "---|" * (len(problem.states) + 2))
     lines.append(f"| **truth** | {' | '.join(f'**{value:.4f}**' for value in verdicts[0].truth)} | | |")
@@ -150,7 +150,7 @@ def _group_sizes() -> str:
     return "\n".join(lines)
 
 
-def draw(of_problems: Sequence[Sequence[Verdict]]) -> Figure:
+def draw(of_problems: Sequence[Sequence[RuleBias]]) -> Figure:
     figure = Figure(figsize=(11, 4.8), layout="constrained")
     axes = figure.subplots(1, len(of_problems), sharey=True)
     for panel, problem, verdicts in zip(axes, PROBLEMS, of_problems, strict=True):
@@ -160,7 +160,7 @@ def draw(of_problems: Sequence[Sequence[Verdict]]) -> Figure:
     return figure
 
 
-def _draw_problem(panel: Axes, problem: Problem, verdicts: Sequence[Verdict]) -> None:
+def _draw_problem(panel: Axes, problem: DecisionProblem, verdicts: Sequence[RuleBias]) -> None:
     panel.axvline(1.0, color="#22262b", linewidth=1.2)
     panel.axvline(0.0, color="#c3cad0", linewidth=1.0)
     for place, verdict in enumerate(verdicts):

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from turnwise.curriculum.plateau import Batch, has_levelled_off
+from turnwise.curriculum.plateau import IterationCounts, has_levelled_off
 from turnwise.seeding import generator
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -23,26 +23,26 @@ EPISODES = 8
 CONCENTRATION = 2.0
 """Of the beta distribution that tasks draw their success from: the smaller, the more a task's episodes go together."""
 
-Rule = Callable[[Sequence[Batch]], bool]
+Rule = Callable[[Sequence[IterationCounts]], bool]
 
 
-def ours(batches: Sequence[Batch], standard_errors: float = 2.0) -> bool:
+def ours(batches: Sequence[IterationCounts], standard_errors: float = 2.0) -> bool:
     """As the adaptive curriculum asks."""
     earlier, recent = batches[-2 * WINDOW : -WINDOW], batches[-WINDOW:]
     return has_levelled_off(earlier, recent, tolerance=TOLERANCE, standard_errors=standard_errors)
 
 
-def one_error(batches: Sequence[Batch]) -> bool:
+def one_error(batches: Sequence[IterationCounts]) -> bool:
     """The same with half the caution."""
     return ours(batches, standard_errors=1.0)
 
 
-def gain_alone(batches: Sequence[Batch]) -> bool:
+def gain_alone(batches: Sequence[IterationCounts]) -> bool:
     """Whether the gain that was seen is below the tolerance, however noisy."""
     return ours(batches, standard_errors=0.0)
 
 
-def patience(batches: Sequence[Batch]) -> bool:
+def patience(batches: Sequence[IterationCounts]) -> bool:
     """Whether none of the last iterations was better than the best before them, as for learning-rate schedules."""
     return max(batch.success for batch in batches[-WINDOW:]) <= max(batch.success for batch in batches[:-WINDOW])
 
@@ -55,18 +55,18 @@ RULES: dict[str, Rule] = {
 }
 
 
-def success_of(run: int, tasks: int, rise: float) -> list[Batch]:
+def success_of(run: int, tasks: int, rise: float) -> list[IterationCounts]:
     """One made-up run: its success rises by `rise` from window to window, from 0.2 to at most 0.8."""
     draws = generator(SEED, "plateau", run, tasks, round(rise * 1000))
     batches = []
     for iteration in range(ITERATIONS):
         mean = min(0.8, 0.2 + rise * iteration / WINDOW)
         of_tasks = draws.beta(CONCENTRATION * mean, CONCENTRATION * (1 - mean), size=tasks)
-        batches.append(Batch(tasks * EPISODES, int(draws.binomial(EPISODES, of_tasks).sum()), 0))
+        batches.append(IterationCounts(tasks * EPISODES, int(draws.binomial(EPISODES, of_tasks).sum()), 0))
     return batches
 
 
-def first_said(rule: Rule, batches: Sequence[Batch]) -> int | None:
+def first_said(rule: Rule, batches: Sequence[IterationCounts]) -> int | None:
     """The iteration, from 1, at which a rule first says that success is level; None where it never does."""
     for iteration in range(2 * WINDOW, len(batches) + 1):
         if rule(batches[:iteration]):

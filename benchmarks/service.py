@@ -26,7 +26,7 @@ import httpx
 import numpy as np
 
 from envs.service import RemoteWorld
-from envs.service.client import Client
+from envs.service.client import ServiceClient
 from envs.service.episodes import ServiceLimits
 from envs.service.schema import Batch, Closed, Create, Created, CreateMany, Many, Seen, StepMany, StepOf, Stepped
 from envs.service.server import serve
@@ -75,7 +75,7 @@ def _measured(name: str) -> str:
     scripts = [_script(local, task, seed) for seed, task in enumerate(local.tasks("train", EPISODES))]
     with _served(name) as url:
         world = RemoteWorld(url=url, world=name, version=local.version, seconds=60)
-        world.client = Client(url, seconds=60, retries=3, token_variable="", transport=TwiceNowAndThen)
+        world.client = ServiceClient(url, seconds=60, retries=3, token_variable="", transport=TwiceNowAndThen)
         load, memory, seconds = Load(), [_metric(url, "process_resident_memory_bytes")], 0.0
         for _ in range(ROUNDS):
             before = len(load.took)

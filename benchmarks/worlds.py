@@ -22,7 +22,7 @@ from typing import Any
 import gymnasium
 
 from turnwise import seeding
-from turnwise.checking.playing import Episode, play
+from turnwise.checking.playing import PlayedEpisode, play
 from turnwise.world import World, make_world, with_preset
 
 ROUNDS = 3
@@ -88,7 +88,7 @@ def measure(name: str) -> Speed:
     return Speed(name, steps, steps / fastest["ours"], library, steps / fastest["bare"] if bare else None)
 
 
-def _play_ours(world: World, recorded: Sequence[Episode]) -> None:
+def _play_ours(world: World, recorded: Sequence[PlayedEpisode]) -> None:
     for episode in recorded:
         with closing(world.make(episode.task, seeding.derive(SEED, "checked episode", episode.task.id))) as environment:
             environment.reset()
@@ -114,11 +114,11 @@ def _gymnasium_player(identifier: str, actions: Sequence[Sequence[int]], seeds: 
     return player
 
 
-def _numbered(recorded: Sequence[Episode], names: Sequence[str]) -> list[list[int]]:
+def _numbered(recorded: Sequence[PlayedEpisode], names: Sequence[str]) -> list[list[int]]:
     return [[names.index(action) for action in episode.actions] for episode in recorded]
 
 
-def _taxi(recorded: Sequence[Episode]) -> tuple[str, Player]:
+def _taxi(recorded: Sequence[PlayedEpisode]) -> tuple[str, Player]:
     from envs.gymnasium_text.settings import KNOWN
 
     numbers = KNOWN["Taxi-v4"].action_values
@@ -127,13 +127,13 @@ def _taxi(recorded: Sequence[Episode]) -> tuple[str, Player]:
     return "gymnasium Taxi-v4", _gymnasium_player("Taxi-v4", actions, seeds)
 
 
-def _lake(recorded: Sequence[Episode]) -> tuple[str, Player]:
+def _lake(recorded: Sequence[PlayedEpisode]) -> tuple[str, Player]:
     actions = _numbered(recorded, ("Left", "Down", "Right", "Up"))
     seeds = [episode.task.seed for episode in recorded]
     return "gymnasium FrozenLake-v1", _gymnasium_player("FrozenLake-v1", actions, seeds)
 
 
-def _levels(recorded: Sequence[Episode]) -> tuple[str, Player]:
+def _levels(recorded: Sequence[PlayedEpisode]) -> tuple[str, Player]:
     import minigrid  # noqa: F401  (registers the levels)
 
     from envs.babyai.episode import ACTIONS
@@ -152,7 +152,7 @@ def _levels(recorded: Sequence[Episode]) -> tuple[str, Player]:
     return "minigrid", player
 
 
-def _science(recorded: Sequence[Episode]) -> tuple[str, Player]:
+def _science(recorded: Sequence[PlayedEpisode]) -> tuple[str, Player]:
     from scienceworld import ScienceWorldEnv
 
     simulator = ScienceWorldEnv("", envStepLimit=1000)
@@ -168,7 +168,7 @@ def _science(recorded: Sequence[Episode]) -> tuple[str, Player]:
     return "scienceworld", player
 
 
-BARE: Mapping[str, Callable[[Sequence[Episode]], tuple[str, Player]]] = {
+BARE: Mapping[str, Callable[[Sequence[PlayedEpisode]], tuple[str, Player]]] = {
     "babyai": _levels,
     "frozen_lake": _lake,
     "gymnasium": _taxi,

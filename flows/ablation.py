@@ -38,7 +38,7 @@ from turnwise.tracking.database import require_store
 
 
 @dataclass(frozen=True)
-class Comparison:
+class AblationResult:
     """What an ablation came to."""
 
     story: Story
@@ -53,7 +53,7 @@ class Comparison:
     """Stages that were computed now, and that were found in the store."""
 
 
-def compare(experiment: Experiment, console: Console, processes: int = 1) -> Comparison:
+def compare(experiment: Experiment, console: Console, processes: int = 1) -> AblationResult:
     """Prepare once, run every variant with every seed, record, and write the report.
 
     `processes` share the runs, this one among them; what comes out does not depend on their number.
@@ -85,7 +85,7 @@ def compare(experiment: Experiment, console: Console, processes: int = 1) -> Com
     repeat = compared_with_former(folder, digests)
     write_results(folder, story, digests)
     record.close(folder / "report.html", digest)
-    return Comparison(story, folder, digest, repeat, display.computed, display.found)
+    return AblationResult(story, folder, digest, repeat, display.computed, display.found)
 
 
 def every_run(experiment: Experiment, prepared: Prepared, record: AblationRecord, others: Beside) -> list[Run]:

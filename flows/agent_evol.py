@@ -6,7 +6,7 @@ trajectories_k --keep--> successes_k --fine-tune, with the demonstrations--> P_(
 from __future__ import annotations
 
 from flows.health import guarded
-from flows.learning import Batch, Learned
+from flows.learning import Learned, LearningBatch
 from flows.prepare import Prepared, play_parameters
 from flows.run_state import Run
 from tasks.models_in_memory import LearnerParameters
@@ -15,7 +15,9 @@ from tasks.update.rejection_sampling import KeepParameters, keep
 from turnwise.store import Reference
 
 
-def evolve(run: Run, number: int, prepared: Prepared, policy: Reference, sampled: Reference) -> tuple[Batch, Learned]:
+def evolve(
+    run: Run, number: int, prepared: Prepared, policy: Reference, sampled: Reference
+) -> tuple[LearningBatch, Learned]:
     """What of a rollout is imitated, and the policy after it."""
     experiment, label = run.experiment, f"{run.name} iteration {number}"
     optimization = experiment.optimization
@@ -43,4 +45,4 @@ def evolve(run: Run, number: int, prepared: Prepared, policy: Reference, sampled
             tokenizer=prepared.tokenizer,
             demonstrations=prepared.demonstrations,
         )
-    return Batch(sampled, kept, None, None), Learned(learned, None, learned)
+    return LearningBatch(sampled, kept, None, None), Learned(learned, None, learned)

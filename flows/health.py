@@ -16,7 +16,15 @@ from dataclasses import replace
 
 from flows.prepare import Prepared
 from flows.run_state import Iteration, Run
-from tasks.health.alarms import AlarmParameters, Change, Judgement, ReturnParameters, alarm, read_judgement, return_to
+from tasks.health.alarms import (
+    AlarmParameters,
+    Change,
+    HealthRecord,
+    ReturnParameters,
+    alarm,
+    read_judgement,
+    return_to,
+)
 from tasks.health.monitor import MonitorParameters, monitor, read_history
 from tasks.health.probe import ProbeParameters, probe
 from tasks.models_in_memory import LearnerParameters
@@ -108,7 +116,7 @@ def respond(run: Run, prepared: Prepared) -> None:
         _go_back(run, prepared, iteration, judgement)
 
 
-def _go_back(run: Run, prepared: Prepared, iteration: Iteration, judgement: Judgement) -> None:
+def _go_back(run: Run, prepared: Prepared, iteration: Iteration, judgement: HealthRecord) -> None:
     """Go on from the last healthy policy, and the critic of that time, with the change that the alarm states."""
     assert judgement.change is not None and iteration.alarm is not None, "a return changes something"
     run.experiment = changed(run.experiment, judgement.change)
@@ -186,7 +194,7 @@ def _guard(run: Run, prepared: Prepared, monitors: Reference) -> None:
             raise TrainingEnded(message(name, seen, str(good)))
 
 
-def _stopped(run: Run, prepared: Prepared, judgement: Judgement) -> str:
+def _stopped(run: Run, prepared: Prepared, judgement: HealthRecord) -> str:
     seen = "; ".join(judgement.raised.values())
     again = f" after {judgement.returns} returns" if judgement.returns else ""
     return (

@@ -27,7 +27,7 @@ from turnwise.store import Reference
 
 
 @dataclass(frozen=True)
-class Batch:
+class LearningBatch:
     """What an iteration learns from."""
 
     rollout: Reference
@@ -66,7 +66,7 @@ def credited(
     rollout: Reference,
     selection: Reference | None,
     critic: Reference | None,
-) -> Batch:
+) -> LearningBatch:
     """A rollout with its credit, and what credit and the update need beside it."""
     experiment, label = run.experiment, f"{run.name} iteration {number}"
     valued = _value(label, experiment, critic, rollout)
@@ -87,10 +87,10 @@ def credited(
         reference=scored if in_reward else None,
         tokenizer=prepared.tokenizer if in_parts else None,
     )
-    return Batch(rollout, given, valued, None if in_reward else scored)
+    return LearningBatch(rollout, given, valued, None if in_reward else scored)
 
 
-def learn(run: Run, number: int, policy: Reference, critic: Reference | None, batch: Batch) -> Learned:
+def learn(run: Run, number: int, policy: Reference, critic: Reference | None, batch: LearningBatch) -> Learned:
     """The policy and the critic after a batch."""
     with guarded(run, number, policy):
         warming_up = critic is not None and number <= run.experiment.critic.warm_up
@@ -103,7 +103,7 @@ def learn(run: Run, number: int, policy: Reference, critic: Reference | None, ba
         return Learned(updated or policy, _learn_values(run, number, critic, batch), updated)
 
 
-def _learn_values(run: Run, number: int, critic: Reference, batch: Batch) -> Reference:
+def _learn_values(run: Run, number: int, critic: Reference, batch: LearningBatch) -> Reference:
     assert batch.values is not None, "a critic values a rollout before it learns from it"
     return learn_values.named(f"{run.name} iteration {number}")(
         _critic_parameters(run, number),
@@ -114,7 +114,7 @@ def _learn_values(run: Run, number: int, critic: Reference, batch: Batch) -> Ref
     )
 
 
-def _update(run: Run, number: int, policy: Reference, batch: Batch) -> Reference:
+def _update(run: Run, number: int, policy: Reference, batch: LearningBatch) -> Reference:
     experiment = run.experiment
     parameters = UpdateParameters.of(
         experiment.optimization,

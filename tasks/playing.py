@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Protocol
 
 from turnwise import progress, seeding
 from turnwise.agent.episode import Episode
-from turnwise.agent.episode_config import Rules
+from turnwise.agent.episode_config import EpisodeConfig
 from turnwise.agent.formats import make_format
-from turnwise.agent.host import Patience
-from turnwise.agent.loop import Played, make_episodes, play_scripted, require_few_losses, roll_out
+from turnwise.agent.host import RetryPolicy
+from turnwise.agent.loop import RolloutResult, make_episodes, play_scripted, require_few_losses, roll_out
 from turnwise.agent.modes import make_mode
 from turnwise.config.agent import Agent
 from turnwise.config.schema import Compute, Rollout, Section, WorldSection
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 MOST_EPISODES_AT_ONCE = 256
 
-MakeEpisodes = Callable[[Rules], Sequence[Episode]]
+MakeEpisodes = Callable[[EpisodeConfig], Sequence[Episode]]
 """Makes the episodes of a rollout under its rules."""
 
 
@@ -90,7 +90,7 @@ def play_with_policy(
     seed: int,
     what: str,
     horizon: int | None = None,
-) -> Played:
+) -> RolloutResult:
     """Play `replicas` episodes of each task with the policy's replies, sampled at a temperature (0: greedy).
 
     `digest` names the weights in the folder `policy`: an engine that holds them already does not load them again.
@@ -128,7 +128,7 @@ def play_episodes(
     what: str,
     most_at_once: int | None = None,
     horizon: int | None = None,
-) -> Played:
+) -> RolloutResult:
     """Play the episodes that `make` makes under the rules of these parameters; otherwise as `play_with_policy`."""
     agent = parameters.agent
     frame = _frame(default_store().folder(tokenizer))
@@ -171,7 +171,7 @@ def play_with_script(
     seed: int,
     *,
     looks_ahead: bool = False,
-) -> Played:
+) -> RolloutResult:
     """Play `replicas` episodes of each task with scripted players: `choose(episode, turn)` names the player.
 
     Where they look ahead, the plans and lessons that they are asked for are true.
@@ -207,7 +207,7 @@ def _frame(folder: Path) -> ChatFrame:
     return ChatFrame(load_tokenizer(folder))
 
 
-def save_played(draft: Draft, played: Played, folder: str = ".") -> Sequence[Trajectory]:
+def save_played(draft: Draft, played: RolloutResult, folder: str = ".") -> Sequence[Trajectory]:
     """Write the trajectories and the lost episodes into a draft."""
     path = draft.folder / folder
     path.mkdir(exist_ok=True)
@@ -231,14 +231,14 @@ def instruction_of(agent: Agent, world: World) -> str | None:
     return "\n".join(part for part in said if part)
 
 
-def _rules(parameters: PlayParameters, frame: ChatFrame | None, horizon: int | None = None) -> Rules:
+def _rules(parameters: PlayParameters, frame: ChatFrame | None, horizon: int | None = None) -> EpisodeConfig:
     world, agent = the_world(parameters.world), parameters.agent
     form = make_format(agent.format, world)
-    return Rules(
+    return EpisodeConfig(
         world=world,
         format=form,
         limits=None,
-        patience=Patience(parameters.patience.world_seconds, parameters.patience.world_retries),
+        patience=RetryPolicy(parameters.patience.world_seconds, parameters.patience.world_retries),
         frame=frame,
         instruction=instruction_of(agent, world),
         token_budget=agent.context_tokens,

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from turnwise.world import Decision, Environment, Limits, Observation, Remaining, Reward, Split, Step, Task, World
+from turnwise.world import Environment, Limits, Observation, Remaining, Reward, ScriptedAction, Split, Step, Task, World
 
 LENGTH = 5
 
@@ -28,11 +28,11 @@ class Walk(Environment):
         rewards = {"goal": 1.0} if arrived else {}
         return Step(self.observe(), rewards, arrived, effective=self.place != before, success=arrived)
 
-    def oracle(self, remaining: Remaining) -> Decision:
-        return Decision("on", ("right" if self.goal > self.place else "left",))
+    def oracle(self, remaining: Remaining) -> ScriptedAction:
+        return ScriptedAction("on", ("right" if self.goal > self.place else "left",))
 
-    def random(self, generator: np.random.Generator, remaining: Remaining) -> Decision:
-        return Decision("any", ("right" if generator.integers(2) else "left",))
+    def random(self, generator: np.random.Generator, remaining: Remaining) -> ScriptedAction:
+        return ScriptedAction("any", ("right" if generator.integers(2) else "left",))
 
     def observe(self, preface: str = "") -> Observation:
         cells = ["P" if cell == self.place else "G" if cell == self.goal else "." for cell in range(LENGTH)]
@@ -148,7 +148,7 @@ class Entangled(Corridor):
 
 class Touching(Corridor):
     class walk(Walk):
-        def oracle(self, remaining: Remaining) -> Decision:
+        def oracle(self, remaining: Remaining) -> ScriptedAction:
             self.name += "'"
             return super().oracle(remaining)
 
@@ -164,20 +164,20 @@ class Hashed(Corridor):
 
 class Misguided(Corridor):
     class walk(Walk):
-        def oracle(self, remaining: Remaining) -> Decision:
-            return Decision("on", ("onwards",))
+        def oracle(self, remaining: Remaining) -> ScriptedAction:
+            return ScriptedAction("on", ("onwards",))
 
 
 class Hasty(Corridor):
     class walk(Walk):
-        def random(self, generator: np.random.Generator, remaining: Remaining) -> Decision:
-            return Decision("any", ("left", "right"))
+        def random(self, generator: np.random.Generator, remaining: Remaining) -> ScriptedAction:
+            return ScriptedAction("any", ("left", "right"))
 
 
 class Idle(Corridor):
     class walk(Walk):
-        def oracle(self, remaining: Remaining) -> Decision:
-            return Decision("nothing to do", ())
+        def oracle(self, remaining: Remaining) -> ScriptedAction:
+            return ScriptedAction("nothing to do", ())
 
 
 class Generous(Corridor):
@@ -273,15 +273,15 @@ class Communal(Corridor):
 
 class Lost(Corridor):
     class walk(Walk):
-        def oracle(self, remaining: Remaining) -> Decision:
-            return Decision("on", ("left",))
+        def oracle(self, remaining: Remaining) -> ScriptedAction:
+            return ScriptedAction("on", ("left",))
 
 
 class Unknown(Corridor):
     """Nobody knows what to do."""
 
     class walk(Walk):
-        def oracle(self, remaining: Remaining) -> Decision:
+        def oracle(self, remaining: Remaining) -> ScriptedAction:
             raise ValueError("nobody knows")
 
     players = ("random",)

@@ -10,12 +10,12 @@ from flows.studies.baselines import settings_of
 from turnwise.checking.baselines import score
 from turnwise.checking.playing import play
 from turnwise.world import (
-    Decision,
     Environment,
     Limits,
     Observation,
     Remaining,
     Reward,
+    ScriptedAction,
     Split,
     Step,
     Task,
@@ -39,11 +39,11 @@ class Climb(Environment):
         rewards = {"effort": -0.5} | ({"top": 1.0} if done else {})
         return Step(Observation(f"{self.left} rungs to go"), rewards, terminated=done, success=done)
 
-    def oracle(self, remaining: Remaining) -> Decision:
-        return Decision("on", ("up",))
+    def oracle(self, remaining: Remaining) -> ScriptedAction:
+        return ScriptedAction("on", ("up",))
 
-    def random(self, generator: np.random.Generator, remaining: Remaining) -> Decision:
-        return Decision("any", ("up" if generator.integers(2) else "wait",))
+    def random(self, generator: np.random.Generator, remaining: Remaining) -> ScriptedAction:
+        return ScriptedAction("any", ("up" if generator.integers(2) else "wait",))
 
 
 class Ladders(World):

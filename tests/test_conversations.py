@@ -11,7 +11,7 @@ import pyarrow.parquet as parquet
 import pytest
 
 from tasks.prepare.imitation import conversation_sequence
-from turnwise.data.conversations import Conversation, Exchange, read_conversations
+from turnwise.data.conversations import Conversation, ConversationExchange, read_conversations
 from turnwise.errors import ConfigurationError
 from turnwise.policy.tokenizer import ChatFrame, train_tokenizer
 
@@ -31,8 +31,11 @@ LONG = [
     message("user", "Thanks."),
 ]
 READ = [
-    Conversation(None, (Exchange("Where?", "<answer> here</answer>"),)),
-    Conversation("You search.", (Exchange("Who\u2028wrote it?", "search"), Exchange("A page.\nAnd?", "He did."))),
+    Conversation(None, (ConversationExchange("Where?", "<answer> here</answer>"),)),
+    Conversation(
+        "You search.",
+        (ConversationExchange("Who\u2028wrote it?", "search"), ConversationExchange("A page.\nAnd?", "He did.")),
+    ),
 ]
 
 

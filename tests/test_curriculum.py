@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from turnwise.curriculum.plateau import Batch, has_levelled_off, standard_error
-from turnwise.curriculum.rules import SCHEDULES, Adaptive, Curriculum, Staged, State, make_curriculum
+from turnwise.curriculum.plateau import IterationCounts, has_levelled_off, standard_error
+from turnwise.curriculum.rules import SCHEDULES, Adaptive, Curriculum, HorizonState, Staged, make_curriculum
 from turnwise.errors import ConfigurationError
 
 TURNS = 40
 
 
-def limits(curriculum: Curriculum, batches: list[Batch]) -> list[int]:
+def limits(curriculum: Curriculum, batches: list[IterationCounts]) -> list[int]:
     """The limit of each iteration, of which each has one of the batches, and of the one after."""
     states = [curriculum.first()]
     for iteration, batch in enumerate(batches, start=1):
@@ -24,17 +24,17 @@ def limits(curriculum: Curriculum, batches: list[Batch]) -> list[int]:
     return [state.limit for state in states]
 
 
-def batches(*successes: int, episodes: int = 8, at_limit: int = 8) -> list[Batch]:
-    return [Batch(episodes, each, min(at_limit, episodes - each)) for each in successes]
+def batches(*successes: int, episodes: int = 8, at_limit: int = 8) -> list[IterationCounts]:
+    return [IterationCounts(episodes, each, min(at_limit, episodes - each)) for each in successes]
 
 
 @some.composite
-def played(draw: Any) -> list[Batch]:
+def played(draw: Any) -> list[IterationCounts]:
     found = []
     for _ in range(draw(some.integers(0, 30))):
         episodes = draw(some.integers(0, 20))
         successes = draw(some.integers(0, episodes))
-        found.append(Batch(episodes, successes, draw(some.integers(0, episodes - successes))))
+        found.append(IterationCounts(episodes, successes, draw(some.integers(0, episodes - successes))))
     return found
 
 
@@ -53,7 +53,9 @@ curricula = some.one_of(
 
 
 @given(curricula, played())
-def test_a_limit_never_shrinks_and_stays_within_its_bounds(curriculum: Curriculum, episodes: list[Batch]) -> None:
+def test_a_limit_never_shrinks_and_stays_within_its_bounds(
+    curriculum: Curriculum, episodes: list[IterationCounts]
+) -> None:
     found = limits(curriculum, episodes)
     assert all(earlier <= later for earlier, later in pairwise(found))
     assert found[0] == curriculum.shortest and found[-1] <= curriculum.longest
@@ -61,12 +63,12 @@ def test_a_limit_never_shrinks_and_stays_within_its_bounds(curriculum: Curriculu
 
 @given(curricula, played(), played())
 def test_a_limit_is_a_function_of_the_state_and_the_episodes_alone(
-    curriculum: Curriculum, before: list[Batch], after: list[Batch]
+    curriculum: Curriculum, before: list[IterationCounts], after: list[IterationCounts]
 ) -> None:
     state = curriculum.first()
     for iteration, batch in enumerate(before, start=1):
         state = curriculum.next(state, iteration, batch)
-    resumed = State(state.limit, tuple(state.batches))
+    resumed = HorizonState(state.limit, tuple(state.batches))
     for iteration, batch in enumerate(after, start=len(before) + 1):
         resumed = curriculum.next(resumed, iteration, batch)
     assert limits(curriculum, before + after)[-1] == resumed.limit
@@ -74,7 +76,7 @@ def test_a_limit_is_a_function_of_the_state_and_the_episodes_alone(
 
 @given(growing, some.lists(some.integers(1, 9), min_size=5, max_size=5), played(), played())
 def test_a_staged_limit_is_a_function_of_the_iteration_alone(
-    chosen: list[int], lengths: list[int], one: list[Batch], other: list[Batch]
+    chosen: list[int], lengths: list[int], one: list[IterationCounts], other: list[IterationCounts]
 ) -> None:
     curriculum = make_curriculum("staged", {"limits": chosen, "lengths": lengths[: len(chosen) - 1]}, TURNS)
     shared = min(len(one), len(other)) + 1
@@ -137,7 +139,7 @@ def test_an_adaptive_limit_waits_while_success_rises() -> None:
 def test_an_adaptive_limit_waits_while_episodes_end_before_it() -> None:
     # A fifth of the recent window's 16 episodes is 3.2: with 3 cut off it waits, with 4 it grows.
     assert limits(adaptive(), batches(0, 0, 0, 0, at_limit=1))[-1] == 2
-    assert limits(adaptive(), [*batches(0, 0, 0, at_limit=2), Batch(8, 0, 1)])[-1] == 2
+    assert limits(adaptive(), [*batches(0, 0, 0, at_limit=2), IterationCounts(8, 0, 1)])[-1] == 2
     assert limits(adaptive(), batches(0, 0, 0, 0, at_limit=2))[-1] == 5
 
 
@@ -148,7 +150,7 @@ def test_an_adaptive_limit_waits_where_few_episodes_say_little() -> None:
 
 
 def test_an_iteration_without_episodes_says_nothing() -> None:
-    assert limits(adaptive(), [*batches(0, 0, 0), Batch(0, 0, 0)]) == [2, 2, 2, 2, 2]
+    assert limits(adaptive(), [*batches(0, 0, 0), IterationCounts(0, 0, 0)]) == [2, 2, 2, 2, 2]
 
 
 # What is refused

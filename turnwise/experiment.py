@@ -28,14 +28,14 @@ from turnwise.config.schema import (
     Ablation,
     Compute,
     Credit,
-    Critic,
+    CriticSection,
     Data,
-    Evaluation,
+    EvaluationSection,
     Policy,
     RewardSection,
     Rollout,
     Section,
-    Selection,
+    SelectionSection,
     Storage,
     Tracking,
     WarmStart,
@@ -67,16 +67,16 @@ class Experiment(Section):
     policy: Policy
     warm_start: WarmStart
     rollout: Rollout
-    selection: Selection
-    curriculum: schema.Curriculum
+    selection: SelectionSection
+    curriculum: schema.CurriculumSection
     credit: Credit
-    critic: Critic
+    critic: CriticSection
     optimization: Optimization
     monitors: Monitors
     alarms: Alarms
     guards: Guards
     evolution: Evolution
-    evaluation: Evaluation
+    evaluation: EvaluationSection
     ablation: Ablation
     variants: dict[str, dict[str, Any]]
     storage: Storage

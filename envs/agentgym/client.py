@@ -52,7 +52,7 @@ class _ServersWithoutClose:
 _without_close = _ServersWithoutClose()
 
 
-class Client:
+class AgentGymClient:
     """A server at an address, over pooled connections that any number of threads may share."""
 
     def __init__(self, address: str, seconds: float) -> None:

@@ -19,18 +19,18 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from envs.agentgym.client import Client, ServerFault, flag, handle, number, text, texts
+from envs.agentgym.client import AgentGymClient, ServerFault, flag, handle, number, text, texts
 from envs.agentgym.servers import SERVERS, Server, adapted
 from turnwise import seeding
 from turnwise.world import (
     SPLITS,
     Column,
-    Decision,
     Environment,
     Limits,
     Observation,
     Remaining,
     Reward,
+    ScriptedAction,
     Split,
     Step,
     Task,
@@ -114,9 +114,9 @@ class AgentGym(World):
         return self._limits
 
     @cached_property
-    def client(self) -> Client:
+    def client(self) -> AgentGymClient:
         """Connections that all episodes share."""
-        return Client(self.address, self.seconds)
+        return AgentGymClient(self.address, self.seconds)
 
     def tasks(self, split: Split, count: int) -> list[Task]:
         """The first `count` items of a split, in the order in which the parameters name them."""
@@ -131,12 +131,12 @@ class AgentGym(World):
         """How many items the parameter names."""
         return len(self.items[split])
 
-    def make(self, task: Task, seed: int) -> RemoteEnvironment:
+    def make(self, task: Task, seed: int) -> AgentGymEnvironment:
         """An episode of a task. The seed is not used: the servers take none. Raises ValueError for another's task."""
         family, _, item = task.id.rpartition("/")
         if f"{family}/" != self._family or not item.isdigit():
             raise ValueError(f"a task of {self._family!r} must have an id that begins so; found {task.id!r}")
-        return RemoteEnvironment(self.client, self.row, int(item))
+        return AgentGymEnvironment(self.client, self.row, int(item))
 
     @property
     def _family(self) -> str:
@@ -147,10 +147,10 @@ class AgentGym(World):
         return Task(self.name, name, split, seeding.derive(0, name), {"server": self.server})
 
 
-class RemoteEnvironment(Environment):
+class AgentGymEnvironment(Environment):
     """One episode on a server: created with `reset`, freed with `close`."""
 
-    def __init__(self, client: Client, row: Server, item: int) -> None:
+    def __init__(self, client: AgentGymClient, row: Server, item: int) -> None:
         self._client = client
         self._row = row
         self._item = item
@@ -187,11 +187,11 @@ class RemoteEnvironment(Environment):
         reply = self._client.post("step", {self._row.handle: self._handle, "action": sent})
         return self._read(reply, final=named and verb == self._row.final_action)
 
-    def oracle(self, remaining: Remaining) -> Decision:
+    def oracle(self, remaining: Remaining) -> ScriptedAction:
         """There is none: the servers tell no solution. Not among `players`."""
         raise NotImplementedError("AgentGym's servers tell no solution, so this world has no oracle")
 
-    def random(self, generator: np.random.Generator, remaining: Remaining) -> Decision:
+    def random(self, generator: np.random.Generator, remaining: Remaining) -> ScriptedAction:
         """Uniform over the actions that the server says are possible now.
 
         In WebShop these are the things to click and, on a page with a search bar, one search for two words drawn from
@@ -205,7 +205,7 @@ class RemoteEnvironment(Environment):
             raise NotImplementedError("this server does not tell the possible actions, so there is no random player")
         if not offered:
             raise ServerFault(f"the server must offer actions; found none in {self._seen[-200:]!r}")
-        return Decision("a random action", (offered[int(generator.integers(len(offered)))],))
+        return ScriptedAction("a random action", (offered[int(generator.integers(len(offered)))],))
 
     def close(self) -> None:
         """Free the remote environment, where there is one and the server can."""

@@ -12,7 +12,7 @@ from envs.babyai.adviser import Advice, Adviser, Place, place_of
 from envs.babyai.levels import content, start
 from envs.babyai.view import view_of
 from envs.babyai.walking import HERE, moved, way, ways
-from turnwise.world import Decision, Environment, Observation, Remaining, Step
+from turnwise.world import Environment, Observation, Remaining, ScriptedAction, Step
 
 ACTIONS = {
     "turn left": Actions.left,
@@ -61,7 +61,7 @@ class LevelEnvironment(Environment):
             return self._refuse(f"There is no such thing in view, or no free way to it. You can {reachable}.")
         return self._play(found)
 
-    def oracle(self, remaining: Remaining) -> Decision:
+    def oracle(self, remaining: Remaining) -> ScriptedAction:
         """What the package's bot does next: see `adviser`. The thought says where the thing is that it is about.
 
         With `go to`, the bot's moves towards a thing are one action where `go to` leads to a place that they pass.
@@ -69,15 +69,15 @@ class LevelEnvironment(Environment):
         self._adviser = self._adviser or Adviser(self._name, self._seed)
         advice = self._adviser.advise(self._played)
         if advice is None:
-            return Decision("lost", ("turn left",))
+            return ScriptedAction("lost", ("turn left",))
         walk = self._walk(advice, self._adviser) if self._go_to else None
         names = {number: name for name, number in ACTIONS.items()}
-        return Decision(self._thought(advice), (walk or names[advice.action],))
+        return ScriptedAction(self._thought(advice), (walk or names[advice.action],))
 
-    def random(self, generator: np.random.Generator, remaining: Remaining) -> Decision:
+    def random(self, generator: np.random.Generator, remaining: Remaining) -> ScriptedAction:
         """Uniform over the six actions and, with `go to`, over the names of things to which there is a way in view."""
         choices = [*ACTIONS, *(GO_TO + name for name in (ways(self._view) if self._go_to else ()))]
-        return Decision("a random action", (choices[int(generator.integers(len(choices)))],))
+        return ScriptedAction("a random action", (choices[int(generator.integers(len(choices)))],))
 
     def _play(self, actions: Sequence[Actions]) -> Step:
         """Play the package's actions one after the other until the episode ends."""

@@ -26,12 +26,12 @@ from envs.bandit.names import THEMES, UNSEEN, draw_pair
 from turnwise import seeding
 from turnwise.world import (
     Column,
-    Decision,
     Environment,
     Limits,
     Observation,
     Remaining,
     Reward,
+    ScriptedAction,
     Split,
     Step,
     Task,
@@ -170,13 +170,13 @@ class BanditEnvironment(Environment):
         rewards = {"payoff": self._payoff(meant)}
         return Step(self._observe(), rewards, terminated=True, success=self._succeeded)
 
-    def oracle(self, remaining: Remaining) -> Decision:
+    def oracle(self, remaining: Remaining) -> ScriptedAction:
         """The arm with the higher expected payoff, whatever it will pay this time."""
-        return Decision(f"{self._better} pays more", (self._better,))
+        return ScriptedAction(f"{self._better} pays more", (self._better,))
 
-    def random(self, generator: np.random.Generator, remaining: Remaining) -> Decision:
+    def random(self, generator: np.random.Generator, remaining: Remaining) -> ScriptedAction:
         """Uniform over the two arms."""
-        return Decision("a random arm", (self._arms[generator.integers(2)],))
+        return ScriptedAction("a random arm", (self._arms[generator.integers(2)],))
 
     @property
     def _better(self) -> str:

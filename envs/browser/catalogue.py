@@ -25,7 +25,7 @@ LOWEST, HIGHEST = 500, 20_000
 
 
 @dataclass(frozen=True)
-class Product:
+class CatalogueProduct:
     """Something on sale. `number` is its place in the catalogue, from 1; the price is in cents."""
 
     number: int
@@ -54,7 +54,7 @@ def names(split: Split) -> dict[str, tuple[str, ...]]:
     return found
 
 
-def catalogue(seed: int, split: Split) -> tuple[Product, ...]:
+def catalogue(seed: int, split: Split) -> tuple[CatalogueProduct, ...]:
     """The products of one shop, in the order in which pages list them. No two have the same price."""
     generator = seeding.generator(seed, "browser shop catalogue")
     things = [THINGS[place] for place in generator.choice(len(THINGS), size=THINGS_IN_A_SHOP, replace=False)]
@@ -66,7 +66,7 @@ def catalogue(seed: int, split: Split) -> tuple[Product, ...]:
     order = generator.permutation(len(sold))
     prices = LOWEST + generator.choice(HIGHEST - LOWEST, size=len(sold), replace=False)
     return tuple(
-        Product(number, sold[place][0], sold[place][1], int(price))
+        CatalogueProduct(number, sold[place][0], sold[place][1], int(price))
         for number, (place, price) in enumerate(zip(order, prices, strict=True), start=1)
     )
 

@@ -10,10 +10,10 @@ import numpy as np
 
 from envs.browser.actions import Action, Refused, read_action
 from envs.browser.chromium import Chromium, running
-from envs.browser.problem import Problem, Verdict
-from envs.browser.reading import Element, Reading, View
+from envs.browser.problem import PageProblem, PageVerdict
+from envs.browser.reading import Element, PageReading, View
 from envs.browser.tabs import Tabs
-from turnwise.world import Decision, Environment, Observation, Remaining, Step
+from turnwise.world import Environment, Observation, Remaining, ScriptedAction, Step
 
 
 class BrowserEnvironment(Environment):
@@ -22,7 +22,9 @@ class BrowserEnvironment(Environment):
     `hosts` maps host names to ports of the loopback address; `most_lines` is what an observation shows of a page.
     """
 
-    def __init__(self, problem: Problem, executable: str, hosts: dict[str, int], view: View, most_lines: int) -> None:
+    def __init__(
+        self, problem: PageProblem, executable: str, hosts: dict[str, int], view: View, most_lines: int
+    ) -> None:
         self._problem = problem
         self._executable = executable
         self._hosts = hosts
@@ -30,11 +32,11 @@ class BrowserEnvironment(Environment):
         self._most_lines = most_lines
         self._chromium: Chromium | None = None
         self._tabs: Tabs | None = None
-        self._reading = Reading((), (), "")
+        self._reading = PageReading((), (), "")
         self._address = ""
         self._text = ""
         self._state: str | None = None
-        self._verdict: Verdict | None = None
+        self._verdict: PageVerdict | None = None
         self._crashed = asyncio.Event()
 
     def reset(self) -> Observation:
@@ -59,11 +61,11 @@ class BrowserEnvironment(Environment):
         effective = before is None or self._state != before
         return Step(self._observe(said or ""), effective=effective)
 
-    def oracle(self, remaining: Remaining) -> Decision:
+    def oracle(self, remaining: Remaining) -> ScriptedAction:
         """What the problem's own player does on the page as it is shown: it sees what the policy sees."""
         return self._problem.oracle(self._reading, self._address)
 
-    def random(self, generator: np.random.Generator, remaining: Remaining) -> Decision:
+    def random(self, generator: np.random.Generator, remaining: Remaining) -> ScriptedAction:
         """Uniform over the elements shown, and `stop` besides where that can solve the problem.
 
         A field is clicked or typed into with equal probability: a uniformly random word of the goal, with or without
@@ -74,16 +76,16 @@ class BrowserEnvironment(Environment):
         if self._problem.ends_with_stop:
             choices.append(None)
         if not choices:
-            return Decision("nothing to click here", (f"goto [{self._problem.starts[0]}]",))
+            return ScriptedAction("nothing to click here", (f"goto [{self._problem.starts[0]}]",))
         chosen = choices[int(generator.integers(len(choices)))]
         if chosen is None:
             words = _words("\n".join([self._problem.goal, *self._reading.lines]))
-            return Decision("a random answer", (f"stop [{words[int(generator.integers(len(words)))]}]",))
+            return ScriptedAction("a random answer", (f"stop [{words[int(generator.integers(len(words)))]}]",))
         if chosen.is_field and generator.integers(2):
             words = _words(self._problem.goal)
             word, enter = words[int(generator.integers(len(words)))], int(generator.integers(2))
-            return Decision("a random word", (f"type [{chosen.number}] [{word}] [{enter}]",))
-        return Decision("a random element", (f"click [{chosen.number}]",))
+            return ScriptedAction("a random word", (f"type [{chosen.number}] [{word}] [{enter}]",))
+        return ScriptedAction("a random element", (f"click [{chosen.number}]",))
 
     def close(self) -> None:
         """Close the episode's browser context, unless the browser has died, and what the problem holds."""
@@ -150,7 +152,7 @@ class BrowserEnvironment(Environment):
         assert self._tabs is not None, "reset must be called first"
         self._verdict = await self._problem.judge(self._tabs.front.page, answer)
 
-    def _end(self, verdict: Verdict) -> Step:
+    def _end(self, verdict: PageVerdict) -> Step:
         text = f"The episode is over: the task is {'' if verdict.solved else 'not '}solved."
         rewards = {"solved": float(verdict.solved)}
         return Step(self._last(text), rewards, terminated=True, success=verdict.solved, metrics=verdict.metrics)

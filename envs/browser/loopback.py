@@ -30,7 +30,7 @@ CONTENT_TYPES = {
 
 
 @dataclass(frozen=True)
-class Request:
+class PageRequest:
     """What a browser asks: a path that starts with a slash, and the fields of its address and its form."""
 
     method: str
@@ -50,7 +50,7 @@ class Response:
     location: str | None = None
 
 
-Site = Callable[[Request], Response]
+Site = Callable[[PageRequest], Response]
 
 
 def page(text: str, status: int = 200) -> Response:
@@ -72,7 +72,7 @@ class Folder:
     def __init__(self, root: Path) -> None:
         self._root = root.resolve()
 
-    def __call__(self, request: Request) -> Response:
+    def __call__(self, request: PageRequest) -> Response:
         """The file at the path, of a kind that a page needs; anything else is not found."""
         file = (self._root / request.path.lstrip("/")).resolve()
         content_type = CONTENT_TYPES.get(file.suffix)
@@ -96,7 +96,7 @@ class Loopback:
         """The host names and where they are found, as a browser needs to be told."""
         return dict.fromkeys(self.sites, self.port)
 
-    def answer(self, host: str, request: Request) -> Response:
+    def answer(self, host: str, request: PageRequest) -> Response:
         """What the site of that host answers."""
         site = self.sites.get(host, self.default)
         return NOT_FOUND if site is None else site(request)
@@ -142,7 +142,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _respond(self, form: dict[str, str]) -> None:
         address = urlsplit(self.path)
-        request = Request(self.command, unquote(address.path), _fields(address.query), form, self._cookies())
+        request = PageRequest(self.command, unquote(address.path), _fields(address.query), form, self._cookies())
         host = self.headers.get("Host", "").partition(":")[0]
         self._send(self.server.owner.answer(host, request))
 

@@ -20,9 +20,9 @@ from playwright.async_api import Page
 
 from envs.browser.loopback import Folder
 from envs.browser.miniwob_players import PLAYERS
-from envs.browser.problem import Problem, Verdict
-from envs.browser.reading import Reading
-from turnwise.world import Decision
+from envs.browser.problem import PageProblem, PageVerdict
+from envs.browser.reading import PageReading
+from turnwise.world import ScriptedAction
 
 VERSION = "1.1.0"
 """The version of the package whose pages these are: part of every task's id."""
@@ -61,7 +61,7 @@ def site() -> Folder:
     return Folder(Path(str(importlib.resources.files("miniwob"))) / "html")
 
 
-class MiniWobProblem(Problem):
+class MiniWobProblem(PageProblem):
     """One page with one seed. It ends by itself; `stop` gives up."""
 
     ends_with_stop: ClassVar[bool] = False
@@ -86,7 +86,7 @@ class MiniWobProblem(Problem):
         """The page's own instruction."""
         return self._goal
 
-    async def look(self, page: Page) -> Verdict | None:
+    async def look(self, page: Page) -> PageVerdict | None:
         """Start the problem where the page is new, and ask whether it is over."""
         found: Mapping[str, Any] | None = await page.evaluate(LOOK, self._seed)
         if found is None:
@@ -94,14 +94,14 @@ class MiniWobProblem(Problem):
         self._goal = self._goal or found["goal"]
         return _verdict(float(found["reward"])) if found["done"] else None
 
-    async def judge(self, page: Page, answer: str) -> Verdict:
+    async def judge(self, page: Page, answer: str) -> PageVerdict:
         """Giving up: not solved, and no reward of the page's own."""
         return _verdict(0.0)
 
-    def oracle(self, reading: Reading, address: str) -> Decision:
+    def oracle(self, reading: PageReading, address: str) -> ScriptedAction:
         """What the player of this kind of page does: it reads the goal and the page."""
         return PLAYERS[self._kind](self._goal, reading.elements)
 
 
-def _verdict(reward: float) -> Verdict:
-    return Verdict(reward == 1.0, {"raw_reward": reward})
+def _verdict(reward: float) -> PageVerdict:
+    return PageVerdict(reward == 1.0, {"raw_reward": reward})

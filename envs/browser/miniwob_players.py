@@ -10,18 +10,18 @@ import re
 from collections.abc import Callable, Sequence
 
 from envs.browser.reading import Element
-from turnwise.world import Decision
+from turnwise.world import ScriptedAction
 
 Elements = Sequence[Element]
-Player = Callable[[str, Elements], Decision]
+Player = Callable[[str, Elements], ScriptedAction]
 
 
-def _click(element: Element, thought: str) -> Decision:
-    return Decision(thought, (f"click [{element.number}]",))
+def _click(element: Element, thought: str) -> ScriptedAction:
+    return ScriptedAction(thought, (f"click [{element.number}]",))
 
 
-def _fill(element: Element, text: str, thought: str) -> Decision:
-    return Decision(thought, (f"type [{element.number}] [{text}] [0]",))
+def _fill(element: Element, text: str, thought: str) -> ScriptedAction:
+    return ScriptedAction(thought, (f"type [{element.number}] [{text}] [0]",))
 
 
 def _of_role(elements: Elements, *roles: str) -> list[Element]:
@@ -36,25 +36,25 @@ def _quoted(goal: str) -> list[str]:
     return re.findall('"(.*?)"', goal)
 
 
-def _give_up(why: str) -> Decision:
+def _give_up(why: str) -> ScriptedAction:
     """Where another player has left a page on which nothing can be won any more, or the goal cannot be read."""
-    return Decision(why, ("stop [N/A]",))
+    return ScriptedAction(why, ("stop [N/A]",))
 
 
-def _press_the_named_button(goal: str, elements: Elements) -> Decision:
+def _press_the_named_button(goal: str, elements: Elements) -> ScriptedAction:
     """`Click on the "ok" button.`"""
     (name,) = _quoted(goal)
     found = _named(_of_role(elements, "button"), name)
     return _click(found[0], f"the button {name}") if found else _give_up(f"there is no button {name}")
 
 
-def _press_the_only_button(goal: str, elements: Elements) -> Decision:
+def _press_the_only_button(goal: str, elements: Elements) -> ScriptedAction:
     """`Click the button.` and `Close the dialog box by clicking the "x".`"""
     found = _of_role(elements, "button")
     return _click(found[0], "the only button") if found else _give_up("there is no button")
 
 
-def _press_one(goal: str, elements: Elements) -> Decision:
+def _press_one(goal: str, elements: Elements) -> ScriptedAction:
     """`Click button ONE.`, and `Click button ONE, then click button TWO.`
 
     Which of the two was clicked last can be seen: it has the focus.
@@ -65,21 +65,21 @@ def _press_one(goal: str, elements: Elements) -> Decision:
     return _click(found[0], f"the button {name}") if found else _give_up(f"there is no button {name}")
 
 
-def _follow_the_named_link(goal: str, elements: Elements) -> Decision:
+def _follow_the_named_link(goal: str, elements: Elements) -> ScriptedAction:
     """`Click on the link "dolor".`: the page's links are words that listen for clicks."""
     (name,) = _quoted(goal)
     found = _named(_of_role(elements, "clickable", "link"), name)
     return _click(found[0], f"the link {name}") if found else _give_up(f"there is no link {name}")
 
 
-def _open_the_named_tab(goal: str, elements: Elements) -> Decision:
+def _open_the_named_tab(goal: str, elements: Elements) -> ScriptedAction:
     """`Click on Tab #2.`"""
     name = goal.removeprefix("Click on ").removesuffix(".")
     found = _named(_of_role(elements, "tab"), name)
     return _click(found[0], name) if found else _give_up(f"there is no {name}")
 
 
-def _look_through_the_tabs(goal: str, elements: Elements) -> Decision:
+def _look_through_the_tabs(goal: str, elements: Elements) -> ScriptedAction:
     """`... find and click on the link "dolor".`: the tab or section after the open one, until the link is shown."""
     (name,) = _quoted(goal)
     if found := _named(_of_role(elements, "clickable", "link"), name):
@@ -92,13 +92,13 @@ def _look_through_the_tabs(goal: str, elements: Elements) -> Decision:
     return _click(following, f"the link {name} is not here, look in {following.name}")
 
 
-def _expand_and_submit(goal: str, elements: Elements) -> Decision:
+def _expand_and_submit(goal: str, elements: Elements) -> ScriptedAction:
     """`Expand the section below and click submit.`"""
     closed = [tab for tab in _of_role(elements, "tab") if "expanded" not in tab.states]
     return _click(closed[0], f"expand {closed[0].name}") if closed else _submit(elements)
 
 
-def _tick_and_submit(goal: str, elements: Elements) -> Decision:
+def _tick_and_submit(goal: str, elements: Elements) -> ScriptedAction:
     """`Select a, b and click Submit.`: boxes, of which none may be ticked, or one of a set of round ones."""
     wanted = goal.removeprefix("Select ").removesuffix(" and click Submit.").split(", ")
     for box in _of_role(elements, "checkbox", "radio"):
@@ -107,7 +107,7 @@ def _tick_and_submit(goal: str, elements: Elements) -> Decision:
     return _submit(elements)
 
 
-def _choose_and_submit(goal: str, elements: Elements) -> Decision:
+def _choose_and_submit(goal: str, elements: Elements) -> ScriptedAction:
     """`Select Aruba from the list and click Submit.`"""
     wanted = goal.removeprefix("Select ").removesuffix(" from the list and click Submit.")
     found = _named(_of_role(elements, "option"), wanted)
@@ -116,7 +116,7 @@ def _choose_and_submit(goal: str, elements: Elements) -> Decision:
     return _submit(elements)
 
 
-def _fill_and_submit(goal: str, elements: Elements) -> Decision:
+def _fill_and_submit(goal: str, elements: Elements) -> ScriptedAction:
     """`Enter "..." into the text field and press Submit.`, or one text for each of two fields, in order."""
     fields, texts = [element for element in elements if element.is_field], _quoted(goal)
     for field, text in zip(fields, texts if len(texts) == len(fields) else texts * len(fields), strict=False):
@@ -126,14 +126,14 @@ def _fill_and_submit(goal: str, elements: Elements) -> Decision:
     return _submit(elements)
 
 
-def _focus_the_field(goal: str, elements: Elements) -> Decision:
+def _focus_the_field(goal: str, elements: Elements) -> ScriptedAction:
     """`Focus into the textbox.` and `Focus into the 2nd input textbox.`"""
     place = int((re.findall("[0-9]", goal) or ["1"])[0])
     fields = [element for element in elements if element.is_field]
     return _click(fields[place - 1], f"field {place}") if len(fields) >= place else _give_up(f"no field {place}")
 
 
-def _submit(elements: Elements) -> Decision:
+def _submit(elements: Elements) -> ScriptedAction:
     found = _of_role(elements, "button")
     return _click(found[-1], "all is done, submit") if found else _give_up("there is no button")
 

@@ -9,19 +9,19 @@ from typing import Any, ClassVar
 
 from playwright.async_api import BrowserContext, Page
 
-from envs.browser.reading import Reading
-from turnwise.world import Decision
+from envs.browser.reading import PageReading
+from turnwise.world import ScriptedAction
 
 
 @dataclass(frozen=True)
-class Verdict:
+class PageVerdict:
     """How an episode ended."""
 
     solved: bool
     metrics: Mapping[str, float] = field(default_factory=dict)
 
 
-class Problem(ABC):
+class PageProblem(ABC):
     """One episode's problem. Its coroutines run on the browser's thread, everything else on the environment's."""
 
     ends_with_stop: ClassVar[bool] = True
@@ -54,12 +54,12 @@ class Problem(ABC):
     async def prepare(self, context: BrowserContext) -> None:  # noqa: B027  (most need no preparation)
         """Before the first page is opened."""
 
-    async def look(self, page: Page) -> Verdict | None:
+    async def look(self, page: Page) -> PageVerdict | None:
         """After every action, on the page that is shown: the verdict, where the page itself ends the episode."""
         return None
 
     @abstractmethod
-    async def judge(self, page: Page, answer: str) -> Verdict:
+    async def judge(self, page: Page, answer: str) -> PageVerdict:
         """The verdict on an episode that ends with `stop [answer]` on that page."""
 
     def hidden(self) -> str:
@@ -67,7 +67,7 @@ class Problem(ABC):
         return ""
 
     @abstractmethod
-    def oracle(self, reading: Reading, address: str) -> Decision:
+    def oracle(self, reading: PageReading, address: str) -> ScriptedAction:
         """What a competent player does who sees this page."""
 
     def close(self) -> None:  # noqa: B027  (most hold nothing)

@@ -64,7 +64,7 @@ class Element:
 
 
 @dataclass(frozen=True)
-class Reading:
+class PageReading:
     """What is shown of a page now. Equal fingerprints: the same visible document, with the same values and marks."""
 
     lines: tuple[str, ...]
@@ -78,7 +78,7 @@ class Reading:
 
 def read_page(
     tree: Sequence[Mapping[str, Any]], snapshot: Mapping[str, Any], window: tuple[int, int], view: View, most_lines: int
-) -> Reading:
+) -> PageReading:
     """Read a page from `Accessibility.getFullAXTree` and `DOMSnapshot.captureSnapshot`, taken together.
 
     `window`: width and height in pixels. What comes after `most_lines` lines is left out, and a last line says so.
@@ -93,7 +93,7 @@ def read_page(
         if element is not None:
             elements.append(element)
         lines.append(line)
-    return Reading(tuple(lines), tuple(elements), walk.document.fingerprint)
+    return PageReading(tuple(lines), tuple(elements), walk.document.fingerprint)
 
 
 class _Document:

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from envs.browser.catalogue import Product, dollars
-from envs.browser.loopback import NOT_FOUND, Request, Response, page, redirect
+from envs.browser.catalogue import CatalogueProduct, dollars
+from envs.browser.loopback import NOT_FOUND, PageRequest, Response, page, redirect
 
 VERSION = "1"
 """Of catalogue and pages: part of every task's id."""
@@ -32,15 +32,15 @@ class Comment:
     text: str
 
 
-class Shop:
+class BrowserShop:
     """One shop, as one customer sees and changes it."""
 
-    def __init__(self, products: Sequence[Product]) -> None:
+    def __init__(self, products: Sequence[CatalogueProduct]) -> None:
         self.products = tuple(products)
         self.cart: dict[int, int] = {}
         """How many of each product, by its number, in the order in which they were put there."""
         self.comments: list[Comment] = []
-        self._pages: dict[tuple[str, str], Callable[[Request], Response]] = {
+        self._pages: dict[tuple[str, str], Callable[[PageRequest], Response]] = {
             ("GET", "/"): self._home,
             ("GET", "/search"): self._search,
             ("GET", "/category"): self._category,
@@ -51,28 +51,28 @@ class Shop:
             ("POST", "/comment"): self._comment,
         }
 
-    def respond(self, request: Request) -> Response:
+    def respond(self, request: PageRequest) -> Response:
         """The page at the path, or one that says that there is none."""
         found = self._pages.get((request.method, request.path))
         return NOT_FOUND if found is None else found(request)
 
-    def find(self, number: str) -> Product | None:
+    def find(self, number: str) -> CatalogueProduct | None:
         """The product with that number, if the text is one."""
         return next((product for product in self.products if str(product.number) == number), None)
 
-    def _home(self, request: Request) -> Response:
+    def _home(self, request: PageRequest) -> Response:
         things = list(dict.fromkeys(product.thing for product in self.products))
         links = [f'<li><a href="/category?thing={thing}">{thing}s</a></li>' for thing in things]
-        return self._page("Shop", f"<h2>Categories</h2><ul>{''.join(links)}</ul>")
+        return self._page("BrowserShop", f"<h2>Categories</h2><ul>{''.join(links)}</ul>")
 
-    def _search(self, request: Request) -> Response:
+    def _search(self, request: PageRequest) -> Response:
         words = request.query.get("q", "").lower().split()
         found = [product for product in self.products if words and all(word in product.name.split() for word in words)]
         links = [f"<li>{_link(product)}</li>" for product in found]
         listed = f"<ul>{''.join(links)}</ul>" if links else "<p>Nothing was found.</p>"
         return self._page("Search results", listed)
 
-    def _category(self, request: Request) -> Response:
+    def _category(self, request: PageRequest) -> Response:
         thing = request.query.get("thing", "")
         found = [product for product in self.products if product.thing == thing]
         if not found:
@@ -80,7 +80,7 @@ class Shop:
         rows = [f"<tr><td>{_link(product)}</td><td>{product.shown_price}</td></tr>" for product in found]
         return self._page(f"{thing.capitalize()}s", f"<table>{''.join(rows)}</table>")
 
-    def _product(self, request: Request) -> Response:
+    def _product(self, request: PageRequest) -> Response:
         product = self.find(request.query.get("number", ""))
         if product is None:
             return NOT_FOUND
@@ -97,7 +97,7 @@ class Shop:
             '<label>Your comment <textarea name="text"></textarea></label><button>Post comment</button></form>',
         )
 
-    def _cart(self, request: Request) -> Response:
+    def _cart(self, request: PageRequest) -> Response:
         rows, total = [], 0
         for product in self.products:
             quantity = self.cart.get(product.number, 0)
@@ -111,7 +111,7 @@ class Shop:
         listed = f"<ul>{''.join(rows)}</ul><p>Total: {dollars(total)}</p>" if rows else "<p>The cart is empty.</p>"
         return self._page("Cart", listed)
 
-    def _add(self, request: Request) -> Response:
+    def _add(self, request: PageRequest) -> Response:
         product, quantity = self.find(request.form.get("number", "")), request.form.get("quantity", "").strip()
         if product is None:
             return NOT_FOUND
@@ -120,14 +120,14 @@ class Shop:
         self.cart[product.number] = min(self.cart.get(product.number, 0) + int(quantity), MOST_IN_CART)
         return redirect("/cart")
 
-    def _remove(self, request: Request) -> Response:
+    def _remove(self, request: PageRequest) -> Response:
         product = self.find(request.form.get("number", ""))
         if product is None:
             return NOT_FOUND
         self.cart.pop(product.number, None)
         return redirect("/cart")
 
-    def _comment(self, request: Request) -> Response:
+    def _comment(self, request: PageRequest) -> Response:
         product, text = self.find(request.form.get("number", "")), " ".join(request.form.get("text", "").split())
         if product is None:
             return NOT_FOUND
@@ -151,11 +151,11 @@ class ShopSite:
     """The shops of all episodes as one site: a cookie says which shop a browser context sees."""
 
     def __init__(self) -> None:
-        self._shops: dict[str, Shop] = {}
+        self._shops: dict[str, BrowserShop] = {}
         self._opened = 0
         self._lock = threading.Lock()
 
-    def open(self, shop: Shop) -> str:
+    def open(self, shop: BrowserShop) -> str:
         """Open a shop; the value of the cookie that leads to it."""
         with self._lock:
             self._opened += 1
@@ -170,11 +170,11 @@ class ShopSite:
     def __len__(self) -> int:
         return len(self._shops)
 
-    def __call__(self, request: Request) -> Response:
+    def __call__(self, request: PageRequest) -> Response:
         """The answer of the shop that the cookie names."""
         shop = self._shops.get(request.cookies.get(COOKIE, ""))
         return NOT_FOUND if shop is None else shop.respond(request)
 
 
-def _link(product: Product) -> str:
+def _link(product: CatalogueProduct) -> str:
     return f'<a href="/product?number={product.number}">{product.name}</a>'

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 
 from playwright.async_api import BrowserContext, Page
 
-from envs.browser.catalogue import Product, catalogue
-from envs.browser.problem import Problem, Verdict
-from envs.browser.reading import Element, Reading
-from envs.browser.shop import COOKIE, HOST, Comment, Shop, ShopSite
+from envs.browser.catalogue import CatalogueProduct, catalogue
+from envs.browser.problem import PageProblem, PageVerdict
+from envs.browser.reading import Element, PageReading
+from envs.browser.shop import COOKIE, HOST, BrowserShop, Comment, ShopSite
 from turnwise import seeding
-from turnwise.world import Decision, Split
+from turnwise.world import ScriptedAction, Split
 
 KINDS = ("price", "cart", "comment", "cheapest")
 ADDRESS = f"http://{HOST}/"
@@ -25,11 +25,11 @@ MANNERS = ("as described", "without a scratch", "with care", "in a week", "for a
 
 
 @dataclass(frozen=True)
-class Order:
+class ShopOrder:
     """What a problem asks for: a product, and how many of it or which comment."""
 
     kind: str
-    product: Product
+    product: CatalogueProduct
     quantity: int = 1
     comment: str = ""
 
@@ -45,7 +45,7 @@ class Order:
         }[self.kind]
 
 
-def draw_order(kind: str, products: Sequence[Product], seed: int) -> Order:
+def draw_order(kind: str, products: Sequence[CatalogueProduct], seed: int) -> ShopOrder:
     """What the task with that seed asks for."""
     generator = seeding.generator(seed, "browser shop order")
     product = products[int(generator.integers(len(products)))]
@@ -54,14 +54,14 @@ def draw_order(kind: str, products: Sequence[Product], seed: int) -> Order:
         product = min(alike, key=lambda other: other.price)
     opening = OPENINGS[int(generator.integers(len(OPENINGS)))]
     manner = MANNERS[int(generator.integers(len(MANNERS)))]
-    return Order(kind, product, int(generator.integers(1, 4)), f"{opening} {manner}")
+    return ShopOrder(kind, product, int(generator.integers(1, 4)), f"{opening} {manner}")
 
 
-class ShopProblem(Problem):
+class ShopProblem(PageProblem):
     """One order in a shop of its own."""
 
     def __init__(self, site: ShopSite, kind: str, seed: int, split: Split) -> None:
-        self.shop = Shop(catalogue(seed, split))
+        self.shop = BrowserShop(catalogue(seed, split))
         self.order = draw_order(kind, self.shop.products, seed)
         self._site = site
         self._key: str | None = None
@@ -86,9 +86,9 @@ class ShopProblem(Problem):
         self._key = self._site.open(self.shop)
         await context.add_cookies([{"name": COOKIE, "value": self._key, "url": ADDRESS}])
 
-    async def judge(self, page: Page, answer: str) -> Verdict:
+    async def judge(self, page: Page, answer: str) -> PageVerdict:
         """Solved when the answer, or the state of the shop, is exactly what was asked for."""
-        return Verdict(self.is_solved(answer))
+        return PageVerdict(self.is_solved(answer))
 
     def is_solved(self, answer: str) -> bool:
         """Whether a `stop` with this answer would be right now."""
@@ -105,20 +105,20 @@ class ShopProblem(Problem):
         """What lies in the cart and what was posted."""
         return repr((sorted(self.shop.cart.items()), self.shop.comments))
 
-    def oracle(self, reading: Reading, address: str) -> Decision:
+    def oracle(self, reading: PageReading, address: str) -> ScriptedAction:
         """Search for the product, or open its category, and do there what the order asks for."""
         path = address.removeprefix(ADDRESS)
         if self.order.kind == "cheapest":
             return self._compare(reading, path)
         if self.order.kind in ("cart", "comment") and self.is_solved(""):
-            return Decision("all is done", ("stop [done]",))
+            return ScriptedAction("all is done", ("stop [done]",))
         if self.order.kind == "cart" and self.shop.cart:
             return self._empty_the_cart(reading, path)
         if path != f"product?number={self.order.product.number}":
             return self._go_to_the_product(reading)
         if self.order.kind == "price":
             price = self.order.product.shown_price
-            return Decision(f"the price is {price}", (f"stop [{price}]",))
+            return ScriptedAction(f"the price is {price}", (f"stop [{price}]",))
         return self._order(reading) if self.order.kind == "cart" else self._post(reading)
 
     def close(self) -> None:
@@ -126,48 +126,52 @@ class ShopProblem(Problem):
         if self._key is not None:
             self._site.close(self._key)
 
-    def _compare(self, reading: Reading, path: str) -> Decision:
+    def _compare(self, reading: PageReading, path: str) -> ScriptedAction:
         thing, name = self.order.product.thing, self.order.product.name
         if path == f"category?thing={thing}":
-            return Decision(f"the {name} costs least", (f"stop [{name}]",))
+            return ScriptedAction(f"the {name} costs least", (f"stop [{name}]",))
         if (link := _named(reading, "link", f"{thing}s")) is not None:
-            return Decision(f"look at the {thing}s", (f"click [{link.number}]",))
+            return ScriptedAction(f"look at the {thing}s", (f"click [{link.number}]",))
         return _go_home(reading)
 
-    def _go_to_the_product(self, reading: Reading) -> Decision:
+    def _go_to_the_product(self, reading: PageReading) -> ScriptedAction:
         name = self.order.product.name
         if (link := _named(reading, "link", name)) is not None:
-            return Decision(f"open the {name}", (f"click [{link.number}]",))
+            return ScriptedAction(f"open the {name}", (f"click [{link.number}]",))
         if (search := _named(reading, "textbox", "Search")) is not None:
-            return Decision(f"search for the {name}", (f"type [{search.number}] [{name}] [1]",))
+            return ScriptedAction(f"search for the {name}", (f"type [{search.number}] [{name}] [1]",))
         return _go_home(reading)
 
-    def _empty_the_cart(self, reading: Reading, path: str) -> Decision:
+    def _empty_the_cart(self, reading: PageReading, path: str) -> ScriptedAction:
         if path == "cart" and (button := _named(reading, "button", "Remove")) is not None:
-            return Decision("the cart holds something else, remove it", (f"click [{button.number}]",))
-        return Decision("the cart holds something else, look at it", (f"goto [{ADDRESS}cart]",))
+            return ScriptedAction("the cart holds something else, remove it", (f"click [{button.number}]",))
+        return ScriptedAction("the cart holds something else, look at it", (f"goto [{ADDRESS}cart]",))
 
-    def _order(self, reading: Reading) -> Decision:
+    def _order(self, reading: PageReading) -> ScriptedAction:
         quantity, button = _named(reading, "textbox", "Quantity"), _named(reading, "button", "Add to cart")
         wanted = str(self.order.quantity)
         if quantity is not None and quantity.value != wanted:
-            return Decision(f"the quantity is {wanted}", (f"type [{quantity.number}] [{wanted}] [0]",))
-        return _go_home(reading) if button is None else Decision("put it into the cart", (f"click [{button.number}]",))
+            return ScriptedAction(f"the quantity is {wanted}", (f"type [{quantity.number}] [{wanted}] [0]",))
+        return (
+            _go_home(reading)
+            if button is None
+            else ScriptedAction("put it into the cart", (f"click [{button.number}]",))
+        )
 
-    def _post(self, reading: Reading) -> Decision:
+    def _post(self, reading: PageReading) -> ScriptedAction:
         if self.shop.comments:
-            return Decision("another comment was posted, which cannot be undone", ("stop [N/A]",))
+            return ScriptedAction("another comment was posted, which cannot be undone", ("stop [N/A]",))
         field, button = _named(reading, "textbox", "Your comment"), _named(reading, "button", "Post comment")
         wanted = self.order.comment
         if field is not None and field.value != wanted:
-            return Decision("write the comment", (f"type [{field.number}] [{wanted}] [0]",))
-        return _go_home(reading) if button is None else Decision("post it", (f"click [{button.number}]",))
+            return ScriptedAction("write the comment", (f"type [{field.number}] [{wanted}] [0]",))
+        return _go_home(reading) if button is None else ScriptedAction("post it", (f"click [{button.number}]",))
 
 
-def _named(reading: Reading, role: str, name: str) -> Element | None:
+def _named(reading: PageReading, role: str, name: str) -> Element | None:
     found = (element for element in reading.elements if element.role == role and element.name == name)
     return next(found, None)
 
 
-def _go_home(reading: Reading) -> Decision:
-    return Decision("go back to the home page", (f"goto [{ADDRESS}]",))
+def _go_home(reading: PageReading) -> ScriptedAction:
+    return ScriptedAction("go back to the home page", (f"goto [{ADDRESS}]",))

@@ -17,7 +17,7 @@ from playwright.async_api import CDPSession, Error, Page
 from playwright.async_api import TimeoutError as LoadTimeout
 
 from envs.browser.actions import Refused
-from envs.browser.reading import Element, Reading, View, read_page
+from envs.browser.reading import Element, PageReading, View, read_page
 
 TWO_FRAMES = """new Promise(resolve => {
     requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(resolve, 0)));
@@ -167,7 +167,7 @@ class Tab:
         except TimeoutError:
             return
 
-    async def read(self, window: tuple[int, int], view: View, most_lines: int) -> Reading:
+    async def read(self, window: tuple[int, int], view: View, most_lines: int) -> PageReading:
         """What the page shows now."""
         tree = await self._protocol.send("Accessibility.getFullAXTree")
         options = {"computedStyles": [], "includePaintOrder": False}

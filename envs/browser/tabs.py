@@ -14,7 +14,7 @@ from typing import Any
 from playwright.async_api import Browser, BrowserContext, Page
 
 from envs.browser.actions import Action, Refused
-from envs.browser.reading import Element, Reading, View
+from envs.browser.reading import Element, PageReading, View
 from envs.browser.tab import ElementGone, Tab
 
 WINDOW = (1280, 720)
@@ -116,7 +116,7 @@ class Tabs:
             if not open_tabs:
                 await self._new()
 
-    async def read(self, view: View, most_lines: int) -> Reading:
+    async def read(self, view: View, most_lines: int) -> PageReading:
         """What the shown page shows."""
         return await self.front.read(WINDOW, view, most_lines)
 

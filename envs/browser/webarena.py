@@ -18,13 +18,13 @@ from playwright.async_api import Page
 from envs.browser.actions import GRAMMAR
 from envs.browser.chromium import find_chromium, version_of
 from envs.browser.episode import BrowserEnvironment
-from envs.browser.problem import Problem, Verdict
-from envs.browser.reading import Reading, View
+from envs.browser.problem import PageProblem, PageVerdict
+from envs.browser.reading import PageReading, View
 from envs.browser.webarena_checks import LOAD_SECONDS
 from envs.browser.webarena_tasks import PLACEHOLDER, WebArenaTask, read_tasks
 from envs.browser.world import INSTRUCTION, REWARDS, checked_view
 from turnwise import seeding
-from turnwise.world import SPLITS, Decision, Limits, Reward, Split, Task, World, whole_number
+from turnwise.world import SPLITS, Limits, Reward, ScriptedAction, Split, Task, World, whole_number
 
 
 class WebArena(World):
@@ -141,7 +141,7 @@ class WebArena(World):
         return SPLITS[0] if tenth < 8 else SPLITS[tenth - 7]
 
 
-class WebArenaProblem(Problem):
+class WebArenaProblem(PageProblem):
     """One task, judged by its checks."""
 
     repeatable: ClassVar[bool] = False
@@ -176,14 +176,14 @@ class WebArenaProblem(Problem):
         """The task's intent."""
         return self._task.intent
 
-    async def judge(self, page: Page, answer: str) -> Verdict:
+    async def judge(self, page: Page, answer: str) -> PageVerdict:
         """Solved when every check holds."""
         for check in self._task.checks:
             if not await check.holds(page, answer):
-                return Verdict(False)
-        return Verdict(True)
+                return PageVerdict(False)
+        return PageVerdict(True)
 
-    def oracle(self, reading: Reading, address: str) -> Decision:
+    def oracle(self, reading: PageReading, address: str) -> ScriptedAction:
         """There is none: `players` does not name it."""
         raise ValueError("WebArena's files hold no demonstrations, so this world has no oracle; ask for 'random'")
 

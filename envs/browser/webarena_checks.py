@@ -38,7 +38,7 @@ class Unsupported(Exception):
     """A task asks for a check that cannot be made here; the message says which and why."""
 
 
-class Check(ABC):
+class PageCheck(ABC):
     """Something that must hold when the agent stops."""
 
     @abstractmethod
@@ -47,7 +47,7 @@ class Check(ABC):
 
 
 @dataclass(frozen=True)
-class AnswerIs(Check):
+class AnswerIs(PageCheck):
     """The answer is the reference."""
 
     reference: str
@@ -58,7 +58,7 @@ class AnswerIs(Check):
 
 
 @dataclass(frozen=True)
-class AnswerIncludes(Check):
+class AnswerIncludes(PageCheck):
     """The answer includes every reference."""
 
     references: tuple[str, ...]
@@ -73,7 +73,7 @@ class AnswerIncludes(Check):
 
 
 @dataclass(frozen=True)
-class AddressIs(Check):
+class AddressIs(PageCheck):
     """The page that is shown has one of these addresses."""
 
     references: tuple[str, ...]
@@ -84,7 +84,7 @@ class AddressIs(Check):
 
 
 @dataclass(frozen=True)
-class PageSays(Check):
+class PageSays(PageCheck):
     """A page says something. `address` is None for the page that is shown at the end; `locator` may be empty."""
 
     address: str | None
@@ -157,10 +157,10 @@ def _parts(address: str) -> tuple[str, dict[str, list[str]]]:
     return (parts.netloc + parts.path).rstrip("/"), parse_qs(parts.query)
 
 
-def read_checks(evaluation: Mapping[str, Any]) -> tuple[Check, ...]:
+def read_checks(evaluation: Mapping[str, Any]) -> tuple[PageCheck, ...]:
     """The checks of a task's `eval`. Raises Unsupported for one that cannot be made here."""
     readers = {"string_match": _answers, "url_match": _addresses, "program_html": _pages}
-    checks: list[Check] = []
+    checks: list[PageCheck] = []
     for name in evaluation["eval_types"]:
         if name not in readers:
             raise Unsupported(f"eval type {name!r} is not one of {', '.join(readers)}")
@@ -170,8 +170,8 @@ def read_checks(evaluation: Mapping[str, Any]) -> tuple[Check, ...]:
     return tuple(checks)
 
 
-def _answers(evaluation: Mapping[str, Any]) -> list[Check]:
-    checks: list[Check] = []
+def _answers(evaluation: Mapping[str, Any]) -> list[PageCheck]:
+    checks: list[PageCheck] = []
     for name, reference in (evaluation.get("reference_answers") or {}).items():
         if name == "exact_match" and isinstance(reference, str):
             checks.append(AnswerIs(reference))
@@ -184,17 +184,17 @@ def _answers(evaluation: Mapping[str, Any]) -> list[Check]:
     return checks
 
 
-def _addresses(evaluation: Mapping[str, Any]) -> list[Check]:
+def _addresses(evaluation: Mapping[str, Any]) -> list[PageCheck]:
     if evaluation.get("url_note", "GOLD in PRED") != "GOLD in PRED":
         raise Unsupported(f"url_note {evaluation['url_note']!r} is not 'GOLD in PRED'")
     return [AddressIs(tuple(evaluation["reference_url"].split(OR)))]
 
 
-def _pages(evaluation: Mapping[str, Any]) -> list[Check]:
+def _pages(evaluation: Mapping[str, Any]) -> list[PageCheck]:
     return [_page(target) for target in evaluation["program_html"]]
 
 
-def _page(target: Mapping[str, Any]) -> Check:
+def _page(target: Mapping[str, Any]) -> PageCheck:
     address, locator, required = target["url"], target["locator"].strip(), target["required_contents"]
     if address.startswith("func") or locator.startswith("func"):
         raise Unsupported("func: calls WebArena's own Python functions")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from envs.browser.webarena_checks import Check, Unsupported, read_checks
+from envs.browser.webarena_checks import PageCheck, Unsupported, read_checks
 
 AND = " |AND| "
 REQUIRED = ("task_id", "start_url", "intent", "eval")
@@ -27,7 +27,7 @@ class WebArenaTask:
     sites: tuple[str, ...]
     starts: tuple[str, ...]
     intent: str
-    checks: tuple[Check, ...]
+    checks: tuple[PageCheck, ...]
     login: Path | None
     """Where the browser's state after a login is kept, if the task asks for one."""
     geolocation: Mapping[str, float] | None

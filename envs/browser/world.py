@@ -13,7 +13,7 @@ from envs.browser.chromium import find_chromium, version_of
 from envs.browser.episode import BrowserEnvironment
 from envs.browser.loopback import Loopback
 from envs.browser.miniwob import MiniWobProblem
-from envs.browser.problem import Problem
+from envs.browser.problem import PageProblem
 from envs.browser.reading import View
 from envs.browser.shop_problems import ShopProblem
 from turnwise import seeding
@@ -118,7 +118,7 @@ class Browser(World):
         tags = {"pages": page_set.partition("-")[0], "kind": kind}
         return Task(self.name, name, split, seeding.derive(0, name), tags)
 
-    def _problem(self, task: Task) -> Problem:
+    def _problem(self, task: Task) -> PageProblem:
         found = task.id.split("/")
         if len(found) != 6 or found[:2] != [self.name, self.version] or found[3] not in PAGES.get(found[2], ()):
             raise ValueError(

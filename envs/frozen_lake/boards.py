@@ -24,7 +24,7 @@ MAXIMUM_DRAWS = 20_000
 
 
 @dataclass(frozen=True)
-class Board:
+class LakeBoard:
     """A square of letters, one string per row. Cells are numbered row by row, as Gymnasium does."""
 
     rows: tuple[str, ...]
@@ -82,7 +82,7 @@ class Board:
         return "validation" if draw == 8 else "test" if draw == 9 else "train"
 
 
-def draw_board(seed: int, split: Split, size: int, frozen: float) -> Board:
+def draw_board(seed: int, split: Split, size: int, frozen: float) -> LakeBoard:
     """The board of the task with this seed: of its split, with a path. Raises ValueError when there is none to find."""
     generator = seeding.generator(seed, "frozen_lake board")
     for _ in range(MAXIMUM_DRAWS):
@@ -95,11 +95,11 @@ def draw_board(seed: int, split: Split, size: int, frozen: float) -> Board:
     )
 
 
-def _any_board(generator: np.random.Generator, size: int, frozen: float) -> Board:
+def _any_board(generator: np.random.Generator, size: int, frozen: float) -> LakeBoard:
     """A uniformly random start and another goal; every other cell is ice with probability `frozen`, else a hole."""
     letters = [ICE if share < frozen else HOLE for share in generator.random(size * size)]
     start = int(generator.integers(size * size))
     goal = (start + 1 + int(generator.integers(size * size - 1))) % (size * size)
     letters[start], letters[goal] = START, GOAL
     text = "".join(letters)
-    return Board(tuple(text[first : first + size] for first in range(0, size * size, size)))
+    return LakeBoard(tuple(text[first : first + size] for first in range(0, size * size, size)))

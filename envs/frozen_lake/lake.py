@@ -15,16 +15,16 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from envs.frozen_lake.boards import GOAL, HOLE, Board, draw_board
+from envs.frozen_lake.boards import GOAL, HOLE, LakeBoard, draw_board
 from envs.frozen_lake.planner import LONGEST_SEQUENCE, make_lake, plan
 from turnwise import seeding
 from turnwise.world import (
-    Decision,
     Environment,
     Limits,
     Observation,
     Remaining,
     Reward,
+    ScriptedAction,
     Split,
     Step,
     Task,
@@ -127,14 +127,14 @@ class FrozenLake(World):
         seed = seeding.derive(0, name)
         return Task(self.name, name, split, seed, {"distance": self._board(seed, split).distance or 0})
 
-    def _board(self, seed: int, split: Split) -> Board:
+    def _board(self, seed: int, split: Split) -> LakeBoard:
         return draw_board(seed, split, self.size, self.frozen)
 
 
 class LakeEnvironment(Environment):
     """One episode on one board. It keeps no limit: Gymnasium's own 100 steps are switched off."""
 
-    def __init__(self, world: FrozenLake, task: Task, board: Board, seed: int) -> None:
+    def __init__(self, world: FrozenLake, task: Task, board: LakeBoard, seed: int) -> None:
         self._world = world
         self._board = board
         self._seed = seeding.derive(seed, "frozen_lake slip", task.id)
@@ -158,7 +158,7 @@ class LakeEnvironment(Environment):
         effective = self._cell != before
         return Step(self._observe(), rewards, terminated, effective=effective, success=self._arrived)
 
-    def oracle(self, remaining: Remaining) -> Decision:
+    def oracle(self, remaining: Remaining) -> ScriptedAction:
         """The sequence with the highest probability of reaching the goal under the remaining limits: see `planner`.
 
         When the goal is out of reach, the player walks towards it as though just enough actions were left.
@@ -172,12 +172,12 @@ class LakeEnvironment(Environment):
         most_turns, most_actions = max(turns, limits.turns), max(actions, limits.actions or actions)
         known = plan(self._board, self._world.success_rate, most_turns, per_turn, most_actions)
         sequence = known.sequence(self._cell, turns, actions)[: remaining.actions]
-        return Decision(self._thought(), tuple(ACTIONS[action] for action in sequence))
+        return ScriptedAction(self._thought(), tuple(ACTIONS[action] for action in sequence))
 
-    def random(self, generator: np.random.Generator, remaining: Remaining) -> Decision:
+    def random(self, generator: np.random.Generator, remaining: Remaining) -> ScriptedAction:
         """As many actions as the turn allows, each uniform over the four: the whole budget is used, as RAGEN's is."""
         count = min(remaining.actions_per_turn, remaining.actions)
-        return Decision("a random move", tuple(ACTIONS[action] for action in generator.integers(4, size=count)))
+        return ScriptedAction("a random move", tuple(ACTIONS[action] for action in generator.integers(4, size=count)))
 
     @property
     def _arrived(self) -> bool:

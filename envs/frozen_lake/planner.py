@@ -21,7 +21,7 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-from envs.frozen_lake.boards import GOAL, HOLE, Board
+from envs.frozen_lake.boards import GOAL, HOLE, LakeBoard
 
 LONGEST_SEQUENCE = 5
 """Actions per turn that the plan looks through: there are 4^n sequences of n actions."""
@@ -29,7 +29,7 @@ TOLERANCE = 1e-9
 """Below this two values are a tie: rounding must not choose between equally good sequences."""
 
 
-def make_lake(board: Board, success_rate: float) -> Any:
+def make_lake(board: LakeBoard, success_rate: float) -> Any:
     """Gymnasium's lake without wrappers: its limit of 100 steps would cut an episode off behind the agent's back."""
     made = gymnasium.make(
         "FrozenLake-v1",
@@ -43,15 +43,15 @@ def make_lake(board: Board, success_rate: float) -> Any:
 
 
 @lru_cache(maxsize=256)
-def plan(board: Board, success_rate: float, turns: int, actions_per_turn: int, actions: int) -> Plan:
+def plan(board: LakeBoard, success_rate: float, turns: int, actions_per_turn: int, actions: int) -> LakePlan:
     """The plan for at most so many turns and actions, remembered: every episode on a board asks for the same one."""
-    return Plan(board, success_rate, turns, actions_per_turn, actions)
+    return LakePlan(board, success_rate, turns, actions_per_turn, actions)
 
 
-class Plan:
+class LakePlan:
     """What to do in every cell, with every number of turns and actions left up to those given."""
 
-    def __init__(self, board: Board, success_rate: float, turns: int, actions_per_turn: int, actions: int) -> None:
+    def __init__(self, board: LakeBoard, success_rate: float, turns: int, actions_per_turn: int, actions: int) -> None:
         self._sequences = [
             sequence for length in range(1, actions_per_turn + 1) for sequence in product(range(4), repeat=length)
         ]
@@ -108,7 +108,7 @@ def _first_best(candidates: NDArray[np.float64]) -> NDArray[np.intp]:
     return best.argmax(axis=0)
 
 
-def _transitions(board: Board, success_rate: float) -> NDArray[np.float64]:
+def _transitions(board: LakeBoard, success_rate: float) -> NDArray[np.float64]:
     """Gymnasium's model as matrices: shape (4 actions, cells, cells), rows sum to 1."""
     model = make_lake(board, success_rate).P
     matrices = np.zeros((4, len(board.cells), len(board.cells)))

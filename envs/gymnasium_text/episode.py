@@ -12,7 +12,7 @@ import numpy as np
 
 from envs.gymnasium_text.game import Game
 from turnwise import seeding
-from turnwise.world import Decision, Environment, Observation, Remaining, Step, Task
+from turnwise.world import Environment, Observation, Remaining, ScriptedAction, Step, Task
 
 
 class GymnasiumEpisode(Environment):
@@ -55,7 +55,7 @@ class GymnasiumEpisode(Environment):
             success=self._success,
         )
 
-    def oracle(self, remaining: Remaining) -> Decision:
+    def oracle(self, remaining: Remaining) -> ScriptedAction:
         """The best actions under the environment's own model: see `planner`. Raises ValueError where there is none."""
         if self._game.plan is None:
             raise ValueError(
@@ -66,13 +66,15 @@ class GymnasiumEpisode(Environment):
         most = min(remaining.actions_per_turn, remaining.actions)
         values = self._game.plan.sequence(int(self._environment.unwrapped.s), actions, most)
         names = {value: name for name, value in self._game.actions.items()}
-        return Decision(f"{names[values[0]]} is best", tuple(names[value] for value in values))
+        return ScriptedAction(f"{names[values[0]]} is best", tuple(names[value] for value in values))
 
-    def random(self, generator: np.random.Generator, remaining: Remaining) -> Decision:
+    def random(self, generator: np.random.Generator, remaining: Remaining) -> ScriptedAction:
         """As many actions as the turn allows, each uniform over the names of the actions, of use or not."""
         names = list(self._game.actions)
         count = min(remaining.actions_per_turn, remaining.actions)
-        return Decision("a random action", tuple(names[place] for place in generator.integers(len(names), size=count)))
+        return ScriptedAction(
+            "a random action", tuple(names[place] for place in generator.integers(len(names), size=count))
+        )
 
     def close(self) -> None:
         """Give the environment back."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import gymnasium
 
-from envs.gymnasium_text.planner import Plan
+from envs.gymnasium_text.planner import GamePlan
 from envs.gymnasium_text.settings import Settings
 from envs.gymnasium_text.views import Template, without_colours
 
@@ -80,14 +80,14 @@ class Game:
                 f"raised {type(error).__name__}: {error}"
             ) from error
 
-    def _plan(self, unwrapped: Any) -> Plan | None:
+    def _plan(self, unwrapped: Any) -> GamePlan | None:
         """The plan, if success is a reward and the model is one as Gymnasium's own are: states numbered from 0."""
         model = getattr(unwrapped, "P", None)
         if self._settings.success_reward is None or not isinstance(model, Mapping) or not hasattr(unwrapped, "s"):
             return None
         if any(state not in model for state in range(len(model))):
             return None
-        return Plan(model, list(self.actions.values()), self._settings.success_reward)
+        return GamePlan(model, list(self.actions.values()), self._settings.success_reward)
 
 
 def _ordered(action_values: Mapping[str, int], space: Any) -> dict[str, int]:

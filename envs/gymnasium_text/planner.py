@@ -25,7 +25,7 @@ LONGEST = 1_000
 """With more actions left than this, the plan is the one for so many."""
 
 
-class Plan:
+class GamePlan:
     """What to do in every state, for every number of actions that are left; worked out as far as it is asked for."""
 
     def __init__(self, model: Model, actions: Sequence[int], success: float) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from turnwise.world import Decision, Environment, Observation, Remaining, Step
+from turnwise.world import Environment, Observation, Remaining, ScriptedAction, Step
 
 
 class PartEpisode(Environment):
@@ -33,15 +33,15 @@ class PartEpisode(Environment):
             metrics=self._prefixed(step.metrics),
         )
 
-    def oracle(self, remaining: Remaining) -> Decision:
+    def oracle(self, remaining: Remaining) -> ScriptedAction:
         """The part's oracle."""
         return self._environment.oracle(remaining)
 
-    def random(self, generator: np.random.Generator, remaining: Remaining) -> Decision:
+    def random(self, generator: np.random.Generator, remaining: Remaining) -> ScriptedAction:
         """The part's random player."""
         return self._environment.random(generator, remaining)
 
-    def decide(self, player: str, generator: np.random.Generator, remaining: Remaining) -> Decision:
+    def decide(self, player: str, generator: np.random.Generator, remaining: Remaining) -> ScriptedAction:
         """The part's player of this name."""
         return self._environment.decide(player, generator, remaining)
 

@@ -18,7 +18,7 @@ import numpy as np
 from envs.sciworld.pool import Pool
 from envs.sciworld.simulator import Answer, Simulation
 from envs.sciworld.variations import Variation
-from turnwise.world import Decision, Environment, Observation, Remaining, Step, Task
+from turnwise.world import Environment, Observation, Remaining, ScriptedAction, Step, Task
 
 LONGEST_ACTION = 200
 """In characters. The simulator's own are below 120, and its parser's work grows with the length."""
@@ -71,7 +71,7 @@ class SciWorldEnvironment(Environment):
             return self._answer_question(meant)
         return self._play(meant)
 
-    def oracle(self, remaining: Remaining) -> Decision:
+    def oracle(self, remaining: Remaining) -> ScriptedAction:
         """The next action of the path by which the package's own agent solves the task.
 
         The path is found in a world of its own, so that asking changes nothing. After detours it is taken up behind the
@@ -82,9 +82,9 @@ class SciWorldEnvironment(Environment):
         place = reached(path, self._played)
         if path[place].isdigit() and self._question is None:
             place -= 1  # its question was dropped: ask again
-        return Decision("the plan goes on", (path[place],))
+        return ScriptedAction("the plan goes on", (path[place],))
 
-    def random(self, generator: np.random.Generator, remaining: Remaining) -> Decision:
+    def random(self, generator: np.random.Generator, remaining: Remaining) -> ScriptedAction:
         """Uniform over the valid actions that the simulator lists and understands, or over the answers to a question.
 
         Each is listed with the objects that it takes, so that kinds of actions are as frequent as the objects around
@@ -96,7 +96,7 @@ class SciWorldEnvironment(Environment):
             valid = [action for action in self._running.valid_actions() if action not in NOT_ACTIONS]
             shuffled = (valid[place] for place in generator.permutation(len(valid)))
             action = next((action for action in shuffled if self._running.understands(action)), "look around")
-        return Decision("a random action", (action,))
+        return ScriptedAction("a random action", (action,))
 
     def close(self) -> None:
         """Give the simulator's side back."""

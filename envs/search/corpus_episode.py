@@ -13,7 +13,7 @@ from envs.search.retriever import Document, Retriever
 from envs.search.squad import exact_match, f1
 from envs.search.words import holds, normalise
 from turnwise import seeding
-from turnwise.world import Decision, Environment, Observation, Remaining, Step
+from turnwise.world import Environment, Observation, Remaining, ScriptedAction, Step
 
 UNKNOWN = "unknown"
 
@@ -57,7 +57,7 @@ class CorpusEnvironment(Environment):
         verb, text = meant
         return self._search(text) if verb == "search" else self._answer(text)
 
-    def oracle(self, remaining: Remaining) -> Decision:
+    def oracle(self, remaining: Remaining) -> ScriptedAction:
         """Search the question's own words, then under its article's title, and answer what a result holds.
 
         It knows the aliases of the answer, to see whether a result holds one, and the title of the article; it never
@@ -65,13 +65,13 @@ class CorpusEnvironment(Environment):
         """
         found = self._alias_found
         if found is not None:
-            return Decision(f"passage {self._place} says it", (f"answer[{found}]",))
+            return ScriptedAction(f"passage {self._place} says it", (f"answer[{found}]",))
         queries = [query for query in oracle_queries(self._question) if normalise(query) not in self._asked]
         if remaining.turns <= 1 or not queries:
-            return Decision("no passage says it", (f"answer[{UNKNOWN}]",))
-        return Decision("search for it", (f"search[{queries[0]}]",))
+            return ScriptedAction("no passage says it", (f"answer[{UNKNOWN}]",))
+        return ScriptedAction("search for it", (f"search[{queries[0]}]",))
 
-    def random(self, generator: np.random.Generator, remaining: Remaining) -> Decision:
+    def random(self, generator: np.random.Generator, remaining: Remaining) -> ScriptedAction:
         """A search or an answer with equal probability; with one turn left, an answer.
 
         A search is for the words of a uniformly random question of the file, of any split; an answer is the first
@@ -79,8 +79,8 @@ class CorpusEnvironment(Environment):
         """
         other = self._others[int(generator.integers(len(self._others)))]
         if remaining.turns > 1 and generator.integers(2) == 0:
-            return Decision("a random search", (f"search[{other.text}]",))
-        return Decision("a random answer", (f"answer[{other.answers[0]}]",))
+            return ScriptedAction("a random search", (f"search[{other.text}]",))
+        return ScriptedAction("a random answer", (f"answer[{other.answers[0]}]",))
 
     def _search(self, query: str) -> Step:
         normal = normalise(query)

@@ -10,7 +10,7 @@ from envs.search.corpus import Corpus, Passage
 from envs.search.facts import CITY_RELATIONS, COUNTRY_RELATIONS, PHRASES, facts
 from envs.search.questions import Question
 from envs.search.words import holds, normalise
-from turnwise.world import Decision, Environment, Observation, Remaining, Step
+from turnwise.world import Environment, Observation, Remaining, ScriptedAction, Step
 
 
 class SearchEnvironment(Environment):
@@ -41,7 +41,7 @@ class SearchEnvironment(Environment):
         verb, text = meant
         return self._search(normalise(text)) if verb == "search" else self._answer(text)
 
-    def oracle(self, remaining: Remaining) -> Decision:
+    def oracle(self, remaining: Remaining) -> ScriptedAction:
         """Search the facts of the chain one by one, and answer what the results or the question said.
 
         It reads the hidden chain to know what to look for, never to know a value that it has not seen: in its last turn
@@ -50,11 +50,11 @@ class SearchEnvironment(Environment):
         unknown = None if self._question.stated else self._first_unknown()
         if unknown is None:
             final = self._question.final
-            return Decision(self._where(), (f"answer[{final.value}]",))
+            return ScriptedAction(self._where(), (f"answer[{final.value}]",))
         if remaining.turns <= 1:
             return self.closed_book()
         fact = self._question.facts[unknown]
-        return Decision(f"find the {PHRASES[fact.relation]}", (f"search[{fact.query}]",))
+        return ScriptedAction(f"find the {PHRASES[fact.relation]}", (f"search[{fact.query}]",))
 
     def _where(self) -> str:
         """Where the answer was read: a thought that a reader of the conversation can check."""
@@ -62,12 +62,12 @@ class SearchEnvironment(Environment):
             return "the question says it"
         return f"passage {self._place} says it"
 
-    def closed_book(self) -> Decision:
+    def closed_book(self) -> ScriptedAction:
         """Answer at once, without looking: the most frequent answer of the training questions that are alike."""
         guess = majority(self._question)
-        return Decision(f"guess the {PHRASES[self._question.final.relation]}", (f"answer[{guess}]",))
+        return ScriptedAction(f"guess the {PHRASES[self._question.final.relation]}", (f"answer[{guess}]",))
 
-    def random(self, generator: np.random.Generator, remaining: Remaining) -> Decision:
+    def random(self, generator: np.random.Generator, remaining: Remaining) -> ScriptedAction:
         """A search or an answer with equal probability; with one turn left, an answer.
 
         A search is for a uniformly random city or country, of any split, and a uniformly random one of its relations;
@@ -78,11 +78,11 @@ class SearchEnvironment(Environment):
             entity = known.entities[int(generator.integers(len(known.entities)))]
             relations = CITY_RELATIONS if (entity, "country") in known.by_identity else COUNTRY_RELATIONS
             phrase = PHRASES[relations[int(generator.integers(len(relations)))]]
-            return Decision("a random search", (f"search[{entity} {phrase}]",))
+            return ScriptedAction("a random search", (f"search[{entity} {phrase}]",))
         values = vocabulary(self._question.final.relation)
-        return Decision("a random answer", (f"answer[{values[int(generator.integers(len(values)))]}]",))
+        return ScriptedAction("a random answer", (f"answer[{values[int(generator.integers(len(values)))]}]",))
 
-    def decide(self, player: str, generator: np.random.Generator, remaining: Remaining) -> Decision:
+    def decide(self, player: str, generator: np.random.Generator, remaining: Remaining) -> ScriptedAction:
         """The decision of a scripted player by name: random, oracle or closed-book."""
         return self.closed_book() if player == "closed-book" else super().decide(player, generator, remaining)
 

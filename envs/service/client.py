@@ -21,9 +21,9 @@ import httpx
 from pydantic import BaseModel, ValidationError
 
 from envs.service.reasons import LOST
-from envs.service.schema import PREFIX, ErrorReply, Fault, Reply
+from envs.service.schema import PREFIX, ErrorReply, Fault, ServiceReply
 
-Answer = TypeVar("Answer", bound=Reply)
+Answer = TypeVar("Answer", bound=ServiceReply)
 
 PASSING = frozenset({429, 502, 503, 504})
 """Statuses of a server that is full, starting, or behind a gateway: unless the episode is lost, it may be well soon."""
@@ -42,7 +42,7 @@ class ServiceFault(RuntimeError):
         """The reason that the service gave; empty where it gave none."""
 
 
-class Client:
+class ServiceClient:
     """A service at an address. Any number of threads may share it; a process that was forked off connects anew.
 
     `seconds`: how long each attempt may wait to connect, and for the answer. `retries`: how often a request is sent
@@ -148,9 +148,9 @@ def _certificates() -> ssl.SSLContext:
 
 
 @cache
-def shared_client(url: str, seconds: float, retries: int, token_variable: str) -> Client:
+def shared_client(url: str, seconds: float, retries: int, token_variable: str) -> ServiceClient:
     """The one client of this process for these settings."""
-    return Client(url, seconds=seconds, retries=retries, token_variable=token_variable)
+    return ServiceClient(url, seconds=seconds, retries=retries, token_variable=token_variable)
 
 
 def _fault(response: httpx.Response) -> Fault:

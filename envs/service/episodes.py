@@ -19,7 +19,17 @@ from envs.service.homes import LiveEnvironment, WorkerDied, WorldFailure
 from envs.service.metrics import Metrics
 from envs.service.offers import Served
 from envs.service.reasons import Reason, Refusal
-from envs.service.schema import Closed, Create, Created, Decided, PlayStep, Question, Seen, Standing, Stepped
+from envs.service.schema import (
+    Closed,
+    Create,
+    Created,
+    Decided,
+    EpisodeQuestion,
+    EpisodeStanding,
+    PlayStep,
+    Seen,
+    Stepped,
+)
 from turnwise.world import Observation
 
 logger = logging.getLogger(__name__)
@@ -55,7 +65,7 @@ class ServiceLimits:
 
 
 @dataclass(eq=False)
-class Episode:
+class ServedEpisode:
     """One episode, and what was said in it last."""
 
     id: str
@@ -66,7 +76,7 @@ class Episode:
     live: LiveEnvironment | None = None
     first: Observation | None = None
     last: tuple[PlayStep, Stepped] | None = None
-    asked: tuple[Question, Decided] | None = None
+    asked: tuple[EpisodeQuestion, Decided] | None = None
     lost: Refusal | None = None
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -92,9 +102,9 @@ class Episodes:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._worlds, self._limits, self._metrics, self._clock = worlds, limits, metrics, clock
-        self._open: dict[str, Episode] = {}
-        self._by_key: dict[str, Episode] = {}
-        self._lost: dict[str, Episode] = {}
+        self._open: dict[str, ServedEpisode] = {}
+        self._by_key: dict[str, ServedEpisode] = {}
+        self._lost: dict[str, ServedEpisode] = {}
         self._closing: set[asyncio.Task[None]] = set()
 
     async def create(self, request: Create) -> Created:
@@ -137,7 +147,7 @@ class Episodes:
             self._metrics.steps.labels(episode.world).inc()
             return episode.last[1]
 
-    async def decide(self, id: str, question: Question) -> Decided:
+    async def decide(self, id: str, question: EpisodeQuestion) -> Decided:
         """What a player does now. The same question again is answered from the record."""
         async with self._turn_of(self._find(id)) as episode:
             _require_reset(episode)
@@ -150,14 +160,14 @@ class Episodes:
                 episode.asked = question, await self._ask(episode, _live(episode).decide(question))
             return episode.asked[1]
 
-    async def standing(self, id: str) -> Standing:
+    async def standing(self, id: str) -> EpisodeStanding:
         """What was seen last."""
         async with self._turn_of(self._find(id)) as episode:
             first = _require_reset(episode)
             if episode.last is None:
-                return Standing(number=0, observation=first, terminated=False, truncated=False, success=False)
+                return EpisodeStanding(number=0, observation=first, terminated=False, truncated=False, success=False)
             step = episode.last[1].step
-            return Standing(
+            return EpisodeStanding(
                 number=episode.number,
                 observation=step.observation,
                 terminated=step.terminated,
@@ -191,7 +201,7 @@ class Episodes:
         if self._closing:
             await asyncio.wait(self._closing, timeout=CLOSING_SECONDS)
 
-    def _admit(self, request: Create) -> Episode:
+    def _admit(self, request: Create) -> ServedEpisode:
         served = find_world(self._worlds, request.world)
         if len(self._open) >= self._limits.episodes:
             self.reap()
@@ -201,20 +211,20 @@ class Episodes:
                 f"at most {self._limits.episodes} episodes may be open, and are; close some, wait for the lease of "
                 "those that were abandoned, or start the server with a higher limit",
             )
-        episode = Episode(secrets.token_hex(16), request, served, self._clock())
+        episode = ServedEpisode(secrets.token_hex(16), request, served, self._clock())
         self._open[episode.id] = self._by_key[request.key] = episode
         self._metrics.created.labels(episode.world).inc()
         self._metrics.open.labels(episode.world).inc()
         return episode
 
-    def _find(self, id: str) -> Episode:
+    def _find(self, id: str) -> ServedEpisode:
         found = self._open.get(id) or self._lost.get(id)
         if found is None:
             raise Refusal(Reason.UNKNOWN_EPISODE, f"no episode {id!r} is open: it was closed, or its lease ran out")
         return found
 
     @asynccontextmanager
-    async def _turn_of(self, episode: Episode) -> AsyncIterator[Episode]:
+    async def _turn_of(self, episode: ServedEpisode) -> AsyncIterator[ServedEpisode]:
         """Calls of an episode one at a time, in the order in which they came; each renews the lease."""
         async with episode.lock:
             if episode.lost is not None:
@@ -225,7 +235,7 @@ class Episodes:
             finally:
                 episode.renewed = self._clock()
 
-    async def _ask(self, episode: Episode, work: Awaitable[Result]) -> Result:
+    async def _ask(self, episode: ServedEpisode, work: Awaitable[Result]) -> Result:
         """What the world answers in time; otherwise the episode is lost."""
         began = time.perf_counter()
         try:
@@ -247,7 +257,7 @@ class Episodes:
             self._free(episode, loss.reason)
         raise loss
 
-    def _free(self, episode: Episode, how: str) -> None:
+    def _free(self, episode: ServedEpisode, how: str) -> None:
         del self._open[episode.id]
         del self._by_key[episode.request.key]
         self._metrics.open.labels(episode.world).dec()
@@ -264,7 +274,7 @@ class Episodes:
         except (TimeoutError, WorldFailure) as error:  # it has given its data already
             logger.warning("a world failed to close: %s: %s", type(error).__name__, error)
 
-    def _expired(self, episode: Episode, now: float) -> bool:
+    def _expired(self, episode: ServedEpisode, now: float) -> bool:
         return not episode.lock.locked() and now - episode.renewed >= self._limits.lease_seconds
 
 
@@ -275,12 +285,12 @@ def find_world(worlds: Mapping[str, Served], id: str) -> Served:
     return worlds[id]
 
 
-def _live(episode: Episode) -> LiveEnvironment:
+def _live(episode: ServedEpisode) -> LiveEnvironment:
     assert episode.live is not None, "an episode has its environment before anybody knows its id"
     return episode.live
 
 
-def _require_reset(episode: Episode) -> Observation:
+def _require_reset(episode: ServedEpisode) -> Observation:
     if episode.first is None:
         raise Refusal(Reason.RESET_OUT_OF_ORDER, "an episode must be reset before anything else is asked of it")
     return episode.first

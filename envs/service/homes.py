@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from envs.service.schema import Decided, Question
+from envs.service.schema import Decided, EpisodeQuestion
 from turnwise.world import Observation, Step, Task
 
 
@@ -34,7 +34,7 @@ class LiveEnvironment(Protocol):
     async def step(self, action: str) -> Step:
         """The answer, in plain values: see `plain`."""
 
-    async def decide(self, question: Question) -> Decided:
+    async def decide(self, question: EpisodeQuestion) -> Decided:
         """The player's decision, and where the generator stands after it."""
 
     async def close(self) -> None:

@@ -10,11 +10,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from envs.service.schema import Decided, Question
+from envs.service.schema import Decided, EpisodeQuestion
 from turnwise.world import Observation, Step, Task
 
 
-class Line(BaseModel):
+class WireLine(BaseModel):
     """One line, on its way between two processes of one version."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -24,14 +24,14 @@ class Line(BaseModel):
         return self.model_dump_json().encode() + b"\n"
 
 
-class Begin(Line):
+class Begin(WireLine):
     """The world that a worker is for."""
 
     world: str
     parameters: dict[str, Any]
 
 
-class Make(Line):
+class Make(WireLine):
     """Make an environment."""
 
     call: Literal["make"] = "make"
@@ -39,48 +39,48 @@ class Make(Line):
     seed: int
 
 
-class Reset(Line):
+class Reset(WireLine):
     """Reset it."""
 
     call: Literal["reset"] = "reset"
 
 
-class Play(Line):
+class PlayOrder(WireLine):
     """Play an action."""
 
     call: Literal["step"] = "step"
     action: str
 
 
-class Ask(Line):
+class AskOrder(WireLine):
     """Ask a player."""
 
     call: Literal["decide"] = "decide"
-    question: Question
+    question: EpisodeQuestion
 
 
-class Close(Line):
+class Close(WireLine):
     """Close it."""
 
     call: Literal["close"] = "close"
 
 
-class Order(Line):
+class Order(WireLine):
     """One call of one environment."""
 
     number: int
     environment: int
-    what: Annotated[Make | Reset | Play | Ask | Close, Field(discriminator="call")]
+    what: Annotated[Make | Reset | PlayOrder | AskOrder | Close, Field(discriminator="call")]
 
 
-class Failure(Line):
+class Failure(WireLine):
     """What a world raised."""
 
     kind: str
     message: str
 
 
-class Answer(Line):
+class WorkerAnswer(WireLine):
     """What came of the order with this number: one of the four, or none of them where there is nothing to say."""
 
     number: int

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from turnwise.world import Decision, Observation, Step
+from turnwise.world import Observation, ScriptedAction, Step
 
 
 def plain_text(text: str) -> str:
@@ -37,9 +37,9 @@ def plain_step(step: Step) -> Step:
     )
 
 
-def plain_decision(decision: Decision) -> Decision:
+def plain_decision(decision: ScriptedAction) -> ScriptedAction:
     """A decision as JSON can hold it."""
-    return Decision(plain_text(decision.thought), tuple(plain_text(action) for action in decision.actions))
+    return ScriptedAction(plain_text(decision.thought), tuple(plain_text(action) for action in decision.actions))
 
 
 def _finite(values: Mapping[str, float]) -> dict[str, float]:

@@ -16,8 +16,8 @@ from contextlib import suppress
 from typing import Any
 
 from envs.service.homes import WorkerDied, WorldFailure
-from envs.service.orders import Answer, Ask, Begin, Close, Make, Order, Play, Reset
-from envs.service.schema import Decided, Question
+from envs.service.orders import AskOrder, Begin, Close, Make, Order, PlayOrder, Reset, WorkerAnswer
+from envs.service.schema import Decided, EpisodeQuestion
 from envs.service.worker import CLOSING_SECONDS, LONGEST_LINE
 from turnwise.world import Observation, Step, Task
 
@@ -25,7 +25,7 @@ KILL_AFTER_SECONDS = 2 * CLOSING_SECONDS
 ENDING_SECONDS = 1.0
 """What a process whose output has ended may take to be gone."""
 
-What = Make | Reset | Play | Ask | Close
+What = Make | Reset | PlayOrder | AskOrder | Close
 
 
 class ProcessHome:
@@ -69,7 +69,7 @@ class WorkerEnvironment:
         self._worker = worker
         self._number = next(worker.numbers)
 
-    async def ask(self, what: What) -> Answer:
+    async def ask(self, what: What) -> WorkerAnswer:
         """The worker's answer to one order."""
         return await self._worker.ask(self._number, what)
 
@@ -81,13 +81,13 @@ class WorkerEnvironment:
 
     async def step(self, action: str) -> Step:
         """The world's answer."""
-        step = (await self.ask(Play(action=action))).step
+        step = (await self.ask(PlayOrder(action=action))).step
         assert step is not None, "a step is answered with a step"
         return step
 
-    async def decide(self, question: Question) -> Decided:
+    async def decide(self, question: EpisodeQuestion) -> Decided:
         """The player's decision."""
-        decided = (await self.ask(Ask(question=question))).decided
+        decided = (await self.ask(AskOrder(question=question))).decided
         assert decided is not None, "a question is answered with a decision"
         return decided
 
@@ -108,7 +108,7 @@ class Worker:
 
     def __init__(self, process: Process) -> None:
         self._process = process
-        self._waiting: dict[int, asyncio.Future[Answer]] = {}
+        self._waiting: dict[int, asyncio.Future[WorkerAnswer]] = {}
         self._orders = itertools.count(1)
         self._listening: asyncio.Task[None] | None = None
         self.numbers = itertools.count(1)
@@ -140,11 +140,11 @@ class Worker:
             raise
         return worker
 
-    async def ask(self, environment: int, what: What) -> Answer:
+    async def ask(self, environment: int, what: What) -> WorkerAnswer:
         """The answer to one order. Raises WorldFailure or WorkerDied."""
         return await self.order(environment, what)
 
-    def order(self, environment: int, what: What) -> asyncio.Future[Answer]:
+    def order(self, environment: int, what: What) -> asyncio.Future[WorkerAnswer]:
         """Send one order; the future is its answer."""
         number = next(self._orders)
         answer = self._wait_for(number)
@@ -162,8 +162,8 @@ class Worker:
             await self._process.wait()
         await self._listening
 
-    def _wait_for(self, number: int) -> asyncio.Future[Answer]:
-        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+    def _wait_for(self, number: int) -> asyncio.Future[WorkerAnswer]:
+        answer: asyncio.Future[WorkerAnswer] = asyncio.get_running_loop().create_future()
         # Nobody may wait any longer: then there is nothing to be told of what was never looked at.
         answer.add_done_callback(lambda done: done.cancelled() or done.exception())
         if self.alive:
@@ -181,7 +181,7 @@ class Worker:
         assert self._process.stdout is not None
         try:
             while (line := await self._process.stdout.readline()).endswith(b"\n"):
-                self._hand_out(Answer.model_validate_json(line))
+                self._hand_out(WorkerAnswer.model_validate_json(line))
         finally:
             self.alive = False
             # One that has ended is waited for first: a signal would take its status before asyncio sees it.
@@ -196,7 +196,7 @@ class Worker:
                     waiting.set_exception(self._death())
             self._waiting.clear()
 
-    def _hand_out(self, answer: Answer) -> None:
+    def _hand_out(self, answer: WorkerAnswer) -> None:
         waiting = self._waiting.pop(answer.number)
         if waiting.done():
             return

@@ -116,14 +116,14 @@ async def step(episode: str, request: schema.PlayStep, here: Here) -> Response:
     return _told(await here.episodes.step(episode, request))
 
 
-@routes.get("/episodes/{episode}/observation", response_model=schema.Standing)
+@routes.get("/episodes/{episode}/observation", response_model=schema.EpisodeStanding)
 async def observation(episode: str, here: Here) -> Response:
     """Where the episode stands: what was seen last."""
     return _told(await here.episodes.standing(episode))
 
 
 @routes.post("/episodes/{episode}/decide", response_model=schema.Decided)
-async def decide(episode: str, request: schema.Question, here: Here) -> Response:
+async def decide(episode: str, request: schema.EpisodeQuestion, here: Here) -> Response:
     """What a scripted player of the world does now. Changes nothing."""
     return _told(await here.episodes.decide(episode, request))
 

@@ -18,11 +18,11 @@ from envs.service.generator_state import GeneratorState
 from turnwise.world import (
     SPLITS,
     Column,
-    Decision,
     Limits,
     Observation,
     Remaining,
     Reward,
+    ScriptedAction,
     Split,
     Step,
     Task,
@@ -44,19 +44,19 @@ WITHOUT_DOCSTRINGS = ConfigDict(use_attribute_docstrings=False)
 """For generic models: pydantic would look for the source of each in all modules, which takes seconds."""
 
 
-class Request(BaseModel):
+class ServiceRequest(BaseModel):
     """What a client sends."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
 
-class Reply(BaseModel):
+class ServiceReply(BaseModel):
     """What the server answers."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True)
 
 
-class Fault(Reply):
+class Fault(ServiceReply):
     """Why there is no reply."""
 
     code: str
@@ -65,20 +65,20 @@ class Fault(Reply):
     """For people: what must hold, what was found, what to do."""
 
 
-class ErrorReply(Reply):
+class ErrorReply(ServiceReply):
     """The body of every answer that is not a success."""
 
     error: Fault
 
 
-class Health(Reply):
+class Health(ServiceReply):
     """The server answers."""
 
     status: str
     schema_version: int
 
 
-class Facts(Reply):
+class WorldFacts(ServiceReply):
     """What a world says of itself. See `turnwise.world.World` for what each field means."""
 
     name: str
@@ -101,7 +101,7 @@ class Facts(Reply):
     attribution: str | None
 
     @classmethod
-    def of(cls, world: World) -> Facts:
+    def of(cls, world: World) -> WorldFacts:
         """The facts of a world."""
         return cls(
             name=world.name,
@@ -122,7 +122,7 @@ class Facts(Reply):
         )
 
 
-class ServedWorld(Reply):
+class ServedWorld(ServiceReply):
     """A world as it is served: with one set of parameters."""
 
     id: str
@@ -132,42 +132,42 @@ class ServedWorld(Reply):
     """The name that the server was started with: an installed world's, or `module:Class`."""
     parameters: dict[str, Any]
     """The parameters that the server was started with."""
-    facts: Facts
+    facts: WorldFacts
 
     @classmethod
     def of(cls, name: str, parameters: Mapping[str, Any], world: World, content: str = "") -> ServedWorld:
         """A world, and how it was made. `content`: a digest of its code and of what it reads, where that is known."""
-        unnamed = cls(id="", world=name, parameters=dict(parameters), facts=Facts.of(world))
+        unnamed = cls(id="", world=name, parameters=dict(parameters), facts=WorldFacts.of(world))
         digest = hashlib.sha256(f"{unnamed.model_dump_json()}{content}".encode()).hexdigest()[:16]
         readable = re.sub(r"[^0-9A-Za-z_.-]", "_", world.name)
         return unnamed.model_copy(update={"id": f"{readable}-{digest}"})
 
 
-class Worlds(Reply):
+class Worlds(ServiceReply):
     """All that is served."""
 
     worlds: list[ServedWorld]
 
 
-class Tasks(Reply):
+class Tasks(ServiceReply):
     """A page of the first tasks of a split, in order."""
 
     tasks: list[Task]
 
 
-class AboutTask(Request):
+class AboutTask(ServiceRequest):
     """Ask for what is said of one task."""
 
     task: Task
 
 
-class TaskLimits(Reply):
+class TaskLimits(ServiceReply):
     """The limits of one task."""
 
     limits: Limits
 
 
-class Create(Request):
+class Create(ServiceRequest):
     """Make an environment for one episode."""
 
     world: str
@@ -179,7 +179,7 @@ class Create(Request):
     """The client's own name for this request: sent again, it is answered with the same episode."""
 
 
-class Created(Reply):
+class Created(ServiceReply):
     """An episode was made, and waits for its reset."""
 
     episode: str
@@ -187,13 +187,13 @@ class Created(Reply):
     """The episode is freed when nothing is asked of it for so long."""
 
 
-class Seen(Reply):
+class Seen(ServiceReply):
     """The first observation of an episode."""
 
     observation: Observation
 
 
-class PlayStep(Request):
+class PlayStep(ServiceRequest):
     """Play one action."""
 
     number: Annotated[int, Field(ge=1)]
@@ -201,7 +201,7 @@ class PlayStep(Request):
     action: str
 
 
-class Question(Request):
+class EpisodeQuestion(ServiceRequest):
     """Ask what a scripted player does now."""
 
     player: str
@@ -210,27 +210,27 @@ class Question(Request):
     """What a player that draws draws from. Only the oracle may go without."""
 
     @model_validator(mode="after")
-    def _require_a_generator(self) -> Question:
+    def _require_a_generator(self) -> EpisodeQuestion:
         if self.generator is None and self.player != "oracle":
             raise ValueError(f"the player {self.player!r} must be given a generator's state; found none")
         return self
 
 
-class Stepped(Reply):
+class Stepped(ServiceReply):
     """The world's answer to the step with this number."""
 
     number: int
     step: Step
 
 
-class Decided(Reply):
+class Decided(ServiceReply):
     """What the player does, and where the generator stands after its draws."""
 
-    decision: Decision
+    decision: ScriptedAction
     generator: GeneratorState | None
 
 
-class Standing(Reply):
+class EpisodeStanding(ServiceReply):
     """Where an episode stands: what was seen last, after so many steps."""
 
     number: int
@@ -240,20 +240,20 @@ class Standing(Reply):
     success: bool
 
 
-class Closed(Reply):
+class Closed(ServiceReply):
     """The episode is no more."""
 
     closed: bool
     """False where there was none: it was closed before, or its lease ran out."""
 
 
-class CreateMany(Request):
+class CreateMany(ServiceRequest):
     """Make many environments."""
 
     episodes: Annotated[list[Create], Field(min_length=1, max_length=MOST_AT_ONCE)]
 
 
-class Many(Request):
+class Many(ServiceRequest):
     """Reset or close many episodes."""
 
     episodes: Annotated[list[str], Field(min_length=1, max_length=MOST_AT_ONCE)]
@@ -265,13 +265,13 @@ class StepOf(PlayStep):
     episode: str
 
 
-class StepMany(Request):
+class StepMany(ServiceRequest):
     """Play one step in each of many episodes."""
 
     steps: Annotated[list[StepOf], Field(min_length=1, max_length=MOST_AT_ONCE)]
 
 
-class Outcome(Reply, Generic[Content]):
+class Outcome(ServiceReply, Generic[Content]):
     """What came of one entry of a batch: a reply, or why there is none."""
 
     model_config = WITHOUT_DOCSTRINGS
@@ -280,7 +280,7 @@ class Outcome(Reply, Generic[Content]):
     error: Fault | None = None
 
 
-class Batch(Reply, Generic[Content]):
+class Batch(ServiceReply, Generic[Content]):
     """What came of every entry of a batch, in order. One that fails leaves the others alone."""
 
     model_config = WITHOUT_DOCSTRINGS

@@ -19,7 +19,7 @@ import numpy as np
 from envs.service.generator_state import GeneratorState
 from envs.service.homes import WorldFailure
 from envs.service.plain import plain_decision, plain_observation, plain_step
-from envs.service.schema import Decided, Question
+from envs.service.schema import Decided, EpisodeQuestion
 from turnwise.world import Environment, Observation, Step, Task, World
 
 Result = TypeVar("Result")
@@ -76,7 +76,7 @@ class ThreadedEnvironment:
         """The world's answer."""
         return await asyncio.wrap_future(self._thread.call(lambda environment: plain_step(environment.step(action))))
 
-    async def decide(self, question: Question) -> Decided:
+    async def decide(self, question: EpisodeQuestion) -> Decided:
         """The player's decision."""
         return await asyncio.wrap_future(self._thread.call(partial(_decide, question)))
 
@@ -135,7 +135,7 @@ def _close(environment: Environment) -> None:
     environment.close()
 
 
-def _decide(question: Question, environment: Environment) -> Decided:
+def _decide(question: EpisodeQuestion, environment: Environment) -> Decided:
     generator = np.random.default_rng(0)  # the oracle draws nothing; any other player's state is put in its place
     if question.generator is not None:
         question.generator.put_into(generator)

@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import BinaryIO
 
 from envs.service.homes import LiveEnvironment, WorldFailure
-from envs.service.orders import Answer, Ask, Begin, Close, Failure, Make, Order, Play
+from envs.service.orders import AskOrder, Begin, Close, Failure, Make, Order, PlayOrder, WorkerAnswer
 from envs.service.threads import ThreadHome
 from turnwise.world import make_world
 
@@ -32,33 +32,33 @@ class Work:
         self._home = home
         self._opening: dict[int, asyncio.Task[LiveEnvironment]] = {}
 
-    async def answer(self, order: Order) -> Answer:
+    async def answer(self, order: Order) -> WorkerAnswer:
         """Carry one order out."""
         try:
             return await self._carry_out(order)
         except WorldFailure as error:
-            return Answer(number=order.number, failure=Failure(kind=error.kind, message=error.message))
+            return WorkerAnswer(number=order.number, failure=Failure(kind=error.kind, message=error.message))
 
     async def close(self) -> None:
         """Close what is open."""
         await asyncio.gather(*map(self._close, list(self._opening)), return_exceptions=True)
 
-    async def _carry_out(self, order: Order) -> Answer:
+    async def _carry_out(self, order: Order) -> WorkerAnswer:
         number, what = order.number, order.what
         if isinstance(what, Close):
             await self._close(order.environment)
-            return Answer(number=number)
+            return WorkerAnswer(number=number)
         if isinstance(what, Make):
             opening = asyncio.create_task(self._home.open(what.task, what.seed))
             self._opening[order.environment] = opening
             await opening
-            return Answer(number=number)
+            return WorkerAnswer(number=number)
         live = await self._opening[order.environment]
-        if isinstance(what, Play):
-            return Answer(number=number, step=await live.step(what.action))
-        if isinstance(what, Ask):
-            return Answer(number=number, decided=await live.decide(what.question))
-        return Answer(number=number, observation=await live.reset())
+        if isinstance(what, PlayOrder):
+            return WorkerAnswer(number=number, step=await live.step(what.action))
+        if isinstance(what, AskOrder):
+            return WorkerAnswer(number=number, decided=await live.decide(what.question))
+        return WorkerAnswer(number=number, observation=await live.reset())
 
     async def _close(self, environment: int) -> None:
         """Also one that is still being made: the server may have given it up."""
@@ -71,7 +71,7 @@ async def work() -> None:
     orders = asyncio.StreamReader(limit=LONGEST_LINE)
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(orders), incoming)
 
-    def tell(answer: Answer) -> None:
+    def tell(answer: WorkerAnswer) -> None:
         answers.write(answer.written())
         answers.flush()
 
@@ -79,13 +79,13 @@ async def work() -> None:
     try:
         world = make_world(begin.world, begin.parameters)
     except Exception as error:  # whatever a world raises is told to the server, which refuses to start
-        tell(Answer(number=0, failure=Failure(kind=type(error).__name__, message=str(error))))
+        tell(WorkerAnswer(number=0, failure=Failure(kind=type(error).__name__, message=str(error))))
         return
-    tell(Answer(number=0))
+    tell(WorkerAnswer(number=0))
     await _carry_out_orders(Work(ThreadHome(world)), orders, tell)
 
 
-async def _carry_out_orders(work: Work, orders: asyncio.StreamReader, tell: Callable[[Answer], None]) -> None:
+async def _carry_out_orders(work: Work, orders: asyncio.StreamReader, tell: Callable[[WorkerAnswer], None]) -> None:
     async def carry_out(order: Order) -> None:
         tell(await work.answer(order))
 

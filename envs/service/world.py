@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from envs.service.client import Client, ServiceFault, shared_client
+from envs.service.client import ServiceClient, ServiceFault, shared_client
 from envs.service.generator_state import GeneratorState
 from envs.service.plain import plain_text
 from envs.service.reasons import Reason
@@ -29,8 +29,8 @@ from envs.service.schema import (
     Create,
     Created,
     Decided,
+    EpisodeQuestion,
     PlayStep,
-    Question,
     Seen,
     ServedWorld,
     Stepped,
@@ -39,12 +39,12 @@ from envs.service.schema import (
     Worlds,
 )
 from turnwise.world import (
-    Decision,
     Environment,
     Limits,
     Observation,
     Remaining,
     Reward,
+    ScriptedAction,
     Split,
     Step,
     Task,
@@ -172,7 +172,7 @@ class RemoteWorld(World):
 class RemoteEnvironment(Environment):
     """One episode on the server. Raises ServiceFault in every call that the server does not answer."""
 
-    def __init__(self, client: Client, episode: str) -> None:
+    def __init__(self, client: ServiceClient, episode: str) -> None:
         self._client = client
         self._path = f"/episodes/{episode}"
         self._number = 0
@@ -188,18 +188,18 @@ class RemoteEnvironment(Environment):
         self._number = stepped.number
         return stepped.step
 
-    def oracle(self, remaining: Remaining) -> Decision:
+    def oracle(self, remaining: Remaining) -> ScriptedAction:
         """The served world's oracle."""
-        question = Question(player="oracle", remaining=remaining)
+        question = EpisodeQuestion(player="oracle", remaining=remaining)
         return self._client.post(f"{self._path}/decide", Decided, question).decision
 
-    def random(self, generator: np.random.Generator, remaining: Remaining) -> Decision:
+    def random(self, generator: np.random.Generator, remaining: Remaining) -> ScriptedAction:
         """The served world's random player."""
         return self.decide("random", generator, remaining)
 
-    def decide(self, player: str, generator: np.random.Generator, remaining: Remaining) -> Decision:
+    def decide(self, player: str, generator: np.random.Generator, remaining: Remaining) -> ScriptedAction:
         """A player of the served world. It draws there what it would draw here: the generator goes there and back."""
-        question = Question(player=player, remaining=remaining, generator=GeneratorState.of(generator))
+        question = EpisodeQuestion(player=player, remaining=remaining, generator=GeneratorState.of(generator))
         decided = self._client.post(f"{self._path}/decide", Decided, question)
         if decided.generator is not None:
             decided.generator.put_into(generator)
@@ -221,7 +221,7 @@ def _refusals() -> Iterator[None]:
         raise
 
 
-def _served(client: Client, token_variable: str, world: str, parameters: dict[str, Any]) -> ServedWorld:
+def _served(client: ServiceClient, token_variable: str, world: str, parameters: dict[str, Any]) -> ServedWorld:
     """The world of this name with these parameters, as the server tells it. Raises ValueError."""
     try:
         offered = client.get("/worlds", Worlds).worlds

@@ -46,7 +46,7 @@ MAXIMUM_DRAWS = 20_000
 
 
 @dataclass(frozen=True)
-class Recipe:
+class RoomRecipe:
     """What boards are to be like: see the parameters of `Sokoban`."""
 
     size: int
@@ -57,7 +57,7 @@ class Recipe:
 
 
 @dataclass(frozen=True)
-class Board:
+class SokobanBoard:
     """A room, where player and boxes begin, and the actions that a shortest solution has."""
 
     room: Room
@@ -66,7 +66,7 @@ class Board:
 
 
 @lru_cache(maxsize=50_000)
-def draw_board(seed: int, split: Split, recipe: Recipe) -> Board:
+def draw_board(seed: int, split: Split, recipe: RoomRecipe) -> SokobanBoard:
     """The board of the task with this seed: of its split, and solvable. Raises ValueError when there is none to find.
 
     Remembered, so that a process makes a board once however many episodes are played on it.
@@ -82,7 +82,7 @@ def draw_board(seed: int, split: Split, recipe: Recipe) -> Board:
     )
 
 
-def _any_board(generator: np.random.Generator, split: Split, recipe: Recipe) -> Board | None:
+def _any_board(generator: np.random.Generator, split: Split, recipe: RoomRecipe) -> SokobanBoard | None:
     """One draw: None if it has no place for the boxes, is of another split, or is not solved in the bounds."""
     floor = _carve(generator, recipe.size)
     cells = [cell for cell, is_floor in enumerate(floor) if is_floor]
@@ -99,7 +99,7 @@ def _any_board(generator: np.random.Generator, split: Split, recipe: Recipe) -> 
     solution = solve(room, start, recipe.longest)
     if solution is None or len(solution) < recipe.shortest:
         return None
-    return Board(room, start, len(solution))
+    return SokobanBoard(room, start, len(solution))
 
 
 def _carve(generator: np.random.Generator, size: int) -> tuple[bool, ...]:

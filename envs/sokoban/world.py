@@ -17,19 +17,19 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from envs.sokoban.generation import Board, Recipe, draw_board
+from envs.sokoban.generation import RoomRecipe, SokobanBoard, draw_board
 from envs.sokoban.rooms import ACTIONS, Position
 from envs.sokoban.solver import first_push, solve
 from envs.sokoban.views import VIEWS, legend, show
 from turnwise import seeding
 from turnwise.world import (
     Column,
-    Decision,
     Environment,
     Limits,
     Observation,
     Remaining,
     Reward,
+    ScriptedAction,
     Split,
     Step,
     Task,
@@ -97,7 +97,7 @@ class Sokoban(World):
         )
         most = min(actions, turns * actions_per_turn)
         longest = whole_number("longest (a solution that the limits on turns and actions allow)", longest, 1, most)
-        self._recipe = Recipe(
+        self._recipe = RoomRecipe(
             size=whole_number("size", size, 5, 10),
             boxes=whole_number("boxes", boxes, 1, 4),
             shortest=whole_number("shortest", shortest, 1, longest),
@@ -149,7 +149,7 @@ class Sokoban(World):
 class SokobanEnvironment(Environment):
     """One episode on one board. It keeps no limit: those are the agent's."""
 
-    def __init__(self, world: Sokoban, board: Board) -> None:
+    def __init__(self, world: Sokoban, board: SokobanBoard) -> None:
         self._world = world
         self._room = board.room
         self._position = board.start
@@ -170,7 +170,7 @@ class SokobanEnvironment(Environment):
         rewards = self._rewards(before)
         return Step(self._observe(), rewards, terminated=self._solved, effective=effective, success=self._solved)
 
-    def oracle(self, remaining: Remaining) -> Decision:
+    def oracle(self, remaining: Remaining) -> ScriptedAction:
         """The next actions of a shortest solution, as many as the turn allows.
 
         When none fits into the actions that are left, the player goes on as though there were more; when a box is stuck
@@ -180,14 +180,14 @@ class SokobanEnvironment(Environment):
         if solution is None:
             solution = solve(self._room, self._position, PATIENCE)
         if not solution:
-            return Decision("no way found", (ACTIONS[self._any_move()],))
+            return ScriptedAction("no way found", (ACTIONS[self._any_move()],))
         count = min(remaining.actions_per_turn, remaining.actions)
-        return Decision(self._thought(solution), tuple(ACTIONS[action] for action in solution[:count]))
+        return ScriptedAction(self._thought(solution), tuple(ACTIONS[action] for action in solution[:count]))
 
-    def random(self, generator: np.random.Generator, remaining: Remaining) -> Decision:
+    def random(self, generator: np.random.Generator, remaining: Remaining) -> ScriptedAction:
         """As many actions as the turn allows, each uniform over the four, whether they are blocked or not."""
         count = min(remaining.actions_per_turn, remaining.actions)
-        return Decision("a random move", tuple(ACTIONS[action] for action in generator.integers(4, size=count)))
+        return ScriptedAction("a random move", tuple(ACTIONS[action] for action in generator.integers(4, size=count)))
 
     @property
     def _solved(self) -> bool:

@@ -7,16 +7,16 @@ from collections import Counter
 import numpy as np
 
 from envs.textcraft.commands import LEGAL, Craft, Get, read
-from envs.textcraft.problems import Problem
+from envs.textcraft.problems import CraftingProblem
 from envs.textcraft.recipes import Recipe, amount_of, depth, tree
 from envs.textcraft.shortage import crafts, missing
-from turnwise.world import Decision, Environment, Observation, Remaining, Step
+from turnwise.world import Environment, Observation, Remaining, ScriptedAction, Step
 
 
 class CraftingEnvironment(Environment):
     """One episode. What is not listed does not exist: an item that no listed recipe makes is raw and can be taken."""
 
-    def __init__(self, problem: Problem, listed: tuple[Recipe, ...]) -> None:
+    def __init__(self, problem: CraftingProblem, listed: tuple[Recipe, ...]) -> None:
         self._problem = problem
         self._recipes = {recipe.product: recipe for recipe in listed}
         named = (item for recipe in listed for item, _ in recipe.ingredients if item not in self._recipes)
@@ -43,20 +43,20 @@ class CraftingEnvironment(Environment):
             return self._craft(command)
         return Step(self._observe(f"You have {_listed(self._held) or 'nothing'}."), effective=False)
 
-    def oracle(self, remaining: Remaining) -> Decision:
+    def oracle(self, remaining: Remaining) -> ScriptedAction:
         """Take what is missing at the bottom of the goal's recipe tree, then craft upwards: as few commands as it can.
 
         The thought lists what is missing from the goal down, and the action is about the last of the list.
         """
         short = missing(self._problem.goal, self._problem.wanted, self._held, self._recipes)
         if not short:
-            return Decision("nothing is missing", ("inventory",))
+            return ScriptedAction("nothing is missing", ("inventory",))
         item, amount = short[-1]
         recipe = self._recipes.get(item)
         action = recipe.command(crafts(recipe, amount)) if recipe else f"get {amount_of(item, amount)}"
-        return Decision("missing " + ", ".join(amount_of(*each) for each in short), (action,))
+        return ScriptedAction("missing " + ", ".join(amount_of(*each) for each in short), (action,))
 
-    def random(self, generator: np.random.Generator, remaining: Remaining) -> Decision:
+    def random(self, generator: np.random.Generator, remaining: Remaining) -> ScriptedAction:
         """Uniform over the listed amounts of raw items, and the listed recipes whose ingredients are held.
 
         An amount that several recipes ask for counts once; a recipe is used once. `inventory` is left out, since it
@@ -65,7 +65,7 @@ class CraftingEnvironment(Environment):
         amounts = [each for recipe in self._recipes.values() for each in recipe.ingredients if each[0] in self._raw]
         choices = [f"get {amount_of(*each)}" for each in dict.fromkeys(amounts)]
         choices += [recipe.command() for recipe in self._recipes.values() if not self._lacks(dict(recipe.ingredients))]
-        return Decision("a random command", (choices[int(generator.integers(len(choices)))],))
+        return ScriptedAction("a random command", (choices[int(generator.integers(len(choices)))],))
 
     def _get(self, command: Get) -> Step:
         if command.item in self._recipes:

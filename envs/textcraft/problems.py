@@ -27,7 +27,7 @@ DEPTHS = (1, 2, 3, 4)
 
 
 @dataclass(frozen=True)
-class Problem:
+class CraftingProblem:
     """Make `wanted` of the item `goal`. `round` sets the distractors and the order of the recipe list."""
 
     goal: str
@@ -61,13 +61,13 @@ class Problem:
         return tuple(_shuffled(shown, seeding.generator(self.seed, "textcraft order")))
 
 
-def find(task_id: str) -> Problem:
+def find(task_id: str) -> CraftingProblem:
     """The problem that an id names. Raises ValueError for an id of another world, version or game."""
     name, _, numbers = task_id.removeprefix(FAMILY).partition("/")
     wanted, _, number = numbers.partition("/")
     goal = name.replace("_", " ")
     if task_id.startswith(FAMILY) and goal in recipes() and wanted.isdecimal() and number.isdecimal():
-        problem = Problem(goal, int(wanted), int(number))
+        problem = CraftingProblem(goal, int(wanted), int(number))
         if problem.id == task_id and problem.wanted > 0:
             return problem
     raise ValueError(f"a task must be named {FAMILY}GOAL/WANTED/ROUND, where a recipe makes GOAL; found {task_id!r}")
@@ -84,7 +84,7 @@ def goals(split: Split, depths: Sequence[int]) -> list[str]:
     return [item for item in recipes() if depth(item) in depths and split_of(item) == split]
 
 
-def problems(split: Split, depths: Sequence[int], most: int) -> Iterator[Problem]:
+def problems(split: Split, depths: Sequence[int], most: int) -> Iterator[CraftingProblem]:
     """The problems of a split, without end: goals in rounds, from 1 to `most` of each wanted."""
     items = goals(split, depths)
     number = 0
@@ -92,7 +92,7 @@ def problems(split: Split, depths: Sequence[int], most: int) -> Iterator[Problem
         order = seeding.generator(0, "textcraft goals", split, number)
         for goal in _shuffled(items, order):
             wanted = 1 + seeding.derive(0, "textcraft wanted", goal, number) % most
-            yield Problem(goal, wanted, number)
+            yield CraftingProblem(goal, wanted, number)
         number += 1
 
 

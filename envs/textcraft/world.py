@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 from envs.textcraft.commands import LEGAL
 from envs.textcraft.episode import CraftingEnvironment
-from envs.textcraft.problems import DEPTHS, VERSION, Problem, find, problems
+from envs.textcraft.problems import DEPTHS, VERSION, CraftingProblem, find, problems
 from envs.textcraft.recipes import GAME_VERSION, depth
 from turnwise.world import Column, Limits, Reward, Split, Task, World, whole_number
 
@@ -103,7 +103,7 @@ class TextCraft(World):
             "Gamberini and contributors), MIT licence."
         )
 
-    def _task(self, problem: Problem, split: Split) -> Task:
+    def _task(self, problem: CraftingProblem, split: Split) -> Task:
         return Task(self.name, problem.id, split, problem.seed, {"depth": depth(problem.goal)})
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from envs.webshop.pages import Page, Style, on_page, show
+from envs.webshop.pages import Page, PageStyle, on_page, show
 from envs.webshop.places import BACK_TO_SEARCH, BUY_NOW, NEXT, PREVIOUS, Place, follow
 from envs.webshop.products import Goal, Product
 from envs.webshop.reward import evaluate, is_promising, needed_options
 from envs.webshop.shop import Shop
 from envs.webshop.words import words
-from turnwise.world import Decision, Environment, Observation, Remaining, Step
+from turnwise.world import Environment, Observation, Remaining, ScriptedAction, Step
 
 RANDOM_WORDS = 2
 """Of a random query."""
@@ -19,7 +19,7 @@ RANDOM_WORDS = 2
 class ShopEnvironment(Environment):
     """One episode. Nothing in it is random."""
 
-    def __init__(self, shop: Shop, goal: Goal, style: Style) -> None:
+    def __init__(self, shop: Shop, goal: Goal, style: PageStyle) -> None:
         self._shop = shop
         self._goal = goal
         self._style = style
@@ -54,7 +54,7 @@ class ShopEnvironment(Environment):
         place = follow(self._place, button, self._product)
         return self._buy(place) if place.page == "bought" else self._go(place, {})
 
-    def oracle(self, remaining: Remaining) -> Decision:
+    def oracle(self, remaining: Remaining) -> ScriptedAction:
         """Search the words of the wish, open the first promising result, choose what is wanted, and buy.
 
         A promising result is of the kind, has the attributes and is cheap enough: in our own shop its line says so; of
@@ -62,46 +62,46 @@ class ShopEnvironment(Environment):
         is left again. In its last turn the player buys what it is looking at.
         """
         if self._place.page == "search":
-            return Decision("search what is wanted", (f"search[{self._goal.query}]",))
+            return ScriptedAction("search what is wanted", (f"search[{self._goal.query}]",))
         if self._place.page == "results":
             return self._browse()
         if self._place.page != "product":
-            return Decision("back to the product", (f"click[{PREVIOUS}]",))
+            return ScriptedAction("back to the product", (f"click[{PREVIOUS}]",))
         if remaining.turns <= 1:
-            return Decision("buy, it is the last turn", (f"click[{BUY_NOW}]",))
+            return ScriptedAction("buy, it is the last turn", (f"click[{BUY_NOW}]",))
         return self._choose(self._shop.products[self._place.product])
 
-    def random(self, generator: np.random.Generator, remaining: Remaining) -> Decision:
+    def random(self, generator: np.random.Generator, remaining: Remaining) -> ScriptedAction:
         """A uniformly random button; on the search page two words, each uniform over all that titles have."""
         page = self._page
         if page.searchable:
             known = self._shop.title_words
             query = " ".join(known[place] for place in generator.integers(len(known), size=RANDOM_WORDS))
-            return Decision("a random query", (f"search[{query}]",))
+            return ScriptedAction("a random query", (f"search[{query}]",))
         button = page.buttons[int(generator.integers(len(page.buttons)))]
-        return Decision("a random button", (f"click[{button}]",))
+        return ScriptedAction("a random button", (f"click[{button}]",))
 
-    def _browse(self) -> Decision:
+    def _browse(self) -> ScriptedAction:
         """On a page of results: open a promising one, turn to where one is, or search again."""
         for number, name in enumerate(on_page(self._place, self._style), start=1):
             if self._is_worth_opening(name):
-                return Decision(f"result {number} fits", (f"click[{name}]",))
+                return ScriptedAction(f"result {number} fits", (f"click[{name}]",))
         places = [place for place, name in enumerate(self._place.results) if self._is_worth_opening(name)]
         if not places:
-            return Decision("search again", (f"click[{BACK_TO_SEARCH}]",))
+            return ScriptedAction("search again", (f"click[{BACK_TO_SEARCH}]",))
         is_ahead = places[0] >= self._place.number * self._style.results_per_page
-        return Decision("look further", (f"click[{NEXT if is_ahead else PREVIOUS}]",))
+        return ScriptedAction("look further", (f"click[{NEXT if is_ahead else PREVIOUS}]",))
 
-    def _choose(self, product: Product) -> Decision:
+    def _choose(self, product: Product) -> ScriptedAction:
         """On a product's page: choose the next option that is wanted, and buy when all are chosen."""
         choice = needed_options(product, self._goal) if self._is_promising(product) else None
         if choice is None:
-            return Decision("not what is wanted", (f"click[{PREVIOUS}]",))
+            return ScriptedAction("not what is wanted", (f"click[{PREVIOUS}]",))
         chosen = dict(self._place.chosen)
         for name, value in choice.items():
             if chosen.get(name) != value:
-                return Decision(f"choose {name} {value}", (f"click[{value}]",))
-        return Decision("all is chosen" if choice else "nothing to choose", (f"click[{BUY_NOW}]",))
+                return ScriptedAction(f"choose {name} {value}", (f"click[{value}]",))
+        return ScriptedAction("all is chosen" if choice else "nothing to choose", (f"click[{BUY_NOW}]",))
 
     def _is_worth_opening(self, name: str) -> bool:
         """Whether a result is promising and was not already seen to lack what is wanted."""

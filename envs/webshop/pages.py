@@ -16,7 +16,7 @@ from envs.webshop.shop import Shop
 
 
 @dataclass(frozen=True)
-class Style:
+class PageStyle:
     """How much a page shows."""
 
     results_per_page: int
@@ -46,7 +46,7 @@ class Page:
         return next((button for button in self.buttons if button.casefold() == named), None)
 
 
-def show(place: Place, goal: Goal, shop: Shop, style: Style) -> Page:
+def show(place: Place, goal: Goal, shop: Shop, style: PageStyle) -> Page:
     """The page at a place. What was bought is not a page: the episode is over."""
     if place.page == "search":
         return Page(f"{goal.instruction}.\nSearch the shop.", searchable=True)
@@ -58,12 +58,12 @@ def show(place: Place, goal: Goal, shop: Shop, style: Style) -> Page:
     return Page(f"{goal.instruction}.\n{page.text}", page.buttons) if style.repeat_goal else page
 
 
-def on_page(place: Place, style: Style) -> tuple[str, ...]:
+def on_page(place: Place, style: PageStyle) -> tuple[str, ...]:
     """The results that stand on this page of them."""
     return place.results[(place.number - 1) * style.results_per_page : place.number * style.results_per_page]
 
 
-def _results(place: Place, shop: Shop, style: Style) -> Page:
+def _results(place: Place, shop: Shop, style: PageStyle) -> Page:
     shown = on_page(place, style)
     pages = -(-len(place.results) // style.results_per_page)
     moves = [*([PREVIOUS] if place.number > 1 else []), *([NEXT] if place.number < pages else []), BACK_TO_SEARCH]
@@ -73,7 +73,7 @@ def _results(place: Place, shop: Shop, style: Style) -> Page:
     return Page("\n".join((heading, *lines, _row(moves))), (*shown, *moves))
 
 
-def _product(place: Place, product: Product, style: Style) -> Page:
+def _product(place: Place, product: Product, style: PageStyle) -> Page:
     moves = [*([DESCRIPTION, FEATURES] if style.description else []), BUY_NOW, PREVIOUS, BACK_TO_SEARCH]
     chosen = dict(place.chosen)
     lines = [f"{product.title} {product.price_tag}"]

@@ -34,7 +34,7 @@ SHARED_CATEGORIES = 2
 
 
 @dataclass(frozen=True)
-class Evaluation:
+class PurchaseEvaluation:
     """What of a goal a purchase meets."""
 
     attributes: int
@@ -50,9 +50,9 @@ class Evaluation:
         return self.type_score * ((self.attributes + self.options + int(self.price)) / self.asked)
 
 
-def evaluate(product: Product, chosen: Mapping[str, str], goal: Goal, target: Product) -> Evaluation:
+def evaluate(product: Product, chosen: Mapping[str, str], goal: Goal, target: Product) -> PurchaseEvaluation:
     """A purchase of a product with the chosen options by name, for a goal that `target` would meet."""
-    return Evaluation(
+    return PurchaseEvaluation(
         attributes=sum(has_attribute(product, attribute) for attribute in goal.attributes),
         options=sum(_is_chosen(wanted, chosen) for wanted in goal.options),
         price=is_affordable(product, goal),

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from envs.webshop.episode import ShopEnvironment, turns_needed
-from envs.webshop.pages import Style
+from envs.webshop.pages import PageStyle
 from envs.webshop.products import Goal
 from envs.webshop.shop import MAXIMUM_RESULTS, Shop, own_shop, shop_from_files
 from turnwise import seeding
@@ -69,7 +69,7 @@ class WebShop(World):
     ) -> None:
         self.products = None if products is None else whole_number("products", products, 10, 10_000_000)
         self._limits = Limits(turns=whole_number("turns", turns, 3, 1000))
-        self.style = Style(
+        self.style = PageStyle(
             results_per_page=whole_number("results_per_page", results_per_page, 1, MAXIMUM_RESULTS),
             description=_yes_or_no("description", description),
             repeat_goal=_yes_or_no("repeat_goal", repeat_goal),

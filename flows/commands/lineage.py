@@ -13,7 +13,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from flows.commands.arguments import whole
-from flows.recording.answer import Answer, Source
+from flows.recording.answer import NumberAnswer, Source
 from turnwise.errors import ConfigurationError
 from turnwise.store import Reference, default_store
 from turnwise.store.digests import digest_of
@@ -53,7 +53,7 @@ def show_lineage(parsed: argparse.Namespace) -> None:
             f"{', '.join(map(str, artifacts))}: give more of it"
         )
     if artifacts:
-        print_answer(parsed.what, Answer(None, "", [Source(None, artifacts[0], None)]), console)
+        print_answer(parsed.what, NumberAnswer(None, "", [Source(None, artifacts[0], None)]), console)
         return
     from flows.commands.show import recorded_in
     from flows.recording.sources import answer
@@ -65,7 +65,7 @@ def show_lineage(parsed: argparse.Namespace) -> None:
     _print_diffs(uri, found.sources, console)
 
 
-def print_answer(what: str, found: Answer, console: Console) -> None:
+def print_answer(what: str, found: NumberAnswer, console: Console) -> None:
     """The tree of a number: what it is read from, and above each the artifacts; then the code, parameters and platform.
 
     Of several artifacts of one run the last is told to its roots, which lie in those of the others too.

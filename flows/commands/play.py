@@ -12,13 +12,13 @@ from typing import TextIO
 
 from turnwise import seeding
 from turnwise.agent.episode import Episode
-from turnwise.agent.episode_config import Rules
+from turnwise.agent.episode_config import EpisodeConfig
 from turnwise.agent.formats import FORMATS, Format, ReactFormat, ThinkAnswerFormat, ToolJsonFormat, make_format
-from turnwise.agent.host import Patience
+from turnwise.agent.host import RetryPolicy
 from turnwise.data.trajectory import Lost, Trajectory
 from turnwise.errors import ConfigurationError
 from turnwise.suggestions import meant
-from turnwise.world import SPLITS, Decision, Task, World
+from turnwise.world import SPLITS, ScriptedAction, Task, World
 
 PLAIN = "plain"
 """The form of a reply in which a line is the answer, and no thought is written."""
@@ -28,7 +28,7 @@ IN_LINES = (ReactFormat.name, ToolJsonFormat.name)
 ORACLE, QUIT = ":oracle", ":quit"
 COMMANDS = f"{ORACLE} shows what the oracle would do, {QUIT} ends."
 LAST_LINE = " An empty line ends a reply."
-PATIENCE = Patience(seconds=120.0, retries=0)
+PATIENCE = RetryPolicy(seconds=120.0, retries=0)
 
 
 class Screen:
@@ -81,7 +81,7 @@ def play(world: World, split: str, number: int, form: str, seed: int, source: Te
         raise ConfigurationError(f"--format must be one of {', '.join(FORMS)}; found {form!r}{meant(form, FORMS)}")
     screen, written = Screen(output), make_format(ThinkAnswerFormat.name if form == PLAIN else form, world)
     instruction = _instruction(world, written, form)
-    rules = Rules(world, written, world.limits_of(task), PATIENCE, screen, instruction)
+    rules = EpisodeConfig(world, written, world.limits_of(task), PATIENCE, screen, instruction)
     commands = COMMANDS + (LAST_LINE if form in IN_LINES else "")
     screen.say(f"{world.name}, task {task.id}, episode seed {seed}. {commands}\n")
     episode = Episode(rules, task, 0, 0, seed)
@@ -120,7 +120,7 @@ def _reply(episode: Episode, world: World, written: Format, form: str, source: T
         if typed == ORACLE:
             screen.say(_oracle(episode, world, written, form))
         elif form == PLAIN:
-            return written.write(Decision("", (typed,)))
+            return written.write(ScriptedAction("", (typed,)))
         else:
             return typed
     return None

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from prefect import flow
 from rich.console import Console
 
-from flows.ablation import Comparison, compare
+from flows.ablation import AblationResult, compare
 from flows.prepare import evaluate_players, evaluate_warm_start, prepare_materials, prepare_policy
 from flows.runtime.display import Display, expected_work
 from flows.studies.credit_study import StudyRun, study_credit
@@ -25,7 +25,7 @@ def show_ablation(experiment: Experiment, processes: int = 1) -> None:
     """Run an ablation as a flow, whose runs so many processes share, and print its comparison."""
     console = Console()
     began = time.monotonic()
-    comparison: list[Comparison] = []
+    comparison: list[AblationResult] = []
 
     @flow(name="ablation", flow_run_name=experiment.ablation.name)
     def ablation() -> str:
@@ -51,9 +51,9 @@ def show_science(name: str, run: Sequence[str], processes: int = 1) -> None:
     """Run ablations of a page of `docs/science/`, each as a flow shared by so many processes, and write the page."""
     console = Console()
 
-    def run_planned(planned: PlannedAblation) -> Comparison:
+    def run_planned(planned: PlannedAblation) -> AblationResult:
         experiment = experiment_of(planned)
-        made: list[Comparison] = []
+        made: list[AblationResult] = []
 
         @flow(name="ablation", flow_run_name=experiment.ablation.name)
         def ablation() -> str:

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from turnwise.config.overlays import parse_setting
 from turnwise.errors import ConfigurationError
-from turnwise.reporting.baseline_table import RECORD_FILE, Line, read_lines
+from turnwise.reporting.baseline_table import RECORD_FILE, BaselineRow, read_lines
 from turnwise.reporting.formatting import UNDEFINED, number
 from turnwise.world import SPLITS, Limits, World, installed_worlds, make_world, with_preset, world_class
 
@@ -54,7 +54,7 @@ def named_world(name: str, preset: str, settings: Iterable[str]) -> tuple[World,
         raise ConfigurationError(str(error)) from error
 
 
-def recorded_baselines(folder: Path) -> list[Line]:
+def recorded_baselines(folder: Path) -> list[BaselineRow]:
     """What is recorded of the scripted players in a folder; nothing where there is no record."""
     path = folder / RECORD_FILE
     return read_lines(path.read_text(encoding="utf-8")) if path.is_file() else []
@@ -79,7 +79,7 @@ def _made(name: str) -> World | str:
         return str(error)
 
 
-def _table(worlds: Sequence[Installed], lines: Mapping[tuple[str, str, str], Line]) -> Table:
+def _table(worlds: Sequence[Installed], lines: Mapping[tuple[str, str, str], BaselineRow]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     table.add_column("world", no_wrap=True)
     table.add_column("tasks", no_wrap=True)
@@ -95,7 +95,7 @@ def _table(worlds: Sequence[Installed], lines: Mapping[tuple[str, str, str], Lin
     return table
 
 
-def _row(name: str, world: World, lines: Mapping[tuple[str, str, str], Line]) -> Sequence[str]:
+def _row(name: str, world: World, lines: Mapping[tuple[str, str, str], BaselineRow]) -> Sequence[str]:
     sizes = [(split, world.split_size(split)) for split in SPLITS]
     tasks = [f"{split} {NO_END if size is None else f'{size:,}'}" for split, size in sizes]
     endless = all(size is None for _, size in sizes)
@@ -105,7 +105,7 @@ def _row(name: str, world: World, lines: Mapping[tuple[str, str, str], Line]) ->
     return name, NO_END if endless else "\n".join(tasks), _limits(world.limits), "\n".join(reached), told
 
 
-def _success(line: Line | None) -> str:
+def _success(line: BaselineRow | None) -> str:
     return UNDEFINED if line is None else number(line.score.success.value, 2)
 
 

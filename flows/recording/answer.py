@@ -23,7 +23,7 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Answer:
+class NumberAnswer:
     """A number as the report tells it, and all that it is computed from."""
 
     value: float | None

@@ -9,7 +9,7 @@ from tasks.playing import tasks_of
 from tasks.report.cells import WARM_START, cell, task_means
 from turnwise.data.task_sets import panel_digest
 from turnwise.errors import ConfigurationError
-from turnwise.statistics import Frame, Interval, Judgement, Results, judge, over_tasks, student_over_seeds
+from turnwise.statistics import Interval, Judgement, ReferencePoints, Results, judge, over_tasks, student_over_seeds
 from turnwise.statistics.budgets import AtEqualBudget
 from turnwise.statistics.curves import Points, within_budget
 from turnwise.statistics.evaluation_protocol import circumstances
@@ -142,12 +142,12 @@ def references(groups: Sequence[Group]) -> dict[str, Interval]:
     return shown
 
 
-def _frame(run: RecordedRun, world: World) -> Frame:
+def _frame(run: RecordedRun, world: World) -> ReferencePoints:
     """What the run's ablation recorded of its warm start and its players."""
     primary = world.primary_column
     means = {name: cell(evaluation, world, primary) for name, evaluation in run.players.items()}
     start = task_means(run.players[WARM_START], world, primary) if WARM_START in run.players else {}
-    return Frame(Results({0: start}) if start else None, means.get("random"), means.get("oracle"))
+    return ReferencePoints(Results({0: start}) if start else None, means.get("random"), means.get("oracle"))
 
 
 def _curves(group: Group, world: World, budget: str) -> list[list[tuple[float, float]]]:

@@ -27,7 +27,7 @@ from turnwise.store.paths import home
 from turnwise.store.withheld import recordable
 from turnwise.store.world_identity import world_ingredients
 from turnwise.tracking import Dataset, Recorder
-from turnwise.tracking import Run as Recorded
+from turnwise.tracking import TrackedRun as Recorded
 from turnwise.tracking.finding import ARTIFACTS_FILE, PLAYERS_FILE, UNCOMMITTED_FILE, PlayersArtifacts, RunArtifacts
 from turnwise.tracking.values import flatten
 from turnwise.world import SPLITS, world_class

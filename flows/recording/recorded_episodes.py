@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
-from tasks.credit.credit import Credited, read_credit
+from tasks.credit.credit import Advantages, read_credit
 from tasks.report.cells import WARM_START
 from tasks.rollout.evaluate import GREEDY, SAMPLED, read_evaluation
 from turnwise.config.schema import RewardSection
@@ -15,7 +15,7 @@ from turnwise.data.trajectory import Trajectory
 from turnwise.data.trajectory_files import read_trajectories
 from turnwise.errors import ConfigurationError
 from turnwise.policy.token_texts import Spelling
-from turnwise.reporting.data.episodes import OCCASIONS, Episode, Occasion, Wanted, by_task, whole_tasks
+from turnwise.reporting.data.episodes import OCCASIONS, Occasion, ShownEpisode, Wanted, by_task, whole_tasks
 from turnwise.reporting.data.report_data import Sample
 from turnwise.store import Reference, default_store
 from turnwise.tracking.finding import RecordedRun
@@ -27,7 +27,7 @@ def evaluated(run: RecordedRun) -> list[int]:
     return [number for number, made in enumerate(run.artifacts.iterations, start=1) if "evaluation" in made]
 
 
-def on_panels(run: RecordedRun, wanted: Wanted) -> Iterator[Episode]:
+def on_panels(run: RecordedRun, wanted: Wanted) -> Iterator[ShownEpisode]:
     """The run's episodes on the validation and the test panel."""
     made = run.artifacts
     evaluations: list[tuple[Occasion, int, Reference]] = [("validation", 0, made.start)]
@@ -39,7 +39,7 @@ def on_panels(run: RecordedRun, wanted: Wanted) -> Iterator[Episode]:
             yield from _evaluation(run, run.name, occasion, iteration, reference, wanted)
 
 
-def of_players(run: RecordedRun, wanted: Wanted) -> Iterator[Episode]:
+def of_players(run: RecordedRun, wanted: Wanted) -> Iterator[ShownEpisode]:
     """What the world's players and the warm start played on the test panel, beside the run's ablation."""
     for name, reference in run.players.items():
         iteration = 0 if name == WARM_START else None
@@ -47,7 +47,7 @@ def of_players(run: RecordedRun, wanted: Wanted) -> Iterator[Episode]:
             yield from _evaluation(run, name, "test", iteration, reference, wanted)
 
 
-def in_training(run: RecordedRun, wanted: Wanted, iterations: Collection[int]) -> Iterator[Episode]:
+def in_training(run: RecordedRun, wanted: Wanted, iterations: Collection[int]) -> Iterator[ShownEpisode]:
     """The run's training episodes of these iterations, with the advantages that they were given."""
     if wanted.occasion not in (None, "training"):
         return
@@ -57,12 +57,12 @@ def in_training(run: RecordedRun, wanted: Wanted, iterations: Collection[int]) -
         made = run.artifacts.iterations[number - 1]
         credited = read_credit(made["credit"])
         for index, trajectory in enumerate(read_trajectories(default_store().folder(made["rollout"]))):
-            episode = Episode(run.name, "training", number, SAMPLED, _sample(run, trajectory, credited.get(index)))
+            episode = ShownEpisode(run.name, "training", number, SAMPLED, _sample(run, trajectory, credited.get(index)))
             if wanted.includes(episode):
                 yield episode
 
 
-def legible(runs: Sequence[RecordedRun], episodes: Iterable[Episode]) -> list[Episode]:
+def legible(runs: Sequence[RecordedRun], episodes: Iterable[ShownEpisode]) -> list[ShownEpisode]:
     """The episodes labelled and their tokens spelled: done last, for those that are shown. Players are of `runs[0]`."""
     by_name = {run.name: run for run in runs}
     shown = []
@@ -78,12 +78,12 @@ def legible(runs: Sequence[RecordedRun], episodes: Iterable[Episode]) -> list[Ep
     return shown
 
 
-def asked_for(runs: Sequence[RecordedRun], wanted: Wanted) -> list[Episode]:
+def asked_for(runs: Sequence[RecordedRun], wanted: Wanted) -> list[ShownEpisode]:
     """All episodes that agree with what is wanted, for one who reads them one by one.
 
     Where neither a task nor iterations nor a panel is named, those of the last training batch: they have advantages.
     """
-    found: list[Episode] = []
+    found: list[ShownEpisode] = []
     for run in runs:
         batches = range(1, len(run.artifacts.iterations) + 1)
         found += in_training(run, wanted, batches if wanted.iterations or wanted.task else batches[-1:])
@@ -92,16 +92,16 @@ def asked_for(runs: Sequence[RecordedRun], wanted: Wanted) -> list[Episode]:
     return found
 
 
-def sample_of(runs: Sequence[RecordedRun], wanted: Wanted, limit: int) -> tuple[list[Episode], int]:
+def sample_of(runs: Sequence[RecordedRun], wanted: Wanted, limit: int) -> tuple[list[ShownEpisode], int]:
     """A sample of about `limit` episodes that can be compared with each other, and how many it was taken from.
 
     Of each panel the first tasks that fit, each with one greedy and one sampled episode of every policy and player; of
     each batch after which a policy was evaluated the first group whose advantages differ, whole.
     """
-    chosen: list[Episode] = []
+    chosen: list[ShownEpisode] = []
     count = 0
     for occasion in OCCASIONS:
-        found: list[Episode] = []
+        found: list[ShownEpisode] = []
         for place, run in enumerate(runs):
             if occasion == "training":
                 batches = (list(in_training(run, wanted, [number])) for number in evaluated(run))
@@ -120,7 +120,7 @@ def sample_of(runs: Sequence[RecordedRun], wanted: Wanted, limit: int) -> tuple[
 
 def paired(
     run: RecordedRun, others: Sequence[RecordedRun], against: str, wanted: Wanted, limit: int
-) -> tuple[list[Episode], int]:
+) -> tuple[list[ShownEpisode], int]:
     """On each task an episode of the run and one of another run, or of a player by name, beside it; and on how many.
 
     On the test panel, unless the validation panel is asked for. Raises ConfigurationError where they share no task.
@@ -140,16 +140,16 @@ def paired(
     return legible([run, *others], pairs), len(shared)
 
 
-def _last(episodes: Iterable[Episode]) -> list[Episode]:
+def _last(episodes: Iterable[ShownEpisode]) -> list[ShownEpisode]:
     """Those of the latest iteration."""
     found = list(episodes)
     latest = max((episode.iteration or 0 for episode in found), default=0)
     return [episode for episode in found if episode.iteration in (None, latest)]
 
 
-def _first_group_with_spread(batch: Sequence[Episode]) -> list[Episode]:
+def _first_group_with_spread(batch: Sequence[ShownEpisode]) -> list[ShownEpisode]:
     """The episodes of the first group in which not all have the same advantages."""
-    groups: dict[int, list[Episode]] = {}
+    groups: dict[int, list[ShownEpisode]] = {}
     for episode in batch:
         groups.setdefault(episode.sample.trajectory.group, []).append(episode)
     for members in groups.values():
@@ -161,17 +161,17 @@ def _first_group_with_spread(batch: Sequence[Episode]) -> list[Episode]:
 
 def _evaluation(
     run: RecordedRun, player: str, occasion: Occasion, iteration: int | None, reference: Reference, wanted: Wanted
-) -> Iterator[Episode]:
+) -> Iterator[ShownEpisode]:
     for mode in (GREEDY, SAMPLED):
         if wanted.mode not in (None, mode):
             continue
         for trajectory in read_evaluation(reference, mode):
-            episode = Episode(player, occasion, iteration, mode, _sample(run, trajectory, None))
+            episode = ShownEpisode(player, occasion, iteration, mode, _sample(run, trajectory, None))
             if wanted.includes(episode):
                 yield episode
 
 
-def _sample(run: RecordedRun, trajectory: Trajectory, credited: Credited | None) -> Sample:
+def _sample(run: RecordedRun, trajectory: Trajectory, credited: Advantages | None) -> Sample:
     rewards = {name: RewardSection(**values) for name, values in run.artifacts.experiment["rewards"].items()}
     return Sample(
         label=run.name,

@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import cache
 
-from flows.recording.answer import Answer, Source
+from flows.recording.answer import NumberAnswer, Source
 from flows.recording.comparison import Group, grouped, judged
 from flows.recording.recorded_metrics import MADE_BY, told_of
 from tasks.report.cells import WARM_START, cell, column_of, table_columns
@@ -38,7 +38,7 @@ FRAME = ("random", "oracle")
 """The players between which the report normalises a mean."""
 
 
-def answer(what: str, runs: Sequence[RecordedRun], iteration: int | None = None) -> Answer:
+def answer(what: str, runs: Sequence[RecordedRun], iteration: int | None = None) -> NumberAnswer:
     """What a number's name means in these runs: see the top of this file for names.
 
     Raises ConfigurationError where none of them has it.
@@ -46,7 +46,7 @@ def answer(what: str, runs: Sequence[RecordedRun], iteration: int | None = None)
     if sources := sources_of(what, runs, iteration):
         values = [source.value for source in sources if source.value is not None]
         manner = f"mean of {len(values)} {'runs' if sources[0].run else 'evaluations'}" if len(values) > 1 else ""
-        return Answer(mean(values) if values else None, manner, sources)
+        return NumberAnswer(mean(values) if values else None, manner, sources)
     found = _of_difference(what, runs) or _of_verdict(what, runs)
     if found is None:
         variants, players = [run.artifacts.variant for run in runs], [name for run in runs for name in run.players]
@@ -143,7 +143,7 @@ def _value(heading: str, evaluation: Reference, run: RecordedRun) -> float | Non
     return metrics.get(metric_name(heading))
 
 
-def _of_difference(what: str, runs: Sequence[RecordedRun]) -> Answer | None:
+def _of_difference(what: str, runs: Sequence[RecordedRun]) -> NumberAnswer | None:
     """A gain over the warm start, or one variant beside another, in either order."""
     asked = DIFFERENCE.fullmatch(what)
     if asked is None:
@@ -156,11 +156,11 @@ def _of_difference(what: str, runs: Sequence[RecordedRun]) -> Answer | None:
         if {comparison.first, comparison.second} == {one, other}:
             value = comparison.difference.value if comparison.first == one else -comparison.difference.value
             manner = f"difference in {judgement.measure}, over {comparison.difference.over}"
-            return Answer(value, manner, [*_tests(one, groups), *_tests(other, groups)])
+            return NumberAnswer(value, manner, [*_tests(one, groups), *_tests(other, groups)])
     return None
 
 
-def _of_verdict(what: str, runs: Sequence[RecordedRun]) -> Answer | None:
+def _of_verdict(what: str, runs: Sequence[RecordedRun]) -> NumberAnswer | None:
     """A number of the report's verdicts on one variant."""
     variant, _, heading = what.rpartition("/")
     groups = grouped(runs) if heading in STANDING else []
@@ -181,7 +181,7 @@ def _of_verdict(what: str, runs: Sequence[RecordedRun]) -> Answer | None:
     if heading == "mean over the curve":
         sources = [source for source in sources if source.run for source in _on_the_way(source.run)]
     over = SINGULAR[found.over] if found.count == 1 else found.over
-    return Answer(found.value, f"of {judgement.measure}, over {found.count} {over}", sources)
+    return NumberAnswer(found.value, f"of {judgement.measure}, over {found.count} {over}", sources)
 
 
 def _tests(row: str, groups: Sequence[Group]) -> list[Source]:

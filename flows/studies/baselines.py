@@ -18,7 +18,7 @@ from rich.console import Console
 from flows.commands.worlds import installed, recorded_baselines
 from turnwise.checking.baselines import score
 from turnwise.config.overlays import read_yaml
-from turnwise.reporting.baseline_table import DEFAULT, RECORD_FILE, KnownFigure, Line, page, told, write_lines
+from turnwise.reporting.baseline_table import DEFAULT, RECORD_FILE, BaselineRow, KnownFigure, page, told, write_lines
 from turnwise.store.atomic_write import write_whole
 from turnwise.store.digests import digest_of
 from turnwise.store.fingerprint import fingerprint
@@ -65,8 +65,8 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def _lines_of(
-    name: str, episodes: int | None, before: Mapping[tuple[str, str, str], Line], console: Console
-) -> list[Line]:
+    name: str, episodes: int | None, before: Mapping[tuple[str, str, str], BaselineRow], console: Console
+) -> list[BaselineRow]:
     """The lines of one world, each as it was before where nothing has changed."""
     found = []
     for setting in settings_of(world_class(name)):
@@ -77,7 +77,9 @@ def _lines_of(
             code = digest_of([_code(name, parameters), count])
             line = before.get((name, setting, player))
             if line is None or line.code != code:
-                line = Line(name, world.version, setting, code, _uniform(world), score(world, player, count, SEED))
+                line = BaselineRow(
+                    name, world.version, setting, code, _uniform(world), score(world, player, count, SEED)
+                )
                 said = f"success {told(line.score.success, 3)}, {line.score.episodes} episodes"
                 console.print(f"{name} {setting or DEFAULT} {player}: {said}")
             found.append(line)
@@ -100,7 +102,7 @@ def _uniform(world: World) -> str:
         return " ".join((inspect.getdoc(type(environment).random) or "").split())
 
 
-def _write(folder: Path, lines: list[Line]) -> None:
+def _write(folder: Path, lines: list[BaselineRow]) -> None:
     """Both files, in the order of the worlds' names; the settings and players of a world in their own."""
     ordered = sorted(lines, key=lambda line: line.world)
     known_file = folder / KNOWN_FILE

@@ -13,7 +13,7 @@ from pathlib import Path
 from pydantic import TypeAdapter
 from rich.console import Console
 
-from flows.ablation import Comparison
+from flows.ablation import AblationResult
 from flows.commands.show import recorded_in
 from flows.recording.comparison import at_equal_budgets, grouped
 from turnwise.errors import ConfigurationError
@@ -30,7 +30,7 @@ from turnwise.tracking.finding import find_runs
 PAGES = Path("docs/science")
 
 
-def write_page(name: str, run: Sequence[str], compare: Callable[[PlannedAblation], Comparison]) -> None:
+def write_page(name: str, run: Sequence[str], compare: Callable[[PlannedAblation], AblationResult]) -> None:
     """Run the named ablations of a page, `core` for all of its core, and write it from all that are recorded.
 
     Raises ConfigurationError for a page or an ablation that there is not.

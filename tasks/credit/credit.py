@@ -43,7 +43,7 @@ class CreditParameters(Section):
 
 
 @dataclass(frozen=True)
-class Credited:
+class Advantages:
     """The credit of one trajectory."""
 
     turns: list[float]
@@ -122,13 +122,13 @@ def save_credit(
     draft.metrics.update(_account(batch, by_turn, sampled))
 
 
-def read_credit(reference: Reference) -> dict[int, Credited]:
+def read_credit(reference: Reference) -> dict[int, Advantages]:
     """The credit of each trajectory that has any, by its index in the rollout."""
     rows: dict[int, list[dict[str, Any]]] = {}
     for row in parquet.read_table(default_store().folder(reference) / CREDIT_FILE).to_pylist():
         rows.setdefault(row["trajectory"], []).append(row)
     return {
-        index: Credited(
+        index: Advantages(
             turns=[row["advantage"] for row in turns],
             tokens=_joined(turns, "token_advantages"),
             value_targets=_joined(turns, "value_targets"),

@@ -8,7 +8,7 @@ from typing import Any
 from tasks.stage import stage
 from turnwise import seeding
 from turnwise.config.schema import RewardSection, Section
-from turnwise.config.schema import Selection as SelectionSection
+from turnwise.config.schema import SelectionSection as SelectionSection
 from turnwise.credit.selection import group_deviations
 from turnwise.credit.selection import select as choose
 from turnwise.data.metrics import weighted_return

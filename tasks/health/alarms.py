@@ -9,7 +9,7 @@ from tasks.health.monitor import read_history
 from tasks.models_in_memory import begin_with
 from tasks.stage import stage
 from turnwise.config.monitoring import AlarmRule
-from turnwise.config.schema import Section, Selection
+from turnwise.config.schema import Section, SelectionSection
 from turnwise.health.alarms import AlarmState, in_words
 from turnwise.store import Reference, default_store
 
@@ -22,10 +22,10 @@ class Change(Section):
     """What is different after the run has gone back."""
 
     learning_rate: float
-    selection: Selection
+    selection: SelectionSection
 
 
-class Judgement(Section):
+class HealthRecord(Section):
     """What an artifact `alarm` says of one iteration."""
 
     iteration: int
@@ -71,7 +71,7 @@ def alarm(parameters: AlarmParameters, *, monitors: Reference, previous: Referen
         response = "stop" if state.returns == parameters.maximum_returns else response
     if response == "return":
         state = state.returned()
-    judgement = Judgement(
+    judgement = HealthRecord(
         iteration=parameters.iteration,
         counts=dict(state.counts),
         healthy=state.healthy,
@@ -87,9 +87,9 @@ def alarm(parameters: AlarmParameters, *, monitors: Reference, previous: Referen
     return draft.reference
 
 
-def read_judgement(reference: Reference) -> Judgement:
+def read_judgement(reference: Reference) -> HealthRecord:
     """What an alarm's artifact says."""
-    return Judgement.model_validate_json((default_store().folder(reference) / ALARM_FILE).read_text())
+    return HealthRecord.model_validate_json((default_store().folder(reference) / ALARM_FILE).read_text())
 
 
 class ReturnParameters(Section):

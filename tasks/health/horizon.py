@@ -13,9 +13,9 @@ from dataclasses import asdict
 
 from tasks.stage import stage
 from turnwise.agent.branching import turn_of
-from turnwise.config.schema import Curriculum, Section
-from turnwise.curriculum.plateau import Batch
-from turnwise.curriculum.rules import State, make_curriculum
+from turnwise.config.schema import CurriculumSection, Section
+from turnwise.curriculum.plateau import IterationCounts
+from turnwise.curriculum.rules import HorizonState, make_curriculum
 from turnwise.data.metrics import ended_at
 from turnwise.data.trajectory import Trajectory
 from turnwise.data.trajectory_files import read_trajectories
@@ -27,7 +27,7 @@ STATE_FILE = "horizon.json"
 class HorizonParameters(Section):
     """What the next limit depends on, beside the episodes and the state before."""
 
-    curriculum: Curriculum
+    curriculum: CurriculumSection
     turns: int
     """The world's own limit."""
     iteration: int
@@ -57,15 +57,15 @@ def horizon(parameters: HorizonParameters, *, rollout: Reference, before: Refere
     return draft.reference
 
 
-def read_horizon(reference: Reference) -> State:
+def read_horizon(reference: Reference) -> HorizonState:
     """The state that a horizon artifact holds."""
     values = json.loads((default_store().folder(reference) / STATE_FILE).read_text())
-    return State(values["limit"], tuple(Batch(**batch) for batch in values["batches"]))
+    return HorizonState(values["limit"], tuple(IterationCounts(**batch) for batch in values["batches"]))
 
 
-def batch_of(episodes: Sequence[Trajectory], limit: int) -> Batch:
+def batch_of(episodes: Sequence[Trajectory], limit: int) -> IterationCounts:
     """What a curriculum is told of episodes that were played at a limit on turns."""
-    return Batch(
+    return IterationCounts(
         episodes=len(episodes),
         successes=sum(episode.success for episode in episodes),
         at_limit=sum(ended_at(episode, limit) for episode in episodes),

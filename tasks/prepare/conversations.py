@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tasks.stage import stage
 from turnwise.config.schema import Section
-from turnwise.data.conversations import Conversation, Exchange, read_conversations
+from turnwise.data.conversations import Conversation, ConversationExchange, read_conversations
 from turnwise.errors import ConfigurationError
 from turnwise.store import Reference, default_store
 from turnwise.store.outside import Outside, sha256_of
@@ -42,5 +42,6 @@ def kept_conversations(reference: Reference) -> list[Conversation]:
     text = (default_store().folder(reference) / CONVERSATIONS_FILE).read_text(encoding="utf-8")
     rows = [json.loads(line) for line in text.split("\n") if line]
     return [
-        Conversation(row["instruction"], tuple(Exchange(**exchange) for exchange in row["exchanges"])) for row in rows
+        Conversation(row["instruction"], tuple(ConversationExchange(**exchange) for exchange in row["exchanges"]))
+        for row in rows
     ]

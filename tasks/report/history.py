@@ -13,7 +13,7 @@ from tasks.health.alarms import read_judgement
 from tasks.rollout.evaluate import GREEDY, SAMPLED
 from turnwise.data.trajectory import Ending
 from turnwise.data.trajectory_files import TRAJECTORIES_FILE, TURNS_FILE
-from turnwise.reporting.data.history import AlarmRaised, Endings, Work
+from turnwise.reporting.data.history import AlarmRaised, Endings, VariantWork
 from turnwise.reporting.data.report_data import SHARE, Curve
 from turnwise.store import Reference, default_store
 
@@ -157,7 +157,7 @@ def alarms(runs: Sequence[RunHistory]) -> list[AlarmRaised] | None:
     ]
 
 
-def work(runs: Sequence[RunHistory]) -> list[Work]:
+def work(runs: Sequence[RunHistory]) -> list[VariantWork]:
     """What the runs of each variant took, in episodes, turns and tokens."""
     return [
         _work(variant, [run for run in runs if run.variant == variant])
@@ -165,14 +165,14 @@ def work(runs: Sequence[RunHistory]) -> list[Work]:
     ]
 
 
-def _work(variant: str, runs: Sequence[RunHistory]) -> Work:
+def _work(variant: str, runs: Sequence[RunHistory]) -> VariantWork:
     rollouts = [made for run in runs for made in run.artifacts["rollout"] if made is not None]
     played = [_count(default_store().folder(made)) for made in rollouts]
     folders = [default_store().folder(made) for run in runs for made in run.evaluations]
     evaluated = [_count(folder / mode) for folder in folders for mode in (GREEDY, SAMPLED)]
     trained = [value for run in runs for _, value in run.series("policy", "tokens")]
     episodes, turns, replies, observations = (sum(column) for column in zip(*played, strict=True))
-    return Work(
+    return VariantWork(
         variant=variant,
         runs=len(runs),
         episodes=episodes,

@@ -18,7 +18,7 @@ from turnwise.data.trajectory import Trajectory
 from turnwise.data.trajectory_files import read_trajectories
 from turnwise.policy.token_texts import Spelling
 from turnwise.reporting.data import report_data
-from turnwise.statistics import Frame, Interval, Judgement, Results, judge, over_tasks, student_over_seeds
+from turnwise.statistics import Interval, Judgement, ReferencePoints, Results, judge, over_tasks, student_over_seeds
 from turnwise.store import Reference, default_store
 from turnwise.world import Column, Reward, World
 
@@ -118,10 +118,10 @@ def read_story(reference: Reference) -> report_data.Story:
     return report_data.Story.from_json((default_store().folder(reference) / STORY_FILE).read_text())
 
 
-def _column(column: Column) -> report_data.Column:
+def _column(column: Column) -> report_data.ReportColumn:
     better = {"higher": "up", "lower": "down", None: None}[column.better]
     unit, digits = (report_data.SHARE, 2) if column.percent else ("", 1)
-    return report_data.Column(column.heading, column.heading, unit, better, digits, column.description)  # type: ignore[arg-type]
+    return report_data.ReportColumn(column.heading, column.heading, unit, better, digits, column.description)  # type: ignore[arg-type]
 
 
 def _rows(
@@ -201,7 +201,7 @@ def _judgement(
     if not start or not all(tasks for runs in variants.values() for tasks in runs.values()):
         return None
     means = {name: cell(evaluation, world, primary) for name, evaluation in players.items()}
-    frame = Frame(Results({0: start}), means.get("random"), means.get("oracle"))
+    frame = ReferencePoints(Results({0: start}), means.get("random"), means.get("oracle"))
     return judge(
         primary.heading,
         {variant: Results(runs) for variant, runs in variants.items()},

@@ -9,21 +9,21 @@ from tasks.playing import MOST_EPISODES_AT_ONCE, MakeEpisodes, worlds_seed
 from turnwise import seeding
 from turnwise.agent.branching import group_of, trained_at, turn_of
 from turnwise.agent.episode import Episode
-from turnwise.agent.episode_config import Rules
-from turnwise.agent.loop import Played, episode_seed, make_episodes
+from turnwise.agent.episode_config import EpisodeConfig
+from turnwise.agent.loop import RolloutResult, episode_seed, make_episodes
 from turnwise.agent.replay import Continuation, points
 from turnwise.data.trajectory import Trajectory
 from turnwise.world import Task
 
 
-class Play(Protocol):
+class PlayEpisodes(Protocol):
     """`tasks.playing.play_episodes` with a policy, at a temperature."""
 
-    def __call__(self, make: MakeEpisodes, *, seed: int, what: str, most_at_once: int | None = None) -> Played:
+    def __call__(self, make: MakeEpisodes, *, seed: int, what: str, most_at_once: int | None = None) -> RolloutResult:
         """Play the episodes that are made."""
 
 
-def play_branching(play: Play, tasks: Sequence[Task], group_size: int, seed: int) -> Played:
+def play_branching(play: PlayEpisodes, tasks: Sequence[Task], group_size: int, seed: int) -> RolloutResult:
     """A trunk of each task, and from each of its turns' states a group of `group_size`; in order of (group, replica).
 
     Turn 1's groups have the worlds that `tasks.playing.play_with_policy` would give them with the same seed.
@@ -31,7 +31,7 @@ def play_branching(play: Play, tasks: Sequence[Task], group_size: int, seed: int
     of_worlds = worlds_seed(seed)
     trunks = play(lambda rules: make_episodes(rules, tasks, 1, of_worlds), seed=seed, what="sampling trunks")
 
-    def branches(rules: Rules) -> list[Episode]:
+    def branches(rules: EpisodeConfig) -> list[Episode]:
         others = [episode for episode in make_episodes(rules, tasks, group_size, of_worlds) if episode.replica > 0]
         return [*others, *_continuations(rules, trunks.trajectories, len(tasks), group_size, of_worlds)]
 
@@ -42,7 +42,7 @@ def play_branching(play: Play, tasks: Sequence[Task], group_size: int, seed: int
         trained_at(trajectory, turn_of(trajectory.group, len(tasks)))
         for trajectory in (*trunks.trajectories, *branched.trajectories)
     ]
-    return Played(
+    return RolloutResult(
         sorted(trajectories, key=lambda trajectory: (trajectory.group, trajectory.replica)),
         sorted((*trunks.lost, *branched.lost), key=lambda lost: (lost.group, lost.replica)),
         {name: trunks.seconds[name] + branched.seconds[name] for name in trunks.seconds},
@@ -50,7 +50,7 @@ def play_branching(play: Play, tasks: Sequence[Task], group_size: int, seed: int
 
 
 def _continuations(
-    rules: Rules, trunks: Sequence[Trajectory], prompts: int, group_size: int, of_worlds: int
+    rules: EpisodeConfig, trunks: Sequence[Trajectory], prompts: int, group_size: int, of_worlds: int
 ) -> list[Continuation]:
     """A group from the state of each turn of each trunk but the first, turn by turn. A turn that is frozen has none:
     nothing would be trained.

@@ -13,9 +13,9 @@ from tasks.playing import (
 )
 from tasks.stage import stage
 from turnwise import seeding
-from turnwise.agent.loop import Played
+from turnwise.agent.loop import RolloutResult
 from turnwise.config.agent import Agent
-from turnwise.config.schema import Compute, Evaluation
+from turnwise.config.schema import Compute, EvaluationSection
 from turnwise.data.metrics import episode_means, episode_value, recorded_in
 from turnwise.data.trajectory import Trajectory
 from turnwise.data.trajectory_files import read_trajectories
@@ -40,7 +40,12 @@ class EvaluationParameters(PlayParameters):
 
     @classmethod
     def of(
-        cls, play: PlayParameters, compute: Compute, evaluation: Evaluation, split: Split, horizon: int | None = None
+        cls,
+        play: PlayParameters,
+        compute: Compute,
+        evaluation: EvaluationSection,
+        split: Split,
+        horizon: int | None = None,
     ) -> EvaluationParameters:
         """The evaluation section's keys, but for how often one is made."""
         return cls(
@@ -110,7 +115,7 @@ def player(parameters: PlayerParameters, *, panel: Reference) -> Reference:
     return draft.reference
 
 
-def _record(draft: Draft, mode: str, played: Played, world: World, agent: Agent) -> None:
+def _record(draft: Draft, mode: str, played: RolloutResult, world: World, agent: Agent) -> None:
     trajectories = save_played(draft, played, mode)
     means = episode_means(trajectories, len(played.lost), recorded_in(world, agent))
     draft.metrics.update({f"{mode}/{name}": value for name, value in means.items()})

@@ -15,7 +15,7 @@ from tasks.rollout.branching import play_branching
 from tasks.stage import stage
 from turnwise import seeding
 from turnwise.agent.branching import cost, turn_of
-from turnwise.agent.loop import Played, make_episodes
+from turnwise.agent.loop import RolloutResult, make_episodes
 from turnwise.config.schema import Compute, Section
 from turnwise.data.metrics import RECORDED, episode_means
 from turnwise.data.trajectory import Trajectory
@@ -86,7 +86,7 @@ def rollout(parameters: RolloutParameters, *, policy: Reference, tokenizer: Refe
     return draft.reference
 
 
-def _metrics(parameters: RolloutParameters, played: Played, recorded: frozenset[str]) -> dict[str, float]:
+def _metrics(parameters: RolloutParameters, played: RolloutResult, recorded: frozenset[str]) -> dict[str, float]:
     """Means over the episodes that were played from their beginning, and what branching cost where it was done."""
     if parameters.scheme == "independent":
         return episode_means(played.trajectories, len(played.lost), recorded)

@@ -17,7 +17,7 @@ from tasks.playing import (
 )
 from tasks.stage import stage
 from turnwise import seeding
-from turnwise.agent.episode_config import Rules
+from turnwise.agent.episode_config import EpisodeConfig
 from turnwise.agent.loop import episode_seed
 from turnwise.agent.replay import Continuation, Point, points
 from turnwise.config.schema import Compute
@@ -82,7 +82,7 @@ def replays(
     """Continuations from the state before every turn of every episode; `group` is the state's number, see `states`."""
     found = states(read_trajectories(default_store().folder(episodes)), parameters.seed)
 
-    def make(rules: Rules) -> list[Continuation]:
+    def make(rules: EpisodeConfig) -> list[Continuation]:
         return [
             Continuation(rules, point, number, replica)
             for number, point in enumerate(found)

@@ -15,7 +15,7 @@ from tasks.credit.scores import read_scores
 from tasks.models_in_memory import LearnerParameters, begin_with, keep_critic, keep_learner, take_critic, take_learner
 from tasks.stage import stage
 from turnwise import seeding
-from turnwise.config.schema import Critic as CriticSection
+from turnwise.config.schema import CriticSection as CriticSection
 from turnwise.config.schema import Section
 from turnwise.data.trajectory_files import read_trajectories
 from turnwise.policy.critic.value_learning import CriticSettings, ValueBatch

@@ -8,13 +8,13 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Any
 
-from tasks.credit.credit import Credited, read_credit
+from tasks.credit.credit import Advantages, read_credit
 from tasks.credit.scores import by_segment, read_scores
 from tasks.models_in_memory import LearnerParameters, begin_with, keep_learner, take_learner
 from tasks.stage import stage
 from turnwise import seeding
 from turnwise.config.optimization import Optimization
-from turnwise.config.schema import Compute, Critic, Section
+from turnwise.config.schema import Compute, CriticSection, Section
 from turnwise.data.trajectory import Trajectory
 from turnwise.data.trajectory_files import read_trajectories
 from turnwise.policy.learner.update import UpdateBatch, UpdateSettings
@@ -41,7 +41,7 @@ class UpdateParameters(Section):
         temperature: float,
         seed: int,
         iteration: int,
-        critic: Critic | None = None,
+        critic: CriticSection | None = None,
     ) -> UpdateParameters:
         """The keys of the optimization section that an update reads: all but the number of iterations. `critic` is that
         of one on the policy's trunk.
@@ -119,7 +119,7 @@ def _rows(scores: Reference | None, credited: Iterable[int]) -> list[list[float]
 
 def _batch(
     trajectories: Sequence[Trajectory],
-    credited: Sequence[Credited],
+    credited: Sequence[Advantages],
     reference: Sequence[Sequence[float]] | None,
     values: Sequence[Sequence[float]] | None,
 ) -> UpdateBatch:

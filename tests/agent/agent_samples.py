@@ -12,18 +12,18 @@ from typing import Any, ClassVar
 import numpy as np
 
 from turnwise import seeding
-from turnwise.agent.context import Frame
+from turnwise.agent.context import ConversationFrame
 from turnwise.agent.episode import Episode
-from turnwise.agent.episode_config import Rules
+from turnwise.agent.episode_config import EpisodeConfig
 from turnwise.agent.formats import ThinkAnswerFormat
-from turnwise.agent.host import Patience
-from turnwise.agent.loop import Played, make_episodes, roll_out
+from turnwise.agent.host import RetryPolicy
+from turnwise.agent.loop import RolloutResult, make_episodes, roll_out
 from turnwise.agent.modes import Mode, PlanMode, ReflectMode
 from turnwise.config.agent import ContextSection
 from turnwise.data.trajectory import Trajectory
 from turnwise.policy.engines.contract import Reply
 from turnwise.policy.tokenizer import START, ChatFrame
-from turnwise.world import Decision, Environment, Limits, Observation, Remaining, Reward, Split, Step, Task, World
+from turnwise.world import Environment, Limits, Observation, Remaining, Reward, ScriptedAction, Split, Step, Task, World
 
 LEGAL = "Legal: up, stay, jump, rest, peek."
 THOUGHTFUL: dict[str, Mode] = {
@@ -100,12 +100,12 @@ class Climb(Environment):
             return Step(self._observe("Still here."), effective=False, success=action == "peek")
         return Step(self._observe(LEGAL), valid=False, effective=False)
 
-    def oracle(self, remaining: Remaining) -> Decision:
-        return Decision("climb", ("up",) * min(remaining.actions_per_turn, remaining.actions))
+    def oracle(self, remaining: Remaining) -> ScriptedAction:
+        return ScriptedAction("climb", ("up",) * min(remaining.actions_per_turn, remaining.actions))
 
-    def random(self, generator: np.random.Generator, remaining: Remaining) -> Decision:
+    def random(self, generator: np.random.Generator, remaining: Remaining) -> ScriptedAction:
         moves = generator.choice(["up", "stay", "jump"], size=2, p=[0.6, 0.3, 0.1])
-        return Decision("whatever", tuple(str(move) for move in moves[: remaining.actions_per_turn]))
+        return ScriptedAction("whatever", tuple(str(move) for move in moves[: remaining.actions_per_turn]))
 
     def _observe(self, text: str) -> Observation:
         return Observation(f"{text} Height {self._height} after {self._steps}.", state=str(self._height))
@@ -190,13 +190,13 @@ class _DisturbedEnvironment(Environment):
         self._disturb("step")
         return self._inner.step(action)
 
-    def oracle(self, remaining: Remaining) -> Decision:
+    def oracle(self, remaining: Remaining) -> ScriptedAction:
         return self._inner.oracle(remaining)
 
-    def random(self, generator: np.random.Generator, remaining: Remaining) -> Decision:
+    def random(self, generator: np.random.Generator, remaining: Remaining) -> ScriptedAction:
         return self._inner.random(generator, remaining)
 
-    def decide(self, player: str, generator: np.random.Generator, remaining: Remaining) -> Decision:
+    def decide(self, player: str, generator: np.random.Generator, remaining: Remaining) -> ScriptedAction:
         self._disturb("decide")
         return self._inner.decide(player, generator, remaining)
 
@@ -269,7 +269,7 @@ class RecordingEngine:
 
 def form(*actions: str, thought: str = "so") -> str:
     """A reply in the form `think-answer`."""
-    return ThinkAnswerFormat().write(Decision(thought, actions))
+    return ThinkAnswerFormat().write(ScriptedAction(thought, actions))
 
 
 def improvised(frame: ChatFrame, seed: int) -> Callable[[int], Planned]:
@@ -295,13 +295,15 @@ def improvised(frame: ChatFrame, seed: int) -> Callable[[int], Planned]:
     return plan
 
 
-def rules_for(world: World, frame: Frame | None = None, patience: Patience | None = None, **changes: Any) -> Rules:
-    return Rules(
+def rules_for(
+    world: World, frame: ConversationFrame | None = None, patience: RetryPolicy | None = None, **changes: Any
+) -> EpisodeConfig:
+    return EpisodeConfig(
         **{
             "world": world,
             "format": ThinkAnswerFormat(),
             "limits": world.limits,
-            "patience": patience or Patience(seconds=60, retries=2),
+            "patience": patience or RetryPolicy(seconds=60, retries=2),
             "frame": frame,
             "token_budget": 100_000,
             "reply_tokens": 64,
@@ -342,7 +344,7 @@ def play_with_engine(
     replicas: int = 2,
     world_delay: int = 0,
     **changes: Any,
-) -> tuple[Played, RecordingEngine]:
+) -> tuple[RolloutResult, RecordingEngine]:
     """What came of `tasks` x `replicas` episodes, and the engine that remembers how."""
     engine = RecordingEngine(plan)
     episodes = make_episodes(rules_for(world, frame, **changes), world.tasks("train", tasks), replicas, seed=5)

@@ -25,7 +25,7 @@ from agent_samples import (
 
 from turnwise.agent.episode import Episode
 from turnwise.agent.formats import ThinkAnswerFormat
-from turnwise.agent.host import Patience
+from turnwise.agent.host import RetryPolicy
 from turnwise.agent.loop import episode_seed, make_episodes
 from turnwise.agent.modes import Mode, PlanMode, ReflectMode
 from turnwise.agent.replay import Continuation, Point
@@ -39,7 +39,7 @@ PLAN, REVISE = "Write a plan in one thought, without an action.", "Revise the pl
 LESSON = "Write in one thought, without an action, what went wrong and what to do instead."
 AGAIN = "The attempt failed. Write in one thought, without an action, what to do in the next one."
 ALONE = ThinkAnswerFormat().thought_form
-PATIENT = Patience(seconds=60, retries=0)
+PATIENT = RetryPolicy(seconds=60, retries=0)
 
 
 def hill(turns: int = 3, top: int = 100) -> Hill:

@@ -13,7 +13,7 @@ from turnwise.agent.modes import Mode, PlanMode, ReflectMode
 from turnwise.agent.scripted import MISTAKEN
 from turnwise.data.trajectory import Trajectory, Turn, TurnKind
 from turnwise.policy.tokenizer import ChatFrame
-from turnwise.world import Decision, Environment, Limits, Remaining, Task
+from turnwise.world import Environment, Limits, Remaining, ScriptedAction, Task
 
 
 def demonstrated(mode: Mode, players: list[str], *, looks_ahead: bool = True, turns: int = 3) -> Trajectory:
@@ -55,8 +55,8 @@ class Library(Hill):
 
 
 class Librarian(Climb):
-    def oracle(self, remaining: Remaining) -> Decision:
-        return Decision("look", ("search[hills]",))
+    def oracle(self, remaining: Remaining) -> ScriptedAction:
+        return ScriptedAction("look", ("search[hills]",))
 
 
 @pytest.mark.parametrize("world", [Hill(), Library()], ids=["free actions", "verbs"])

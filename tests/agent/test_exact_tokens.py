@@ -21,9 +21,9 @@ from agent_samples import check_segments
 
 from turnwise.agent.context import make_context
 from turnwise.agent.demonstration import tokenized
-from turnwise.agent.episode import Episode, Rules
+from turnwise.agent.episode import Episode, EpisodeConfig
 from turnwise.agent.formats import FORMATS, make_format
-from turnwise.agent.host import Patience
+from turnwise.agent.host import RetryPolicy
 from turnwise.agent.loop import make_episodes, play_scripted, roll_out
 from turnwise.agent.modes import MODES, make_mode
 from turnwise.config.agent import ContextSection, ModeSection
@@ -62,13 +62,13 @@ def world_for(form: str) -> World:
     return lake
 
 
-def rules_of(form: str, context: str, mode: str, frame: ChatFrame | None) -> Rules:
+def rules_of(form: str, context: str, mode: str, frame: ChatFrame | None) -> EpisodeConfig:
     world = world_for(form)
-    return Rules(
+    return EpisodeConfig(
         world=world,
         format=make_format(form, world),
         limits=None,
-        patience=Patience(),
+        patience=RetryPolicy(),
         frame=frame,
         instruction=form,  # by its name alone: which of the forms is wanted
         token_budget=BUDGET,

@@ -24,7 +24,7 @@ from turnwise.agent.formats import (
 from turnwise.agent.loop import make_episodes
 from turnwise.data.trajectory import Trajectory
 from turnwise.errors import ConfigurationError
-from turnwise.world import Decision, Limits, make_world
+from turnwise.world import Limits, ScriptedAction, make_world
 
 SEARCHING = frozenset({"search", "answer"})
 ALL = [SearchFormat(SEARCHING), ThinkAnswerFormat(), ReactFormat(), ToolJsonFormat(), ToolJsonFormat(SEARCHING)]
@@ -65,7 +65,7 @@ def test_any_text_is_read_as_actions_or_told_why_not(form: Format, reply: str, a
     else:
         assert 1 <= len(reading.actions) <= actions_per_turn
         assert not any(tag in text for tag in form.tags for text in [reading.thought])
-        again = form.read(form.write(Decision(reading.thought, reading.actions)), actions_per_turn)
+        again = form.read(form.write(ScriptedAction(reading.thought, reading.actions)), actions_per_turn)
         assert again == replace(reading, thought=form.escape(reading.thought))
         assert reading.thought in reply[: form.action_begins(reply)]
         thought = form.read_thought(reply)
@@ -88,7 +88,7 @@ def test_any_text_is_read_as_a_thought_or_told_why_not(form: Format, reply: str)
 @example(ThinkAnswerFormat(), "<thin", ["a <", "/answer>"])
 @example(ToolJsonFormat(), "", ['say "up"', "\\ud800", "{}"])
 def test_a_decision_that_was_written_is_read_back(form: Format, thought: str, actions: list[str]) -> None:
-    reply = form.demonstrate(Decision(thought, tuple(actions)))
+    reply = form.demonstrate(ScriptedAction(thought, tuple(actions)))
     reading = form.read(reply, len(actions))
     assert (reading.thought, reading.actions, reading.invalid) == (thought, tuple(actions), None)
     assert form.read_thought(reply[: form.action_begins(reply)]).thought == thought
@@ -98,7 +98,7 @@ def test_a_decision_that_was_written_is_read_back(form: Format, thought: str, ac
 @example(SearchFormat(), "a]b[c]]", "answer")
 @example(ToolJsonFormat(SEARCHING), "a]b[c]]", "answer")
 def test_a_verb_and_its_argument_that_were_written_are_read_back(form: Format, argument: str, verb: str) -> None:
-    reading = form.read(form.demonstrate(Decision("so", (f"{verb}[{argument}]",))), 1)
+    reading = form.read(form.demonstrate(ScriptedAction("so", (f"{verb}[{argument}]",))), 1)
     assert (reading.thought, reading.actions, reading.invalid) == ("so", (f"{verb}[{argument}]",), None)
 
 
@@ -109,7 +109,7 @@ def test_whatever_a_thought_quotes_it_is_a_thought_and_nothing_more(form: Format
     written = form.write_thought(thought)
     assert form.read_thought(written).invalid is None
     assert form.read(written, 3).actions == ()
-    assert form.read(form.write(Decision(thought, ("search[a]",))), 3).actions == ("search[a]",)
+    assert form.read(form.write(ScriptedAction(thought, ("search[a]",))), 3).actions == ("search[a]",)
 
 
 @given(formats, odd_texts)
@@ -254,18 +254,18 @@ def test_a_call_as_chat_models_write_it_is_read() -> None:
 
 
 def test_an_action_that_holds_a_tag_can_be_written_as_json_only() -> None:
-    decision = Decision("so", ("say </tool_call> <answer>",))
+    decision = ScriptedAction("so", ("say </tool_call> <answer>",))
     assert ToolJsonFormat().read(ToolJsonFormat().demonstrate(decision), 1).actions == decision.actions
     with pytest.raises(ConfigurationError, match=r"'think-answer' must be able to write every action.*another format"):
         ThinkAnswerFormat().demonstrate(decision)
     with pytest.raises(ConfigurationError, match="'react' must be able"):
-        ReactFormat().demonstrate(Decision("so", ("two\nlines",)))
+        ReactFormat().demonstrate(ScriptedAction("so", ("two\nlines",)))
 
 
 @pytest.mark.parametrize("form", [*OF_ANY_TEXT, ToolJsonFormat(SEARCHING)])
 def test_more_actions_than_a_turn_allows_make_the_reply_unreadable(form: Format) -> None:
     actions = ("search[a]", "search[b]", "answer[c]")
-    reply = form.write(Decision("a", actions))
+    reply = form.write(ScriptedAction("a", actions))
     assert form.read(reply, 3).actions == actions
     assert form.read(reply, 2).actions == ()
     assert form.read(reply, 2).invalid == "At most 2 actions a turn; the reply has 3."

@@ -15,10 +15,10 @@ from turnwise.agent.formats import FORMATS, Format
 from turnwise.agent.loop import make_episodes
 from turnwise.data.trajectory import Trajectory
 from turnwise.policy.tokenizer import END, PAD, START, ChatFrame, train_tokenizer
-from turnwise.world import Decision, Environment, Limits, Observation, Remaining, Reward, Split, Step, Task, World
+from turnwise.world import Environment, Limits, Observation, Remaining, Reward, ScriptedAction, Split, Step, Task, World
 
 EVERY_FORMAT = [form() for form in FORMATS.values()]
-UP = Decision("so", ("search[up]",))
+UP = ScriptedAction("so", ("search[up]",))
 MARKS = sorted({tag for form in FORMATS.values() for tag in form.tags})
 MARKS += ["Thought:", "Action:", "Observation:", START, END, PAD, f"{START}assistant\n", "assistant\n", "user\n", "||"]
 MARKS += [form.write(UP) for form in EVERY_FORMAT]
@@ -63,10 +63,10 @@ class _Echoing(Environment):
         self._world.played.append(action)
         return Step(Observation(next(self._words, "Nothing.")))
 
-    def oracle(self, remaining: Remaining) -> Decision:
+    def oracle(self, remaining: Remaining) -> ScriptedAction:
         raise NotImplementedError
 
-    def random(self, generator: np.random.Generator, remaining: Remaining) -> Decision:
+    def random(self, generator: np.random.Generator, remaining: Remaining) -> ScriptedAction:
         raise NotImplementedError
 
 

@@ -11,20 +11,20 @@ import numpy as np
 import pytest
 from agent_samples import Call, Climb, Disturbed, Hill
 
-from turnwise.agent.host import Host, Patience
+from turnwise.agent.host import Host, RetryPolicy
 from turnwise.errors import WorldLost
-from turnwise.world import Decision, Environment, Observation, Remaining, Step, Task, World
+from turnwise.world import Environment, Observation, Remaining, ScriptedAction, Step, Task, World
 
 TASK = Hill().tasks("train", 1)[0]
-LONG = Patience(seconds=60, retries=2)
-SHORT = Patience(seconds=0.1, retries=1)
-HURRIED = Patience(seconds=0.3, retries=10)
+LONG = RetryPolicy(seconds=60, retries=2)
+SHORT = RetryPolicy(seconds=0.1, retries=1)
+HURRIED = RetryPolicy(seconds=0.3, retries=10)
 """For worlds that hang once: a busy machine may cost a healthy world an attempt, and must not cost the test."""
 
 TURNS = (("up", "stay"), ("up",), ("up", "up"))
 
 
-def play(world: World, patience: Patience = LONG, turns: tuple[tuple[str, ...], ...] = TURNS) -> list[Any]:
+def play(world: World, patience: RetryPolicy = LONG, turns: tuple[tuple[str, ...], ...] = TURNS) -> list[Any]:
     """Everything that a host says in one episode."""
     host = Host(world, TASK, 7, patience)
     try:
@@ -82,8 +82,8 @@ def test_retries_are_for_the_whole_episode_and_0_means_none() -> None:
     with pytest.raises(WorldLost, match=r"after 3 attempts.*attempt 3"):
         play(Disturbed(Hill(), disturb))
     with pytest.raises(WorldLost, match=r"after 1 attempts.*attempt 1"):
-        play(Disturbed(Hill(), disturb), Patience(60, retries=0))
-    assert play(Disturbed(Hill(top=100), disturb), Patience(60, retries=5)) == UNDISTURBED
+        play(Disturbed(Hill(), disturb), RetryPolicy(60, retries=0))
+    assert play(Disturbed(Hill(top=100), disturb), RetryPolicy(60, retries=5)) == UNDISTURBED
 
 
 @pytest.fixture
@@ -139,7 +139,7 @@ def test_an_abandoned_player_draws_from_no_generator_of_another_attempt() -> Non
     class Drawing(Climb):
         made: ClassVar[list[Drawing]] = []
 
-        def decide(self, player: str, generator: np.random.Generator, remaining: Remaining) -> Decision:
+        def decide(self, player: str, generator: np.random.Generator, remaining: Remaining) -> ScriptedAction:
             if self is self.made[0]:
                 second_has_drawn.wait()
                 generator.integers(1000)
@@ -148,7 +148,7 @@ def test_an_abandoned_player_draws_from_no_generator_of_another_attempt() -> Non
             thought = str(generator.integers(1000))
             second_has_drawn.set()
             first_has_drawn.wait()
-            return Decision(thought, (str(generator.integers(1000)),))
+            return ScriptedAction(thought, (str(generator.integers(1000)),))
 
     class DrawingHill(Hill):
         def make(self, task: Task, seed: int) -> Environment:
@@ -156,7 +156,7 @@ def test_an_abandoned_player_draws_from_no_generator_of_another_attempt() -> Non
             return Drawing.made[-1]
 
     alone = np.random.default_rng(3)
-    expected = Decision(str(alone.integers(1000)), (str(alone.integers(1000)),))
+    expected = ScriptedAction(str(alone.integers(1000)), (str(alone.integers(1000)),))
     assert play(DrawingHill(), HURRIED, turns=())[-1] == expected
 
 

@@ -24,8 +24,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from turnwise import seeding
-from turnwise.agent.host import Patience
-from turnwise.agent.loop import Played, make_episodes, require_few_losses, roll_out
+from turnwise.agent.host import RetryPolicy
+from turnwise.agent.loop import RolloutResult, make_episodes, require_few_losses, roll_out
 from turnwise.data.trajectory import Ending, Lost, Trajectory
 from turnwise.errors import WorldLost
 from turnwise.policy.tokenizer import START, ChatFrame
@@ -34,7 +34,7 @@ from turnwise.world import Limits, World
 # Tokens
 
 
-def check_tokens(played: Played, engine: RecordingEngine, frame: ChatFrame, replicas: int) -> None:
+def check_tokens(played: RolloutResult, engine: RecordingEngine, frame: ChatFrame, replicas: int) -> None:
     """Each trajectory is what the engine was given and what it sampled, and nothing else."""
     for trajectory in played.trajectories:
         episode = trajectory.group * replicas + trajectory.replica
@@ -122,7 +122,7 @@ def test_no_context_leaves_less_room_than_a_reply_of_full_length_needs(frame: Ch
 
 
 def run(
-    frame: ChatFrame, world: World, world_delay: int = 0, patience: Patience | None = None, seed: int = 3
+    frame: ChatFrame, world: World, world_delay: int = 0, patience: RetryPolicy | None = None, seed: int = 3
 ) -> tuple[list[Trajectory], list[tuple[int, tuple[int, ...]]]]:
     played, engine = play_with_engine(
         world, frame, improvised(frame, seed), tasks=4, world_delay=world_delay, patience=patience
@@ -159,7 +159,7 @@ def test_a_world_that_hangs_once_changes_nothing(frame: ChatFrame) -> None:
             never.wait()
 
     world = Disturbed(Hill(), disturb)
-    disturbed = run(frame, world, patience=Patience(seconds=0.4, retries=10))
+    disturbed = run(frame, world, patience=RetryPolicy(seconds=0.4, retries=10))
     never.set()
     assert disturbed == run(frame, Hill())
     assert world.count("make") >= 10  # two replicas of this task hung
@@ -202,7 +202,7 @@ def test_worlds_work_side_by_side(frame: ChatFrame, steps: tuple[int, int], worl
         tasks=2,
         replicas=1,
         world_delay=world_delay,
-        patience=Patience(seconds=60, retries=0),
+        patience=RetryPolicy(seconds=60, retries=0),
     )
     assert len(played.trajectories) == 2
 
@@ -258,13 +258,13 @@ def test_few_losses_are_borne_and_more_stop_the_run_with_world_and_error(frame: 
     task = Hill().tasks("train", 1)[0]
     kept = [Trajectory(task, 0, replica, (), Ending.FAILURE, "") for replica in range(3)]
     lost = [Lost(task, 0, 3, "ConnectionError: no route")]
-    require_few_losses(Played(kept, lost), "hill", 0.25)
-    require_few_losses(Played([], []), "hill", 0.0)
-    require_few_losses(Played(kept, []), "hill", 0.0)
+    require_few_losses(RolloutResult(kept, lost), "hill", 0.25)
+    require_few_losses(RolloutResult([], []), "hill", 0.0)
+    require_few_losses(RolloutResult(kept, []), "hill", 0.0)
     with pytest.raises(WorldLost, match=r"at most 24%.*the world 'hill' lost 1 of 4.*ConnectionError: no route"):
-        require_few_losses(Played(kept, lost), "hill", 0.24)
+        require_few_losses(RolloutResult(kept, lost), "hill", 0.24)
     with pytest.raises(WorldLost):
-        require_few_losses(Played([], lost), "hill", 0.99)
+        require_few_losses(RolloutResult([], lost), "hill", 0.99)
 
 
 def test_no_world_stays_open_when_the_engine_fails(frame: ChatFrame) -> None:

@@ -14,7 +14,7 @@ from turnwise.agent.formats import FORMATS, Format, ThinkAnswerFormat
 from turnwise.agent.parts import thought_tokens
 from turnwise.data.trajectory import Turn, TurnKind
 from turnwise.policy.tokenizer import ChatFrame
-from turnwise.world import Decision, Limits
+from turnwise.world import Limits, ScriptedAction
 
 every_format = pytest.mark.parametrize("form", [form() for form in FORMATS.values()], ids=lambda form: form.name)
 thoughts = st.text(st.characters(codec="utf-8"), min_size=1, max_size=20).map(str.strip).filter(bool)
@@ -44,7 +44,7 @@ def resampled(frame: ChatFrame, reply: str, seed: int) -> tuple[int, ...]:
 def test_the_parts_are_the_reply_cut_where_its_action_begins(
     form: Format, frame: ChatFrame, thought: str, seed: int
 ) -> None:
-    reply = form.write(Decision(thought, ("search[up]",)))
+    reply = form.write(ScriptedAction(thought, ("search[up]",)))
     for tokens in (frame.reply(reply), resampled(frame, reply, seed)):
         turn = sampled(form, frame, tokens)
         assert turn.invalid is None
@@ -71,7 +71,7 @@ def test_a_character_of_several_tokens_at_the_border_is_whole(frame: ChatFrame) 
         def action_begins(self, reply: str) -> int:
             return reply.index("√") + 1
 
-    tokens = frame.reply(form.write(Decision("√", ("up",))))
+    tokens = frame.reply(form.write(ScriptedAction("√", ("up",))))
     count = thought_tokens(sampled(form, frame, tokens), After(), frame)
     assert frame.decode(tokens[:count]).endswith("√")
 

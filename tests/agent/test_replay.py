@@ -18,7 +18,7 @@ from agent_samples import (
     rules_for,
 )
 
-from turnwise.agent.host import Patience
+from turnwise.agent.host import RetryPolicy
 from turnwise.agent.loop import episode_seed, make_episodes, roll_out
 from turnwise.agent.replay import Continuation, Point, points
 from turnwise.data.trajectory import Lost, Trajectory, Turn
@@ -184,7 +184,7 @@ def test_a_world_that_ends_where_it_had_gone_on_is_noticed(frame: ChatFrame) -> 
 
 
 def test_faults_of_the_world_change_no_continuation(frame: ChatFrame) -> None:
-    def continued(world: World, patience: Patience) -> list[Trajectory]:
+    def continued(world: World, patience: RetryPolicy) -> list[Trajectory]:
         chosen = [point for point in every_point(trajectories) if point.turn]
         episodes = [
             Continuation(rules_for(world, frame, patience), point, group, 0) for group, point in enumerate(chosen)
@@ -192,9 +192,9 @@ def test_faults_of_the_world_change_no_continuation(frame: ChatFrame) -> None:
         return roll_out(episodes, RecordingEngine(improvised(frame, 9)), frame.decode).trajectories
 
     trajectories = recorded(Hill(), frame)
-    calm = continued(Hill(), Patience(60, 0))
+    calm = continued(Hill(), RetryPolicy(60, 0))
     shaken = Disturbed(Hill(), faulty)
-    assert continued(shaken, Patience(60, 4)) == calm
+    assert continued(shaken, RetryPolicy(60, 4)) == calm
     assert shaken.count("reset") > len(calm)  # there were faults
     assert max(len(trajectory.turns) for trajectory in calm) > 3
 

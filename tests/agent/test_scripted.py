@@ -13,15 +13,15 @@ import pytest
 from agent_samples import Call, Disturbed, Hill, faulty, rules_for
 
 from turnwise.agent.formats import ThinkAnswerFormat
-from turnwise.agent.host import Patience
-from turnwise.agent.loop import Played, make_episodes, play_scripted
+from turnwise.agent.host import RetryPolicy
+from turnwise.agent.loop import RolloutResult, make_episodes, play_scripted
 from turnwise.world import World, make_world
 
 write = ThinkAnswerFormat().write
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 
-def scripted(world: World, player: str | Callable[[int, int], str], tasks: int = 5, seed: int = 0) -> Played:
+def scripted(world: World, player: str | Callable[[int, int], str], tasks: int = 5, seed: int = 0) -> RolloutResult:
     choose = player if callable(player) else lambda index, turn: player
     episodes = make_episodes(rules_for(world), world.tasks("test", tasks), 2, seed=1)
     return play_scripted(episodes, write, choose, seed)
@@ -79,7 +79,7 @@ def test_faults_do_not_change_what_scripted_players_do(player: str) -> None:
             raise ConnectionError("no idea")
 
     world = Disturbed(Hill(), disturb)
-    episodes = make_episodes(rules_for(world, patience=Patience(60, 5)), world.tasks("test", 5), 2, seed=1)
+    episodes = make_episodes(rules_for(world, patience=RetryPolicy(60, 5)), world.tasks("test", 5), 2, seed=1)
     played = play_scripted(episodes, write, lambda index, turn: player, 0)
     assert played.trajectories == scripted(Hill(), player).trajectories
     assert world.count("make") > 20

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from envs.browser.chromium import DEBIAN_BROWSERS
-from turnwise.checking.playing import Episode
+from turnwise.checking.playing import PlayedEpisode
 from turnwise.world import World, make_world
 
 
@@ -147,12 +147,12 @@ Sums = Mapping[str, float]
 """Of an episode: each reward summed over its steps."""
 
 
-def bandit(episode: Episode, sums: Sums) -> bool:
+def bandit(episode: PlayedEpisode, sums: Sums) -> bool:
     """One payoff: 0.1 of the low arm, or 0 or 1 of the high one, which is the better one."""
     return sums["payoff"] in ((0.0, 1.0) if episode.success else (0.1,))
 
 
-def sokoban(episode: Episode, sums: Sums) -> bool:
+def sokoban(episode: PlayedEpisode, sums: Sums) -> bool:
     """-0.1 an action, 1 for the box on its target at the end, 10 when all are."""
     actions, solved = len(episode.steps), float(episode.success)
     return (round(sums["step"], 6), sums.get("box", 0.0), sums.get("solved", 0.0)) == (
@@ -162,59 +162,59 @@ def sokoban(episode: Episode, sums: Sums) -> bool:
     )
 
 
-def goal(episode: Episode, sums: Sums) -> bool:
+def goal(episode: PlayedEpisode, sums: Sums) -> bool:
     """1 for a success, else nothing."""
     return sums.get("goal", 0.0) == float(episode.success)
 
 
-def taxi(episode: Episode, sums: Sums) -> bool:
+def taxi(episode: PlayedEpisode, sums: Sums) -> bool:
     """-1 a step, -10 for a pick-up or drop-off in the wrong place, 20 for the right drop-off, which is the last."""
     paid = [step.rewards["reward"] for step in episode.steps]
     return set(paid[:-1]) <= {-1.0, -10.0} and (paid[-1] == 20.0) == episode.success and sums["reward"] == sum(paid)
 
 
-def search(episode: Episode, sums: Sums) -> bool:
+def search(episode: PlayedEpisode, sums: Sums) -> bool:
     """1 for the right answer, in which the answer is then present; a search counts once for each query."""
     searches = {action for action in episode.actions if action.startswith("search[")}
     right, present = sums.get("exact_match", 0.0), sums.get("answer_present", 0.0)
     return right == float(episode.success) <= present <= 1 and sums.get("tool_execution", 0.0) <= len(searches)
 
 
-def webshop(episode: Episode, sums: Sums) -> bool:
+def webshop(episode: PlayedEpisode, sums: Sums) -> bool:
     """From 0 to 1, and 1 exactly where the whole wish is met."""
     return 0 <= sums.get("score", 0.0) <= 1 and (sums.get("score", 0.0) == 1) == episode.success
 
 
-def babyai(episode: Episode, sums: Sums) -> bool:
+def babyai(episode: PlayedEpisode, sums: Sums) -> bool:
     """Once, at the end, between 0.1 and 1."""
     paid = [value for step in episode.steps for value in step.rewards.values()]
     return (0.1 <= sums["mission"] < 1 and len(paid) == 1) if episode.success else not any(paid)
 
 
-def sciworld(episode: Episode, sums: Sums) -> bool:
+def sciworld(episode: PlayedEpisode, sums: Sums) -> bool:
     """The score, from 0 to 1, or -1 after a failure; 1 exactly for a success."""
     score = round(sums.get("score", 0.0), 6)
     return (score == -1 or 0 <= score <= 1) and (score == 1) == episode.success
 
 
-def browser(episode: Episode, sums: Sums) -> bool:
+def browser(episode: PlayedEpisode, sums: Sums) -> bool:
     """1 for a success, else nothing."""
     return sums.get("solved", 0.0) == float(episode.success)
 
 
-def agentgym(episode: Episode, sums: Sums) -> bool:
+def agentgym(episode: PlayedEpisode, sums: Sums) -> bool:
     """The server's score, from 0 to 1; BabyAI's is above 0 exactly for a success."""
     return 0 <= sums.get("score", 0.0) <= 1 and (sums.get("score", 0.0) > 0) == episode.success
 
 
-def mixture(episode: Episode, sums: Sums) -> bool:
+def mixture(episode: PlayedEpisode, sums: Sums) -> bool:
     """What the task's own world pays, under the part's name."""
     part = str(episode.task.tags["world"])
     own = {name.removeprefix(f"{part}/"): value for name, value in sums.items()}
     return all(name.startswith(f"{part}/") for name in sums) and {"lake": goal, "bandit": bandit}[part](episode, own)
 
 
-DOCUMENTED: Mapping[str, Callable[[Episode, Sums], bool]] = {
+DOCUMENTED: Mapping[str, Callable[[PlayedEpisode, Sums], bool]] = {
     "agentgym": agentgym,
     "babyai": babyai,
     "bandit": bandit,

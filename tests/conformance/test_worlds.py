@@ -20,16 +20,16 @@ from scipy import stats
 
 from turnwise import seeding
 from turnwise.agent.episode import Episode
-from turnwise.agent.episode_config import Rules
+from turnwise.agent.episode_config import EpisodeConfig
 from turnwise.agent.formats import ThinkAnswerFormat
-from turnwise.agent.host import Patience
+from turnwise.agent.host import RetryPolicy
 from turnwise.checking import CheckReport, check_world
 from turnwise.checking.baselines import Score, score
 from turnwise.checking.fuzz import replies
 from turnwise.checking.playing import first_tasks, open_episode, play
 from turnwise.reporting.baseline_table import RECORD_FILE, read_lines
 from turnwise.statistics import Interval
-from turnwise.world import Decision, Environment, Limits, Task, installed_worlds
+from turnwise.world import Environment, Limits, ScriptedAction, Task, installed_worlds
 
 RECORD = Path(__file__).parents[2] / "docs" / RECORD_FILE
 FORM = ThinkAnswerFormat()
@@ -84,7 +84,7 @@ def refused_replies(case: Case, task: Task, offered: str) -> list[str]:
     Some of the noise is taken for an action: a search for anything, say. So there is a third more of it than is needed.
     """
     strange = replies(case.world, FRESH, "through the agent", offered, STRANGE_REPLIES * 4 // 3)
-    written = [FORM.write(Decision("", (text,))) if number % 2 else text for number, text in enumerate(strange)]
+    written = [FORM.write(ScriptedAction("", (text,))) if number % 2 else text for number, text in enumerate(strange)]
     refused = []
     with ExitStack() as episode:
         environment = opened(case, task, episode)
@@ -112,7 +112,7 @@ def test_strange_replies_change_nothing_but_the_turn_count(case: Case) -> None:
     assert len(strange) >= STRANGE_REPLIES
     frame = Listener()
     limits = Limits(turns=10_000, actions_per_turn=case.world.limits_of(task).actions_per_turn)
-    rules = Rules(case.world, FORM, limits, Patience(60.0, 0), frame)
+    rules = EpisodeConfig(case.world, FORM, limits, RetryPolicy(60.0, 0), frame)
     episode = Episode(rules, task, 0, 0, seeding.derive(FRESH, "checked episode", task.id))
     episode.open()
     assert frame.text == guided.first.text

@@ -11,8 +11,8 @@ from turnwise.studies.credit_bias import (
     BASELINES,
     DEVIATIONS,
     PROBLEMS,
-    Problem,
-    Verdict,
+    DecisionProblem,
+    RuleBias,
     estimated_gradient,
     examine,
     paths,
@@ -25,30 +25,30 @@ SURE = 5.0  # standard errors
 
 
 @pytest.fixture(scope="module", params=PROBLEMS, ids=lambda problem: f"{len(problem.states)} turns")
-def verdicts(request: pytest.FixtureRequest) -> dict[str, Verdict]:
+def verdicts(request: pytest.FixtureRequest) -> dict[str, RuleBias]:
     found = examine(request.param, BASELINES, group_size=GROUP_SIZE, groups=GROUPS, seed=1)
     return {verdict.rule.title: verdict for verdict in found}
 
 
-def errors_from(verdict: Verdict, share: float) -> np.ndarray:
+def errors_from(verdict: RuleBias, share: float) -> np.ndarray:
     """How far what was sampled is from a share of the true gradient, in standard errors, state by state."""
     return np.abs(verdict.mean - share * verdict.truth) / verdict.standard_error
 
 
-def test_return_to_go_equals_the_true_gradient(verdicts: dict[str, Verdict]) -> None:
+def test_return_to_go_equals_the_true_gradient(verdicts: dict[str, RuleBias]) -> None:
     verdict = verdicts["return-to-go"]
     assert errors_from(verdict, 1.0).max() < SURE
     assert verdict.expected == pytest.approx(verdict.truth, abs=1e-12)
 
 
-def test_padded_summed_to_go_only_rescales_the_gradient(verdicts: dict[str, Verdict]) -> None:
+def test_padded_summed_to_go_only_rescales_the_gradient(verdicts: dict[str, RuleBias]) -> None:
     verdict = verdicts["padded, to go"]
     assert errors_from(verdict, SHRINKAGE).max() < SURE
     assert errors_from(verdict, 1.0).min() > SURE
     assert verdict.expected == pytest.approx(SHRINKAGE * verdict.truth, abs=1e-12)
 
 
-def test_a_group_mean_that_includes_the_trajectory_itself_distorts_the_gradient(verdicts: dict[str, Verdict]) -> None:
+def test_a_group_mean_that_includes_the_trajectory_itself_distorts_the_gradient(verdicts: dict[str, RuleBias]) -> None:
     verdict = verdicts["return-to-go, itself in the mean"]
     errors = errors_from(verdict, SHRINKAGE)
     assert errors[0] < SURE  # every trajectory has a first turn
@@ -57,7 +57,7 @@ def test_a_group_mean_that_includes_the_trajectory_itself_distorts_the_gradient(
 
 
 @pytest.mark.parametrize("title", ["per-index, to go", "per-index, own turn only"])
-def test_per_index_is_biased(verdicts: dict[str, Verdict], title: str) -> None:
+def test_per_index_is_biased(verdicts: dict[str, RuleBias], title: str) -> None:
     verdict = verdicts[title]
     assert errors_from(verdict, 1.0).min() > SURE
     shares = verdict.mean / verdict.truth
@@ -78,12 +78,12 @@ def test_larger_groups_do_not_help_per_index_but_they_help_a_mean_that_includes_
     assert included.kept.min() > 0.9
 
 
-def test_what_was_sampled_agrees_with_the_enumeration_for_every_rule(verdicts: dict[str, Verdict]) -> None:
+def test_what_was_sampled_agrees_with_the_enumeration_for_every_rule(verdicts: dict[str, RuleBias]) -> None:
     for verdict in verdicts.values():
         assert (np.abs(verdict.mean - verdict.expected) / verdict.standard_error).max() < SURE
 
 
-def test_findings_say_what_the_numbers_say(verdicts: dict[str, Verdict]) -> None:
+def test_findings_say_what_the_numbers_say(verdicts: dict[str, RuleBias]) -> None:
     findings = {title: verdict.finding for title, verdict in verdicts.items()}
     assert {title for title, finding in findings.items() if finding == "unbiased"} == {
         "return-to-go",
@@ -108,7 +108,7 @@ def test_the_numbers_of_the_field_notes_come_out() -> None:
 
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=lambda problem: f"{len(problem.states)} turns")
-def test_the_true_gradient_is_the_slope_of_the_expected_return(problem: Problem) -> None:
+def test_the_true_gradient_is_the_slope_of_the_expected_return(problem: DecisionProblem) -> None:
     def expected_return(state: str, step: float) -> float:
         moved = replace(problem.states[state], logit=problem.states[state].logit + step)
         kinds = paths(replace(problem, states={**problem.states, state: moved}))

@@ -23,11 +23,11 @@ class Computed:
 
 def compared(
     experiment: Experiment, results: Path | None = None, processes: int = 1, console: Console | None = None
-) -> ablation.Comparison:
+) -> ablation.AblationResult:
     """The comparison of an ablation's variants; `results`: where its files go, by default where a user's do."""
     from prefect import flow
 
-    made: list[ablation.Comparison] = []
+    made: list[ablation.AblationResult] = []
 
     @flow(name="test")
     def the_flow() -> None:

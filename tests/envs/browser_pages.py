@@ -11,10 +11,10 @@ from playwright.async_api import Page
 
 from envs.browser.chromium import DEBIAN_BROWSERS, find_chromium
 from envs.browser.episode import BrowserEnvironment
-from envs.browser.loopback import NOT_FOUND, Loopback, Request, Response, page
-from envs.browser.problem import Problem, Verdict
-from envs.browser.reading import Reading, View
-from turnwise.world import Decision, Observation
+from envs.browser.loopback import NOT_FOUND, Loopback, PageRequest, Response, page
+from envs.browser.problem import PageProblem, PageVerdict
+from envs.browser.reading import PageReading, View
+from turnwise.world import Observation, ScriptedAction
 
 needs_chromium = pytest.mark.skipif(
     not any(map(shutil.which, DEBIAN_BROWSERS)),
@@ -22,7 +22,7 @@ needs_chromium = pytest.mark.skipif(
 )
 
 
-class WrittenPages(Problem):
+class WrittenPages(PageProblem):
     """Pages with nothing to solve, but that `stop [right]` is."""
 
     def __init__(self, starts: Sequence[str], site: str) -> None:
@@ -40,18 +40,18 @@ class WrittenPages(Problem):
     def goal(self) -> str:
         return "Look around."
 
-    async def judge(self, page: Page, answer: str) -> Verdict:
-        return Verdict(answer == "right")
+    async def judge(self, page: Page, answer: str) -> PageVerdict:
+        return PageVerdict(answer == "right")
 
-    def oracle(self, reading: Reading, address: str) -> Decision:
-        return Decision("nothing to do", ("stop [right]",))
+    def oracle(self, reading: PageReading, address: str) -> ScriptedAction:
+        return ScriptedAction("nothing to do", ("stop [right]",))
 
 
 @contextmanager
 def served(pages: Mapping[str, str]) -> Iterator[str]:
     """The address, without a slash at its end, of a server that answers these paths with these bodies of pages."""
 
-    def site(request: Request) -> Response:
+    def site(request: PageRequest) -> Response:
         body = pages.get(request.path)
         return NOT_FOUND if body is None else page(f"<!DOCTYPE html><title>{request.path}</title>{body}")
 

@@ -18,12 +18,12 @@ from fastapi import FastAPI
 
 from envs.service import RemoteWorld
 from envs.service.application import create_application
-from envs.service.client import Client
+from envs.service.client import ServiceClient
 from envs.service.episodes import ServiceLimits
 from envs.service.offers import Offer
 from envs.service.server import connection_options
 from turnwise import seeding
-from turnwise.world import Decision, Environment, Limits, Observation, Remaining, Reward, Split, Step, Task, World
+from turnwise.world import Environment, Limits, Observation, Remaining, Reward, ScriptedAction, Split, Step, Task, World
 
 REMAINING = Remaining(5, 2, 10)
 BRITTLE = "service_samples:Brittle"
@@ -120,11 +120,11 @@ class BrittleEnvironment(Environment):
             return Step(self._observe("endless"), {"counted": float("inf")})
         return Step(self._observe(f"{os.getpid()}"), valid=action in ("pid", "print"))
 
-    def oracle(self, remaining: Remaining) -> Decision:
-        return Decision("count", ("count",))
+    def oracle(self, remaining: Remaining) -> ScriptedAction:
+        return ScriptedAction("count", ("count",))
 
-    def random(self, generator: np.random.Generator, remaining: Remaining) -> Decision:
-        return Decision("draw", (f"{generator.integers(1000)}",))
+    def random(self, generator: np.random.Generator, remaining: Remaining) -> ScriptedAction:
+        return ScriptedAction("draw", (f"{generator.integers(1000)}",))
 
     def close(self) -> None:
         Brittle.closed.append(self._task.id)
@@ -170,7 +170,7 @@ def serving(*offers: Offer, **options: Any) -> Iterator[str]:
 
 def send_over(world: RemoteWorld, url: str, transport: httpx.BaseTransport, retries: int = 3) -> RemoteWorld:
     """The world, whose requests now travel over this."""
-    world.client = Client(
+    world.client = ServiceClient(
         url, seconds=20, retries=retries, token_variable="", transport=lambda: transport, first_wait=0.001
     )
     return world

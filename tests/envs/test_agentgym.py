@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from envs.agentgym import AgentGym
 from envs.agentgym.client import ServerFault
 from envs.agentgym.servers import SERVERS
-from envs.agentgym.world import RemoteEnvironment
+from envs.agentgym.world import AgentGymEnvironment
 from turnwise import seeding
-from turnwise.agent.host import Host, Patience
+from turnwise.agent.host import Host, RetryPolicy
 from turnwise.checking import check_world
 from turnwise.checking.playing import play
 from turnwise.errors import WorldLost
@@ -60,14 +60,14 @@ def world_at(address: str, server: str, **parameters: Any) -> AgentGym:
     return AgentGym(**{"server": server, "address": address, **ITEMS, **parameters})
 
 
-def opened(world: AgentGym, item: int = 0) -> RemoteEnvironment:
+def opened(world: AgentGym, item: int = 0) -> AgentGymEnvironment:
     task = world._task(item, "train")
     environment = world.make(task, 0)
     environment.reset()
     return environment
 
 
-def walk(environment: RemoteEnvironment, actions: list[str]) -> list[Step]:
+def walk(environment: AgentGymEnvironment, actions: list[str]) -> list[Step]:
     return [environment.step(action) for action in actions]
 
 
@@ -114,7 +114,7 @@ def test_an_error_of_the_server_is_raised_however_it_says_so(standins: dict[str,
 def test_an_error_in_the_middle_is_missing_data_for_the_host_and_not_a_reward(standins: dict[str, Any]) -> None:
     standin, address = standins["textcraft"]
     world = world_at(address, "textcraft")
-    host = Host(world, world.tasks("train", 1)[0], 0, Patience(retries=0))
+    host = Host(world, world.tasks("train", 1)[0], 0, RetryPolicy(retries=0))
     host.reset()
     standin.open.clear()
     host.start(["get 1 log"])
@@ -125,7 +125,7 @@ def test_an_error_in_the_middle_is_missing_data_for_the_host_and_not_a_reward(st
 def test_the_host_plays_a_lost_episode_again_on_a_new_remote_environment(standins: dict[str, Any]) -> None:
     standin, address = standins["textcraft"]
     world = world_at(address, "textcraft")
-    host = Host(world, world.tasks("train", 1)[0], 0, Patience(retries=1))
+    host = Host(world, world.tasks("train", 1)[0], 0, RetryPolicy(retries=1))
     host.reset()
     host.start(["get 1 log"])
     host.finish()
@@ -149,7 +149,7 @@ def test_a_server_without_a_route_to_close_is_told_of_once_and_asked_once(caplog
         for _ in range(3):  # as each iteration of a run makes its world
             world = world_at(address, "alfworld")
             for task in world.tasks("train", 2):
-                host = Host(world, task, 0, Patience(retries=0))
+                host = Host(world, task, 0, RetryPolicy(retries=0))
                 host.reset()
                 host.close()
                 for thread in set(threading.enumerate()) - before:

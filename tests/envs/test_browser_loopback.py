@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 
 from envs.browser import miniwob
-from envs.browser.loopback import Folder, Loopback, Request, Response, page, redirect
+from envs.browser.loopback import Folder, Loopback, PageRequest, Response, page, redirect
 
 
 @pytest.fixture
 def server() -> Iterator[Loopback]:
-    def echo(request: Request) -> Response:
+    def echo(request: PageRequest) -> Response:
         if request.path == "/away":
             return redirect("/there")
         return page(f"{request.method} {request.path} {request.query} {request.form} {request.cookies}")
@@ -62,16 +62,16 @@ def test_a_folder_serves_what_pages_need_and_nothing_outside_it(tmp_path: Path) 
     (tmp_path / "secret.html").write_text("secret")
     (root / "link.html").symlink_to(tmp_path / "secret.html")
     site = Folder(root)
-    assert site(Request("GET", "/page.html")) == Response(b"hello")
+    assert site(PageRequest("GET", "/page.html")) == Response(b"hello")
     for path in ("/notes.txt", "/missing.html", "/../secret.html", "/link.html", "/", "//etc/passwd"):
-        assert site(Request("GET", path)).status == 404
+        assert site(PageRequest("GET", path)).status == 404
 
 
 def test_the_pages_of_every_kind_are_in_the_package() -> None:
     miniwob.require_package()
     site = miniwob.site()
     for kind in miniwob.KINDS:
-        assert b"core.startEpisode" in site(Request("GET", f"/miniwob/{kind}.html")).body
+        assert b"core.startEpisode" in site(PageRequest("GET", f"/miniwob/{kind}.html")).body
 
 
 def test_other_pages_than_the_ids_name_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,27 +6,27 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from envs.browser.catalogue import PRODUCTS_OF_A_THING, THINGS, Product, catalogue, dollars, names
-from envs.browser.loopback import Request
-from envs.browser.shop import COOKIE, LONGEST_COMMENT, Comment, Shop, ShopSite
-from envs.browser.shop_problems import KINDS, Order, ShopProblem, draw_order
+from envs.browser.catalogue import PRODUCTS_OF_A_THING, THINGS, CatalogueProduct, catalogue, dollars, names
+from envs.browser.loopback import PageRequest
+from envs.browser.shop import COOKIE, LONGEST_COMMENT, BrowserShop, Comment, ShopSite
+from envs.browser.shop_problems import KINDS, ShopOrder, ShopProblem, draw_order
 from turnwise.world import SPLITS, Split
 
-LAMP = Product(1, "red oak lamp", "lamp", 1240)
-MUG = Product(2, "blue clay mug", "mug", 505)
+LAMP = CatalogueProduct(1, "red oak lamp", "lamp", 1240)
+MUG = CatalogueProduct(2, "blue clay mug", "mug", 505)
 
 
 @pytest.fixture
-def shop() -> Iterator[Shop]:
-    yield Shop([LAMP, MUG])
+def shop() -> Iterator[BrowserShop]:
+    yield BrowserShop([LAMP, MUG])
 
 
-def text_of(shop: Shop, path: str, **query: str) -> str:
-    return shop.respond(Request("GET", path, query)).body.decode()
+def text_of(shop: BrowserShop, path: str, **query: str) -> str:
+    return shop.respond(PageRequest("GET", path, query)).body.decode()
 
 
-def post(shop: Shop, path: str, **form: str) -> str | None:
-    return shop.respond(Request("POST", path, form=form)).location
+def post(shop: BrowserShop, path: str, **form: str) -> str | None:
+    return shop.respond(PageRequest("POST", path, form=form)).location
 
 
 # The catalogue
@@ -55,7 +55,7 @@ def test_a_catalogue_is_a_function_of_the_seed_without_two_equal_prices(seed: in
 
 def test_a_catalogue_is_promised_for_ever() -> None:
     first, *_ = catalogue(17, "test")
-    assert first == Product(1, "blue copper shelf", "shelf", 13830)
+    assert first == CatalogueProduct(1, "blue copper shelf", "shelf", 13830)
 
 
 @pytest.mark.parametrize(("cents", "shown"), [(1240, "$12.40"), (505, "$5.05"), (10000, "$100.00")])
@@ -66,14 +66,14 @@ def test_prices_are_shown_in_dollars(cents: int, shown: str) -> None:
 # The pages
 
 
-def test_a_search_finds_the_products_with_every_word(shop: Shop) -> None:
+def test_a_search_finds_the_products_with_every_word(shop: BrowserShop) -> None:
     assert "red oak lamp" in text_of(shop, "/search", q="Oak LAMP")
     assert "blue clay mug" not in text_of(shop, "/search", q="Oak LAMP")
     for nothing in ("", "lam", "oak mug"):
         assert "Nothing was found." in text_of(shop, "/search", q=nothing)
 
 
-def test_a_category_lists_prices_and_a_product_its_own(shop: Shop) -> None:
+def test_a_category_lists_prices_and_a_product_its_own(shop: BrowserShop) -> None:
     assert "$12.40" in text_of(shop, "/category", thing="lamp")
     assert "$5.05" not in text_of(shop, "/category", thing="lamp")
     assert "Price: $5.05" in text_of(shop, "/product", number="2")
@@ -91,13 +91,13 @@ def test_a_category_lists_prices_and_a_product_its_own(shop: Shop) -> None:
         ("POST", "/comment", {"number": "9", "text": "hello"}),
     ],
 )
-def test_what_is_not_there_is_not_found(shop: Shop, method: str, path: str, fields: dict[str, str]) -> None:
+def test_what_is_not_there_is_not_found(shop: BrowserShop, method: str, path: str, fields: dict[str, str]) -> None:
     query, form = (fields, {}) if method == "GET" else ({}, fields)
-    assert shop.respond(Request(method, path, query, form)).status == 404
+    assert shop.respond(PageRequest(method, path, query, form)).status == 404
     assert not shop.cart and not shop.comments
 
 
-def test_a_cart_adds_up(shop: Shop) -> None:
+def test_a_cart_adds_up(shop: BrowserShop) -> None:
     assert post(shop, "/cart/add", number="1", quantity="2") == "/cart"
     assert post(shop, "/cart/add", number="2", quantity="1") == "/cart"
     assert post(shop, "/cart/add", number="1", quantity="1") == "/cart"
@@ -110,12 +110,12 @@ def test_a_cart_adds_up(shop: Shop) -> None:
 
 
 @pytest.mark.parametrize("quantity", ["", "0", "-1", "100", "1.5", "two", "٣", "05", "000000001" + "1" * 5000])
-def test_a_quantity_that_is_none_puts_nothing_into_the_cart(shop: Shop, quantity: str) -> None:
+def test_a_quantity_that_is_none_puts_nothing_into_the_cart(shop: BrowserShop, quantity: str) -> None:
     assert post(shop, "/cart/add", number="1", quantity=quantity) is None
     assert not shop.cart
 
 
-def test_a_comment_is_shown_below_its_product_and_cannot_be_markup(shop: Shop) -> None:
+def test_a_comment_is_shown_below_its_product_and_cannot_be_markup(shop: BrowserShop) -> None:
     assert post(shop, "/comment", number="1", text="  <b>big</b>\n & bright ") == "/product?number=1"
     assert shop.comments == [Comment(1, "<b>big</b> & bright")]
     assert "&lt;b&gt;big&lt;/b&gt; &amp; bright" in text_of(shop, "/product", number="1")
@@ -123,20 +123,20 @@ def test_a_comment_is_shown_below_its_product_and_cannot_be_markup(shop: Shop) -
 
 
 @pytest.mark.parametrize("text", ["", "   ", "x" * (LONGEST_COMMENT + 1)])
-def test_a_comment_without_text_or_too_long_is_not_posted(shop: Shop, text: str) -> None:
+def test_a_comment_without_text_or_too_long_is_not_posted(shop: BrowserShop, text: str) -> None:
     assert post(shop, "/comment", number="1", text=text) is None
     assert not shop.comments
 
 
 def test_a_cookie_leads_to_a_shop_of_its_own() -> None:
-    site, one, other = ShopSite(), Shop([LAMP]), Shop([MUG])
+    site, one, other = ShopSite(), BrowserShop([LAMP]), BrowserShop([MUG])
     first, second = site.open(one), site.open(other)
-    site(Request("POST", "/cart/add", form={"number": "2", "quantity": "1"}, cookies={COOKIE: second}))
+    site(PageRequest("POST", "/cart/add", form={"number": "2", "quantity": "1"}, cookies={COOKIE: second}))
     assert (one.cart, other.cart) == ({}, {2: 1})
     site.close(first)
     assert len(site) == 1
-    assert site(Request("GET", "/", cookies={COOKIE: first})).status == 404
-    assert site(Request("GET", "/")).status == 404
+    assert site(PageRequest("GET", "/", cookies={COOKIE: first})).status == 404
+    assert site(PageRequest("GET", "/")).status == 404
 
 
 # The problems
@@ -160,30 +160,30 @@ def test_the_cheapest_is_cheapest_among_its_kind() -> None:
         assert order.product.price == min(other.price for other in products if other.thing == order.product.thing)
 
 
-def problem_of(order: Order) -> ShopProblem:
+def problem_of(order: ShopOrder) -> ShopProblem:
     problem = ShopProblem(ShopSite(), order.kind, 0, "train")
-    problem.order, problem.shop = order, Shop([LAMP, MUG])
+    problem.order, problem.shop = order, BrowserShop([LAMP, MUG])
     return problem
 
 
 @pytest.mark.parametrize("answer", ["$12.40", "12.40", " $12.40 "])
 def test_a_price_may_be_told_with_or_without_the_sign(answer: str) -> None:
-    assert problem_of(Order("price", LAMP)).is_solved(answer)
+    assert problem_of(ShopOrder("price", LAMP)).is_solved(answer)
 
 
 @pytest.mark.parametrize("answer", ["", "12.4", "$12.41", "$12.40 $5.05", "the price is $12.40", "$$12.40"])
 def test_another_price_or_a_list_of_prices_is_wrong(answer: str) -> None:
-    assert not problem_of(Order("price", LAMP)).is_solved(answer)
+    assert not problem_of(ShopOrder("price", LAMP)).is_solved(answer)
 
 
 def test_the_cheapest_must_be_named_in_full() -> None:
-    problem = problem_of(Order("cheapest", LAMP))
+    problem = problem_of(ShopOrder("cheapest", LAMP))
     assert problem.is_solved("Red oak  lamp")
     assert not problem.is_solved("lamp") and not problem.is_solved("red oak lamp or blue oak lamp")
 
 
 def test_a_cart_must_hold_what_was_asked_for_and_nothing_else() -> None:
-    problem = problem_of(Order("cart", LAMP, quantity=2))
+    problem = problem_of(ShopOrder("cart", LAMP, quantity=2))
     assert not problem.is_solved("done")
     problem.shop.cart = {1: 2}
     assert problem.is_solved("") and problem.is_solved("anything")
@@ -193,7 +193,7 @@ def test_a_cart_must_hold_what_was_asked_for_and_nothing_else() -> None:
 
 
 def test_the_comment_must_be_the_only_one_and_below_its_product() -> None:
-    problem = problem_of(Order("comment", LAMP, comment="Works at once"))
+    problem = problem_of(ShopOrder("comment", LAMP, comment="Works at once"))
     right = Comment(1, "Works at once")
     for comments, solved in [
         ([right], True),
@@ -207,7 +207,7 @@ def test_the_comment_must_be_the_only_one_and_below_its_product() -> None:
 
 
 def test_what_no_page_shows_is_part_of_the_state() -> None:
-    problem = problem_of(Order("cart", LAMP))
+    problem = problem_of(ShopOrder("cart", LAMP))
     empty = problem.hidden()
     problem.shop.cart = {2: 1}
     assert problem.hidden() != empty

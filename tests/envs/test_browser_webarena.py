@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from browser_pages import needs_chromium, served
 
-from envs.browser.catalogue import Product
+from envs.browser.catalogue import CatalogueProduct
 from envs.browser.episode import BrowserEnvironment
 from envs.browser.loopback import Loopback
-from envs.browser.shop import Shop
+from envs.browser.shop import BrowserShop
 from envs.browser.webarena import WebArena
 from envs.browser.webarena_checks import Unsupported, address_matches, cleaned, read_checks, words
 from envs.browser.webarena_tasks import read_tasks
@@ -239,14 +239,14 @@ def test_there_is_no_oracle_no_named_state_and_no_task_of_other_files(tmp_path: 
 
 # Episodes in the shop
 
-LAMP = Product(1, "red oak lamp", "lamp", 1240)
-MUG = Product(2, "blue clay mug", "mug", 505)
+LAMP = CatalogueProduct(1, "red oak lamp", "lamp", 1240)
+MUG = CatalogueProduct(2, "blue clay mug", "mug", 505)
 
 
 @contextmanager
 def in_the_shop(tmp_path: Path, **changes: Any) -> Iterator[tuple[BrowserEnvironment, str]]:
     """An episode of a task that is so changed, and the address of the shop."""
-    shop = Shop([LAMP, MUG])
+    shop = BrowserShop([LAMP, MUG])
     server = Loopback({}, default=shop.respond)
     site = f"http://127.0.0.1:{server.port}"
     world = WebArena(task_files=write(tmp_path / "t.json", [task(1, **changes)]), sites={"__SHOPPING__": f"{site}/"})

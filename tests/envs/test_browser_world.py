@@ -22,7 +22,7 @@ from envs.browser.episode import BrowserEnvironment
 from envs.browser.shop import HOST
 from envs.browser.world import PAGES, _server, _shops
 from tests.process_tree import command_line, descendants, is_running, parent
-from turnwise.agent.host import Host, Patience
+from turnwise.agent.host import Host, RetryPolicy
 from turnwise.checking.playing import digests, play
 from turnwise.world import SPLITS, Observation, Remaining, Task
 
@@ -287,7 +287,7 @@ def test_an_episode_goes_on_in_another_browser_as_if_nothing_had_happened() -> N
     world = Browser(pages=["shop/cart"])
     task = world.tasks("test", 1)[0]
     undisturbed = play(world, task, 0, "oracle")
-    host = Host(world, task, 0, Patience(seconds=120.0, retries=1))
+    host = Host(world, task, 0, RetryPolicy(seconds=120.0, retries=1))
     try:
         assert host.reset() == undisturbed.first
         for place, action in enumerate(undisturbed.actions):

@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from envs.frozen_lake import FrozenLake, boards
-from envs.frozen_lake.boards import GOAL, HOLE, Board, draw_board
+from envs.frozen_lake.boards import GOAL, HOLE, LakeBoard, draw_board
 from envs.frozen_lake.lake import ACTIONS, LakeEnvironment
-from envs.frozen_lake.planner import Plan, make_lake, plan
+from envs.frozen_lake.planner import LakePlan, make_lake, plan
 from turnwise import seeding
 from turnwise.checking import check_world
 from turnwise.world import SPLITS, Remaining, Split, Task, make_world
@@ -18,7 +18,7 @@ from turnwise.world import SPLITS, Remaining, Split, Task, make_world
 def environment_on(*rows: str, seed: int = 0, **parameters: Any) -> LakeEnvironment:
     world = FrozenLake(**parameters)
     task = Task(world.name, "by hand", "train", 0)
-    environment = LakeEnvironment(world, task, Board(rows), seed)
+    environment = LakeEnvironment(world, task, LakeBoard(rows), seed)
     environment.reset()
     return environment
 
@@ -103,8 +103,8 @@ def test_distance_is_the_shortest_way_round_the_holes() -> None:
     # S H G
     # F F F   right is barred, so: down, right, right, up
     # F F F
-    assert Board(("SHG", "FFF", "FFF")).distance == 4
-    assert Board(("SHG", "HFF", "FFF")).distance is None
+    assert LakeBoard(("SHG", "FFF", "FFF")).distance == 4
+    assert LakeBoard(("SHG", "HFF", "FFF")).distance is None
     assert FrozenLake().tasks("train", 18)[17].tags == {"distance": 2}
 
 
@@ -229,8 +229,8 @@ def test_the_oracle_looks_while_it_can_and_runs_when_it_must() -> None:
     # The goal is four actions away. With two turns left it must play two actions in each.
     assert len(slippery.oracle(Remaining(2, 2, 4)).actions) == 2
     # With four turns of two it may look after every action, and on slippery ice looking pays or costs nothing.
-    patient = plan(Board(rows), 0.8, 4, 2, 8).probability(0, 4, 8)
-    assert patient > plan(Board(rows), 0.8, 2, 2, 4).probability(0, 2, 4)
+    patient = plan(LakeBoard(rows), 0.8, 4, 2, 8).probability(0, 4, 8)
+    assert patient > plan(LakeBoard(rows), 0.8, 2, 2, 4).probability(0, 2, 4)
 
 
 def test_the_oracle_walks_towards_a_goal_that_is_out_of_reach() -> None:
@@ -243,7 +243,7 @@ def test_the_oracle_walks_towards_a_goal_that_is_out_of_reach() -> None:
 def test_one_slippery_action_by_hand() -> None:
     # S G H
     # F F F     One action from S at success rate 0.8. Right: 0.8 the goal. Up: 0.8 stays, 0.1 left stays, 0.1 the goal.
-    board = Board(("SGH", "FFF", "FFF"))
+    board = LakeBoard(("SGH", "FFF", "FFF"))
     one = plan(board, 0.8, 1, 1, 1)
     assert one.probability(0, 1, 1) == pytest.approx(0.8)
     assert one.sequence(0, 1, 1) == (2,)
@@ -295,7 +295,7 @@ def test_the_oracle_wins_as_often_as_the_plan_promises() -> None:
     world = FrozenLake(success_rate=0.8)
     tasks = world.tasks("test", 400)
     promised = [
-        Plan(world.make(task, 0)._board, 0.8, 5, 2, 10).probability(world.make(task, 0)._board.start, 5, 10)
+        LakePlan(world.make(task, 0)._board, 0.8, 5, 2, 10).probability(world.make(task, 0)._board.start, 5, 10)
         for task in tasks
     ]
     won = sum(play(world, task, 3, "oracle") for task in tasks) / len(tasks)
@@ -333,7 +333,7 @@ def test_the_world_keeps_the_contract(parameters: dict[str, Any]) -> None:
 
 def test_no_default_board_needs_more_actions_than_an_episode_has() -> None:
     # The longest shortest path on 4 x 4 cells, round all of the holes that leave it a path, has 11 cells.
-    winding = Board(("SFFF", "HHHF", "GFHF", "HFFF"))
+    winding = LakeBoard(("SFFF", "HHHF", "GFHF", "HFFF"))
     assert winding.distance == 10 == FrozenLake().limits.actions
     assert max(int(task.tags["distance"]) for task in FrozenLake().tasks("test", 300)) <= 10
 

@@ -17,7 +17,7 @@ from envs.gymnasium_text.settings import KNOWN
 from turnwise import seeding
 from turnwise.checking import check_world
 from turnwise.checking.playing import play
-from turnwise.world import SPLITS, Decision, Environment, Remaining, Task
+from turnwise.world import SPLITS, Environment, Remaining, ScriptedAction, Task
 
 TAXI_PRESETS = {"taxi": {"id": "Taxi-v4"}, "cliff-walking": {"id": "CliffWalking-v1"}}
 PLENTY = Remaining(20, 1, 20)
@@ -108,7 +108,7 @@ def test_the_taxi_is_described_driven_and_paid() -> None:
     assert (task.id, task.seed) == ("gymnasium/1/Taxi-v4/starts-apart/train/3", 1852050793734924051)
     environment = world.make(task, 0)
     assert environment.reset().text == "taxi 0 3, passenger yellow, goal blue"
-    assert environment.oracle(PLENTY) == Decision("South is best", ("South",))
+    assert environment.oracle(PLENTY) == ScriptedAction("South is best", ("South",))
     # Down, left and down to yellow, pick up, up, right and down to blue, drop off: 16 actions, 20 points for the last.
     way = ["South"] * 2 + ["West"] * 3 + ["South"] * 2 + ["Pickup"]
     way += ["North"] * 2 + ["East"] * 3 + ["South"] * 2 + ["Dropoff"]
@@ -288,7 +288,7 @@ def test_the_random_player_is_uniform_over_the_names_and_uses_the_whole_turn() -
 def test_the_oracle_plays_sure_actions_together_and_unsure_ones_one_by_one() -> None:
     sure = {"id": "FrozenLake-v1", "arguments": {"is_slippery": False}, "turns": 3, "actions_per_turn": 4}
     environment = opened(GymnasiumText(**sure))
-    assert environment.oracle(Remaining(3, 4, 12)) == Decision("Down is best", ("Down", "Down", "Right", "Down"))
+    assert environment.oracle(Remaining(3, 4, 12)) == ScriptedAction("Down is best", ("Down", "Down", "Right", "Down"))
     assert len(environment.oracle(Remaining(3, 4, 2)).actions) == 2
     unsure = opened(GymnasiumText(id="FrozenLake-v1", actions_per_turn=4))
     assert len(unsure.oracle(Remaining(3, 4, 12)).actions) == 1

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from envs.gymnasium_text import GymnasiumText
-from envs.gymnasium_text.planner import DISCOUNT, Plan
+from envs.gymnasium_text.planner import DISCOUNT, GamePlan
 from envs.gymnasium_text.settings import KNOWN
 from envs.gymnasium_text.views import Template, without_colours
 
@@ -74,7 +74,7 @@ def test_a_plan_by_hand() -> None:
         1: {0: [win], 1: [lose]},
         2: {0: [lose], 1: [lose]},
     }
-    plan = Plan(model, [0, 1], success=1.0)
+    plan = GamePlan(model, [0, 1], success=1.0)
     assert (plan.value(0, 0), plan.value(0, 1)) == (0.0, 0.5)
     assert plan.value(0, 2) == pytest.approx(DISCOUNT)
     assert (plan.action(0, 1), plan.action(0, 2)) == (0, 1)
@@ -92,7 +92,7 @@ def test_a_goal_that_is_out_of_reach_is_walked_towards() -> None:
         state: {0: [(1.0, state, 0.0, False)], 1: [(1.0, state + 1, float(state == 2), state == 2)]}
         for state in range(3)
     } | {3: {0: [(1.0, 3, 0.0, True)], 1: [(1.0, 3, 0.0, True)]}}
-    plan = Plan(model, [0, 1], success=1.0)
+    plan = GamePlan(model, [0, 1], success=1.0)
     assert plan.value(0, 1) == 0 and plan.action(0, 1) == 1
     assert plan.sequence(0, 1, 1) == (1,)
 

@@ -14,7 +14,7 @@ from envs.sciworld import SciWorld
 from envs.sciworld.pool import Pool
 from envs.sciworld.simulator import Simulation, SimulatorLost
 from envs.sciworld.variations import Variation
-from turnwise.agent.host import Host, Patience
+from turnwise.agent.host import Host, RetryPolicy
 from turnwise.checking.playing import play
 from turnwise.errors import WorldLost
 from turnwise.world import Task
@@ -171,7 +171,7 @@ def test_the_host_plays_an_episode_of_a_dead_process_again_to_the_same_end(monke
     monkeypatch.setitem(world.__dict__, "pool", own)
     task = task_of(world, Variation("find-non-living-thing", 0))
     try:
-        host = Host(world, task, 0, Patience(seconds=60, retries=1))
+        host = Host(world, task, 0, RetryPolicy(seconds=60, retries=1))
         first = host.reset()
         answers = []
         for action in ("open door to kitchen", "go to kitchen", "focus on cupboard", "move cupboard to red box"):
@@ -212,4 +212,4 @@ def test_a_lost_world_is_reported_when_no_process_can_be_started(monkeypatch: py
     monkeypatch.setitem(world.__dict__, "pool", Pool(1))
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(WorldLost, match="found no 'java' on the path"):
-        Host(world, world.tasks("train", 1)[0], 0, Patience(retries=0)).reset()
+        Host(world, world.tasks("train", 1)[0], 0, RetryPolicy(retries=0)).reset()

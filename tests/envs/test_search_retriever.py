@@ -10,7 +10,7 @@ from corpus_samples import RIVERS, answer_from, server, write_corpus, write_squa
 from envs.search.corpus_world import SearchCorpus
 from envs.search.documents import DocumentIndex
 from envs.search.retriever import LONGEST_QUERY, Document, HttpRetriever, RetrieverFault, document_of
-from turnwise.agent.host import Host, Patience
+from turnwise.agent.host import Host, RetryPolicy
 from turnwise.errors import WorldLost
 
 
@@ -111,7 +111,7 @@ def test_a_fault_that_passes_is_not_noticed_and_one_that_stays_loses_the_episode
     with server(failing) as (url, _):
         world = SearchCorpus(questions=str(write_squad(tmp_path)), retriever=url)
         task = world.tasks("train", 1)[0]
-        host = Host(world, task, 0, Patience(seconds=5.0, retries=1))
+        host = Host(world, task, 0, RetryPolicy(seconds=5.0, retries=1))
         question = host.reset().text
         faults[:] = [True]
         host.start((f"search[{question}]",))

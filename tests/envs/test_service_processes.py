@@ -17,9 +17,9 @@ from service_samples import BRITTLE, REMAINING, Brittle, serving
 from envs.service.homes import WorkerDied, WorldFailure
 from envs.service.offers import Offer
 from envs.service.processes import ProcessHome, WorkerEnvironment
-from envs.service.schema import Question
+from envs.service.schema import EpisodeQuestion
 from envs.service.world import RemoteWorld
-from turnwise.agent.host import Host, Patience
+from turnwise.agent.host import Host, RetryPolicy
 from turnwise.errors import WorldLost
 
 TASKS = Brittle().tasks("test", 8)
@@ -114,7 +114,7 @@ def test_what_a_world_raises_and_prints_is_not_taken_for_an_answer() -> None:
             await environment.step("exit")
         with pytest.raises(WorldFailure, match="ValueError: a task must be of this world"):
             await home.open(Brittle().tasks("test", 1)[0].__class__("w", "elsewhere", "test", 1), 0)
-        decided = await environment.decide(Question(player="oracle", remaining=REMAINING))
+        decided = await environment.decide(EpisodeQuestion(player="oracle", remaining=REMAINING))
         assert decided.decision.actions == ("count",)
 
     at_home(work, processes=1)
@@ -174,8 +174,8 @@ def test_a_remote_world_plays_on_a_fresh_process_what_a_crash_has_lost() -> None
     with serving(Offer(BRITTLE, processes=1)) as url:
         world = RemoteWorld(url=url, world=BRITTLE, version="3")
         tasks = world.tasks("test", 2)
-        host = Host(world, tasks[0], 0, Patience(seconds=60, retries=1))
-        other = Host(world, tasks[1], 0, Patience(seconds=60, retries=0))
+        host = Host(world, tasks[0], 0, RetryPolicy(seconds=60, retries=1))
+        other = Host(world, tasks[1], 0, RetryPolicy(seconds=60, retries=0))
         host.reset()
         other.reset()
         host.start(["count", "count"])

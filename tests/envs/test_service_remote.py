@@ -16,15 +16,15 @@ import pytest
 from service_samples import BRITTLE, FAULTS, REMAINING, Clock, Counting, FaultyNetwork, send_over, serving
 
 from envs.service import RemoteWorld
-from envs.service.client import Client, ServiceFault
+from envs.service.client import ServiceClient, ServiceFault
 from envs.service.episodes import ServiceLimits
 from envs.service.offers import Offer
 from envs.service.schema import Health
 from turnwise import seeding
-from turnwise.agent.episode_config import Rules
+from turnwise.agent.episode_config import EpisodeConfig
 from turnwise.agent.formats import ThinkAnswerFormat
-from turnwise.agent.host import Patience
-from turnwise.agent.loop import Played, make_episodes, play_scripted, roll_out
+from turnwise.agent.host import RetryPolicy
+from turnwise.agent.loop import RolloutResult, make_episodes, play_scripted, roll_out
 from turnwise.checking import check_world
 from turnwise.data.task_sets import panel_digest
 from turnwise.errors import ConfigurationError
@@ -126,11 +126,11 @@ def test_a_remote_world_passes_the_public_check(url: str) -> None:
 # The same trajectories
 
 
-def rules(world: World) -> Rules:
-    return Rules(world, ThinkAnswerFormat(), world.limits, Patience(seconds=60, retries=2))
+def rules(world: World) -> EpisodeConfig:
+    return EpisodeConfig(world, ThinkAnswerFormat(), world.limits, RetryPolicy(seconds=60, retries=2))
 
 
-def scripted(world: World) -> Played:
+def scripted(world: World) -> RolloutResult:
     """Random and oracle turns mixed, two episodes of each task."""
     episodes = make_episodes(rules(world), world.tasks("test", 8), 2, seed=11)
     players = ("random", "oracle")
@@ -190,7 +190,7 @@ TEXTS = {
 }
 
 
-def rolled_out(world: World, delay: int) -> tuple[Played, list[int]]:
+def rolled_out(world: World, delay: int) -> tuple[RolloutResult, list[int]]:
     talker = Talker(TEXTS[world.name])
     episodes = make_episodes(rules(world), world.tasks("train", 12), 2, seed=4)
     return roll_out(episodes, talker, talker.decode, world_delay=delay), talker.submitted
@@ -350,7 +350,7 @@ def test_credit_by_visits_to_a_state_is_refused_where_the_served_world_names_non
 
 
 def test_a_process_that_was_forked_off_shares_no_connection(url: str) -> None:
-    client = Client(url, seconds=20, retries=0, token_variable="")
+    client = ServiceClient(url, seconds=20, retries=0, token_variable="")
     client.get("/health", Health)
     before = list(client._idle)
     client.get("/health", Health)
@@ -386,7 +386,7 @@ def test_a_full_server_is_asked_again_until_a_place_is_free() -> None:
         with pytest.raises(ServiceFault, match="429: at most 1 episodes may be open"):
             world.make(world.tasks("test", 1)[0], 0)
         threading.Timer(0.3, first.close).start()
-        patient = Client(url, seconds=20, retries=100, token_variable="")
+        patient = ServiceClient(url, seconds=20, retries=100, token_variable="")
         world.client = patient
         assert world.make(world.tasks("test", 1)[0], 0).reset().text == "ready on 1 thread"
 
@@ -418,7 +418,7 @@ def test_what_may_pass_is_asked_again_and_what_will_not_is_not(
     answer: Callable[[], httpx.Response], requests: int, message: str
 ) -> None:
     network = Counting(answer)
-    client = Client(
+    client = ServiceClient(
         "http://nowhere", seconds=1, retries=2, token_variable="", transport=lambda: network, first_wait=0.001
     )
     with pytest.raises(ServiceFault, match=message):

@@ -11,9 +11,9 @@ from service_samples import Brittle
 
 from envs.service.generator_state import GeneratorState
 from envs.service.plain import plain_decision, plain_observation, plain_step
-from envs.service.schema import Create, Question, ServedWorld, Stepped
+from envs.service.schema import Create, EpisodeQuestion, ServedWorld, Stepped
 from turnwise.agent.episode import _storable
-from turnwise.world import Decision, Observation, Remaining, Step, Task
+from turnwise.world import Observation, Remaining, ScriptedAction, Step, Task
 
 finite = st.floats(allow_nan=False, allow_infinity=False)
 numbers = st.dictionaries(st.text(max_size=5), finite, max_size=3)
@@ -59,7 +59,9 @@ def test_texts_are_told_as_the_agent_stores_them(text: str) -> None:
     spoiled = text + "\ud800" + text
     assert _storable(plain_observation(Observation(spoiled, spoiled)).text) == _storable(spoiled)
     assert plain_observation(Observation(spoiled, spoiled)).state == _storable(spoiled)
-    assert plain_decision(Decision(spoiled, (spoiled,))) == Decision(_storable(spoiled), (_storable(spoiled),))
+    assert plain_decision(ScriptedAction(spoiled, (spoiled,))) == ScriptedAction(
+        _storable(spoiled), (_storable(spoiled),)
+    )
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
@@ -107,6 +109,6 @@ def test_requests_are_closed(change: dict[str, object]) -> None:
 
 def test_only_the_oracle_goes_without_a_generator() -> None:
     remaining = Remaining(1, 1, 1)
-    assert Question(player="oracle", remaining=remaining).generator is None
+    assert EpisodeQuestion(player="oracle", remaining=remaining).generator is None
     with pytest.raises(ValidationError, match="the player 'random' must be given a generator's state"):
-        Question(player="random", remaining=remaining)
+        EpisodeQuestion(player="random", remaining=remaining)

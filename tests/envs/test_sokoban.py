@@ -9,20 +9,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from envs.sokoban import Sokoban
-from envs.sokoban.generation import Board
+from envs.sokoban.generation import SokobanBoard
 from envs.sokoban.rooms import ACTIONS, read_rows
 from envs.sokoban.world import SokobanEnvironment
 from turnwise import seeding
 from turnwise.checking import check_world
 from turnwise.checking.playing import play
-from turnwise.world import Decision, Remaining, make_world
+from turnwise.world import Remaining, ScriptedAction, make_world
 
 UP, DOWN, LEFT, RIGHT = range(4)
 
 
 def environment_on(*rows: str, **parameters: Any) -> SokobanEnvironment:
     room, start = read_rows(rows)
-    environment = SokobanEnvironment(Sokoban(**parameters), Board(room, start, 1))
+    environment = SokobanEnvironment(Sokoban(**parameters), SokobanBoard(room, start, 1))
     environment.reset()
     return environment
 
@@ -126,13 +126,15 @@ def test_nothing_happens_after_the_end() -> None:
 
 def test_the_oracle_says_where_the_box_is_where_it_goes_and_how_it_pushes() -> None:
     environment = environment_on("######", "#---.#", "#@$--#", "#----#", "#----#", "######")
-    assert environment.oracle(Remaining(5, 2, 10)) == Decision(
+    assert environment.oracle(Remaining(5, 2, 10)) == ScriptedAction(
         "box right 1, target up 1 right 2, push right", ("Right", "Right")
     )
     for action in ("Right", "Right"):
         environment.step(action)
     # The box is beside the player now, and has to go up: he walks round it first.
-    assert environment.oracle(Remaining(4, 2, 8)) == Decision("box right 1, target up 1, push up", ("Down", "Right"))
+    assert environment.oracle(Remaining(4, 2, 8)) == ScriptedAction(
+        "box right 1, target up 1, push up", ("Down", "Right")
+    )
     assert environment.oracle(Remaining(4, 5, 8)).actions == ("Down", "Right", "Up")
     assert environment.oracle(Remaining(4, 5, 1)).actions == ("Down",)
 
@@ -144,7 +146,7 @@ def test_the_oracle_goes_on_where_too_few_actions_are_left() -> None:
 
 def test_the_oracle_admits_that_a_box_is_stuck_and_moves_all_the_same() -> None:
     environment = environment_on("######", "#$---#", "#@---#", "#--.-#", "#----#", "######")
-    assert environment.oracle(Remaining(5, 2, 10)) == Decision("no way found", ("Down",))
+    assert environment.oracle(Remaining(5, 2, 10)) == ScriptedAction("no way found", ("Down",))
 
 
 @pytest.mark.parametrize("preset", sorted(Sokoban.presets))

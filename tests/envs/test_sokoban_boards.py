@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from envs.sokoban import Sokoban, generation
-from envs.sokoban.generation import Recipe, draw_board
+from envs.sokoban.generation import RoomRecipe, draw_board
 from envs.sokoban.rooms import Position, Room, read_rows
 from envs.sokoban.solver import first_push, solve
 from turnwise.world import SPLITS, Split
@@ -114,7 +114,7 @@ def test_a_solved_board_needs_nothing() -> None:
 def test_the_solution_is_the_shortest_from_wherever_play_has_led(
     seed: int, size: int, boxes: int, actions: list[int]
 ) -> None:
-    board = draw_board(seed, "train", Recipe(size, boxes, 1, 12, 12))
+    board = draw_board(seed, "train", RoomRecipe(size, boxes, 1, 12, 12))
     position = board.start
     for action in actions:
         position = board.room.after(position, action)
@@ -169,9 +169,9 @@ def test_tasks_are_named_for_ever_and_their_boards_with_them() -> None:
 @given(seed=st.integers(0, 2**63 - 1), size=st.integers(6, 8), boxes=st.integers(1, 3), split=st.sampled_from(SPLITS))
 @settings(max_examples=60)
 def test_every_board_is_closed_solvable_and_of_its_split(seed: int, size: int, boxes: int, split: Split) -> None:
-    board = draw_board(seed, split, Recipe(size, boxes, 2, 9, 9))
+    board = draw_board(seed, split, RoomRecipe(size, boxes, 2, 9, 9))
     room, start = board.room, board.start
-    assert board == draw_board.__wrapped__(seed, split, Recipe(size, boxes, 2, 9, 9))
+    assert board == draw_board.__wrapped__(seed, split, RoomRecipe(size, boxes, 2, 9, 9))
     rows = rows_of(room, start)
     border = rows[0] + rows[-1] + "".join(row[0] + row[-1] for row in rows)
     assert set(border) == {"#"} and len(rows) == size and all(len(row) == size for row in rows)
@@ -183,7 +183,7 @@ def test_every_board_is_closed_solvable_and_of_its_split(seed: int, size: int, b
 
 def test_a_room_and_its_mirror_images_are_in_one_split() -> None:
     for number in range(60):
-        room = draw_board(number, "train", Recipe(6, 1, 1, 10, 30)).room
+        room = draw_board(number, "train", RoomRecipe(6, 1, 1, 10, 30)).room
         letters = room.letters()
         rows = [letters[first : first + 6] for first in range(0, 36, 6)]
         for turned in (
@@ -224,4 +224,4 @@ def test_a_split_without_boards_is_refused_rather_than_searched_for_ever(monkeyp
     monkeypatch.setattr(generation, "MAXIMUM_DRAWS", 50)
     with pytest.raises(ValueError, match="must allow for train boards; found none in 50 draws"):
         # On 5 x 5 cells with four boxes hardly a room has the place, and nothing there takes 40 actions.
-        draw_board(0, "train", Recipe(5, 4, 40, 40, 30))
+        draw_board(0, "train", RoomRecipe(5, 4, 40, 40, 30))

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from envs.webshop import WebShop
 from envs.webshop.episode import RANDOM_WORDS, ShopEnvironment, turns_needed
-from envs.webshop.pages import Style
+from envs.webshop.pages import PageStyle
 from envs.webshop.products import Goal, Product
 from envs.webshop.shop import Shop
 from turnwise import seeding
@@ -43,11 +43,11 @@ SHOP = Shop(
     ],
 )
 GOAL = goals[0]
-COMPACT = Style(results_per_page=2, description=False, repeat_goal=False)
-FULL = Style(results_per_page=10, description=True, repeat_goal=True)
+COMPACT = PageStyle(results_per_page=2, description=False, repeat_goal=False)
+FULL = PageStyle(results_per_page=10, description=True, repeat_goal=True)
 
 
-def begin(*actions: str, style: Style = COMPACT) -> ShopEnvironment:
+def begin(*actions: str, style: PageStyle = COMPACT) -> ShopEnvironment:
     environment = ShopEnvironment(SHOP, GOAL, style)
     environment.reset()
     for action in actions:
@@ -308,7 +308,7 @@ def test_the_oracle_thinks_only_of_what_is_shown() -> None:
     ],
 )
 def test_the_oracle_takes_over_anywhere(way: tuple[str, ...]) -> None:
-    style = Style(2, description=True, repeat_goal=False)
+    style = PageStyle(2, description=True, repeat_goal=False)
     assert play(begin(*way, style=style))[-1] == "click[Buy Now]"
 
 

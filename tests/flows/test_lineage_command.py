@@ -17,7 +17,7 @@ from flows.recording.sources import answer, sources_of
 from flows.run_state import Iteration, Run
 from tasks.health.alarms import Change
 from tasks.prepare.materials import panel
-from turnwise.config.schema import Selection
+from turnwise.config.schema import SelectionSection
 from turnwise.errors import ConfigurationError
 from turnwise.experiment import Experiment
 from turnwise.store import Reference, default_store
@@ -113,7 +113,9 @@ def test_a_run_that_an_alarm_changed_is_recorded_with_the_parameters_that_it_beg
     panels = [panel.function(panel_parameters(configured, split)) for split in SPLITS]
     prepared = Prepared(*panels, made("demonstrations"), made("tokenizer"), made("policy"))
     tested = played(configured, dict(zip(SPLITS, panels, strict=True)), "test", 0.5, "test")
-    after = changed(configured, Change(learning_rate=1e-9, selection=Selection(rule="random", options={"share": 0.5})))
+    after = changed(
+        configured, Change(learning_rate=1e-9, selection=SelectionSection(rule="random", options={"share": 0.5}))
+    )
     run = Run("base", 1, after, tested, iterations=[an_iteration(1)], test=tested, test_at_horizon=tested)
     record = AblationRecord(configured, prepared)
     record.open(run.name, run.variant, run.seed, configured)

@@ -11,7 +11,7 @@ from flows.commands.worlds import WIDTH, named_world, recorded_baselines, show_w
 from flows.studies.baselines import PAGE_FILE, record_baselines
 from turnwise.errors import ConfigurationError
 from turnwise.reporting.baseline_table import RECORD_FILE
-from turnwise.world import Decision, Remaining, installed_worlds
+from turnwise.world import Remaining, ScriptedAction, installed_worlds
 
 LAKE = ("frozen_lake", "ragen-v2-no-slip", [])
 
@@ -114,7 +114,7 @@ def test_a_world_without_an_oracle_says_so() -> None:
 
 
 def test_an_oracle_that_raises_ends_the_episode_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    def no_answer(environment: LakeEnvironment, remaining: Remaining) -> Decision:
+    def no_answer(environment: LakeEnvironment, remaining: Remaining) -> ScriptedAction:
         raise RuntimeError("no path to the goal")
 
     monkeypatch.setattr(LakeEnvironment, "oracle", no_answer)

@@ -5,21 +5,23 @@ import math
 import pytest
 
 from turnwise.data.trajectory import Ending, Trajectory, Turn
-from turnwise.reporting.data.history import AlarmRaised, Endings, Work
-from turnwise.reporting.data.report_data import Column, Curve, Row, Sample, Story
+from turnwise.reporting.data.history import AlarmRaised, Endings, VariantWork
+from turnwise.reporting.data.report_data import Curve, ReportColumn, Row, Sample, Story
 from turnwise.seeding import generator
-from turnwise.statistics import Frame, Results, bootstrap_over_tasks, judge, student_over_seeds, wilson
+from turnwise.statistics import ReferencePoints, Results, bootstrap_over_tasks, judge, student_over_seeds, wilson
 from turnwise.world import Reward, Task
 
 COLUMNS = [
-    Column("exact_match", "exact match", "share", "up", description="The answer equals an accepted one."),
-    Column("answer_in_results", "answer in results", "share", "up", description="A supporting passage was found."),
-    Column("tool_success", "tool success", "share", "up", description="Searches that returned passages."),
-    Column("searches", "searches per episode", description="Calls of the tool."),
-    Column("needless", "needless searches", "share", "down", description="The answer stood in the question."),
-    Column("repeated", "repeated searches", "share", "down", description="The same query was sent before."),
-    Column("format", "format", "share", "up", description="The reply could be read."),
-    Column("turns", "mean turns", description="Turns per episode."),
+    ReportColumn("exact_match", "exact match", "share", "up", description="The answer equals an accepted one."),
+    ReportColumn(
+        "answer_in_results", "answer in results", "share", "up", description="A supporting passage was found."
+    ),
+    ReportColumn("tool_success", "tool success", "share", "up", description="Searches that returned passages."),
+    ReportColumn("searches", "searches per episode", description="Calls of the tool."),
+    ReportColumn("needless", "needless searches", "share", "down", description="The answer stood in the question."),
+    ReportColumn("repeated", "repeated searches", "share", "down", description="The same query was sent before."),
+    ReportColumn("format", "format", "share", "up", description="The reply could be read."),
+    ReportColumn("turns", "mean turns", description="Turns per episode."),
 ]
 # variant: values of the columns above for seed 1; seed 2 differs a little
 VARIANTS = {
@@ -184,7 +186,7 @@ def made_up_judgement(seeds):
     return judge(
         "exact match",
         {name: results(values[0], range(1, seeds + 1)) for name, values in VARIANTS.items()},
-        frames=dict.fromkeys(VARIANTS, Frame(warm_start=results(WARM_START[0], [0]), random=0.0, oracle=1.0)),
+        frames=dict.fromkeys(VARIANTS, ReferencePoints(warm_start=results(WARM_START[0], [0]), random=0.0, oracle=1.0)),
         curves=curves,
     )
 
@@ -219,7 +221,9 @@ def made_up_story(seeds=2):
         endings=made_up_endings(),
         alarms=[AlarmRaised("grpo-or", 1, 17, "entropy_of_start 0.08, bound 0.1", "log")],
         work=[
-            Work(name, seeds, 6144, 11_980, 302_118, 611_002, 302_118, 64_400, {"sampling": 39.4, "update": 50.4})
+            VariantWork(
+                name, seeds, 6144, 11_980, 302_118, 611_002, 302_118, 64_400, {"sampling": 39.4, "update": 50.4}
+            )
             for name in VARIANTS
         ],
         notes=["GeoNames data (geonames.org), CC BY 4.0.", "Two episodes of 2,400 were lost and left out."],

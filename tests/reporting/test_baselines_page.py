@@ -2,15 +2,15 @@ import pytest
 from pydantic import ValidationError
 
 from turnwise.checking.baselines import Score
-from turnwise.reporting.baseline_table import KnownFigure, Line, page, read_lines, verdict, write_lines
+from turnwise.reporting.baseline_table import BaselineRow, KnownFigure, page, read_lines, verdict, write_lines
 from turnwise.statistics import Interval, bootstrap_over_tasks, wilson
 
 
-def line(player: str = "random", setting: str = "", successes: int = 20) -> Line:
+def line(player: str = "random", setting: str = "", successes: int = 20) -> BaselineRow:
     rewards = bootstrap_over_tasks([-1.0] * 50 + [1.0] * 50, seed=0)
     turns = bootstrap_over_tasks([2.0] * 100, seed=0)
     scored = Score(player, 100, 100, wilson(successes, 100), rewards, turns)
-    return Line("lake", "1", setting, "0" * 32, "Uniform over the four | directions.", scored)
+    return BaselineRow("lake", "1", setting, "0" * 32, "Uniform over the four | directions.", scored)
 
 
 def known(low: float, high: float, player: str = "random", setting: str = "") -> KnownFigure:

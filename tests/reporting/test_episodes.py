@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from turnwise.reporting.data.episodes import Episode, Wanted, by_task, whole_tasks
+from turnwise.reporting.data.episodes import ShownEpisode, Wanted, by_task, whole_tasks
 from turnwise.reporting.html.token_heat_map import rarity, step
 from turnwise.reporting.terminal.episodes import print_episodes
 
@@ -18,9 +18,9 @@ def episodes(story):
     """A solved one with advantages 0.84 and 1.27, a failed one with -0.92 and -0.31, and a scripted player's."""
     solved, failed = story.samples
     return [
-        Episode("mt-grpo seed 1", "training", 20, "sampled", solved),
-        Episode("grpo-or seed 2", "training", 10, "sampled", failed),
-        Episode("oracle", "test", None, "sampled", replace(solved, advantages=None)),
+        ShownEpisode("mt-grpo seed 1", "training", 20, "sampled", solved),
+        ShownEpisode("grpo-or seed 2", "training", 10, "sampled", failed),
+        ShownEpisode("oracle", "test", None, "sampled", replace(solved, advantages=None)),
     ]
 
 
@@ -50,7 +50,7 @@ def test_tasks_are_shown_whole_and_as_many_as_fit(story):
     def of_task(place, count):
         task = replace(first.trajectory.task, id=f"task {place}")
         sample = replace(first, trajectory=replace(first.trajectory, task=task))
-        return [Episode("run", "test", number, "sampled", sample) for number in range(count)]
+        return [ShownEpisode("run", "test", number, "sampled", sample) for number in range(count)]
 
     @given(counts=st.lists(st.integers(1, 6), max_size=8), limit=st.integers(1, 20))
     def holds(counts, limit):

@@ -7,7 +7,7 @@ from playwright.sync_api import expect, sync_playwright
 
 from envs.browser.chromium import find_chromium
 from tests.envs.browser_pages import needs_chromium
-from turnwise.reporting.data.episodes import Episode
+from turnwise.reporting.data.episodes import ShownEpisode
 from turnwise.reporting.html.episodes_page import episodes_page
 
 pytestmark = needs_chromium
@@ -29,10 +29,10 @@ def page(story, tmp_path_factory):
         spelling=[[ATTACK] * len(turn.reply_tokens) for turn in turns],
     )
     episodes = [
-        Episode("mt-grpo seed 1", "training", 20, "sampled", spelt),
-        Episode("grpo-or seed 1", "training", 20, "sampled", replace(spelt, advantages=[-0.5, -2.0])),
-        Episode("grpo-or seed 1", "training", 10, "sampled", replace(spelt, advantages=[0.1, 0.1])),
-        Episode(ATTACK, "training", 20, "sampled", hostile),
+        ShownEpisode("mt-grpo seed 1", "training", 20, "sampled", spelt),
+        ShownEpisode("grpo-or seed 1", "training", 20, "sampled", replace(spelt, advantages=[-0.5, -2.0])),
+        ShownEpisode("grpo-or seed 1", "training", 10, "sampled", replace(spelt, advantages=[0.1, 0.1])),
+        ShownEpisode(ATTACK, "training", 20, "sampled", hostile),
     ]
     path = tmp_path_factory.mktemp("page") / "episodes.html"
     path.write_text(episodes_page(f"Episodes {ATTACK}", ATTACK, episodes), encoding="utf-8")

@@ -5,7 +5,7 @@ from dataclasses import replace
 import matplotlib
 import pytest
 
-from turnwise.reporting.data.report_data import Column, Curve, Row, Story
+from turnwise.reporting.data.report_data import Curve, ReportColumn, Row, Story
 from turnwise.reporting.figures import comparison
 from turnwise.statistics import student_over_seeds
 
@@ -66,7 +66,7 @@ def test_one_seed_has_no_interval_bar(story, story_of_one_seed):
 
 def test_variants_differ_without_colour():
     names = [f"variant {place}" for place in range(5)]
-    story = Story("t", "d", [Column("a", "a")], [Row(name, "variant", {}) for name in names])
+    story = Story("t", "d", [ReportColumn("a", "a")], [Row(name, "variant", {}) for name in names])
     looks = comparison.styles(story)
     assert len({(style.dashes, style.marker) for style in looks.values()}) == 5
 
@@ -84,7 +84,7 @@ def test_names_are_drawn_as_they_are_whatever_they_hold():
     name = "<script>$x^$ & 'y'"
     curves = [Curve("a/b", name, name, 1, [(0, 1.0), (1, 2.0)]), Curve("a-b", name, name, 1, [(0, 1.0)])]
     row = Row(name, "variant", {"a": student_over_seeds([0.1, 0.2])})
-    story = Story("t", "d", [Column("a", name)], [row], curves)
+    story = Story("t", "d", [ReportColumn("a", name)], [row], curves)
     every = [*comparison.learning_curves(story), *comparison.comparisons(story)]
     assert len({figure.name for figure in every}) == 3
     for figure in every:

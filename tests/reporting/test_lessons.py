@@ -1,7 +1,7 @@
 import pytest
 from pydantic import ValidationError
 
-from turnwise.reporting.data.report_data import Column, Curve, Row, Story
+from turnwise.reporting.data.report_data import Curve, ReportColumn, Row, Story
 from turnwise.statistics import Interval, student_over_seeds, wilson
 from turnwise.studies.results_page import lessons, page, read_lessons, write_lessons
 
@@ -14,7 +14,7 @@ def story(trained: float = 0.5, *, oracle: bool = True) -> Story:
         Row("random", "player", {"success": wilson(10, 100)}),
     ]
     rows += [Row("oracle", "player", {"success": wilson(100, 100)})] if oracle else []
-    columns = [Column("success", "success", "share", "up"), Column("turns", "turns")]
+    columns = [ReportColumn("success", "success", "share", "up"), ReportColumn("turns", "turns")]
     curves = [Curve("success", "success", "grpo", 1, [(0, 0.3), (7, trained)])]
     return Story("a world", "Play.", columns, rows, curves)
 

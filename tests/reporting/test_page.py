@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from turnwise.reporting.data.history import AlarmRaised, Endings, Work
+from turnwise.reporting.data.history import AlarmRaised, Endings, VariantWork
 from turnwise.reporting.data.report_data import Row, Story
 from turnwise.reporting.html.page import page, write_report
 from turnwise.reporting.html.verdict_section import told
@@ -89,7 +89,7 @@ def test_every_text_of_the_story_is_escaped(story):
         notes=[hostile],
         endings=[Endings(hostile, {hostile: [(1, 1.0)]})],
         alarms=[AlarmRaised(hostile, 1, 1, hostile, hostile)],
-        work=[Work(hostile, 1, 1, 1, 1, 1, 1, 1)],
+        work=[VariantWork(hostile, 1, 1, 1, 1, 1, 1, 1)],
     )
     read = Reader(page(named))
     assert "script" not in read.tags

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from turnwise.reporting.data.report_data import STAGES, Column, Curve, Row, Story
+from turnwise.reporting.data.report_data import STAGES, Curve, ReportColumn, Row, Story
 from turnwise.statistics import Interval
 
 
@@ -38,9 +38,9 @@ def test_the_time_account_is_told_in_one_order_whatever_the_order_it_was_given_i
 def test_what_contradicts_itself_is_refused():
     cell = Interval(0.5, None, None, "seeds", 1)
     with pytest.raises(ValueError, match="found also \\['b'\\]"):
-        Story("t", "d", [Column("a", "a")], [Row("r", "variant", {"b": cell})])
+        Story("t", "d", [ReportColumn("a", "a")], [Row("r", "variant", {"b": cell})])
     with pytest.raises(ValueError, match="must differ"):
-        Story("t", "d", [Column("a", "a"), Column("a", "b")], [])
+        Story("t", "d", [ReportColumn("a", "a"), ReportColumn("a", "b")], [])
     with pytest.raises(ValueError, match="found also \\['coffee'\\]"):
         Story("t", "d", [], [], seconds={"coffee": 1.0})
     with pytest.raises(ValueError, match="ascend"):

@@ -4,7 +4,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from turnwise.reporting.data.report_data import Column, Row, Story
+from turnwise.reporting.data.report_data import ReportColumn, Row, Story
 from turnwise.reporting.formatting import bounds, duration, number
 from turnwise.reporting.terminal.comparison import print_story
 from turnwise.statistics import wilson
@@ -63,7 +63,7 @@ def test_the_time_account_is_complete(story):
 
 def test_names_are_not_read_as_the_terminals_markup():
     row = Row("[red]rule[/red]", "variant", {"a": wilson(1, 2)}, note="[bold]n[/bold]")
-    text = printed(Story("[i]title[/i]", "d", [Column("a", "[b]a[/b]")], [row]), 100)
+    text = printed(Story("[i]title[/i]", "d", [ReportColumn("a", "[b]a[/b]")], [row]), 100)
     for name in ("[red]rule[/red]", "[bold]n[/bold]", "[i]title[/i]", "[b]a[/b]"):
         assert name in text
 

@@ -5,9 +5,9 @@ import math
 import pytest
 from scipy import stats
 
-from turnwise.reporting.data.report_data import Column, Curve, Row, Story
+from turnwise.reporting.data.report_data import Curve, ReportColumn, Row, Story
 from turnwise.statistics import student_over_seeds
-from turnwise.studies.claim_verdicts import Decision, Verdict, decide
+from turnwise.studies.claim_verdicts import DecidedClaim, Verdict, decide
 from turnwise.studies.claims import ClaimsPage
 
 BETTER, WORSE = (0.50, 0.54, 0.58, 0.56, 0.52), (0.31, 0.33, 0.41, 0.35, 0.35)
@@ -21,7 +21,7 @@ def story(finals: dict[str, tuple[float, ...]], falling: tuple[float, ...] = ())
         for seed, last in enumerate(falling, start=1)
     ]
     rows = [Row(name, "variant", {"success": student_over_seeds(values)}) for name, values in finals.items()]
-    return Story("runs", "", [Column("success", "success")], rows, curves)
+    return Story("runs", "", [ReportColumn("success", "success")], rows, curves)
 
 
 def page(*relations: dict[str, str]) -> ClaimsPage:
@@ -36,7 +36,7 @@ def page(*relations: dict[str, str]) -> ClaimsPage:
     )
 
 
-def only(decisions: list[Decision]) -> Decision:
+def only(decisions: list[DecidedClaim]) -> DecidedClaim:
     (decision,) = decisions
     return decision
 
@@ -151,7 +151,7 @@ def test_more_claims_make_each_harder_to_show() -> None:
 
 def test_what_was_not_run_is_said_to_be_not_run() -> None:
     claims = page({"variant": "a", "relation": "above", "than": "b"})
-    assert only(decide(claims, {})) == Decision(claims.claims[0], Verdict.NOT_RUN, ())
+    assert only(decide(claims, {})) == DecidedClaim(claims.claims[0], Verdict.NOT_RUN, ())
 
 
 def test_a_measure_or_a_variant_that_was_not_run_is_named() -> None:

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from turnwise.seeding import generator
-from turnwise.statistics import Frame, Results, judge
+from turnwise.statistics import ReferencePoints, Results, judge
 from turnwise.statistics.results import common_tasks
 
 
@@ -21,7 +21,9 @@ def results(level: float, seeds: int, name: str = "runs", tasks: int = 30, sprea
 def test_a_variant_that_is_better_is_called_so_and_one_that_is_alike_is_not() -> None:
     variants = {"good": results(0.8, 5), "alike": results(0.8, 5, "others"), "poor": results(0.3, 5)}
     judged = judge(
-        "success", variants, frames=dict.fromkeys(variants, Frame(results(0.3, 1, "start", spread=0), 0.1, 1.0))
+        "success",
+        variants,
+        frames=dict.fromkeys(variants, ReferencePoints(results(0.3, 1, "start", spread=0), 0.1, 1.0)),
     )
     verdicts = {(pair.first, pair.second): pair.verdict for pair in judged.pairs}
     assert verdicts == {
@@ -38,7 +40,7 @@ def test_a_variant_that_is_better_is_called_so_and_one_that_is_alike_is_not() ->
 
 def test_both_families_are_corrected_and_the_notes_say_so() -> None:
     variants = {name: results(level, 5, name) for name, level in (("a", 0.5), ("b", 0.52), ("c", 0.8))}
-    judged = judge("success", variants, frames=dict.fromkeys(variants, Frame(results(0.4, 1, "start"))))
+    judged = judge("success", variants, frames=dict.fromkeys(variants, ReferencePoints(results(0.4, 1, "start"))))
     for family in (judged.pairs, [each.gain for each in judged.standings if each.gain]):
         least = min(family, key=lambda each: each.p or 0.0)
         assert least.corrected == pytest.approx(min(1.0, 3 * (least.p or 0.0)))
@@ -49,7 +51,7 @@ def test_both_families_are_corrected_and_the_notes_say_so() -> None:
 
 def test_with_one_seed_nothing_is_decided() -> None:
     variants = {"a": results(0.9, 1), "b": results(0.1, 1)}
-    judged = judge("success", variants, frames=dict.fromkeys(variants, Frame(results(0.1, 1, "start"))))
+    judged = judge("success", variants, frames=dict.fromkeys(variants, ReferencePoints(results(0.1, 1, "start"))))
     assert [pair.verdict for pair in judged.pairs] == ["one seed: not decided"]
     assert [standing.mean.absence for standing in judged.standings] == ["one seed: no interval"] * 2
     assert judged.standings[0].gain is not None and judged.standings[0].gain.corrected is None
@@ -78,7 +80,9 @@ def test_variants_that_were_tested_on_other_tasks_are_compared_by_whole_runs() -
 
 def test_a_panel_of_one_task_gives_no_gain_but_whole_runs_are_compared() -> None:
     variants = {"a": results(0.9, 3, tasks=1), "b": results(0.1, 3, tasks=1)}
-    judged = judge("success", variants, frames=dict.fromkeys(variants, Frame(results(0.1, 1, "start", tasks=1))))
+    judged = judge(
+        "success", variants, frames=dict.fromkeys(variants, ReferencePoints(results(0.1, 1, "start", tasks=1)))
+    )
     assert [standing.gain for standing in judged.standings] == [None, None]
     assert judged.pairs[0].difference.over == "seeds"
 

@@ -14,7 +14,7 @@ from turnwise.data.trajectory import Ending, Trajectory, Turn
 from turnwise.data.trajectory_files import write_trajectories
 from turnwise.policy.tokenizer import ChatFrame, save_tokenizer, train_tokenizer
 from turnwise.store import Reference, default_store
-from turnwise.world import Decision, Task
+from turnwise.world import ScriptedAction, Task
 
 FORM = ThinkAnswerFormat()
 TOKENIZER = train_tokenizer(["go up", "go down"] * 20, 300, FORM.tags)
@@ -29,7 +29,7 @@ def turn(reply: str, reward: float, *, invalid: str | None = None) -> Turn:
 
 def credited(thought: ThoughtCredit) -> list[list[float]]:
     """The advantages of tokens of a good reply, a bad one and an unreadable one; rloo gives 1, -0.5 and -0.5."""
-    written = FORM.write(Decision("go up", ("up",)))
+    written = FORM.write(ScriptedAction("go up", ("up",)))
     turns = [turn(written, 1.0), turn(written, 0.0), turn("go up", 0.0, invalid="no form")]
     task = Task("hill", "hill/1", "train", 1)
     trajectories = [Trajectory(task, 0, place, (each,), Ending.FAILURE, "") for place, each in enumerate(turns)]

@@ -21,9 +21,9 @@ import pytest
 from tasks.playing import worlds_seed
 from tasks.studies.credit_study import truth_of
 from tasks.studies.replays import states
-from turnwise.agent.episode_config import Rules
+from turnwise.agent.episode_config import EpisodeConfig
 from turnwise.agent.formats import ThinkAnswerFormat
-from turnwise.agent.host import Patience
+from turnwise.agent.host import RetryPolicy
 from turnwise.agent.loop import make_episodes, roll_out
 from turnwise.agent.replay import Continuation
 from turnwise.config.schema import RewardSection
@@ -33,7 +33,7 @@ from turnwise.data.trajectory import Trajectory
 from turnwise.policy.engines.contract import Reply
 from turnwise.policy.tokenizer import ChatFrame, train_tokenizer
 from turnwise.studies.credit_truth import Truth, agreement
-from turnwise.world import Decision, Environment, Limits, Observation, Remaining, Reward, Split, Step, Task, World
+from turnwise.world import Environment, Limits, Observation, Remaining, Reward, ScriptedAction, Split, Step, Task, World
 
 KNOWN = {"left": 0.225, "stop": -0.225, "up": 0.75, "down": -0.25}
 VARIANCES = {"left": 0.144 + 0.1875, "stop": 0.144, "up": 0.1875, "down": 0.1875}
@@ -82,11 +82,11 @@ class _Gate(Environment):
             return Step(Observation("fork"), {"onward": 1.0})
         return Step(Observation("end"), {"won": 1.0} if action == "up" else {}, True, success=action == "up")
 
-    def oracle(self, remaining: Remaining) -> Decision:
-        return Decision("", ("left",))
+    def oracle(self, remaining: Remaining) -> ScriptedAction:
+        return ScriptedAction("", ("left",))
 
-    def random(self, generator: np.random.Generator, remaining: Remaining) -> Decision:
-        return Decision("", ("stop",))
+    def random(self, generator: np.random.Generator, remaining: Remaining) -> ScriptedAction:
+        return ScriptedAction("", ("stop",))
 
 
 class TabularPolicy:
@@ -110,31 +110,38 @@ class TabularPolicy:
 
     def _reply(self, episode: int, choices: Sequence[tuple[str, float]]) -> Reply:
         action = self._noise.choice([name for name, _ in choices], p=[share for _, share in choices])
-        tokens = self._frame.reply(ThinkAnswerFormat().write(Decision("", (str(action),))))
+        tokens = self._frame.reply(ThinkAnswerFormat().write(ScriptedAction("", (str(action),))))
         return Reply(episode, tokens, (-1.0,) * len(tokens), True)
 
 
 @pytest.fixture(scope="module")
-def rules() -> Rules:
+def rules() -> EpisodeConfig:
     tokenizer = train_tokenizer(["start fork end left stop up down"] * 20, 320, ThinkAnswerFormat.tags)
-    return Rules(
-        Gates(), ThinkAnswerFormat(), Limits(turns=2), Patience(), ChatFrame(tokenizer), None, 100_000, reply_tokens=64
+    return EpisodeConfig(
+        Gates(),
+        ThinkAnswerFormat(),
+        Limits(turns=2),
+        RetryPolicy(),
+        ChatFrame(tokenizer),
+        None,
+        100_000,
+        reply_tokens=64,
     )
 
 
-def played(rules: Rules, tasks: int) -> list[Trajectory]:
+def played(rules: EpisodeConfig, tasks: int) -> list[Trajectory]:
     episodes = make_episodes(rules, Gates().tasks("train", tasks), REPLICAS, worlds_seed(SEED))
     assert isinstance(rules.frame, ChatFrame)
     return roll_out(episodes, TabularPolicy(rules.frame, 1), rules.frame.decode, most_at_once=256).trajectories
 
 
 @pytest.fixture(scope="module")
-def trajectories(rules: Rules) -> list[Trajectory]:
+def trajectories(rules: EpisodeConfig) -> list[Trajectory]:
     return played(rules, TASKS)
 
 
 @pytest.fixture(scope="module")
-def truth(rules: Rules, trajectories: list[Trajectory]) -> Truth:
+def truth(rules: EpisodeConfig, trajectories: list[Trajectory]) -> Truth:
     found = states(trajectories, SEED)
     episodes = [
         Continuation(rules, point, number, replica) for number, point in enumerate(found) for replica in range(REPLAYS)
@@ -175,7 +182,7 @@ def test_the_truth_says_how_exact_it_is(trajectories: list[Trajectory], truth: T
         assert claimed.mean() == pytest.approx(VARIANCES[action] / REPLAYS, rel=0.25), action
 
 
-def test_an_unbiased_rule_passes_on_the_whole_truth_and_a_group_mean_three_quarters_of_it(rules: Rules) -> None:
+def test_an_unbiased_rule_passes_on_the_whole_truth_and_a_group_mean_three_quarters_of_it(rules: EpisodeConfig) -> None:
     many = played(rules, 500)
     weighted = [weighted_rewards(trajectory, REWARDS) for trajectory in many]
     batch = CreditBatch(

@@ -20,7 +20,7 @@ import pytest
 from tracking_samples import PANEL, PARAMETERS, open_child, traces, trajectory
 
 from turnwise.errors import ConfigurationError
-from turnwise.tracking import Dataset, Recorder, Run, ui_command
+from turnwise.tracking import Dataset, Recorder, TrackedRun, ui_command
 from turnwise.tracking.values import batches, flatten, shortened
 
 
@@ -28,7 +28,7 @@ def all_runs(recorder: Recorder) -> list[Any]:
     return list(recorder._client.search_runs([recorder._experiment_id], run_view_type=3))
 
 
-def points(recorder: Recorder, run: Run, name: str) -> list[tuple[int, float]]:
+def points(recorder: Recorder, run: TrackedRun, name: str) -> list[tuple[int, float]]:
     history = recorder._client.get_metric_history(run.id, name)
     return sorted((metric.step, metric.value) for metric in history)
 

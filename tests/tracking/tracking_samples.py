@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from turnwise.data.trajectory import Ending, Trajectory, Turn
-from turnwise.tracking import Dataset, Recorder, Run
+from turnwise.tracking import Dataset, Recorder, TrackedRun
 from turnwise.world import Task
 
 PANEL = Dataset("search/train", "0123456789abcdef" * 2, "training", "store/panel/0123", rows=64)
 PARAMETERS = {"credit": {"estimator": "mt-grpo", "options": {"epsilon": 1e-4}}, "seeds": [1, 2], "note": None}
 
 
-def open_child(recorder: Recorder, identity: str = "child-1") -> Run:
+def open_child(recorder: Recorder, identity: str = "child-1") -> TrackedRun:
     parent = recorder.parent("credit rules", "parent-1", PARAMETERS)
     return recorder.child(parent, "mt-grpo seed 1", identity, PARAMETERS, {"turnwise.commit": "136577a"}, [PANEL])
 
@@ -47,6 +47,6 @@ def trajectory(replica: int = 0) -> Trajectory:
     return Trajectory(task, 3, replica, (search, answer), Ending.SUCCESS, "Correct.")
 
 
-def traces(recorder: Recorder, run: Run) -> list[Any]:
+def traces(recorder: Recorder, run: TrackedRun) -> list[Any]:
     found = recorder._client.search_traces(locations=[recorder._experiment_id], run_id=run.id)
     return sorted(found, key=lambda trace: trace.info.tags["mlflow.traceName"])

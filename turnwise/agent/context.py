@@ -37,7 +37,7 @@ REMEMBERED = {TurnKind.PLAN: "Your plan", TurnKind.REFLECT: "Your lesson", TurnK
 """How a new segment introduces what the policy wrote before it."""
 
 
-class Frame(Protocol):
+class ConversationFrame(Protocol):
     """How texts become tokens of a conversation: `turnwise.policy.tokenizer.ChatFrame` keeps this."""
 
     @property
@@ -67,7 +67,7 @@ class Ask:
 
 
 @dataclass(frozen=True)
-class Message:
+class ContextMessage:
     """What is put before a reply: the tokens that the context grew by, or, where a segment opens, all of it."""
 
     tokens: tuple[int, ...]
@@ -92,7 +92,7 @@ class Context(ABC):
     Without a frame, as scripted players have it before there is a tokenizer, it has no tokens and no budget.
     """
 
-    def __init__(self, frame: Frame | None, instruction: str | None, budget: int) -> None:
+    def __init__(self, frame: ConversationFrame | None, instruction: str | None, budget: int) -> None:
         self._frame, self._instruction, self._budget = frame, instruction, budget
         self.tokens: list[int] = []
         """What the next reply follows."""
@@ -102,7 +102,7 @@ class Context(ABC):
         self._begins = True
         self._asked: tuple[str, Ask] | None = None
 
-    def ask(self, observation: str, ask: Ask) -> Message | None:
+    def ask(self, observation: str, ask: Ask) -> ContextMessage | None:
         """Put a message before the next reply. None, and nothing changes, where the longest reply might not fit."""
         if self._begins:
             self._opening = observation
@@ -132,18 +132,18 @@ class Context(ABC):
         return None
 
     @abstractmethod
-    def _messages(self, observation: str, ask: Ask) -> Iterator[Message]:
+    def _messages(self, observation: str, ask: Ask) -> Iterator[ContextMessage]:
         """The messages that might be put before the next reply, best first."""
 
     def _kept_free(self, ask: Ask) -> int:
         """Tokens that must be free after the longest reply."""
         return 0
 
-    def _grown(self, observation: str, ask: Ask) -> Message:
+    def _grown(self, observation: str, ask: Ask) -> ContextMessage:
         """The context as it is, and what was said since: at the beginning the opening."""
         if self._begins:
-            return Message(self._open(observation, *self._notes([]), ask.words), True)
-        return Message(self._go_on(_joined(observation, ask.words), self._history[-1].complete), False)
+            return ContextMessage(self._open(observation, *self._notes([]), ask.words), True)
+        return ContextMessage(self._go_on(_joined(observation, ask.words), self._history[-1].complete), False)
 
     def _open(self, *texts: str) -> tuple[int, ...]:
         return () if self._frame is None else self._frame.opening(self._instruction, _joined(*texts))
@@ -162,23 +162,23 @@ class Context(ABC):
 class FullContext(Context):
     """Everything that was said."""
 
-    def _messages(self, observation: str, ask: Ask) -> Iterator[Message]:
+    def _messages(self, observation: str, ask: Ask) -> Iterator[ContextMessage]:
         yield self._grown(observation, ask)
 
 
 class WindowContext(Context):
     """The opening, the last `turns` turns, and what was said since: fewer of them where they do not fit."""
 
-    def __init__(self, frame: Frame | None, instruction: str | None, budget: int, *, turns: int) -> None:
+    def __init__(self, frame: ConversationFrame | None, instruction: str | None, budget: int, *, turns: int) -> None:
         super().__init__(frame, instruction, budget)
         self._turns = turns
 
-    def _messages(self, observation: str, ask: Ask) -> Iterator[Message]:
+    def _messages(self, observation: str, ask: Ask) -> Iterator[ContextMessage]:
         if self._begins or len(self._history) <= self._turns:
             yield self._grown(observation, ask)
         if not self._begins:
             for shown in range(min(self._turns, len(self._history) - 1), -1, -1):
-                yield Message(self._last(shown, _joined(observation, ask.words)), True)
+                yield ContextMessage(self._last(shown, _joined(observation, ask.words)), True)
 
     def _last(self, shown: int, text: str) -> tuple[int, ...]:
         """A whole context with the last `shown` turns: the first of them follows the opening in one message."""
@@ -196,13 +196,15 @@ class SummaryContext(Context):
     before a reply after which it might not fit any more.
     """
 
-    def __init__(self, frame: Frame | None, instruction: str | None, budget: int, *, every: int, summary: Ask) -> None:
+    def __init__(
+        self, frame: ConversationFrame | None, instruction: str | None, budget: int, *, every: int, summary: Ask
+    ) -> None:
         super().__init__(frame, instruction, budget)
         self._every, self._summary = every, summary
         self._reserve = len(self._go_on(summary.words, False)) + summary.reply_tokens
         self._acted = 0
 
-    def ask(self, observation: str, ask: Ask) -> Message | None:
+    def ask(self, observation: str, ask: Ask) -> ContextMessage | None:
         """As every context does; counts the turns since the last summary."""
         message = super().ask(observation, ask)
         if message is not None:
@@ -217,12 +219,12 @@ class SummaryContext(Context):
         is_due = self._acted >= self._every or (self._frame is not None and grown > self._budget)
         return self._summary if is_due else None
 
-    def _messages(self, observation: str, ask: Ask) -> Iterator[Message]:
+    def _messages(self, observation: str, ask: Ask) -> Iterator[ContextMessage]:
         if self._begins or not self._is_summarised():
             yield self._grown(observation, ask)
         else:
             text = _joined(observation, ask.words)
-            yield Message(self._open(self._opening, *self._notes(self._history), text), True)
+            yield ContextMessage(self._open(self._opening, *self._notes(self._history), text), True)
 
     def _kept_free(self, ask: Ask) -> int:
         return 0 if ask.kind is TurnKind.SUMMARY else self._reserve
@@ -231,7 +233,9 @@ class SummaryContext(Context):
         return self._history[-1].ask.kind is TurnKind.SUMMARY
 
 
-def make_context(section: ContextSection, frame: Frame | None, instruction: str | None, budget: int) -> Context:
+def make_context(
+    section: ContextSection, frame: ConversationFrame | None, instruction: str | None, budget: int
+) -> Context:
     """The context of an episode under the policy that a section names. `budget`: tokens, the next reply's included."""
     match section.policy:
         case "full":

@@ -18,19 +18,19 @@ from dataclasses import replace
 import numpy as np
 
 from turnwise.agent.context import Ask, make_context
-from turnwise.agent.episode_config import Rules
-from turnwise.agent.formats import Reading
+from turnwise.agent.episode_config import EpisodeConfig
+from turnwise.agent.formats import ParsedReply
 from turnwise.agent.host import Host
 from turnwise.agent.modes.contract import words_to_act
 from turnwise.data.trajectory import Ending, Lost, Trajectory, Turn, TurnKind
 from turnwise.errors import WorldLost
-from turnwise.world import Decision, Observation, Remaining, Step, Task
+from turnwise.world import Observation, Remaining, ScriptedAction, Step, Task
 
 
 class Episode:
     """One episode of one task, from its first observation to a `Trajectory` or a `Lost`."""
 
-    def __init__(self, rules: Rules, task: Task, group: int, replica: int, seed: int) -> None:
+    def __init__(self, rules: EpisodeConfig, task: Task, group: int, replica: int, seed: int) -> None:
         self.task, self.group, self.replica = task, group, replica
         self.rules, self.seed = rules, seed
         self._limits = rules.limits_of(task)
@@ -151,7 +151,7 @@ class Episode:
         self._begin_attempt()
         self._reset()
 
-    def decide(self, player: str, generator: np.random.Generator) -> Decision | None:
+    def decide(self, player: str, generator: np.random.Generator) -> ScriptedAction | None:
         """What a scripted player does now; None when the world was lost in asking."""
         try:
             return self._host.decide(player, generator, self.remaining)
@@ -182,11 +182,11 @@ class Episode:
         self._observation = self._unshown = word(_storable(observation.text))
         self._state = None if observation.state is None else _storable(observation.state)
 
-    def _read(self, text: str, complete: bool) -> Reading:
+    def _read(self, text: str, complete: bool) -> ParsedReply:
         form, acts = self.rules.format, self._ask.kind is TurnKind.ACT
         if not complete:
             wanted = form.form if acts else form.thought_form
-            return Reading("", (), f"The reply was cut off at its maximum length. {wanted}")
+            return ParsedReply("", (), f"The reply was cut off at its maximum length. {wanted}")
         return form.read(text, self._limits.actions_per_turn) if acts else form.read_thought(text)
 
     def _remember(self) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from turnwise.agent.context import Frame
+from turnwise.agent.context import ConversationFrame
 from turnwise.agent.formats import Format
-from turnwise.agent.host import Patience
+from turnwise.agent.host import RetryPolicy
 from turnwise.agent.modes import Mode, PlainMode
 from turnwise.config.agent import ContextSection
 from turnwise.world import Limits, Task, World
@@ -15,15 +15,15 @@ FULL, PLAIN = ContextSection(), PlainMode()
 
 
 @dataclass(frozen=True)
-class Rules:
+class EpisodeConfig:
     """What all episodes of a rollout share."""
 
     world: World
     format: Format
     limits: Limits | None
     """Of every episode; None: of each task its own, as the world says."""
-    patience: Patience
-    frame: Frame | None = None
+    patience: RetryPolicy
+    frame: ConversationFrame | None = None
     """None for scripted players before there is a tokenizer: turns then hold text and no tokens."""
     instruction: str | None = None
     """Given to the policy as the system message, where it needs one."""

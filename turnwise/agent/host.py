@@ -23,13 +23,13 @@ from typing import Any
 import numpy as np
 
 from turnwise.errors import WorldLost
-from turnwise.world import Decision, Environment, Observation, Remaining, Step, Task, World
+from turnwise.world import Environment, Observation, Remaining, ScriptedAction, Step, Task, World
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Patience:
+class RetryPolicy:
     """How long a world may take for one call, and how often an episode is tried again."""
 
     seconds: float = 30.0
@@ -84,7 +84,7 @@ class _EnvironmentThread:
 class Host:
     """One episode of one task. Call `reset`, then `start` and `finish` for each turn, and `close` at the end."""
 
-    def __init__(self, world: World, task: Task, seed: int, patience: Patience) -> None:
+    def __init__(self, world: World, task: Task, seed: int, patience: RetryPolicy) -> None:
         self._world, self._task, self._seed, self._patience = world, task, seed, patience
         self._played: list[tuple[str, Step]] = []
         self._first: Observation | None = None
@@ -112,16 +112,16 @@ class Host:
         self._played += list(zip(actions, steps, strict=False))
         return steps
 
-    def decide(self, player: str, generator: np.random.Generator, remaining: Remaining) -> Decision:
+    def decide(self, player: str, generator: np.random.Generator, remaining: Remaining) -> ScriptedAction:
         """What a scripted player does now: see `Environment.decide`."""
 
-        def ask() -> Decision:
+        def ask() -> ScriptedAction:
             # Every attempt draws what the first would have drawn, from a generator that no abandoned one shares.
             own = copy.deepcopy(generator)
-            decision: Decision = self._call(lambda environment: environment.decide(player, own, remaining))
+            decision: ScriptedAction = self._call(lambda environment: environment.decide(player, own, remaining))
             return decision
 
-        decision: Decision = self._persist(ask, ask)
+        decision: ScriptedAction = self._persist(ask, ask)
         return decision
 
     def close(self) -> None:

@@ -17,11 +17,11 @@ from typing import Protocol
 
 from turnwise import seeding
 from turnwise.agent.episode import Episode
-from turnwise.agent.episode_config import Rules
+from turnwise.agent.episode_config import EpisodeConfig
 from turnwise.agent.scripted import act, think
 from turnwise.data.trajectory import Lost, Trajectory, TurnKind
 from turnwise.errors import WorldLost
-from turnwise.world import Decision, Task
+from turnwise.world import ScriptedAction, Task
 
 
 class SampledReply(Protocol):
@@ -59,7 +59,7 @@ class ReplySource(Protocol):
 
 
 @dataclass
-class Played:
+class RolloutResult:
     """What a rollout gives: trajectories in order of (group, replica), lost episodes, and what a clock says of it."""
 
     trajectories: list[Trajectory]
@@ -67,7 +67,7 @@ class Played:
     seconds: dict[str, float] = field(default_factory=dict)
 
 
-def make_episodes(rules: Rules, tasks: Sequence[Task], replicas: int, seed: int) -> list[Episode]:
+def make_episodes(rules: EpisodeConfig, tasks: Sequence[Task], replicas: int, seed: int) -> list[Episode]:
     """`replicas` episodes of each task, in order; each has noise of its own, derived from seed, group and replica."""
     return [
         Episode(rules, task, group, replica, episode_seed(seed, group, replica))
@@ -89,7 +89,7 @@ def roll_out(
     world_delay: int = 0,
     most_at_once: int | None = None,
     on_progress: Callable[[int, int], None] | None = None,
-) -> Played:
+) -> RolloutResult:
     """Play all episodes with the engine's replies. `decode` gives the text of a reply's tokens.
 
     No more than `most_at_once` worlds are open: further episodes begin, in order, as others end. None: all at once.
@@ -133,12 +133,12 @@ def roll_out(
 
 def play_scripted(
     episodes: Sequence[Episode],
-    write: Callable[[Decision], str],
+    write: Callable[[ScriptedAction], str],
     choose: Callable[[int, int], str],
     seed: int,
     *,
     looks_ahead: bool = False,
-) -> Played:
+) -> RolloutResult:
     """Play all episodes with scripted players, one episode after the other, as text without tokens.
 
     `choose(index, turn)` names the player of a turn of an episode, counted among those that act; `write` puts its
@@ -182,13 +182,13 @@ class Stopwatch:
         self.seconds += time.perf_counter() - self._began
 
 
-def _played(episodes: Sequence[Episode], seconds: dict[str, float]) -> Played:
+def _played(episodes: Sequence[Episode], seconds: dict[str, float]) -> RolloutResult:
     results = [episode.result() for episode in episodes]
     trajectories = [result for result in results if isinstance(result, Trajectory)]
-    return Played(trajectories, [result for result in results if isinstance(result, Lost)], seconds)
+    return RolloutResult(trajectories, [result for result in results if isinstance(result, Lost)], seconds)
 
 
-def require_few_losses(played: Played, world: str, maximum_share: float) -> None:
+def require_few_losses(played: RolloutResult, world: str, maximum_share: float) -> None:
     """Raise WorldLost when more than `maximum_share` of the episodes were lost: the data would be of another panel."""
     total = len(played.trajectories) + len(played.lost)
     if len(played.lost) > maximum_share * total:

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from bisect import bisect_right
 
-from turnwise.agent.context import Frame
+from turnwise.agent.context import ConversationFrame
 from turnwise.agent.formats import Format
 from turnwise.data.trajectory import Turn, TurnKind
 
 
-def thought_tokens(turn: Turn, form: Format, frame: Frame) -> int:
+def thought_tokens(turn: Turn, form: Format, frame: ConversationFrame) -> int:
     """How many of a reply's tokens, from its first on, are its thought's.
 
     All of a reply that does not act (a plan, a lesson, a summary), and none of one that could not be read, since it has

@@ -15,9 +15,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from turnwise.agent.context import Message
+from turnwise.agent.context import ContextMessage
 from turnwise.agent.episode import Episode
-from turnwise.agent.episode_config import Rules
+from turnwise.agent.episode_config import EpisodeConfig
 from turnwise.data.trajectory import Trajectory, Turn, TurnKind
 from turnwise.errors import WorldLost
 
@@ -68,7 +68,7 @@ def points(trajectory: Trajectory, seed: int, first: int = 0) -> list[Point]:
 class Continuation(Episode):
     """An episode that begins at a point. Its trajectory has the recorded turns first, which are not trained on."""
 
-    def __init__(self, rules: Rules, point: Point, group: int, replica: int) -> None:
+    def __init__(self, rules: EpisodeConfig, point: Point, group: int, replica: int) -> None:
         super().__init__(rules, point.trajectory.task, group, replica, point.seed)
         self._point = point
 
@@ -85,7 +85,7 @@ class Continuation(Episode):
         self._turns = [replace(turn, trained=False) for turn in self._point.before]
         if self._lost is None:
             awaited = self._point.awaited
-            self._message = Message(awaited.observation_tokens, awaited.opens_segment)
+            self._message = ContextMessage(awaited.observation_tokens, awaited.opens_segment)
             self._context.tokens = list(self._point.context)
 
     def _was_complete(self, turn: Turn) -> bool:

@@ -18,7 +18,7 @@ from turnwise.agent.oracle_rollout import foresee
 from turnwise.agent.scripted_summary import recollect
 from turnwise.data.trajectory import TurnKind
 from turnwise.errors import WorldLost
-from turnwise.world import Decision
+from turnwise.world import ScriptedAction
 
 MISTAKEN = "mistaken"
 """The player that makes errors on purpose."""
@@ -26,7 +26,7 @@ NOT_FORESEEN = ["go on"]
 """The step of a player that does not look ahead."""
 
 
-def act(episode: Episode, player: str, write: Callable[[Decision], str], generator: np.random.Generator) -> None:
+def act(episode: Episode, player: str, write: Callable[[ScriptedAction], str], generator: np.random.Generator) -> None:
     """Let a scripted player write the acting reply that the episode waits for."""
     decision = episode.decide("oracle" if player == MISTAKEN else player, generator)
     if decision is not None:
@@ -58,12 +58,12 @@ def _foreseen(episode: Episode) -> list[str]:
     return worded(actions, " ".join(episode.read))
 
 
-def _mistaken(episode: Episode, write: Callable[[Decision], str], decision: Decision) -> str:
+def _mistaken(episode: Episode, write: Callable[[ScriptedAction], str], decision: ScriptedAction) -> str:
     """The reply with an error: an action that stammers, which no world of free actions allows, or no action."""
     reply = write(decision)
     if episode.rules.world.verbs is None:
         action = decision.actions[0]
-        return write(Decision(decision.thought, (f"{action.split()[0]} {action}",)))
+        return write(ScriptedAction(decision.thought, (f"{action.split()[0]} {action}",)))
     return reply[: episode.rules.format.action_begins(reply)]
 
 

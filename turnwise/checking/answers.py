@@ -10,7 +10,7 @@ from turnwise.checking.fuzz import replies
 from turnwise.checking.playing import at_the_start
 from turnwise.checking.report import Broken, shortened
 from turnwise.checking.subject import Subject
-from turnwise.world import Decision, Environment, Observation, Step, Task
+from turnwise.world import Environment, Observation, ScriptedAction, Step, Task
 
 REPLIES = 1000
 """How many strange replies a world is given at least."""
@@ -81,7 +81,7 @@ def _taken_as_actions(subject: Subject, task: Task, prefix: Sequence[str], stran
     """
     remaining = at_the_start(subject.world.limits_of(task))
 
-    def mind(environment: Environment) -> Decision | None:
+    def mind(environment: Environment) -> ScriptedAction | None:
         return environment.oracle(remaining) if subject.has_oracle else None
 
     taken = []

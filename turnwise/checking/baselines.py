@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from turnwise import seeding
-from turnwise.checking.playing import Episode, first_tasks, play
+from turnwise.checking.playing import PlayedEpisode, first_tasks, play
 from turnwise.statistics import Interval, over_tasks
 from turnwise.world import World
 
@@ -36,7 +36,7 @@ def score(world: World, player: str, episodes: int, seed: int) -> Score:
         for task in tasks
     ]
 
-    def mean(value: Callable[[Episode], float], *, proportion: bool = False) -> Interval:
+    def mean(value: Callable[[PlayedEpisode], float], *, proportion: bool = False) -> Interval:
         of_tasks = [sum(value(episode) for episode in of_task) / replicas for of_task in played]
         return over_tasks(of_tasks, seed=seed, proportion=proportion)
 
@@ -50,6 +50,6 @@ def score(world: World, player: str, episodes: int, seed: int) -> Score:
     )
 
 
-def weighted_return(world: World, episode: Episode) -> float:
+def weighted_return(world: World, episode: PlayedEpisode) -> float:
     """The sum of an episode's rewards, each with the weight that the world's authors gave it."""
     return sum(world.rewards[name].weight * value for step in episode.steps for name, value in step.rewards.items())

@@ -17,7 +17,7 @@ from turnwise.checking.answers import (
 )
 from turnwise.checking.declared import reads_are_declared
 from turnwise.checking.elsewhere import digests_elsewhere
-from turnwise.checking.playing import Episode, at_the_start, digests, digests_of, open_episode, play_in_turns
+from turnwise.checking.playing import PlayedEpisode, at_the_start, digests, digests_of, open_episode, play_in_turns
 from turnwise.checking.report import Broken, CheckReport, NotApplicable, examine, shortened
 from turnwise.checking.subject import Subject
 from turnwise.world import SPLITS, Split, World, make_world
@@ -230,7 +230,7 @@ def _require_oracle(subject: Subject) -> None:
         raise NotApplicable("the world has no oracle")
 
 
-def _compare(expected: Sequence[Episode], found: Sequence[Episode], how: str) -> str:
+def _compare(expected: Sequence[PlayedEpisode], found: Sequence[PlayedEpisode], how: str) -> str:
     for one, other in zip(expected, found, strict=True):
         if one.written() != other.written():
             name = f"{one.task.id} by {one.player}"

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from turnwise import seeding
-from turnwise.world import SPLITS, Decision, Environment, Limits, Observation, Remaining, Split, Step, Task, World
+from turnwise.world import SPLITS, Environment, Limits, Observation, Remaining, ScriptedAction, Split, Step, Task, World
 
 
 @dataclass(frozen=True)
@@ -21,12 +21,12 @@ class PlayedTurn:
     """One decision of a scripted player and the world's answers, one per action that was played."""
 
     remaining: Remaining
-    decision: Decision
+    decision: ScriptedAction
     steps: tuple[Step, ...]
 
 
 @dataclass(frozen=True)
-class Episode:
+class PlayedEpisode:
     """One episode of one player, from the first observation to its end."""
 
     task: Task
@@ -65,15 +65,15 @@ def open_episode(world: World, task: Task, seed: int) -> Environment:
     return world.make(task, seeding.derive(seed, "checked episode", task.id))
 
 
-def play(world: World, task: Task, seed: int, player: str, *, ask_the_oracle: bool = False) -> Episode:
+def play(world: World, task: Task, seed: int, player: str, *, ask_the_oracle: bool = False) -> PlayedEpisode:
     """One whole episode. `ask_the_oracle` asks it before every turn and ignores what it says."""
     with closing(open_episode(world, task, seed)) as environment:
         first = environment.reset()
         turns = tuple(play_turns(environment, world, task, seed, player, ask_the_oracle=ask_the_oracle))
-    return Episode(task, player, first, turns)
+    return PlayedEpisode(task, player, first, turns)
 
 
-def play_in_turns(world: World, tasks: Sequence[Task], seed: int, player: str) -> list[Episode]:
+def play_in_turns(world: World, tasks: Sequence[Task], seed: int, player: str) -> list[PlayedEpisode]:
     """One episode of each task, all of them open at once, a turn of each after the other."""
     environments = [open_episode(world, task, seed) for task in tasks]
     try:
@@ -90,7 +90,7 @@ def play_in_turns(world: World, tasks: Sequence[Task], seed: int, player: str) -
         for environment in environments:
             environment.close()
     together = zip(tasks, firsts, turns, strict=True)
-    return [Episode(task, player, first, tuple(played)) for task, first, played in together]
+    return [PlayedEpisode(task, player, first, tuple(played)) for task, first, played in together]
 
 
 def play_turns(
@@ -132,7 +132,7 @@ def digests(world: World, count: int, seed: int) -> dict[str, str]:
     return digests_of(world, count, lambda task, player: play(world, task, seed, player))
 
 
-def digests_of(world: World, count: int, played: Callable[[Task, str], Episode]) -> dict[str, str]:
+def digests_of(world: World, count: int, played: Callable[[Task, str], PlayedEpisode]) -> dict[str, str]:
     """A digest of what the world says of itself, of the tasks of each split, and of an episode of each player on each.
 
     `count`: tasks per split; `played`: the episode of a task and a player. The keys name what was digested.

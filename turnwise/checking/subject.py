@@ -7,7 +7,7 @@ from contextlib import closing, contextmanager
 from functools import cached_property
 from typing import Any
 
-from turnwise.checking.playing import Episode, first_tasks, open_episode, play
+from turnwise.checking.playing import PlayedEpisode, first_tasks, open_episode, play
 from turnwise.checking.report import Broken
 from turnwise.world import SPLITS, Environment, Observation, Split, Task, World
 
@@ -21,7 +21,7 @@ class Subject:
         self.count = count
         self.sample_size = sample_size
         self.seed = seed
-        self._played: dict[tuple[Split, str, str], Episode] = {}
+        self._played: dict[tuple[Split, str, str], PlayedEpisode] = {}
 
     @cached_property
     def panels(self) -> dict[Split, list[Task]]:
@@ -52,25 +52,25 @@ class Subject:
         """The player whose actions lead into an episode: the oracle, or the random player where there is none."""
         return "oracle" if self.has_oracle else "random"
 
-    def play(self, task: Task, player: str, *, ask_the_oracle: bool = False) -> Episode:
+    def play(self, task: Task, player: str, *, ask_the_oracle: bool = False) -> PlayedEpisode:
         """A new episode: see `episodes.play`."""
         return play(self.world, task, self.seed, player, ask_the_oracle=ask_the_oracle)
 
-    def played(self, task: Task, player: str) -> Episode:
+    def played(self, task: Task, player: str) -> PlayedEpisode:
         """The episode that others of this task and player are compared with: the first one, played once."""
         key = (task.split, task.id, player)
         if key not in self._played:
             self._played[key] = self.play(task, player)
         return self._played[key]
 
-    def guided(self, task: Task) -> Episode:
+    def guided(self, task: Task) -> PlayedEpisode:
         """The guide's episode. Raises Broken where it offers no action."""
         episode = self.played(task, self.guide)
         if not episode.actions:
             raise Broken(f"the {self.guide} player must offer an action to begin with; found none at {task.id}")
         return episode
 
-    def episodes(self, player: str) -> list[Episode]:
+    def episodes(self, player: str) -> list[PlayedEpisode]:
         """One episode of a player on each task of the test panel."""
         return [self.played(task, player) for task in self.panels["test"]]
 
@@ -80,7 +80,7 @@ class Subject:
         return sum(episode.success for episode in episodes) / len(episodes)
 
     @property
-    def all_episodes(self) -> list[Episode]:
+    def all_episodes(self) -> list[PlayedEpisode]:
         """The episodes of every player on the test panel."""
         return [episode for player in self.world.players for episode in self.episodes(player)]
 

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from turnwise.config.quantities import Count, Number
-from turnwise.config.schema import Section, Selection
+from turnwise.config.schema import Section, SelectionSection
 
 
 class Monitors(Section):
@@ -58,7 +58,7 @@ class Alarms(Section):
     """By monitor. null: that monitor has no rule."""
     learning_rate_factor: Annotated[float, Field(gt=0.0, le=1.0, allow_inf_nan=False)]
     """What each return multiplies the learning rate by."""
-    selection: Selection | None
+    selection: SelectionSection | None
     """The selection of groups from the first return on. null: as it was."""
     maximum_returns: Count
     """Returns after which another alarm stops the run."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from turnwise.config.strict_yaml import DEEPEST, Document, Keys, read_document
+from turnwise.config.strict_yaml import DEEPEST, Keys, YamlDocument, read_document
 from turnwise.errors import ConfigurationError
 
 REPLACED_WHOLE = ("world", "rewards", "variants")
@@ -92,7 +92,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
     return _sections(_document_of(path), path)
 
 
-def _document_of(path: Path) -> Document:
+def _document_of(path: Path) -> YamlDocument:
     try:
         if not path.is_file():
             found = "a folder" if path.is_dir() else "none"
@@ -103,7 +103,7 @@ def _document_of(path: Path) -> Document:
     return read_document(content, Path(_shown(path)))
 
 
-def _sections(document: Document, path: Path) -> dict[str, Any]:
+def _sections(document: YamlDocument, path: Path) -> dict[str, Any]:
     if not isinstance(document.value, dict):
         found = "nothing" if document.value is None else type(document.value).__name__
         raise ConfigurationError(f"{_shown(path)}: must hold a mapping of sections; found {found}")

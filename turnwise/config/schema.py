@@ -180,7 +180,7 @@ class Rollout(Section):
     """Engine steps that a world may work on before it is waited for. 0: not at all; more suits slow, remote worlds."""
 
 
-class Selection(Section):
+class SelectionSection(Section):
     """Which groups of a batch are trained on: see `turnwise.credit.selection`."""
 
     rule: str
@@ -188,7 +188,7 @@ class Selection(Section):
     options: Options
 
 
-class Curriculum(Section):
+class CurriculumSection(Section):
     """How many turns an episode of training may have: see `turnwise.curriculum.rules`."""
 
     rule: str
@@ -216,7 +216,7 @@ class Credit(Section):
     the whole reply has one credit."""
 
 
-class Critic(Section):
+class CriticSection(Section):
     """The critic that estimators of the GAE family need; the others have none."""
 
     trunk: Literal["own", "policy"]
@@ -238,7 +238,7 @@ class Critic(Section):
     micro_batch_tokens: Tokens
 
 
-class Evaluation(Section):
+class EvaluationSection(Section):
     """How policies are evaluated."""
 
     every: Count

@@ -43,7 +43,7 @@ Keys = tuple[str | int, ...]
 
 
 @dataclass(frozen=True)
-class Place:
+class YamlPlace:
     """Where something stands, counted from 1."""
 
     line: int
@@ -51,15 +51,15 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Document:
+class YamlDocument:
     """What was read."""
 
     value: Any
-    places: dict[Keys, Place]
+    places: dict[Keys, YamlPlace]
     """Of each key and each item of a list, by the keys that lead to it."""
 
 
-def read_document(content: bytes, source: Path | str) -> Document:
+def read_document(content: bytes, source: Path | str) -> YamlDocument:
     """The one document that `content` holds; null where it holds none.
 
     Args:
@@ -95,12 +95,12 @@ def _require_text(text: str, source: Path | str) -> None:
         )
 
 
-def _end_of(text: str) -> Place:
+def _end_of(text: str) -> YamlPlace:
     """The place after a text."""
-    return Place(text.count("\n") + 1, len(text) - text.rfind("\n"))
+    return YamlPlace(text.count("\n") + 1, len(text) - text.rfind("\n"))
 
 
-def _where(source: Path | str, place: Place) -> str:
+def _where(source: Path | str, place: YamlPlace) -> str:
     return f"{source}:{place.line}:{place.column}" if isinstance(source, Path) else source
 
 
@@ -117,7 +117,7 @@ class _Reading:
 
     source: Path | str
     text: str
-    places: dict[Keys, Place] = field(default_factory=dict)
+    places: dict[Keys, YamlPlace] = field(default_factory=dict)
     anchors: dict[str, _Anchored | None] = field(default_factory=dict)
     """None while the anchored value is being read."""
     read: int = 0
@@ -125,13 +125,13 @@ class _Reading:
     yaml: YAML = field(default_factory=lambda: YAML(typ="safe", pure=True))
     events: Iterator[Event] = field(default_factory=lambda: iter(()))
 
-    def document(self) -> Document:
+    def document(self) -> YamlDocument:
         self.events = self.yaml.parse(self.text)
         try:
-            return Document(self._whole(), self.places)
+            return YamlDocument(self._whole(), self.places)
         except MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
-            place = Place(mark.line + 1, mark.column + 1) if mark is not None else Place(1, 1)
+            place = YamlPlace(mark.line + 1, mark.column + 1) if mark is not None else YamlPlace(1, 1)
             said = " ".join(str(error.problem or error.context).split())
             raise ConfigurationError(f"{_where(self.source, place)}: must be YAML; {_in_words(said)}") from None
         except YAMLError as error:
@@ -235,8 +235,8 @@ class _Reading:
         return ConfigurationError(f"{_where(self.source, _place(event))}: {said}")
 
 
-def _place(event: Event) -> Place:
-    return Place(event.start_mark.line + 1, event.start_mark.column + 1)
+def _place(event: Event) -> YamlPlace:
+    return YamlPlace(event.start_mark.line + 1, event.start_mark.column + 1)
 
 
 def _in_words(problem: str) -> str:

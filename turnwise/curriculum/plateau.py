@@ -28,7 +28,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Batch:
+class IterationCounts:
     """The episodes of one iteration, at least one."""
 
     episodes: int
@@ -44,7 +44,7 @@ class Batch:
 
 
 def has_levelled_off(
-    earlier: Sequence[Batch], recent: Sequence[Batch], *, tolerance: float, standard_errors: float
+    earlier: Sequence[IterationCounts], recent: Sequence[IterationCounts], *, tolerance: float, standard_errors: float
 ) -> bool:
     """Whether the gain from the earlier window to the recent one, and so many standard errors more, is no more than
     `tolerance`. The windows have as many iterations as each other, at least two.
@@ -53,7 +53,7 @@ def has_levelled_off(
     return gain + standard_errors * standard_error(earlier, recent) <= tolerance
 
 
-def standard_error(earlier: Sequence[Batch], recent: Sequence[Batch]) -> float:
+def standard_error(earlier: Sequence[IterationCounts], recent: Sequence[IterationCounts]) -> float:
     """Of the difference of two windows' mean success: the larger of two estimates."""
     spread = sum(statistics.variance(map(_success, window)) / len(window) for window in (earlier, recent))
     before, after = (sum(batch.episodes for batch in window) for window in (earlier, recent))
@@ -62,5 +62,5 @@ def standard_error(earlier: Sequence[Batch], recent: Sequence[Batch]) -> float:
     return math.sqrt(max(spread, rate * (1 - rate) * (1 / before + 1 / after)))
 
 
-def _success(batch: Batch) -> float:
+def _success(batch: IterationCounts) -> float:
     return batch.success

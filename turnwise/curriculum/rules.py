@@ -31,7 +31,7 @@ from itertools import accumulate, pairwise
 from typing import Any
 
 from turnwise.config.bounds import require_choice, require_count, require_number
-from turnwise.curriculum.plateau import Batch, has_levelled_off
+from turnwise.curriculum.plateau import IterationCounts, has_levelled_off
 from turnwise.errors import ConfigurationError
 from turnwise.suggestions import meant
 
@@ -46,12 +46,12 @@ SCHEDULES: Mapping[str, tuple[tuple[int, ...], int]] = {
 
 
 @dataclass(frozen=True)
-class State:
+class HorizonState:
     """What a curriculum remembers between two iterations."""
 
     limit: int
     """Of the iteration to come."""
-    batches: tuple[Batch, ...] = ()
+    batches: tuple[IterationCounts, ...] = ()
     """Those at this limit, the latest last, as far back as the rule looks."""
 
 
@@ -69,16 +69,16 @@ class Curriculum(ABC):
         """The limit that it never goes beyond."""
 
     @abstractmethod
-    def next(self, state: State, iteration: int, batch: Batch) -> State:
+    def next(self, state: HorizonState, iteration: int, batch: IterationCounts) -> HorizonState:
         """The state after `iteration`, whose episodes were played at `state.limit`."""
 
     @abstractmethod
     def require_iterations(self, iterations: int) -> None:
         """Raise ConfigurationError where a run of so many iterations would never reach what is configured."""
 
-    def first(self) -> State:
+    def first(self) -> HorizonState:
         """The state before iteration 1."""
-        return State(self.shortest)
+        return HorizonState(self.shortest)
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class Fixed(Curriculum):
         """The limit."""
         return self.limit
 
-    def next(self, state: State, iteration: int, batch: Batch) -> State:
+    def next(self, state: HorizonState, iteration: int, batch: IterationCounts) -> HorizonState:
         """The same again."""
         return state
 
@@ -141,9 +141,9 @@ class Staged(Curriculum):
         """The limit of an iteration, counted from 1."""
         return self.limits[sum(iteration > end for end in accumulate(self.lengths))]
 
-    def next(self, state: State, iteration: int, batch: Batch) -> State:
+    def next(self, state: HorizonState, iteration: int, batch: IterationCounts) -> HorizonState:
         """The limit of the next iteration, whatever happened in this one."""
-        return State(self.limit_at(iteration + 1))
+        return HorizonState(self.limit_at(iteration + 1))
 
     def require_iterations(self, iterations: int) -> None:
         """The last stage must be reached."""
@@ -195,23 +195,23 @@ class Adaptive(Curriculum):
         """The maximum."""
         return self.maximum
 
-    def next(self, state: State, iteration: int, batch: Batch) -> State:
+    def next(self, state: HorizonState, iteration: int, batch: IterationCounts) -> HorizonState:
         """The limit grows, and the batches are forgotten; or this one is remembered, unless it is empty."""
         if not batch.episodes:
             return state
         batches = (*state.batches, batch)[-2 * self.window :]
         if state.limit < self.maximum and self.has_levelled_off(batches) and self.enough_at_limit(batches):
-            return State(min(self.maximum, state.limit + self.step))
-        return State(state.limit, batches)
+            return HorizonState(min(self.maximum, state.limit + self.step))
+        return HorizonState(state.limit, batches)
 
-    def has_levelled_off(self, batches: Sequence[Batch]) -> bool:
+    def has_levelled_off(self, batches: Sequence[IterationCounts]) -> bool:
         """Whether success within the limit no longer grows. Never, before there are two windows."""
         if len(batches) < 2 * self.window:
             return False
         earlier, recent = batches[-2 * self.window : -self.window], batches[-self.window :]
         return has_levelled_off(earlier, recent, tolerance=self.tolerance, standard_errors=self.standard_errors)
 
-    def enough_at_limit(self, batches: Sequence[Batch]) -> bool:
+    def enough_at_limit(self, batches: Sequence[IterationCounts]) -> bool:
         """Whether longer episodes would be longer: of the recent window enough were cut off by the limit."""
         recent = batches[-self.window :]
         return sum(batch.at_limit for batch in recent) >= self.share * sum(batch.episodes for batch in recent)

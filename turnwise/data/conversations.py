@@ -26,7 +26,7 @@ SUFFIXES = (".jsonl", ".parquet")
 
 
 @dataclass(frozen=True)
-class Exchange:
+class ConversationExchange:
     """What was said to the assistant, and its reply."""
 
     observation: str
@@ -39,7 +39,7 @@ class Conversation:
 
     instruction: str | None
     """The system's message, where there is one."""
-    exchanges: tuple[Exchange, ...]
+    exchanges: tuple[ConversationExchange, ...]
 
 
 class Message(Section):
@@ -123,7 +123,7 @@ def _explained(error: ValidationError) -> str:
 
 def _joined(messages: Sequence[Message], where: str) -> Conversation:
     instruction: str | None = None
-    exchanges: list[Exchange] = []
+    exchanges: list[ConversationExchange] = []
     said: list[str] = []
     for number, message in enumerate(messages):
         place = f"{where}: messages[{number}]"
@@ -135,7 +135,7 @@ def _joined(messages: Sequence[Message], where: str) -> Conversation:
             said.append(message.content)
         else:
             _require_reply(message, said, place)
-            exchanges.append(Exchange("\n".join(said), message.content))
+            exchanges.append(ConversationExchange("\n".join(said), message.content))
             said = []
     if not exchanges:
         raise ConfigurationError(f"{where}: messages must hold a reply of the assistant to learn from; found none")

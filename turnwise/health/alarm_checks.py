@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from turnwise.config.monitoring import Alarms, Monitors
-from turnwise.config.schema import Selection
+from turnwise.config.schema import SelectionSection
 from turnwise.credit.selection import require_selection
 from turnwise.errors import ConfigurationError
 from turnwise.health.monitors import FEWEST_NORMS, MONITORS, OF_HISTORY, OF_PROBE
 from turnwise.suggestions import nearest
 
 
-def require_alarms(alarms: Alarms, monitors: Monitors, selection: Selection, iterations: int) -> None:
+def require_alarms(alarms: Alarms, monitors: Monitors, selection: SelectionSection, iterations: int) -> None:
     """Raise ConfigurationError for a rule that nothing measures, and for a response that does nothing.
 
     `selection` and `iterations` are the experiment's own.

@@ -21,31 +21,31 @@ from turnwise.health.monitors import Values
 
 
 @dataclass(frozen=True)
-class Advice:
+class GuardAdvice:
     """What a guard has to say of what it saw."""
 
     meaning: str
     change: str
 
 
-GUARDS: Mapping[str, Advice] = {
-    "no_signal": Advice(
+GUARDS: Mapping[str, GuardAdvice] = {
+    "no_signal": GuardAdvice(
         "rewards differ too little within groups for this estimator, or the selection leaves nothing over",
         "more trajectories per group (rollout.group_size), a reward with degrees, or selection.rule: all",
     ),
-    "dead_groups": Advice(
+    "dead_groups": GuardAdvice(
         "the tasks are too hard for this policy, or it has collapsed to one reply",
         "a stronger warm start, easier tasks, a higher rollout.temperature, or a lower optimization.learning_rate",
     ),
-    "truncated_replies": Advice(
+    "truncated_replies": GuardAdvice(
         "the policy has forgotten how to end a reply, or the limit is shorter than any reply",
         "a larger agent.maximum_reply_tokens, a stronger warm start, or a lower optimization.learning_rate",
     ),
-    "mismatch": Advice(
+    "mismatch": GuardAdvice(
         "the engine sampled with other weights, at another temperature, or in a lower precision",
         "compute.precision, or, for an engine of low precision, a larger optimization.maximum_mismatch",
     ),
-    "not_finite": Advice(
+    "not_finite": GuardAdvice(
         "a step was too long, and the weights have left the range in which the model computes",
         "a lower optimization.learning_rate, a lower optimization.maximum_gradient_norm, or compute.precision: float32",
     ),

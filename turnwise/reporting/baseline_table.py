@@ -24,7 +24,7 @@ DEFAULT = "default"
 
 
 @dataclass(frozen=True)
-class Line:
+class BaselineRow:
     """What is recorded of one player in one world and setting."""
 
     world: str
@@ -57,17 +57,17 @@ class KnownFigure:
     """Why ours may differ: told where the interval does not reach the range."""
 
 
-def write_lines(lines: Sequence[Line]) -> str:
+def write_lines(lines: Sequence[BaselineRow]) -> str:
     """The record as JSON text."""
     return json_lines(lines)
 
 
-def read_lines(text: str) -> list[Line]:
+def read_lines(text: str) -> list[BaselineRow]:
     """The record that `write_lines` wrote. Raises pydantic's ValidationError for other text."""
-    return TypeAdapter(list[Line]).validate_json(text)
+    return TypeAdapter(list[BaselineRow]).validate_json(text)
 
 
-def page(lines: Sequence[Line], known: Sequence[KnownFigure]) -> str:
+def page(lines: Sequence[BaselineRow], known: Sequence[KnownFigure]) -> str:
     """The whole page."""
     figures = [*_known(lines, known), ""] if known else []
     return "\n".join([INTRODUCTION, *_table(lines), "", *figures, *_random_players(lines), ""])
@@ -85,7 +85,7 @@ were played once each, else the percentile bootstrap's. Where all tasks give the
 """
 
 
-def _table(lines: Sequence[Line]) -> list[str]:
+def _table(lines: Sequence[BaselineRow]) -> list[str]:
     rows = [
         [
             f"`{line.world}`",
@@ -102,7 +102,7 @@ def _table(lines: Sequence[Line]) -> list[str]:
     return markdown_table(["world", "setting", "player", "success", "return", "turns", "tasks", "episodes"], rows)
 
 
-def _known(lines: Sequence[Line], known: Sequence[KnownFigure]) -> list[str]:
+def _known(lines: Sequence[BaselineRow], known: Sequence[KnownFigure]) -> list[str]:
     recorded = {line.key: line for line in lines}
     rows = []
     for figure in known:
@@ -114,7 +114,7 @@ def _known(lines: Sequence[Line], known: Sequence[KnownFigure]) -> list[str]:
     return [head, "", *markdown_table(["what", "theirs", "source", "ours", "does our interval cover it?"], rows)]
 
 
-def _random_players(lines: Sequence[Line]) -> list[str]:
+def _random_players(lines: Sequence[BaselineRow]) -> list[str]:
     said = {line.world: line.uniform for line in lines if line.score.player == "random"}
     rows = [[f"`{world}`", uniform] for world, uniform in said.items()]
     return ["## What the random players draw from", "", *markdown_table(["world", "a random decision"], rows)]

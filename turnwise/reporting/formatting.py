@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from turnwise.reporting.data.report_data import SHARE, Column, Curve, Story
+from turnwise.reporting.data.report_data import SHARE, Curve, ReportColumn, Story
 from turnwise.statistics import Interval
 
 UNDEFINED = "–"
@@ -34,11 +34,11 @@ def bounds(interval: Interval, digits: int) -> str | None:
     return f"{low} to {high}" if MINUS in low + high else f"{low}–{high}"
 
 
-def heading(named: Column | Curve) -> str:
+def heading(named: ReportColumn | Curve) -> str:
     """The heading of a column or curve with its unit and, where there is one, the direction that is better."""
     unit = f" ({named.unit})" if named.unit not in ("", SHARE) else ""
     # The arrow stays beside the last word where the heading is wrapped.
-    arrow = f"\u00a0{ARROWS[named.better]}" if isinstance(named, Column) and named.better else ""
+    arrow = f"\u00a0{ARROWS[named.better]}" if isinstance(named, ReportColumn) and named.better else ""
     return f"{named.heading}{unit}{arrow}"
 
 

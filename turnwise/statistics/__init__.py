@@ -13,13 +13,13 @@ from turnwise.statistics.pass_at_k import average_at_k, mean_pass_at_k, pass_at_
 from turnwise.statistics.results import Results
 from turnwise.statistics.seeds import interquartile_mean_over_seeds, student_over_seeds
 from turnwise.statistics.tasks import bootstrap_over_tasks, over_tasks, wilson
-from turnwise.statistics.verdict import Comparison, Frame, Judgement, Standing, judge
+from turnwise.statistics.verdict import Comparison, Judgement, ReferencePoints, Standing, judge
 
 __all__ = [
     "Comparison",
-    "Frame",
     "Interval",
     "Judgement",
+    "ReferencePoints",
     "Results",
     "Standing",
     "average_at_k",

@@ -55,7 +55,7 @@ class Comparison:
 
 
 @dataclass(frozen=True)
-class Frame:
+class ReferencePoints:
     """What a variant is held against, on the panel that it was tested on."""
 
     warm_start: Results | None = None
@@ -110,7 +110,7 @@ def judge(
     measure: str,
     variants: Mapping[str, Results],
     *,
-    frames: Mapping[str, Frame] | None = None,
+    frames: Mapping[str, ReferencePoints] | None = None,
     curves: Mapping[str, Sequence[Points]] | None = None,
     stated: float = 0.8,
     share: bool = True,
@@ -122,7 +122,7 @@ def judge(
     `share` says that the measure lies between 0 and 1.
     """
     within = SHARE if share else (float("-inf"), float("inf"))
-    framed = {name: (frames or {}).get(name, Frame()) for name in variants}
+    framed = {name: (frames or {}).get(name, ReferencePoints()) for name in variants}
     tried = [_gain(name, variants[name], frame.warm_start, level) for name, frame in framed.items()]
     gains = _corrected([gain for gain in tried if gain is not None], level)
     gain_of = {gain.first: gain for gain in gains}
@@ -181,7 +181,7 @@ def compare(first: str, of_first: Results, second: str, of_second: Results, *, l
     )
 
 
-def _normalised(mean: Interval, frame: Frame) -> Interval | None:
+def _normalised(mean: Interval, frame: ReferencePoints) -> Interval | None:
     if frame.random is None or frame.oracle is None:
         return None
     return normalised(mean, frame.random, frame.oracle)

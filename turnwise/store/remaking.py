@@ -27,7 +27,7 @@ Record = Mapping[str, Any]
 
 
 @dataclass(frozen=True, eq=False)
-class Step:
+class RecordedStep:
     """One artifact to make again, and the way to."""
 
     reference: Reference
@@ -77,19 +77,19 @@ def make_again(
     progress.report("making pruned files again", len(steps), len(steps))
 
 
-def steps_to(store: Store, wanted: Reference) -> list[Step]:
+def steps_to(store: Store, wanted: Reference) -> list[RecordedStep]:
     """What to make, in order, so that an artifact is there whole: as little as can be, `wanted` last.
 
     Raises:
         ArtifactError: something that it was made from is missing, and how that was made is not recorded.
     """
-    waiting: dict[Reference, list[tuple[Step, set[Reference]]]] = defaultdict(list)
-    ready: deque[Step] = deque()
+    waiting: dict[Reference, list[tuple[RecordedStep, set[Reference]]]] = defaultdict(list)
+    ready: deque[RecordedStep] = deque()
     origins: list[Reference] = []
     seen, to_see = {wanted}, deque([wanted])
     while to_see:
         reference = to_see.popleft()
-        ways = [Step(reference, record) for record in store.lineage(reference).values()]
+        ways = [RecordedStep(reference, record) for record in store.lineage(reference).values()]
         if not ways:
             origins.append(reference)
         for step in ways:
@@ -100,7 +100,7 @@ def steps_to(store: Store, wanted: Reference) -> list[Step]:
                 ready.append(step)
             for each in lacking:
                 waiting[each].append((step, lacking))
-    made: dict[Reference, Step] = {}
+    made: dict[Reference, RecordedStep] = {}
     while ready and wanted not in made:
         step = ready.popleft()
         if step.reference in made:
@@ -119,7 +119,7 @@ def steps_to(store: Store, wanted: Reference) -> list[Step]:
     return _leading_to(wanted, made)
 
 
-def _leading_to(wanted: Reference, made: Mapping[Reference, Step]) -> list[Step]:
+def _leading_to(wanted: Reference, made: Mapping[Reference, RecordedStep]) -> list[RecordedStep]:
     """Of the steps, in the order in which they can be taken, those that `wanted` needs."""
     needed, to_see = {wanted}, [wanted]
     while to_see:
@@ -145,7 +145,7 @@ def _pruned(store: Store, reference: Reference) -> list[str]:
         return []
 
 
-def _different(store: Store, step: Step, made: Reference, difference: str) -> ArtifactError:
+def _different(store: Store, step: RecordedStep, made: Reference, difference: str) -> ArtifactError:
     return ArtifactError(
         f"what was pruned must come out as it was when it is made again; the stage {step.record['stage']} made "
         f"{made} where it had made {step.reference}: "

@@ -70,7 +70,7 @@ class WatchedRun:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class AlarmScore:
     """What a rule is worth on some runs."""
 
     collapses: int
@@ -95,8 +95,8 @@ class Calibrated:
 
     monitor: str
     rule: AlarmRule
-    chosen_on: Verdict
-    tried_on: Verdict
+    chosen_on: AlarmScore
+    tried_on: AlarmScore
 
 
 def onset(success: Sequence[float]) -> int | None:
@@ -120,7 +120,7 @@ def raised_at(history: Sequence[Values], monitor: str, rule: AlarmRule) -> int |
     return None
 
 
-def judge(runs: Sequence[WatchedRun], rules: Mapping[str, AlarmRule]) -> Verdict:
+def judge(runs: Sequence[WatchedRun], rules: Mapping[str, AlarmRule]) -> AlarmScore:
     """What rules are worth together: the first alarm of any of them counts."""
     leads, late, false_alarms, collapses = [], 0, 0, 0
     for run in runs:
@@ -136,7 +136,7 @@ def judge(runs: Sequence[WatchedRun], rules: Mapping[str, AlarmRule]) -> Verdict
             leads.append(begins - raised)
         else:
             late += 1
-    return Verdict(collapses, len(leads), late, len(runs) - collapses, false_alarms, tuple(leads))
+    return AlarmScore(collapses, len(leads), late, len(runs) - collapses, false_alarms, tuple(leads))
 
 
 def calibrate(choosing: Sequence[WatchedRun], trying: Sequence[WatchedRun]) -> list[Calibrated]:
@@ -155,7 +155,7 @@ def calibrate(choosing: Sequence[WatchedRun], trying: Sequence[WatchedRun]) -> l
     return sorted(found, key=lambda each: _worth(each.chosen_on), reverse=True)
 
 
-def _worth(verdict: Verdict) -> tuple[float, float]:
+def _worth(verdict: AlarmScore) -> tuple[float, float]:
     return verdict.in_time, verdict.lead or 0.0
 
 

@@ -14,7 +14,7 @@ from matplotlib.ticker import MaxNLocator
 
 from turnwise.config.monitoring import AlarmRule
 from turnwise.reporting.figures.comparison import COLOURS, GREY, INK, PALE, SETTINGS
-from turnwise.studies.calibration import ALLOWED, SHARE, SMOOTHING, Calibrated, Verdict, WatchedRun, judge, raised_at
+from turnwise.studies.calibration import ALLOWED, SHARE, SMOOTHING, AlarmScore, Calibrated, WatchedRun, judge, raised_at
 
 FIGURE = "echo-trap.png"
 PANELS = ("success", "reward_deviation_of_start", "entropy_of_start", "gradient_norm_of_median")
@@ -222,7 +222,7 @@ def _words(calibration: Calibration) -> str:
     )
 
 
-def _cells(verdict: Verdict) -> str:
+def _cells(verdict: AlarmScore) -> str:
     lead = "" if verdict.lead is None else f"{verdict.lead:g}"
     detected, false_alarms = (
         f"{verdict.in_time} of {verdict.collapses}",

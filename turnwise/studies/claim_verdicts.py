@@ -69,7 +69,7 @@ class Evidence:
 
 
 @dataclass(frozen=True)
-class Decision:
+class DecidedClaim:
     """A claim with what was found."""
 
     claim: Claim
@@ -77,7 +77,7 @@ class Decision:
     evidence: tuple[Evidence, ...]
 
 
-def decide(page: ClaimsPage, stories: Mapping[str, Story]) -> list[Decision]:
+def decide(page: ClaimsPage, stories: Mapping[str, Story]) -> list[DecidedClaim]:
     """A decision for each claim, from the stories of the ablations that were run, by name.
 
     Raises ValueError for a variant or a measure that an ablation does not have, or fewer than two seeds in common.
@@ -95,13 +95,13 @@ def decide(page: ClaimsPage, stories: Mapping[str, Story]) -> list[Decision]:
     return [_decision(claim, evidence) for claim in page.claims]
 
 
-def _decision(claim: Claim, evidence: Mapping[Relationship, Evidence]) -> Decision:
+def _decision(claim: Claim, evidence: Mapping[Relationship, Evidence]) -> DecidedClaim:
     if any(each not in evidence for each in claim.relations):
-        return Decision(claim, Verdict.NOT_RUN, ())
+        return DecidedClaim(claim, Verdict.NOT_RUN, ())
     found = tuple(evidence[each] for each in claim.relations)
     if any(each.reversed for each in found):
-        return Decision(claim, Verdict.NOT_HELD, found)
-    return Decision(claim, Verdict.HELD if all(each.holds for each in found) else Verdict.NOT_DECIDED, found)
+        return DecidedClaim(claim, Verdict.NOT_HELD, found)
+    return DecidedClaim(claim, Verdict.HELD if all(each.holds for each in found) else Verdict.NOT_DECIDED, found)
 
 
 def _test(relationship: Relationship, story: Story, counterpart: Story) -> tuple[Interval | None, float, bool]:

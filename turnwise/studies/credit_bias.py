@@ -48,7 +48,7 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class State:
+class DecisionState:
     """Two choices, and how much the policy prefers the first."""
 
     logit: float
@@ -57,11 +57,11 @@ class State:
 
 
 @dataclass(frozen=True)
-class Problem:
+class DecisionProblem:
     """A table of states. Every trajectory begins in the first, and no state can be reached in two ways."""
 
     title: str
-    states: Mapping[str, State]
+    states: Mapping[str, DecisionState]
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class Path:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class RuleBias:
     """What a rule makes of a problem's gradient. Vectors have one entry per state."""
 
     rule: Rule
@@ -125,12 +125,12 @@ class Verdict:
         return "wrong sign" if (self.kept < 0).any() else "distorted"
 
 
-def paths(problem: Problem) -> list[Path]:
+def paths(problem: DecisionProblem) -> list[Path]:
     """Every trajectory that a problem allows."""
     return _onward(problem, next(iter(problem.states)), Path())
 
 
-def _onward(problem: Problem, name: str | None, path: Path) -> list[Path]:
+def _onward(problem: DecisionProblem, name: str | None, path: Path) -> list[Path]:
     """Every trajectory that begins with a path and then is in a state."""
     if name is None:
         return [path]
@@ -142,7 +142,7 @@ def _onward(problem: Problem, name: str | None, path: Path) -> list[Path]:
     ]
 
 
-def true_gradient(problem: Problem) -> Vector:
+def true_gradient(problem: DecisionProblem) -> Vector:
     """The gradient of the expected return by the logit of each state, by enumeration."""
     gradient = dict.fromkeys(problem.states, 0.0)
     for path in paths(problem):
@@ -151,7 +151,7 @@ def true_gradient(problem: Problem) -> Vector:
     return np.array(list(gradient.values()))
 
 
-def estimated_gradient(problem: Problem, rule: Rule, group: Sequence[Path]) -> Vector:
+def estimated_gradient(problem: DecisionProblem, rule: Rule, group: Sequence[Path]) -> Vector:
     """The gradient that a rule makes of one group: turns summed, trajectories averaged. A reply is one token."""
     batch = CreditBatch(
         group=[0] * len(group),
@@ -170,7 +170,9 @@ def estimated_gradient(problem: Problem, rule: Rule, group: Sequence[Path]) -> V
     return np.array(list(gradient.values()))
 
 
-def examine(problem: Problem, rules: Sequence[Rule], *, group_size: int, groups: int, seed: int) -> list[Verdict]:
+def examine(
+    problem: DecisionProblem, rules: Sequence[Rule], *, group_size: int, groups: int, seed: int
+) -> list[RuleBias]:
     """What each rule makes of a problem's gradient: exactly, and over groups that are the same for every rule."""
     kinds = paths(problem)
     compositions = list(combinations_with_replacement(range(len(kinds)), group_size))
@@ -182,7 +184,7 @@ def examine(problem: Problem, rules: Sequence[Rule], *, group_size: int, groups:
         mean = drawn @ estimates / groups
         variance = drawn @ (estimates - mean) ** 2 / (groups - 1)
         verdicts.append(
-            Verdict(
+            RuleBias(
                 rule=rule,
                 truth=true_gradient(problem),
                 expected=probabilities @ estimates,
@@ -213,20 +215,24 @@ def _draw(kinds: Sequence[Path], compositions: Sequence[Composition], groups: in
     return np.bincount(places, minlength=len(compositions))
 
 
-PROBLEMS: Sequence[Problem] = (
-    Problem(
+PROBLEMS: Sequence[DecisionProblem] = (
+    DecisionProblem(
         "Two turns: look, then answer",
         {
-            "look or stop": State(0.3, first=Choice(reward=0.3, then="answer"), second=Choice()),
-            "answer": State(-0.4, first=Choice(reward=1.4), second=Choice(reward=1.0)),
+            "look or stop": DecisionState(0.3, first=Choice(reward=0.3, then="answer"), second=Choice()),
+            "answer": DecisionState(-0.4, first=Choice(reward=1.4), second=Choice(reward=1.0)),
         },
     ),
-    Problem(
+    DecisionProblem(
         "Three turns: each look costs something",
         {
-            "look or stop": State(0.2, first=Choice(reward=-0.1, then="look again"), second=Choice(outcome=0.2)),
-            "look again": State(0.0, first=Choice(reward=-0.1, then="answer"), second=Choice(reward=0.2, outcome=0.3)),
-            "answer": State(-0.3, first=Choice(reward=1.0, outcome=1.0), second=Choice(reward=0.4)),
+            "look or stop": DecisionState(
+                0.2, first=Choice(reward=-0.1, then="look again"), second=Choice(outcome=0.2)
+            ),
+            "look again": DecisionState(
+                0.0, first=Choice(reward=-0.1, then="answer"), second=Choice(reward=0.2, outcome=0.3)
+            ),
+            "answer": DecisionState(-0.3, first=Choice(reward=1.0, outcome=1.0), second=Choice(reward=0.4)),
         },
     ),
 )

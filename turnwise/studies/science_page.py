@@ -15,12 +15,12 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from turnwise.reporting.baseline_table import markdown_table, told
-from turnwise.reporting.data.report_data import ROW_KINDS, SHARE, Column, Curve, Row, Story
+from turnwise.reporting.data.report_data import ROW_KINDS, SHARE, Curve, ReportColumn, Row, Story
 from turnwise.reporting.figures.comparison import Figure, draw_variant, styles, wrapped
 from turnwise.reporting.formatting import UNDEFINED, duration, number, of_processes, signed
 from turnwise.statistics import Interval
 from turnwise.statistics.budgets import AtEqualBudget
-from turnwise.studies.claim_verdicts import LEVEL, Decision, decide
+from turnwise.studies.claim_verdicts import LEVEL, DecidedClaim, decide
 from turnwise.studies.claims import ClaimsPage, PlannedAblation
 from turnwise.studies.tuning import chosen_rates, tried_rates
 from turnwise.world import SPLITS
@@ -110,7 +110,7 @@ def _title(curve: Curve) -> str:
     return curve.heading + episodes.get(curve.metric.partition("/")[0], "")
 
 
-def _verdicts(claims: ClaimsPage, decisions: Sequence[Decision]) -> list[str]:
+def _verdicts(claims: ClaimsPage, decisions: Sequence[DecidedClaim]) -> list[str]:
     rows = [[each.claim.claim, each.claim.source, f"**{each.verdict}**"] for each in decisions]
     return [
         "## Verdicts",
@@ -123,7 +123,7 @@ def _verdicts(claims: ClaimsPage, decisions: Sequence[Decision]) -> list[str]:
     ]
 
 
-def _evidence(decisions: Sequence[Decision]) -> list[str]:
+def _evidence(decisions: Sequence[DecidedClaim]) -> list[str]:
     rows = [
         [
             evidence.relationship.sentence,
@@ -235,7 +235,7 @@ def _table(story: Story) -> list[str]:
     return markdown_table(["", *(column.heading for column in story.columns)], rows)
 
 
-def _cell(row: Row, column: Column) -> str:
+def _cell(row: Row, column: ReportColumn) -> str:
     interval = row.cells.get(column.key)
     return UNDEFINED if interval is None else told(interval, column.digits)
 

@@ -17,6 +17,6 @@ which takes seconds: the first `Recorder` does.
 """
 
 from turnwise.tracking.library import ui_command
-from turnwise.tracking.runs import Dataset, Recorder, Run
+from turnwise.tracking.runs import Dataset, Recorder, TrackedRun
 
-__all__ = ["Dataset", "Recorder", "Run", "ui_command"]
+__all__ = ["Dataset", "Recorder", "TrackedRun", "ui_command"]

@@ -22,7 +22,7 @@ INEXACT = "figures may differ in the second decimal"
 
 
 @dataclass(frozen=True)
-class Step:
+class ReproducedArtifact:
     """One artifact of a run."""
 
     name: str
@@ -36,13 +36,13 @@ class Step:
         return self.recorded == self.again
 
 
-def steps(recorded: RunArtifacts, again: RunArtifacts) -> list[Step]:
+def steps(recorded: RunArtifacts, again: RunArtifacts) -> list[ReproducedArtifact]:
     """Every artifact of both runs in the order of making; what only one of them has stands beside None."""
     first, second = dict(_named(recorded)), dict(_named(again))
-    return [Step(name, first.get(name), second.get(name)) for name in dict.fromkeys([*first, *second])]
+    return [ReproducedArtifact(name, first.get(name), second.get(name)) for name in dict.fromkeys([*first, *second])]
 
 
-def first_difference(found: list[Step]) -> Step | None:
+def first_difference(found: list[ReproducedArtifact]) -> ReproducedArtifact | None:
     """The earliest artifact that did not come out the same; None where all did."""
     return next((step for step in found if not step.equal), None)
 

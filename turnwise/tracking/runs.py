@@ -72,19 +72,19 @@ class Recorder:
 
     def parent(
         self, name: str, identity: str, parameters: Mapping[str, Any], tags: Mapping[str, str] | None = None
-    ) -> Run:
+    ) -> TrackedRun:
         """The run of one ablation, under which its children are shown: the one with this identity, or a new one."""
         return self._open(name, identity, parameters, tags or {}, parent=None)
 
     def child(
         self,
-        parent: Run,
+        parent: TrackedRun,
         name: str,
         identity: str,
         parameters: Mapping[str, Any],
         tags: Mapping[str, str] | None = None,
         datasets: Sequence[Dataset] = (),
-    ) -> Run:
+    ) -> TrackedRun:
         """The run of one variant and seed under its parent: the one with this identity, or a new one.
 
         A run that was killed or failed is RUNNING again; one that has finished is left as it is. Raises
@@ -96,8 +96,13 @@ class Recorder:
         return run
 
     def _open(
-        self, name: str, identity: str, parameters: Mapping[str, Any], tags: Mapping[str, str], parent: Run | None
-    ) -> Run:
+        self,
+        name: str,
+        identity: str,
+        parameters: Mapping[str, Any],
+        tags: Mapping[str, str],
+        parent: TrackedRun | None,
+    ) -> TrackedRun:
         with alone(self.tracking_uri):
             found = self._find(identity, parent)
             if found is None:
@@ -106,12 +111,12 @@ class Recorder:
                 found = self._find(identity, parent)
                 if found.info.run_id != created.info.run_id:
                     self._client.delete_run(created.info.run_id)
-            run = Run(self._client, found)
+            run = TrackedRun(self._client, found)
             if not run.finished:
                 run.resume(flatten(parameters), tags)
         return run
 
-    def _find(self, identity: str, parent: Run | None) -> Any:
+    def _find(self, identity: str, parent: TrackedRun | None) -> Any:
         query = f"tags.`{IDENTITY}` = '{identity}'"
         if parent is not None:
             query += f" and tags.`{PARENT}` = '{parent.id}'"
@@ -120,7 +125,7 @@ class Recorder:
             found = [run for run in found if PARENT not in run.data.tags]
         return min(found, key=lambda run: (run.info.start_time, run.info.run_id), default=None)
 
-    def _create(self, name: str, identity: str, tags: Mapping[str, str], parent: Run | None) -> Any:
+    def _create(self, name: str, identity: str, tags: Mapping[str, str], parent: TrackedRun | None) -> Any:
         # The identity is there from the first moment: a run that is killed before its next write is found again.
         tags = {IDENTITY: identity, "mlflow.source.name": "turnwise", **_shortened(tags)}
         if parent is not None:
@@ -146,7 +151,7 @@ class Recorder:
         return str(experiment.experiment_id)
 
 
-class Run:
+class TrackedRun:
     """One run of a recorder. Everything that it logs can be logged again without appearing twice, by another process
     too: what is recorded is looked at and added to while the store's lock is held.
     """

@@ -82,7 +82,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Decision:
+class ScriptedAction:
     """What a scripted player does in one turn: a short thought, and one or more actions in the world's grammar."""
 
     thought: str
@@ -101,17 +101,17 @@ class Environment(ABC):
         """Play one action. Any text is answered; nothing that a policy can write raises."""
 
     @abstractmethod
-    def oracle(self, remaining: Remaining) -> Decision:
+    def oracle(self, remaining: Remaining) -> ScriptedAction:
         """What a competent player does now. May read the task's hidden state, not the episode's future noise.
 
         Where nobody knows, it raises, and "oracle" is not among the world's `players`.
         """
 
     @abstractmethod
-    def random(self, generator: np.random.Generator, remaining: Remaining) -> Decision:
+    def random(self, generator: np.random.Generator, remaining: Remaining) -> ScriptedAction:
         """A uniformly random player's decision; each world documents over what it is uniform."""
 
-    def decide(self, player: str, generator: np.random.Generator, remaining: Remaining) -> Decision:
+    def decide(self, player: str, generator: np.random.Generator, remaining: Remaining) -> ScriptedAction:
         """The decision of a scripted player by name. A world with further `players` extends this."""
         if player == "oracle":
             return self.oracle(remaining)

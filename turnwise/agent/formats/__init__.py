@@ -5,7 +5,7 @@ See `turnwise.agent.formats.contract` for what a format owns, and what a turn is
 
 from __future__ import annotations
 
-from turnwise.agent.formats.contract import Format, Reading
+from turnwise.agent.formats.contract import Format, ParsedReply
 from turnwise.agent.formats.react import ReactFormat
 from turnwise.agent.formats.search import SearchFormat
 from turnwise.agent.formats.tags import split_at_tags
@@ -18,8 +18,8 @@ from turnwise.world import World
 __all__ = [
     "FORMATS",
     "Format",
+    "ParsedReply",
     "ReactFormat",
-    "Reading",
     "SearchFormat",
     "ThinkAnswerFormat",
     "ToolJsonFormat",

@@ -27,11 +27,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from turnwise.errors import ConfigurationError
-from turnwise.world import Decision, World
+from turnwise.world import ScriptedAction, World
 
 
 @dataclass(frozen=True)
-class Reading:
+class ParsedReply:
     """What was read from a reply: the actions, or (`invalid`) why there are none.
 
     A reply that is read as a thought alone has no actions and is not invalid.
@@ -63,11 +63,11 @@ class Format(ABC):
         """The form of a reply in one sentence: part of the instruction, and what an unreadable reply is told."""
 
     @abstractmethod
-    def write(self, decision: Decision) -> str:
+    def write(self, decision: ScriptedAction) -> str:
         """The reply that a competent writer of this format would make of a decision."""
 
     @abstractmethod
-    def read(self, reply: str, actions_per_turn: int) -> Reading:
+    def read(self, reply: str, actions_per_turn: int) -> ParsedReply:
         """The thought and the actions of a reply, or why it cannot be read. Never raises."""
 
     @abstractmethod
@@ -75,7 +75,7 @@ class Format(ABC):
         """A reply that is a thought alone. It must not be empty."""
 
     @abstractmethod
-    def read_thought(self, reply: str) -> Reading:
+    def read_thought(self, reply: str) -> ParsedReply:
         """The thought of a reply that has no action, or why it is not such a reply. Never raises."""
 
     @abstractmethod
@@ -105,7 +105,7 @@ class Format(ABC):
         """The world's words in an observation as it was shown: what `observation` puts around them is left out."""
         return shown
 
-    def demonstrate(self, decision: Decision) -> str:
+    def demonstrate(self, decision: ScriptedAction) -> str:
         """`write`, for a reply that a policy shall learn from.
 
         Raises ConfigurationError when the actions could not be read from it again.
@@ -118,14 +118,16 @@ class Format(ABC):
             )
         return reply
 
-    def _reading(self, thought: str, actions: Sequence[str], actions_per_turn: int) -> Reading:
+    def _reading(self, thought: str, actions: Sequence[str], actions_per_turn: int) -> ParsedReply:
         """A well-formed reply: still unreadable with an empty action, or more than `actions_per_turn` of them."""
         if not all(actions):
-            return Reading(thought, (), f"An action is empty. {self.form}")
+            return ParsedReply(thought, (), f"An action is empty. {self.form}")
         if len(actions) > actions_per_turn:
-            return Reading(thought, (), f"At most {actions_per_turn} actions a turn; the reply has {len(actions)}.")
-        return Reading(thought, tuple(actions))
+            return ParsedReply(thought, (), f"At most {actions_per_turn} actions a turn; the reply has {len(actions)}.")
+        return ParsedReply(thought, tuple(actions))
 
-    def _thought_alone(self, thought: str) -> Reading:
+    def _thought_alone(self, thought: str) -> ParsedReply:
         """A well-formed thought: still unreadable when it is empty."""
-        return Reading(thought, ()) if thought else Reading("", (), f"The thought is empty. {self.thought_form}")
+        return (
+            ParsedReply(thought, ()) if thought else ParsedReply("", (), f"The thought is empty. {self.thought_form}")
+        )

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import re
 
-from turnwise.agent.formats.contract import Format, Reading
-from turnwise.world import Decision
+from turnwise.agent.formats.contract import Format, ParsedReply
+from turnwise.world import ScriptedAction
 
 THOUGHT, ACTION, OBSERVATION = "Thought:", "Action:", "Observation:"
 
@@ -32,27 +32,27 @@ class ReactFormat(Format):
     )
     thought_form = 'Reply with "Thought: a thought" and nothing else.'
 
-    def write(self, decision: Decision) -> str:
+    def write(self, decision: ScriptedAction) -> str:
         r"""`Thought: ...\nAction: ...`."""
         return "\n".join([self.write_thought(decision.thought), *(f"{ACTION} {each}" for each in decision.actions)])
 
-    def read(self, reply: str, actions_per_turn: int) -> Reading:
+    def read(self, reply: str, actions_per_turn: int) -> ParsedReply:
         """A thought, then nothing but lines with an action each."""
         lines = [line for line in reply.strip().split("\n") if line.strip()]
         first = next((place for place, line in enumerate(lines) if line.startswith(ACTION)), len(lines))
         thought = _thought(lines[:first])
         if thought is None or first == len(lines) or not all(line.startswith(ACTION) for line in lines[first:]):
-            return Reading("", (), self.form)
+            return ParsedReply("", (), self.form)
         return self._reading(thought, [line.removeprefix(ACTION).strip() for line in lines[first:]], actions_per_turn)
 
     def write_thought(self, thought: str) -> str:
         """`Thought: ...`."""
         return f"{THOUGHT} {self.escape(thought)}"
 
-    def read_thought(self, reply: str) -> Reading:
+    def read_thought(self, reply: str) -> ParsedReply:
         """A thought and nothing else."""
         thought = _thought(reply.strip().split("\n"))
-        return Reading("", (), self.thought_form) if thought is None else self._thought_alone(thought)
+        return ParsedReply("", (), self.thought_form) if thought is None else self._thought_alone(thought)
 
     def action_begins(self, reply: str) -> int:
         """At the label of the first action."""

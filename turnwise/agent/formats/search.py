@@ -5,10 +5,10 @@ Differs from theirs: a reply that does not have the form is not played; there it
 
 from __future__ import annotations
 
-from turnwise.agent.formats.contract import Reading
+from turnwise.agent.formats.contract import ParsedReply
 from turnwise.agent.formats.tags import ThinkFormat, tag_pairs
 from turnwise.errors import ConfigurationError
-from turnwise.world import Decision, World
+from turnwise.world import ScriptedAction, World
 
 
 class SearchFormat(ThinkFormat):
@@ -20,19 +20,19 @@ class SearchFormat(ThinkFormat):
         "Reply with <think>a thought</think> and then either <search>a query</search> or <answer>the answer</answer>."
     )
 
-    def write(self, decision: Decision) -> str:
+    def write(self, decision: ScriptedAction) -> str:
         """`<think> ...</think><search> ...</search>`, from a decision with the one action `search[...]`."""
         (action,) = decision.actions
         verb, _, argument = action.partition("[")
         return f"{self.write_thought(decision.thought)}<{verb}> {argument[:-1]}</{verb}>"
 
-    def read(self, reply: str, actions_per_turn: int) -> Reading:
+    def read(self, reply: str, actions_per_turn: int) -> ParsedReply:
         """One thought, one action: `actions_per_turn` above 1 changes nothing, since the form has room for one."""
         pairs = tag_pairs(reply, self.tags)
         if pairs is None or [name for name, _ in pairs][:1] != ["think"] or len(pairs) != 2 or pairs[1][0] == "think":
-            return Reading("", (), self.form)
+            return ParsedReply("", (), self.form)
         (_, thought), (verb, argument) = pairs
-        return Reading(thought, (f"{verb}[{argument}]",))
+        return ParsedReply(thought, (f"{verb}[{argument}]",))
 
     def require_expressible(self, world: World) -> None:
         """Only worlds whose actions are exactly `search[...]` and `answer[...]`."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from turnwise.agent.formats.contract import Format, Reading
+from turnwise.agent.formats.contract import Format, ParsedReply
 
 
 def split_at_tags(reply: str, tags: Sequence[str]) -> list[str]:
@@ -45,11 +45,11 @@ class ThinkFormat(Format):
         """`<think> ...</think>`."""
         return f"<think> {self.escape(thought)}</think>"
 
-    def read_thought(self, reply: str) -> Reading:
+    def read_thought(self, reply: str) -> ParsedReply:
         """One thought and nothing else."""
         pairs = tag_pairs(reply, self.tags)
         if pairs is None or [name for name, _ in pairs] != ["think"]:
-            return Reading("", (), self.thought_form)
+            return ParsedReply("", (), self.thought_form)
         return self._thought_alone(pairs[0][1])
 
     def action_begins(self, reply: str) -> int:

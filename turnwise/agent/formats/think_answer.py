@@ -6,9 +6,9 @@ actions beyond the limit are dropped.
 
 from __future__ import annotations
 
-from turnwise.agent.formats.contract import Reading
+from turnwise.agent.formats.contract import ParsedReply
 from turnwise.agent.formats.tags import ThinkFormat, tag_pairs
-from turnwise.world import Decision
+from turnwise.world import ScriptedAction
 
 
 class ThinkAnswerFormat(ThinkFormat):
@@ -19,15 +19,15 @@ class ThinkAnswerFormat(ThinkFormat):
     separator = "||"
     form = "Reply with <think>a thought</think><answer>an action</answer>; several actions are separated by ||."
 
-    def write(self, decision: Decision) -> str:
+    def write(self, decision: ScriptedAction) -> str:
         """`<think> ...</think><answer> Left || Down</answer>`."""
         answer = f" {self.separator} ".join(decision.actions)
         return f"{self.write_thought(decision.thought)}<answer> {answer}</answer>"
 
-    def read(self, reply: str, actions_per_turn: int) -> Reading:
+    def read(self, reply: str, actions_per_turn: int) -> ParsedReply:
         """An empty action, or more than `actions_per_turn` of them, makes the reply unreadable."""
         pairs = tag_pairs(reply, self.tags)
         if pairs is None or [name for name, _ in pairs] != ["think", "answer"]:
-            return Reading("", (), self.form)
+            return ParsedReply("", (), self.form)
         (_, thought), (_, answer) = pairs
         return self._reading(thought, [action.strip() for action in answer.split(self.separator)], actions_per_turn)

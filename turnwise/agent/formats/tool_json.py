@@ -18,9 +18,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from turnwise.agent.formats.contract import Format, Reading
+from turnwise.agent.formats.contract import Format, ParsedReply
 from turnwise.agent.formats.tags import escape_tags, split_at_tags
-from turnwise.world import Decision, World
+from turnwise.world import ScriptedAction, World
 
 CALL, CALL_END = "<tool_call>", "</tool_call>"
 RESPONSE, RESPONSE_END = "<tool_response>", "</tool_response>"
@@ -48,7 +48,7 @@ class ToolJsonFormat(Format):
         signatures = "\n".join(json.dumps(_signature(name, self._argument)) for name in self._functions)
         return f"{world.instruction}\n{world.grammar}\n<tools>\n{signatures}\n</tools>\n{self.form}"
 
-    def write(self, decision: Decision) -> str:
+    def write(self, decision: ScriptedAction) -> str:
         """The thought, and a call for each action."""
         calls = []
         for action in decision.actions:
@@ -56,26 +56,26 @@ class ToolJsonFormat(Format):
             calls.append(self._call(ACT, action) if self.verbs is None else self._call(verb, argument[:-1]))
         return "\n".join([self.write_thought(decision.thought), *calls])
 
-    def read(self, reply: str, actions_per_turn: int) -> Reading:
+    def read(self, reply: str, actions_per_turn: int) -> ParsedReply:
         """A call that is not JSON, has another form or names no function makes the whole reply unreadable."""
         thought, *rest = split_at_tags(reply, self.tags)
         calls, gaps = rest[1::4], rest[3::4]
         if rest[0::2] != [CALL, CALL_END] * len(calls) or not calls or any(gap.strip() for gap in gaps):
-            return Reading("", (), self.form)
+            return ParsedReply("", (), self.form)
         actions = [self._action(call) for call in calls]
         played = [action for action in actions if action is not None]
         if len(played) < len(actions):
-            return Reading(thought.strip(), (), self.form)
+            return ParsedReply(thought.strip(), (), self.form)
         return self._reading(thought.strip(), played, actions_per_turn)
 
     def write_thought(self, thought: str) -> str:
         """The thought, with a backslash in any tag that it quotes."""
         return self.escape(thought)
 
-    def read_thought(self, reply: str) -> Reading:
+    def read_thought(self, reply: str) -> ParsedReply:
         """Any text without a tag."""
         if len(split_at_tags(reply, self.tags)) > 1:
-            return Reading("", (), self.thought_form)
+            return ParsedReply("", (), self.thought_form)
         return self._thought_alone(reply.strip())
 
     def action_begins(self, reply: str) -> int:

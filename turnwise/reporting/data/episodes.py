@@ -13,7 +13,7 @@ OCCASIONS: tuple[Occasion, ...] = ("training", "validation", "test")
 
 
 @dataclass(frozen=True)
-class Episode:
+class ShownEpisode:
     """One trajectory with what a person asks for first: who played it, on which panel, after how many iterations."""
 
     player: str
@@ -66,7 +66,7 @@ class Wanted:
     advantage: tuple[float, float] | None = None
     """Lowest and highest: the advantage of one turn at least lies between, both included."""
 
-    def includes(self, episode: Episode) -> bool:
+    def includes(self, episode: ShownEpisode) -> bool:
         """Whether the episode agrees with every part that is given."""
         trajectory = episode.sample.trajectory
         return (
@@ -91,30 +91,30 @@ class Wanted:
         return any(low <= value <= high for value in advantages or ())
 
 
-def by_task(episodes: Iterable[Episode]) -> dict[str, list[Episode]]:
+def by_task(episodes: Iterable[ShownEpisode]) -> dict[str, list[ShownEpisode]]:
     """The episodes of each task, tasks and episodes in the order in which they come."""
-    tasks: dict[str, list[Episode]] = {}
+    tasks: dict[str, list[ShownEpisode]] = {}
     for episode in episodes:
         tasks.setdefault(episode.task, []).append(episode)
     return tasks
 
 
-def over_iterations(episodes: Iterable[Episode]) -> list[Episode]:
+def over_iterations(episodes: Iterable[ShownEpisode]) -> list[ShownEpisode]:
     """Of each task one episode per player, occasion, iteration and mode, the first: how it was played as learning went
     on, and not how often.
     """
-    first: dict[tuple[object, ...], Episode] = {}
+    first: dict[tuple[object, ...], ShownEpisode] = {}
     for episode in episodes:
         first.setdefault((episode.task, episode.player, episode.occasion, episode.mode, episode.iteration), episode)
     return list(first.values())
 
 
-def whole_tasks(episodes: Iterable[Episode], limit: int) -> list[Episode]:
+def whole_tasks(episodes: Iterable[ShownEpisode], limit: int) -> list[ShownEpisode]:
     """As many tasks with all their episodes as fit into `limit`, in order; of the first task `limit` episodes at most.
 
     A task is shown whole, since its episodes are there to be compared with each other.
     """
-    chosen: list[Episode] = []
+    chosen: list[ShownEpisode] = []
     for of_task in by_task(episodes).values():
         if chosen and len(chosen) + len(of_task) > limit:
             break

@@ -28,7 +28,7 @@ class AlarmRaised:
 
 
 @dataclass(frozen=True)
-class Work:
+class VariantWork:
     """What the runs of one variant took, all of them together."""
 
     variant: str

@@ -16,7 +16,7 @@ from typing import Literal
 from pydantic import TypeAdapter
 
 from turnwise.data.trajectory import Trajectory
-from turnwise.reporting.data.history import AlarmRaised, Endings, Work
+from turnwise.reporting.data.history import AlarmRaised, Endings, VariantWork
 from turnwise.statistics import Interval, Judgement
 from turnwise.world import Reward
 
@@ -30,7 +30,7 @@ SHARE = "share"
 
 
 @dataclass(frozen=True)
-class Column:
+class ReportColumn:
     """One number by which rows are compared."""
 
     key: str
@@ -66,7 +66,7 @@ class Curve:
     points: list[tuple[int, float]]
     """(iteration, value), iterations ascending, values finite: an undefined value is left out."""
     unit: str = ""
-    """As in `Column.unit`."""
+    """As in `ReportColumn.unit`."""
     topic: str = ""
     """What it is shown with: curves of one topic stand together under it."""
 
@@ -122,7 +122,7 @@ class Story:
 
     title: str
     description: str
-    columns: list[Column]
+    columns: list[ReportColumn]
     rows: list[Row]
     curves: list[Curve] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
@@ -137,7 +137,7 @@ class Story:
     """One for each variant."""
     alarms: list[AlarmRaised] | None = None
     """Those that were raised; None where nobody watched."""
-    work: list[Work] = field(default_factory=list)
+    work: list[VariantWork] = field(default_factory=list)
     """One for each variant."""
 
     def __post_init__(self) -> None:

@@ -21,7 +21,7 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from turnwise.reporting.data.report_data import SHARE, Column, Curve, Story
+from turnwise.reporting.data.report_data import SHARE, Curve, ReportColumn, Story
 from turnwise.reporting.formatting import duration, heading
 from turnwise.statistics import Interval
 
@@ -110,7 +110,7 @@ class Figure:
 
 
 @dataclass(frozen=True)
-class Style:
+class LineStyle:
     """How one variant is drawn, everywhere in a report."""
 
     colour: str
@@ -118,11 +118,11 @@ class Style:
     marker: str
 
 
-def styles(story: Story) -> dict[str, Style]:
+def styles(story: Story) -> dict[str, LineStyle]:
     """The style of every variant, by its place among the rows, then among the curves."""
     names = dict.fromkeys([row.name for row in story.rows_of("variant")] + [curve.variant for curve in story.curves])
     return {
-        name: Style(COLOURS[place % len(COLOURS)], DASHES[place % len(DASHES)], MARKERS[place % len(MARKERS)])
+        name: LineStyle(COLOURS[place % len(COLOURS)], DASHES[place % len(DASHES)], MARKERS[place % len(MARKERS)])
         for place, name in enumerate(names)
     }
 
@@ -217,7 +217,7 @@ def _last_mean(seeds: Sequence[Curve]) -> str:
     return f"{rows[-1][1]:.3g}" if rows else "without shared iterations"
 
 
-def draw_variant(axes: Axes, seeds: Sequence[Curve], style: Style) -> None:
+def draw_variant(axes: Axes, seeds: Sequence[Curve], style: LineStyle) -> None:
     """The curves of one variant: their mean and, with several seeds, the range from lowest to highest."""
     rows = band(seeds)
     iterations = [row[0] for row in rows]
@@ -236,7 +236,7 @@ def draw_variant(axes: Axes, seeds: Sequence[Curve], style: Style) -> None:
     )
 
 
-def _comparison(story: Story, column: Column, place: int) -> Figure:
+def _comparison(story: Story, column: ReportColumn, place: int) -> Figure:
     cells = [(row, interval) for row in story.rows if (interval := row.cells.get(column.key)) is not None]
     measured = [(row, interval) for row, interval in cells if row.kind != "player"]
     players = [(row, interval) for row, interval in cells if row.kind == "player"]
@@ -247,7 +247,7 @@ def _comparison(story: Story, column: Column, place: int) -> Figure:
         for row, interval in players:
             axes.axvline(interval.value, color=GREY, dashes=dashes[row.name], linewidth=1.1, zorder=1)
         for height, (row, interval) in enumerate(measured):
-            _draw_interval(axes, height, interval, look.get(row.name, Style(GREY, (), "o")))
+            _draw_interval(axes, height, interval, look.get(row.name, LineStyle(GREY, (), "o")))
         axes.set_title(wrapped(heading(column)))
         axes.set_yticks(range(len(measured)), [row.name for row, _ in measured], color=INK)
         axes.set_ylim(len(measured) - 0.4, -0.6)
@@ -275,7 +275,7 @@ def interval_data(interval: Interval) -> tuple[float, float | None, float | None
     return (interval.value, interval.low, interval.high, interval.over, interval.count, interval.level)
 
 
-def _draw_interval(axes: Axes, height: int, interval: Interval, style: Style) -> None:
+def _draw_interval(axes: Axes, height: int, interval: Interval, style: LineStyle) -> None:
     if interval.low is not None and interval.high is not None:
         axes.plot([interval.low, interval.high], [height, height], color=style.colour, linewidth=2.2, alpha=0.55)
     # The seeds themselves as strokes below, so that an interval over two of them is seen for what it is.
@@ -307,7 +307,7 @@ def _curve_axes(lines: int) -> tuple[Drawing, Axes]:
     return drawing, axes
 
 
-def handle(name: str, style: Style) -> Line2D:
+def handle(name: str, style: LineStyle) -> Line2D:
     """A variant's entry in a legend."""
     return Line2D(
         [], [], color=style.colour, dashes=style.dashes, marker=style.marker, markersize=4, linewidth=1.6, label=name

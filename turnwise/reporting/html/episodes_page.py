@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 
-from turnwise.reporting.data.episodes import OCCASIONS, Episode, by_task
+from turnwise.reporting.data.episodes import OCCASIONS, ShownEpisode, by_task
 from turnwise.reporting.html import token_heat_map
 from turnwise.reporting.html.markup import Markup, join, tag
 from turnwise.reporting.html.samples import ENDINGS, LEGEND, article
@@ -89,7 +89,7 @@ section.task > h2 { font-size: 17px; overflow-wrap: anywhere; }
 """
 
 
-def write_episodes(title: str, episodes: Sequence[Episode], count: int, path: Path) -> None:
+def write_episodes(title: str, episodes: Sequence[ShownEpisode], count: int, path: Path) -> None:
     """Write the page of a sample of `count` episodes to `path`, as a whole."""
     statement = (
         f"{len(episodes):,} of {count:,} episodes. On the validation and the test panel: the first tasks, each with "
@@ -99,7 +99,7 @@ def write_episodes(title: str, episodes: Sequence[Episode], count: int, path: Pa
     write_whole(path, episodes_page(title, statement, episodes))
 
 
-def episodes_page(title: str, statement: str, episodes: Sequence[Episode]) -> str:
+def episodes_page(title: str, statement: str, episodes: Sequence[ShownEpisode]) -> str:
     """The whole page as text. `statement` says what the episodes are a sample of."""
     largest = token_heat_map.largest_advantage([episode.sample for episode in episodes])
     digest = base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode()
@@ -128,12 +128,12 @@ def episodes_page(title: str, statement: str, episodes: Sequence[Episode]) -> st
     return "<!doctype html>\n" + tag("html", head, "\n", body, lang="en") + "\n"
 
 
-def _task(name: str, episodes: Sequence[Episode], largest: float) -> Markup:
+def _task(name: str, episodes: Sequence[ShownEpisode], largest: float) -> Markup:
     articles = [_episode(episode, largest) for episode in episodes]
     return join("\n", tag("section", tag("h2", name), tag("div", *articles, class_="row"), class_="task"))
 
 
-def _episode(episode: Episode, largest: float) -> Markup:
+def _episode(episode: ShownEpisode, largest: float) -> Markup:
     advantages = episode.sample.advantages
     return article(
         episode.sample,
@@ -150,7 +150,7 @@ def _episode(episode: Episode, largest: float) -> Markup:
     )
 
 
-def _form(episodes: Sequence[Episode]) -> Markup:
+def _form(episodes: Sequence[ShownEpisode]) -> Markup:
     """The filters; one that has nothing to choose between is left out."""
 
     def names(values: Sequence[str]) -> dict[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from turnwise.reporting.data.history import Work
+from turnwise.reporting.data.history import VariantWork
 from turnwise.reporting.data.report_data import STAGES, Story
 from turnwise.reporting.figures import comparison
 from turnwise.reporting.figures.comparison import Figure
@@ -22,7 +22,7 @@ class Grid(Protocol):
         """Beside each other in equal columns; one that is wide stands alone."""
 
 
-COUNTS: tuple[tuple[str, Callable[[Work], int]], ...] = (
+COUNTS: tuple[tuple[str, Callable[[VariantWork], int]], ...] = (
     ("runs", lambda work: work.runs),
     ("episodes in training", lambda work: work.episodes),
     ("turns in training", lambda work: work.turns),
@@ -112,7 +112,7 @@ def account_section(story: Story, grid: Grid) -> Markup | None:
     return section("Time and tokens", *parts) if parts else None
 
 
-def _work_table(work: Sequence[Work]) -> Markup:
+def _work_table(work: Sequence[VariantWork]) -> Markup:
     stages = [stage for stage in STAGES if stage in BY_VARIANT and any(stage in each.seconds for each in work)]
     heads = tag("tr", tag("th", ""), *(tag("th", each.variant, scope="col") for each in work))
     rows = [
@@ -126,7 +126,7 @@ def _work_table(work: Sequence[Work]) -> Markup:
     return tag("div", tag("table", tag("thead", heads), tag("tbody", *rows), class_="plain numbers"), class_="wide")
 
 
-def _seconds(work: Work, stage: str) -> str:
+def _seconds(work: VariantWork, stage: str) -> str:
     return duration(work.seconds[stage]) if stage in work.seconds else "–"
 
 

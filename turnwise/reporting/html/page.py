@@ -10,7 +10,7 @@ import io
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from turnwise.reporting.data.report_data import ROW_KINDS, Column, Row, Story
+from turnwise.reporting.data.report_data import ROW_KINDS, ReportColumn, Row, Story
 from turnwise.reporting.figures import comparison
 from turnwise.reporting.figures.history import endings_figure
 from turnwise.reporting.formatting import UNDEFINED, basis, bounds, heading, number
@@ -145,12 +145,12 @@ def _table(story: Story) -> Markup:
     return tag("table", tag("thead", tag("tr", *headings)), *bodies, class_="comparison")
 
 
-def _table_row(row: Row, columns: Sequence[Column]) -> Markup:
+def _table_row(row: Row, columns: Sequence[ReportColumn]) -> Markup:
     note = tag("span", row.note, class_="note") if row.note else ""
     return tag("tr", tag("th", row.name, note, scope="row"), *(_table_cell(row, column) for column in columns))
 
 
-def _table_cell(row: Row, column: Column) -> Markup:
+def _table_cell(row: Row, column: ReportColumn) -> Markup:
     interval = row.cells.get(column.key)
     if interval is None:
         return tag("td", tag("span", UNDEFINED, class_="value"), data_heading=heading(column))
@@ -188,7 +188,7 @@ def _legend(swatches: Iterable[Markup]) -> Markup:
     return tag("ul", *(tag("li", swatch) for swatch in swatches), class_="legend")
 
 
-def _variant_swatch(name: str, style: comparison.Style) -> Markup:
+def _variant_swatch(name: str, style: comparison.LineStyle) -> Markup:
     return join(_line(style.colour, 2.4, style.dashes, comparison.MARKER_SHAPES[style.marker]), name)
 
 

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from turnwise.reporting.data.report_data import ROW_KINDS, Column, Row, Story
+from turnwise.reporting.data.report_data import ROW_KINDS, ReportColumn, Row, Story
 from turnwise.reporting.formatting import UNDEFINED, basis, bounds, duration, heading, number, of_processes
 from turnwise.reporting.html.verdict_section import sentence
 
@@ -42,7 +42,7 @@ def print_story(story: Story, console: Console) -> None:
         console.print(Text(f"Note: {note}"))
 
 
-def _groups_that_fit(story: Story, console: Console) -> Sequence[Sequence[Column]]:
+def _groups_that_fit(story: Story, console: Console) -> Sequence[Sequence[ReportColumn]]:
     """The columns in as few groups of nearly equal size as the console's width allows; one column each at worst."""
     total = len(story.columns)
     for count in range(1, total + 1):
@@ -58,7 +58,7 @@ def _width(table: Table, console: Console) -> int:
     return console.measure(table, options=unbounded).maximum
 
 
-def _table(story: Story, columns: Sequence[Column]) -> Table:
+def _table(story: Story, columns: Sequence[ReportColumn]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("", no_wrap=True)
     for column in columns:
@@ -70,14 +70,14 @@ def _table(story: Story, columns: Sequence[Column]) -> Table:
     return table
 
 
-def _wrapped_heading(story: Story, column: Column) -> Text:
+def _wrapped_heading(story: Story, column: ReportColumn) -> Text:
     words = heading(column).split()
     cells = [_cell(row, column).plain.splitlines() for row in story.rows]
     width = max(len(part) for part in [*words, *(line for cell in cells for line in cell)])
     return Text("\n".join(textwrap.wrap(" ".join(words), width)), style="bold")
 
 
-def _cell(row: Row, column: Column) -> Text:
+def _cell(row: Row, column: ReportColumn) -> Text:
     interval = row.cells.get(column.key)
     if interval is None:
         return Text(UNDEFINED, style="dim")

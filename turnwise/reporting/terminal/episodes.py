@@ -10,7 +10,7 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
-from turnwise.reporting.data.episodes import Episode, by_task
+from turnwise.reporting.data.episodes import ShownEpisode, by_task
 from turnwise.reporting.data.report_data import Sample
 from turnwise.reporting.formatting import signed
 from turnwise.reporting.html.markup import visible
@@ -31,7 +31,7 @@ NARROWEST_COLUMN = 44
 LABEL = len("observation")
 
 
-def print_episodes(episodes: Sequence[Episode], console: Console, beside: bool = False) -> None:
+def print_episodes(episodes: Sequence[ShownEpisode], console: Console, beside: bool = False) -> None:
     """Print the episodes by task; with `beside`, those of a task in columns, as many as the width has room for."""
     largest = largest_advantage([episode.sample for episode in episodes])
     for task, of_task in by_task(episodes).items():
@@ -45,7 +45,7 @@ def print_episodes(episodes: Sequence[Episode], console: Console, beside: bool =
             console.print(row)
 
 
-def _episode(episode: Episode, largest: float) -> RenderableType:
+def _episode(episode: ShownEpisode, largest: float) -> RenderableType:
     trajectory = episode.sample.trajectory
     ending = ENDINGS.get(trajectory.ending.value, trajectory.ending.value)
     parts: list[RenderableType] = [
