@@ -1,8 +1,8 @@
 """One quiet local Prefect server per home, started when needed and reused: `ensure_server`.
 
-The server is Prefect's own, on the loopback address and a free port, with its database and its log in
-`<home>/prefect`. A small process beside it, `python -m flows.runtime.server`, starts it, and stops it when no client has given
-a sign of life for ten minutes. Of two such processes that start at once one gets the lock, and the other leaves.
+The server is Prefect's own, on the loopback address and a free port, with its database and its log in `<home>/prefect`.
+A small process beside it, `python -m flows.runtime.server`, starts it, and stops it when no client has given a sign of
+life for ten minutes. Of two such processes that start at once one gets the lock, and the other leaves.
 
     <home>/prefect/server.json       the address, and the process id of the supervisor
     <home>/prefect/supervisor.lock   held by the supervisor as long as it lives; the kernel lets go of it when it dies

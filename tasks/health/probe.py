@@ -36,7 +36,9 @@ class ProbeParameters(Section):
 def probe(
     parameters: ProbeParameters, *, policy: Reference, warm_start: Reference, rollout: Reference, tokenizer: Reference
 ) -> Reference:
-    """The monitors that models measure, as metrics: see `turnwise.health.monitors`. `policy` is the one that was sampled."""
+    """The monitors that models measure, as metrics: see `turnwise.health.monitors`. `policy` is the one that was
+    sampled.
+    """
     trajectories = [each for each in read_trajectories(default_store().folder(rollout)) if each.turns]
     order = seeding.generator(parameters.seed, "probe", parameters.iteration).permutation(len(trajectories))
     drawn = [trajectories[place] for place in order]

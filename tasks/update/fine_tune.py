@@ -1,4 +1,6 @@
-"""Fine-tune: supervised steps on the trajectories that were kept and on demonstrations; see `turnwise.credit.rejection_sampling`."""
+"""Fine-tune: supervised steps on the trajectories that were kept and on demonstrations; see
+`turnwise.credit.rejection_sampling`.
+"""
 
 from __future__ import annotations
 

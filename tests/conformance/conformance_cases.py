@@ -103,7 +103,7 @@ def rivers(folder: Path) -> Iterator[dict[str, Any]]:
 @contextmanager
 def agentgym_server(folder: Path) -> Iterator[dict[str, Any]]:
     """A server that answers as AgentGym's BabyAI does, which tells the possible actions."""
-    from tests.envs.agentgym_servers import STANDINS, served
+    from tests.envs.agentgym.agentgym_servers import STANDINS, served
 
     with served(STANDINS["babyai"]().app) as address:
         items = {"train": "0-2", "validation": "3-5", "test": "6-8"}
@@ -115,7 +115,7 @@ def frozen_lake_server(folder: Path) -> Iterator[dict[str, Any]]:
     """A server of ours, with one world."""
     from envs.service.application import create_application
     from envs.service.offers import read_offers
-    from tests.envs.agentgym_servers import served
+    from tests.envs.agentgym.agentgym_servers import served
 
     with served(create_application(read_offers(["frozen_lake"]))) as address:
         yield {"url": address, "world": "frozen_lake", "version": "1"}

@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from flows.commands.plan import PlannedRun, planned_run, show_plan
-from tests.envs.corpus_samples import RIVERS, SOURCES, write_corpus
+from tests.envs.search.corpus_samples import RIVERS, SOURCES, write_corpus
 from turnwise.errors import ConfigurationError
 from turnwise.experiment import Experiment, load
 

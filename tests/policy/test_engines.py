@@ -270,7 +270,8 @@ def test_what_vllm_says_at_its_start_is_kept_from_bars_that_own_standard_error(
 
 def test_the_library_imports_no_vllm_until_an_engine_starts() -> None:
     code = (
-        "import sys; import turnwise.policy.learner.learner, turnwise.policy.engines.contract, turnwise.policy.engines.transformers;"
+        "import sys; import turnwise.policy.learner.learner, turnwise.policy.engines.contract;"
+        "import turnwise.policy.engines.transformers;"
         "from turnwise.policy.engines.resident import make_engine;"
         "make_engine('transformers', threads=1, context_length=8, maximum_episodes=1);"
         "assert not any(name.split('.')[0] == 'vllm' for name in sys.modules)"

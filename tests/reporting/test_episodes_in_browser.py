@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import expect, sync_playwright
 
 from envs.browser.chromium import find_chromium
-from tests.envs.browser_pages import needs_chromium
+from tests.envs.browser.browser_pages import needs_chromium
 from turnwise.reporting.data.episodes import ShownEpisode
 from turnwise.reporting.html.episodes_page import episodes_page
 

@@ -4,10 +4,10 @@ Within a segment the context only grows: context of turn k+1 = context of turn k
 observation; `turnwise.agent.context` says when another segment opens. The same class serves the engine's replies and
 those of scripted players, so that every row of a table was played by the same rules.
 
-The limit on turns counts replies that act. What else the policy is asked for (`turnwise.data.trajectory.TurnKind`) is a turn
-of the trajectory like any other, with tokens and credit, and uses up none of it. Where `turnwise.agent.modes` gives a
-task several attempts, each is made in an environment of its own, under the full limits; an attempt that the world loses
-loses the whole episode.
+The limit on turns counts replies that act. What else the policy is asked for (`turnwise.data.trajectory.TurnKind`) is a
+turn of the trajectory like any other, with tokens and credit, and uses up none of it. Where `turnwise.agent.modes`
+gives a task several attempts, each is made in an environment of its own, under the full limits; an attempt that the
+world loses loses the whole episode.
 """
 
 from __future__ import annotations

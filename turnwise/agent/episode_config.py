@@ -38,7 +38,8 @@ class EpisodeConfig:
     invalid_limit: int | None = None
     """Invalid replies in a row, of those that act, after which an episode ends; None: no such limit."""
     horizon: int | None = None
-    """Turns after which an episode is cut off at the latest, as `turnwise.curriculum.rules` sets it; None: no such limit."""
+    """Turns after which an episode is cut off at the latest, as `turnwise.curriculum.rules` sets it; None: no such
+    limit."""
 
     def limits_of(self, task: Task) -> Limits:
         """The limits of one episode. The horizon shortens turns alone: the actions that a turn and an episode may have

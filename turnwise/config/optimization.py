@@ -76,7 +76,9 @@ class Optimization(Section):
 
     @property
     def update_options(self) -> dict[str, Any]:
-        """The keys that are options of `turnwise.policy.learner.settings.UpdateSettings`; the others are read elsewhere."""
+        """The keys that are options of `turnwise.policy.learner.settings.UpdateSettings`; the others are read
+        elsewhere.
+        """
         return self.model_dump(exclude={"method", "iterations", "sample", "adapter"})
 
 

@@ -113,8 +113,8 @@ class Data(Section):
     demonstration_noise: Share
     """Probability that a turn of a demonstration is a random player's instead of the oracle's."""
     conversations: str | None
-    """A file of conversations, from the project's folder: see `turnwise.data.conversations`. The warm start then imitates
-    these in place of demonstrations, and needs no oracle. null: none."""
+    """A file of conversations, from the project's folder: see `turnwise.data.conversations`. The warm start then
+    imitates these in place of demonstrations, and needs no oracle. null: none."""
 
 
 class Policy(Section):

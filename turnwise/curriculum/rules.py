@@ -11,11 +11,11 @@ With h_k the limit of iteration k, from 1, and H the world's own limit on turns:
 length, as there, h_k = limits[min((k - 1) // length, last)]. What differs: stages may have lengths of their own, and a
 run that is resumed is in the stage of its iteration, where the released code skips one.
 
-`adaptive` is ours. What "levelled off" means, and why few episodes make it wait, is said in `turnwise.curriculum.plateau`: it is
-asked of the last two windows of iterations at the present limit, and of the recent one at least the `share` of
-episodes must have been cut off by the limit, unsolved. A limit never shrinks, so to grow too early cannot be mended,
-while to grow late costs some iterations; hence a rule that noise delays. Success at one limit says nothing of that at
-another: after each growth the windows begin anew.
+`adaptive` is ours. What "levelled off" means, and why few episodes make it wait, is said in
+`turnwise.curriculum.plateau`: it is asked of the last two windows of iterations at the present limit, and of the recent
+one at least the `share` of episodes must have been cut off by the limit, unsolved. A limit never shrinks, so to grow
+too early cannot be mended, while to grow late costs some iterations; hence a rule that noise delays. Success at one
+limit says nothing of that at another: after each growth the windows begin anew.
 
 **Which limit this is.** Turns in which the agent acts. It is laid over those of the world and of each task, and the
 shortest holds: a task whose own limit is below h_k keeps it, and the limits on actions, of a turn and of an episode,

@@ -1,7 +1,8 @@
 """Ancestry: what an artifact was made from, back to the panels, as the store's lineage records tell it.
 
-`turnwise.store.run_environment` says what code and platform *are*; the store keeps, beside every artifact, what they *were* when it
-was made. This reads those records into a tree in which nothing is told twice, and a chain of updates is told once.
+`turnwise.store.run_environment` says what code and platform *are*; the store keeps, beside every artifact, what they
+*were* when it was made. This reads those records into a tree in which nothing is told twice, and a chain of updates is
+told once.
 """
 
 from __future__ import annotations

@@ -54,8 +54,8 @@ def page(calibration: Calibration) -> str:
     """The page, in Markdown."""
     return f"""# The Echo Trap: which alarms tell a collapse before it comes
 
-Written by `turnwise calibrate` from the runs of the first table. `turnwise/health/monitors.py` says what every monitor is,
-`turnwise/studies/calibration.py` how a rule is chosen.
+Written by `turnwise calibrate` from the runs of the first table. `turnwise/health/monitors.py` says what every monitor
+is, `turnwise/studies/calibration.py` how a rule is chosen.
 
 A run has **collapsed** when its success, as the mean of {SMOOTHING} iterations, falls below {SHARE:.0%} of its best and
 never comes back. A rule **detects** a collapse when it raises its alarm by then; the **lead** is the median number of

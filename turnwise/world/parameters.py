@@ -1,4 +1,6 @@
-"""Checks of the parameters of worlds: each returns the value, or raises ValueError with the name, what must hold and what was found."""
+"""Checks of the parameters of worlds: each returns the value, or raises ValueError with the name, what must hold and
+what was found.
+"""
 
 from __future__ import annotations
 

@@ -6,8 +6,8 @@ threads, a fixed order of micro-batches. A learner that is saved and restored go
 How the model is held (precision, adapter, memory) is `turnwise.policy.model`'s. The output layer, whose rows are the
 whole vocabulary, is computed only where the next token belongs to a reply.
 
-With a critic on the policy's trunk an update descends both losses at once, as `turnwise.policy.critic.critic` says; the policy
-and the critic's head each have an optimizer of their own.
+With a critic on the policy's trunk an update descends both losses at once, as `turnwise.policy.critic.critic` says; the
+policy and the critic's head each have an optimizer of their own.
 """
 
 from __future__ import annotations
@@ -113,8 +113,8 @@ class Learner:
         return {"loss": loss, "gradient_norm": norm, "tokens": float(tokens)}
 
     def update(self, batch: UpdateBatch, settings: UpdateSettings) -> dict[str, float]:
-        """Optimizer steps on the policy-gradient objective; see `turnwise.policy.learner.objective`. With `settings.critic` the
-        critic on the policy's trunk learns along, and all sequences are propagated backward.
+        """Optimizer steps on the policy-gradient objective; see `turnwise.policy.learner.objective`. With
+        `settings.critic` the critic on the policy's trunk learns along, and all sequences are propagated backward.
 
         Returned metrics are means over reply tokens: `loss` (that of the policy alone), `ratio`, `clip_fraction_low`,
         `clip_fraction_high`, `entropy` (nats), `approximate_kl` (nats, from the policy that the ratio is taken to), and

@@ -10,8 +10,8 @@ Per reply token t, with r_t = exp(log pi(t) - log mu(t)), the advantage A_t, and
     reinforce    L_t = -A_t log pi(t)
 
 mu is the behaviour policy: it sampled, and its log-probabilities are the engine's; or, where the engine's mismatch is
-corrected for (`turnwise.policy.learner.importance`), the learner's own recomputation of them. Each function names its paper and
-what differs from it.
+corrected for (`turnwise.policy.learner.importance`), the learner's own recomputation of them. Each function names its
+paper and what differs from it.
 
 All take the same five tensors, so that one can stand for another; only `gspo` looks at `sequence`. The loss is returned
 per token: how tokens are averaged is the business of `turnwise.policy.learner.aggregation`.

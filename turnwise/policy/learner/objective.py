@@ -5,8 +5,8 @@
 L_t: the policy loss (`turnwise.policy.learner.losses`), w_t: the importance weight of the engine's mismatch
 (`turnwise.policy.learner.importance`), k_t: the estimate of the divergence from a reference policy
 (`turnwise.policy.learner.divergence`), H_t: the entropy of the distribution that the token is drawn from, weight_t: the
-aggregation over the whole mini-batch (`turnwise.policy.learner.aggregation`). The sum over micro-batches is the mini-batch's
-objective, however it is cut. A term that is not used is not computed.
+aggregation over the whole mini-batch (`turnwise.policy.learner.aggregation`). The sum over micro-batches is the
+mini-batch's objective, however it is cut. A term that is not used is not computed.
 """
 
 from __future__ import annotations

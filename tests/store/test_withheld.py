@@ -6,12 +6,12 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from test_lineage import git
+from test_run_environment import git
 
 from turnwise.store import run_environment
 from turnwise.store.withheld import MARKER, has_secret_name, holds_secret, left_out_of, recordable
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture

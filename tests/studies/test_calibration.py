@@ -14,7 +14,7 @@ from turnwise.experiment import load
 from turnwise.studies.calibration import SMOOTHING, WatchedRun, calibrate, judge, onset, raised_at
 from turnwise.studies.calibration_page import Calibration, Cost, data, in_short, page
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 EARLY = AlarmRule(below=0.5, patience=2)
 COST = Cost(
     iteration_milliseconds=2000.0,

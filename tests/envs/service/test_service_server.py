@@ -16,7 +16,7 @@ from service_samples import BRITTLE
 
 from envs.service import RemoteWorld
 
-REPOSITORY = Path(__file__).resolve().parents[2]
+REPOSITORY = Path(__file__).resolve().parents[3]
 
 
 def test_a_server_says_what_it_serves_and_ends_with_its_workers(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,7 +31,7 @@ from turnwise.errors import ConfigurationError
 from turnwise.experiment import load
 from turnwise.world import SPLITS, World, make_world
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 SLIPPERY = {"success_rate": 0.7, "actions_per_turn": 2}
 HOPS = {"hops": [1, 2], "turns": 4}
 SERVED: dict[str, dict[str, Any]] = {"frozen_lake": SLIPPERY, "search": HOPS}

@@ -23,7 +23,7 @@ from turnwise.agent.host import Host, RetryPolicy
 from turnwise.errors import WorldLost
 
 TASKS = Brittle().tasks("test", 8)
-REPOSITORY = Path(__file__).resolve().parents[2]
+REPOSITORY = Path(__file__).resolve().parents[3]
 
 
 def at_home(work: Callable[[ProcessHome], Awaitable[None]], processes: int = 2) -> None:

@@ -16,7 +16,7 @@ from turnwise.health.alarms import MEANINGS, AlarmState, in_words, out_of_bounds
 from turnwise.health.guards import COUNTED, GUARDS, in_a_row, message
 from turnwise.health.monitors import MONITORS
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 RULES = {"entropy": AlarmRule(below=1.0, patience=2), "reply_tokens": AlarmRule(below=4.0, above=9.0)}
 
 

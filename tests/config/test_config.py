@@ -11,7 +11,7 @@ from turnwise.config.overlays import merged, parse_setting, read_yaml, with_valu
 from turnwise.errors import ConfigurationError
 from turnwise.experiment import load, single
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PARAMETERS = ROOT / "params.yaml"
 YAML_FILES = sorted([*ROOT.glob("*.yaml"), *ROOT.glob("experiments/*.yaml")])
 

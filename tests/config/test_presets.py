@@ -10,7 +10,7 @@ import pytest
 from turnwise.errors import ConfigurationError
 from turnwise.experiment import load
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 OVERLAYS = [ROOT / "experiments" / name for name in ("frozen_lake.yaml", "starpo_s.yaml")]
 
 

@@ -1,0 +1,181 @@
+"""The plan of the house, held against the tree: rooms, arrows, sizes, and one meaning per name."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+LAYERS = ("flows", "tasks", "turnwise", "envs")
+MAY_IMPORT = {
+    "flows": {"flows", "tasks", "turnwise", "envs"},
+    "tasks": {"tasks", "turnwise"},
+    "turnwise": {"turnwise"},
+    "envs": {"envs", "turnwise"},
+}
+GROUND = {"world", "seeding", "errors", "progress", "suggestions"}
+"""What every room of the library may import."""
+ROOMS: Mapping[str, set[str]] = {
+    "config": set(),
+    "store": {"config"},
+    "data": {"config", "store"},
+    "statistics": {"config", "data"},
+    "credit": {"config", "data"},
+    "policy": {"config", "data", "store"},
+    "curriculum": {"config", "data"},
+    "health": {"config", "data", "credit"},
+    "agent": {"config", "data", "credit", "policy"},
+    "checking": {"config", "statistics", "store"},
+    "tracking": {"config", "data", "store"},
+    "reporting": {"checking", "config", "data", "statistics", "store"},
+    "experiment": {"agent", "config", "credit", "curriculum", "data", "health", "policy", "store"},
+    "studies": {"config", "credit", "data", "experiment", "health", "reporting", "statistics", "store"},
+}
+"""The rooms of the library, from the ground upward, and what each may import beside the ground. Each imports only rooms
+that stand before it in this list, so there is no circle."""
+FORBIDDEN_NAMES = {"utils", "helpers", "common", "misc"}
+MOST_LINES = 350
+MOST_AT_ROOT = {"turnwise": 8, "flows": 12, "tasks": 8}
+OWN_ROOM = {"world.py", "episode.py", "contract.py", "__init__.py"}
+"""The file names that every world or every contract has, and that therefore occur often."""
+
+
+@cache
+def modules() -> Mapping[str, Path]:
+    """Every module of ours by its dotted name."""
+    found = {}
+    for layer in LAYERS:
+        for path in sorted((ROOT / layer).rglob("*.py")):
+            name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+            found[name.removesuffix(".__init__")] = path
+    return found
+
+
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+@cache
+def imports_of(name: str) -> frozenset[str]:
+    """The modules of ours that a module imports, anywhere in it, also for the type checker alone."""
+    return frozenset(_imports(tree_of(modules()[name])))
+
+
+def _imports(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            for alias in node.names:
+                module = f"{node.module}.{alias.name}"
+                if module in modules():
+                    yield module
+                elif node.module in modules():
+                    yield node.module
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name in modules())
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_arrows_run_from_flows_to_tasks_to_the_library_and_never_back(layer: str) -> None:
+    wrong = [
+        f"{name} -> {imported}"
+        for name in modules()
+        if name.partition(".")[0] == layer
+        for imported in imports_of(name)
+        if imported.partition(".")[0] not in MAY_IMPORT[layer]
+    ]
+    assert wrong == []
+
+
+def test_a_world_imports_of_the_library_only_the_contract_and_seeding() -> None:
+    allowed = {"turnwise", "turnwise.world", "turnwise.seeding"}
+    wrong = [
+        f"{name} -> {imported}"
+        for name in modules()
+        if name.startswith("envs.")
+        for imported in imports_of(name)
+        if imported.startswith("turnwise") and imported not in allowed
+    ]
+    assert wrong == []
+
+
+def test_the_rooms_of_the_library_are_those_of_the_plan_and_import_downward() -> None:
+    order = list(ROOMS)
+    for place, room in enumerate(order):
+        assert set(order[:place]) >= ROOMS[room], f"{room} imports a room that stands above it in the plan"
+    present = {name.split(".")[1] for name in modules() if name.startswith("turnwise.")}
+    assert present == GROUND | set(ROOMS)
+    wrong = []
+    for name in (name for name in modules() if name.startswith("turnwise.")):
+        room = name.split(".")[1]
+        for imported in (each for each in imports_of(name) if each.startswith("turnwise.")):
+            other = imported.split(".")[1]
+            if other != room and other not in GROUND | ROOMS.get(room, set()):
+                wrong.append(f"{name} -> {imported}")
+    assert wrong == []
+
+
+def test_no_module_imports_itself_over_others() -> None:
+    circles = set()
+    for start in modules():
+        waiting, seen = [(start,)], {start}
+        while waiting:
+            path = waiting.pop()
+            for imported in imports_of(path[-1]):
+                # A package's __init__ gathers what its modules define, and they may name their package.
+                if imported == start and not start.startswith(path[-1] + "."):
+                    circles.add(" -> ".join(sorted({*path})))
+                elif imported not in seen:
+                    seen.add(imported)
+                    waiting.append((*path, imported))
+    assert sorted(circles) == []
+
+
+def test_only_tracking_knows_mlflow_and_only_flows_and_tasks_know_prefect() -> None:
+    wrong = []
+    for name, path in modules().items():
+        for node in ast.walk(tree_of(path)):
+            tops = (
+                [alias.name.partition(".")[0] for alias in node.names]
+                if isinstance(node, ast.Import)
+                else [node.module.partition(".")[0]]
+                if isinstance(node, ast.ImportFrom) and node.module
+                else []
+            )
+            library = name.partition(".")[0] in ("turnwise", "envs")
+            if library and ({"prefect", "dvc"} & set(tops)):
+                wrong.append(f"{name}: {tops}")
+            if library and "mlflow" in tops and not name.startswith("turnwise.tracking"):
+                wrong.append(f"{name}: {tops}")
+    assert wrong == []
+
+
+@pytest.mark.parametrize("package", MOST_AT_ROOT)
+def test_a_root_holds_few_modules(package: str) -> None:
+    found = sorted(path.name for path in (ROOT / package).glob("*.py"))
+    assert len(found) <= MOST_AT_ROOT[package], found
+
+
+def test_no_file_of_the_code_is_long() -> None:
+    lengths = {name: len(path.read_text().splitlines()) for name, path in modules().items()}
+    assert {name: length for name, length in lengths.items() if length > MOST_LINES} == {}
+
+
+def test_a_public_class_name_has_one_meaning() -> None:
+    found = defaultdict(list)
+    for name, path in modules().items():
+        for node in tree_of(path).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                found[node.name].append(name)
+    assert {name: places for name, places in found.items() if len(places) > 1} == {}
+
+
+def test_no_file_name_says_nothing_and_none_occurs_four_times() -> None:
+    names = Counter(path.name for path in modules().values() if path.name not in OWN_ROOM)
+    assert [name for name in names if Path(name).stem in FORBIDDEN_NAMES] == []
+    assert {name: count for name, count in names.items() if count >= 4} == {}
