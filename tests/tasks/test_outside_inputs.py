@@ -233,7 +233,7 @@ NAMED = [
 ]
 
 
-@pytest.mark.parametrize(("name", "parameters", "named"), NAMED, ids=lambda value: str(value)[:20])
+@pytest.mark.parametrize(("name", "parameters", "named"), NAMED, ids=[name for name, _, _ in NAMED])
 def test_our_worlds_name_their_files(name: str, parameters: dict[str, Any], named: set[str]) -> None:
     world: type[World] = world_class(name)
     assert set(world.files(parameters)) == named
