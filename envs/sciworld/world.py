@@ -7,6 +7,7 @@ simplification can be chosen; and processes are few and shared, where theirs are
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, ClassVar
@@ -16,7 +17,7 @@ from envs.sciworld.pool import Pool, pool
 from envs.sciworld.simulator import CALL_SECONDS, java, java_version
 from envs.sciworld.variations import COUNTS, PACKAGE_VERSION, Variation, numbers
 from turnwise import seeding
-from turnwise.world import Column, Limits, Reward, Split, Task, World, positive, whole_number
+from turnwise.world import Column, Limits, Reward, Split, Task, World, missing_package, positive, whole_number
 
 SHORT = (
     "find-non-living-thing",
@@ -95,6 +96,10 @@ class SciWorld(World):
         processes: int = 2,
         call_seconds: float = CALL_SECONDS,
     ) -> None:
+        try:
+            importlib.import_module("scienceworld")
+        except ModuleNotFoundError as error:
+            raise ValueError(missing_package(self.name, str(error.name))) from error
         if java() is None:
             raise ValueError("sciworld must find Java on the path; found no `java`: install a Java runtime, 8 or later")
         self.types = _known_types(types)

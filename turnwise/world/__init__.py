@@ -17,7 +17,14 @@ from turnwise.world.contract import (
     require_family,
 )
 from turnwise.world.parameters import http_address, positive, share, whole_number
-from turnwise.world.registry import ENTRY_POINTS, installed_worlds, make_world, with_preset, world_class
+from turnwise.world.registry import (
+    ENTRY_POINTS,
+    installed_worlds,
+    make_world,
+    missing_package,
+    with_preset,
+    world_class,
+)
 
 __all__ = [
     "ENTRY_POINTS",
@@ -37,6 +44,7 @@ __all__ = [
     "http_address",
     "installed_worlds",
     "make_world",
+    "missing_package",
     "positive",
     "require_family",
     "share",

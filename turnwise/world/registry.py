@@ -31,7 +31,7 @@ def world_class(name: str) -> type[World]:
         return found
     for entry_point in _entry_points(tuple(sys.path)):
         if entry_point.name == name:
-            loaded = entry_point.load()
+            loaded = _loaded(entry_point)
             if not (isinstance(loaded, type) and issubclass(loaded, World)):
                 raise ValueError(f"entry point {name!r} must load a subclass of turnwise.world.World; found {loaded!r}")
             return loaded
@@ -51,6 +51,21 @@ def _module(name: str, world: str) -> ModuleType:
         raise ValueError(
             f"world {world!r} must name a module that can be imported from here; found {type(error).__name__}: {error}"
         ) from error
+
+
+def _loaded(entry_point: importlib.metadata.EntryPoint) -> Any:
+    """What an entry point names. Raises ValueError where a package that this world needs is not installed."""
+    try:
+        return entry_point.load()
+    except ModuleNotFoundError as error:
+        raise ValueError(missing_package(entry_point.name, str(error.name))) from error
+
+
+def missing_package(world: str, package: str) -> str:
+    """What to say of a world whose package is not installed: an extra of its own name brings it, where there is one."""
+    offered = importlib.metadata.metadata("turnwise").get_all("Provides-Extra") or []
+    remedy = f"pip install 'turnwise[{world}]'" if world in offered else f"install {package}"
+    return f"the world {world!r} needs the package {package}, which is not installed: {remedy}"
 
 
 def installed_worlds() -> tuple[str, ...]:
