@@ -99,15 +99,15 @@ def test_a_world_that_is_lost_in_asking_a_player_is_counted() -> None:
 
 SCRIPT = """
 import hashlib, pathlib, sys
-from turnwise.agent.episode_config import Rules
+from turnwise.agent.episode_config import EpisodeConfig
 from turnwise.agent.formats import ThinkAnswerFormat
-from turnwise.agent.host import Patience
+from turnwise.agent.host import RetryPolicy
 from turnwise.agent.loop import make_episodes, play_scripted
 from turnwise.data.trajectory_files import TRAJECTORIES_FILE, TURNS_FILE, write_trajectories
 from turnwise.world import make_world
 
 world = make_world("frozen_lake", {"success_rate": 0.8})
-rules = Rules(world, ThinkAnswerFormat(), world.limits, Patience())
+rules = EpisodeConfig(world, ThinkAnswerFormat(), world.limits, RetryPolicy())
 episodes = make_episodes(rules, world.tasks("train", 10), 2, seed=4)
 player = lambda index, turn: ("random", "oracle")[(index + turn) % 2]
 played = play_scripted(episodes, rules.format.write, player, seed=9)

@@ -33,7 +33,7 @@ def test_a_run_with_uncommitted_changes_is_made_again_to_the_bit_though_the_proj
     assert "and its diff in" in told and "mt-grpo seed 1: equal, all " in told, told
     assert "UNCOMMITTED" in (folder / "turnwise" / "credit" / "group_relative.py").read_text()
     refused = run(
-        project, "flows.commands.cli", "reproduce", "mt-grpo seed 1", "--into", str(folder), expected=1, **server
+        project, "flows.commands.cli", "reproduce", "mt-grpo seed 1", "--into", str(folder), expected=2, **server
     )
     assert "fresh folder" in refused
 

@@ -18,7 +18,7 @@ from turnwise.world import SPLITS
 DIFF = """diff --git a/code.py b/code.py
 --- a/code.py
 +++ b/code.py
- -1,2 +1,2 
+@@ -1,2 +1,2 @@
 -group_size = 8
 +group_size = 4
 +PASSWORD = "open-sesame"
@@ -26,13 +26,13 @@ diff --git a/new.py b/new.py
 new file mode 100644
 --- /dev/null
 +++ b/new.py
- -0,0 +1 
+@@ -0,0 +1 @@
 +new = 1
 diff --git a/secrets.yaml b/secrets.yaml
 new file mode 100644
 --- /dev/null
 +++ b/secrets.yaml
- -0,0 +1 
+@@ -0,0 +1 @@
 +service: open-sesame
 """
 

@@ -21,8 +21,8 @@ def test_the_platform_names_kernels_and_versions_and_no_model_of_processor() -> 
 
 def test_nothing_heavy_is_imported() -> None:
     script = (
-        "import sys; from turnwise import fingerprint, lineage; "
-        "lineage.platform(); fingerprint.fingerprint(['turnwise.world']); "
+        "import sys; from turnwise.store import fingerprint, run_environment; "
+        "run_environment.platform(); fingerprint.fingerprint(['turnwise.world']); "
         "print([name for name in ('torch', 'vllm', 'prefect', 'mlflow', 'transformers') if name in sys.modules])"
     )
     assert subprocess.run([sys.executable, "-c", script], capture_output=True, check=True).stdout == b"[]\n"

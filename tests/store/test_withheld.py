@@ -130,7 +130,7 @@ def test_lines_that_look_secret(line: str) -> None:
 
 def test_a_private_key_is_left_out_to_its_end() -> None:
     key = ["-----BEGIN OPENSSH PRIVATE KEY-----", "b3BlbnNzaA", "-----END OPENSSH PRIVATE KEY-----", "after"]
-    lines = ["diff --git a/notes.md b/notes.md", "--- a/notes.md", "+++ b/notes.md", " -0,0 +1,4 "]
+    lines = ["diff --git a/notes.md b/notes.md", "--- a/notes.md", "+++ b/notes.md", "@@ -0,0 +1,4 @@"]
     recorded = recordable("\n".join([*lines, *(f"+{line}" for line in key), ""]), new_files=False)
     assert recorded.splitlines()[5:] == [*[f"+{MARKER}"] * 3, "+after"]
 

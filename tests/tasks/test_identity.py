@@ -66,7 +66,7 @@ def of_new_process(key: Callable[[], str]) -> str:
 def test_the_code_of_a_mixtures_parts_counts_and_their_comments_do_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    source = (ROOT / "tests" / "corridor_worlds.py").read_text()
+    source = (ROOT / "tests" / "checking" / "corridor_worlds.py").read_text()
     (tmp_path / "my_corridor.py").write_text(source)
     monkeypatch.syspath_prepend(tmp_path)
     parts = {"lake": {"world": "frozen_lake"}, "mine": {"world": "my_corridor:Corridor"}}

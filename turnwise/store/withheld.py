@@ -26,11 +26,11 @@ _NEW = re.compile(r"^new file mode ", re.MULTILINE)
 
 _SECRET_NAME = re.compile(
     r"secret|credential|passw(or)?d|passphrase|(^|[^a-z])(api|private|access)[-_]?keys?([^a-z]|$)"
-    r"|(^|[^a-z])token([^a-z]|$)|^\.env($|[^a-z])|\.env$|^\.?(netrc|pgpass|pypirc|npmrc|kubeconfig|authorized_keys)$"
+    r"|(^|[^a-z])token(?![a-z]|_\w+\.py$)|^\.env($|[^a-z])|\.env$|^\.?(netrc|pgpass|pypirc|npmrc|kubeconfig|authorized_keys)$"
     r"|^id_[a-z0-9]+(\.pub)?$|\.(pem|key|p8|p12|pfx|jks|keystore|kdbx|ppk|gpg|asc)$"
     r"|(^|[^a-z])tokens\.(json|toml|txt|ya?ml|ini|csv)$"
 )
-"""Of a lower-case file or folder name."""
+"""Of a lower-case file or folder name. A module such as token_texts.py is about tokens and holds none."""
 
 _OPAQUE = r"[A-Za-z0-9+/=_.~-]{8,}"
 _KNOWN_FORMS = re.compile(
@@ -70,7 +70,7 @@ def recordable(diff: str, new_files: bool) -> str:
         name = _name(part)
         if has_secret_name(name):
             left_out.append(f"{name} (its name looks secret)")
-        elif _NEW.search(part.partition("\n")[0]) and not new_files:
+        elif _NEW.search(part.partition("\n@@")[0]) and not new_files:
             left_out.append(f"{name} (a new file: commit it, or set tracking.new_files)")
         else:
             lines = part.splitlines(keepends=True)
@@ -117,12 +117,12 @@ def _without_secrets(lines: Sequence[str], python: bool) -> Iterator[str]:
     """The lines of one file's part, in place of those that look secret the marker."""
     changes = within_key = False
     for line in lines:
-        changes = changes or line.startswith("")
+        changes = changes or line.startswith("@@")
         within_key = within_key or bool(_KEY_BEGINS.search(line))
         if not changes or not (within_key or holds_secret(line[1:], python)):
             yield line
-        elif line.startswith(""):
-            yield f"{''.join(line.split('')[:2])} {MARKER}\n"
+        elif line.startswith("@@"):
+            yield f"{'@@'.join(line.split('@@')[:2])}@@ {MARKER}\n"
         else:
             yield f"{line[0]}{MARKER}\n"
-        within_key = within_key and not _KEY_ENDS.search(line) and not line.startswith("")
+        within_key = within_key and not _KEY_ENDS.search(line) and not line.startswith("@@")

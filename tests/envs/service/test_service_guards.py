@@ -173,7 +173,7 @@ def test_the_openapi_document_describes_every_route_and_reply(guarded: TestClien
         for operation in path.values():
             assert operation["description"]
             assert "ErrorReply" in str(operation["responses"]["4XX"])
-    assert {"Create", "PlayStep", "Stepped", "Facts", "Task", "Step"} <= set(document["components"]["schemas"])
+    assert {"Create", "PlayStep", "Stepped", "WorldFacts", "Task", "Step"} <= set(document["components"]["schemas"])
     assert document["info"]["version"] == str(schema.SCHEMA_VERSION)
 
 

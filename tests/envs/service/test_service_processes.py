@@ -158,7 +158,7 @@ asyncio.run(life())
 
 
 def test_workers_end_when_their_server_is_killed() -> None:
-    paths = os.pathsep.join([str(REPOSITORY), str(REPOSITORY / "tests" / "envs")])
+    paths = os.pathsep.join([str(REPOSITORY), str(REPOSITORY / "tests" / "envs" / "service")])
     with subprocess.Popen(
         [sys.executable, "-c", SERVER], stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": paths}
     ) as server:

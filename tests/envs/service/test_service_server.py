@@ -26,7 +26,7 @@ def test_a_server_says_what_it_serves_and_ends_with_its_workers(monkeypatch: pyt
         "from envs.service.server import serve\n"
         f"serve(['frozen_lake', '{BRITTLE}'], port={port}, token='sesame', processes={{'{BRITTLE}': 1}})"
     )
-    paths = os.pathsep.join([str(REPOSITORY), str(REPOSITORY / "tests" / "envs")])
+    paths = os.pathsep.join([str(REPOSITORY), str(REPOSITORY / "tests" / "envs" / "service")])
     with subprocess.Popen(
         [sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": paths}
     ) as server:
