@@ -349,10 +349,12 @@ def test_without_a_compiler_compiled_layers_are_refused(monkeypatch: pytest.Monk
 
 @pytest.mark.skipif(shutil.which(COMPILER) is None, reason="torch compiles with a C++ compiler: apt-get install g++")
 def test_compiled_layers_compute_the_same_though_an_engine_turned_the_compiler_off(
-    make_policy: MakePolicy, monkeypatch: pytest.MonkeyPatch
+    make_policy: MakePolicy, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     from torch._dynamo.utils import counters
 
+    # What other processes compiled, with other kernels perhaps, lies in a folder that all share.
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
     policy, settings = make_policy(0), ModelSettings(compiled=True, gradient_checkpointing=True)
     monkeypatch.setattr(torch._dynamo.config, "disable", True)  # as vLLM's engine leaves it
     counters.clear()
