@@ -1,1 +1,1 @@
-"""Between a world's text and a policy's tokens: formats, hosts that outlive faults, episodes, their loop."""
+"""The agent layer between a world's text and a policy's tokens: formats, fault-tolerant hosts, episodes, rollouts."""

@@ -1,21 +1,21 @@
-"""Branching groups: a fresh group of continuations from each turn's state of one trajectory, the trunk.
+"""Branching rollouts: a group of G continuations from the state before each turn of one trajectory, the trunk.
 
     group (prompt, 1)       G independent episodes, of which the first is the trunk
     group (prompt, t > 1)   G continuations to the end, from the state before turn t of the trunk
 
-The members of group (prompt, t) differ from turn t on and in nothing before it. So the group's mean is a baseline of
-exactly that state, and only the reply of turn t is trained: no later reply was made in a state that the group shares,
-and each earlier one is the trunk's, the same for all. Rewards of turns before t are the same for all members: they
-cancel in any difference from the group's mean, whatever it is divided by, so that estimators which compare within
-groups need not know of branching.
+The members of group (prompt, t) share everything before turn t and differ from turn t on. The group's mean is
+therefore a baseline for exactly that state, and only the reply of turn t is trained: later replies were sampled in
+states that the group does not share, and earlier replies are the trunk's, identical in all members. Rewards of turns
+before t are identical too: they cancel in any difference from the group's mean, whatever it is divided by, so
+estimators that compare within groups need no change for branching.
 
-Paper: MT-GRPO (arXiv 2505.11821, section 4.2) asks for a fresh group from each turn's state. Differs from it: there
-every trajectory branches at every turn, G^(K-1) trajectories for K turns; here only the trunk does, which is at most
-1 + (G - 1) + (K - 1) G, as VinePPO (arXiv 2410.01679) does to value states. The trunk visits states as the policy does,
-so that the sum over the turns estimates the same gradient.
+Paper: MT-GRPO (arXiv 2505.11821, section 4.2) asks for a fresh group from each turn's state. What differs: in the paper
+every trajectory branches at every turn, G^(K-1) trajectories for K turns; here only the trunk does, at most
+1 + (G - 1) + (K - 1) G trajectories, as VinePPO (arXiv 2410.01679) does to value states. The trunk is sampled from the
+policy and so visits states as the policy does: the sum over turns estimates the same gradient.
 
-It costs many sampled tokens for each that is trained: see `cost`. Turn 1's groups are by themselves the independent
-rollout that the same settings would have made, so that what is reported of the policy is taken from them.
+Branching samples many tokens for each one that is trained: see `cost`. The groups of turn 1 are exactly the rollout
+that the scheme `independent` would have made with the same settings, so metrics of the policy are taken from them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from turnwise.errors import ConfigurationError
 
 
 def group_of(prompt: int, turn: int, prompts: int) -> int:
-    """The number of the group that branches at a turn (from 0) of a prompt; at turn 0 it is the prompt's own."""
+    """The index of the group that branches at `turn` (from 0) of a prompt; at turn 0 it is the prompt's own index."""
     return turn * prompts + prompt
 
 
@@ -39,14 +39,19 @@ def turn_of(group: int, prompts: int) -> int:
 
 
 def trained_at(trajectory: Trajectory, turn: int) -> Trajectory:
-    """The trajectory with no reply trained on but that of one turn, unless it is frozen; the others are context."""
+    """A copy of the trajectory in which only the reply of `turn` is trained (not even that if it is frozen).
+
+    The other turns stay as context.
+    """
     turns = tuple(replace(each, trained=each.trained and place == turn) for place, each in enumerate(trajectory.turns))
     return replace(trajectory, turns=turns)
 
 
 def cost(trajectories: Sequence[Trajectory], prompts: int) -> dict[str, float]:
-    """What branching cost, in reply tokens: all that were sampled, those of independent groups of the same size, and
-    those that are trained; `cost` is the first over the second. Replayed turns cost nothing.
+    """Metrics of what branching cost, in reply tokens.
+
+    Counted are all sampled tokens, those that independent groups of the same size would have sampled, and those that
+    are trained. `branching/cost` is the first over the second. Replayed turns are not sampled and cost nothing.
     """
     sampled = independent = trained = 0
     for trajectory in trajectories:
@@ -66,7 +71,7 @@ def cost(trajectories: Sequence[Trajectory], prompts: int) -> dict[str, float]:
 
 
 def require_branching(estimator: str, selection: str) -> None:
-    """Raise ConfigurationError for credit or a selection that makes no sense of branching groups."""
+    """Raise ConfigurationError for an estimator or a selection rule that cannot be used with branching groups."""
     suited = [name for name, found in ESTIMATORS.items() if found.grouped and "anchors" not in found.needs]
     if estimator not in suited:
         reason = (

@@ -1,22 +1,21 @@
-"""Context policies: what of an episode's history the next reply follows, and that it is sure to fit.
+"""Context policies: which part of the episode's history the next reply is conditioned on, within a token budget.
 
-    full      everything that was said; the context only grows
-    window    the opening, the last k turns, and what was said since; older turns are left out
-    summary   the opening, the policy's own summary of what happened, and what was said since
+    full      the whole history; the context only grows
+    window    the opening, the last k turns and the current message; older turns are left out
+    summary   the opening, the policy's own summary of the earlier turns, and every message after it
 
-Where history is left out, the context is written anew and a **segment** opens: all the tokens that the next reply
-follows are then in its turn, so that whoever trains on it has exactly the context in which it was sampled. Replies that
-stay in a window are copied token by token. What a policy wrote to be remembered (its last plan, its lessons, its last
-summary) is said again in a new segment, as text of the opening message; the opening itself, which states the task, is
-always there.
+Where history is left out, the context is rewritten and a new **segment** opens: its first turn holds all the tokens
+that its reply follows, so training sees exactly the context in which the reply was sampled. Replies that stay in a
+window are copied token by token. What the policy wrote to remember (its last plan, its lessons, its last summary) is
+repeated as text in the opening message of the new segment. The opening itself, which states the task, is always there.
 
-**The budget is kept before the engine is asked.** A context is used only if it leaves room for the longest reply of its
-kind; under `summary` also for asking for a summary after that, and for its longest reply. So no reply is ever cut by
-the model's length, and a summary always fits. Where nothing fits the episode is over. A window shows fewer turns before
-it comes to that; a summary is asked for early.
+**The budget is checked before the engine is called.** A context is used only if it leaves room for the longest reply of
+its kind; under `summary` it must also leave room to ask for a summary afterwards, and for the longest summary. So the
+model's context length never cuts a reply, and a summary always fits. Where nothing fits, the episode ends. Before that,
+a window shows fewer turns, and a summary is asked for early.
 
-No paper's rule is followed. What differs from the usual code: rewriting never changes what was sampled before it, which
-stays a segment of its own, with the context that it had.
+This follows no paper. What differs from common implementations: a rewrite never changes what was sampled before it;
+those turns stay a segment of their own, with the context that they had.
 """
 
 from __future__ import annotations
@@ -32,17 +31,17 @@ from turnwise.data.trajectory import TurnKind
 SUMMARY_WORDS = (
     "Summarise what happened so far in one thought, without an action. Your summary takes the place of these turns."
 )
-"""What asks for a summary."""
+"""The request for a summary."""
 REMEMBERED = {TurnKind.PLAN: "Your plan", TurnKind.REFLECT: "Your lesson", TurnKind.SUMMARY: "Your summary"}
 """How a new segment introduces what the policy wrote before it."""
 
 
 class ConversationFrame(Protocol):
-    """How texts become tokens of a conversation: `turnwise.policy.tokenizer.ChatFrame` keeps this."""
+    """Turns the texts of a conversation into tokens; implemented by `turnwise.policy.tokenizer.ChatFrame`."""
 
     @property
     def end_tokens(self) -> tuple[int, ...]:
-        """The tokens that end a reply: one that was not cut off ends with one of them."""
+        """The end tokens of a reply; a reply that was not cut off ends with one of them."""
 
     def opening(self, system: str | None, observation: str) -> tuple[int, ...]:
         """Tokens from the start up to where the first reply begins."""
@@ -56,19 +55,20 @@ class ConversationFrame(Protocol):
 
 @dataclass(frozen=True)
 class Ask:
-    """What the agent asks the policy for."""
+    """A request to the policy for one reply."""
 
     kind: TurnKind
     reply_tokens: int
-    """The longest reply."""
+    """Maximum length of the reply, in tokens."""
     words: str = ""
-    """What the policy is told beside the observation."""
+    """Text that is shown to the policy after the observation."""
     trained: bool = True
+    """Whether the update trains on the reply."""
 
 
 @dataclass(frozen=True)
 class ContextMessage:
-    """What is put before a reply: the tokens that the context grew by, or, where a segment opens, all of it."""
+    """The tokens put before a reply: those that the context grew by, or the whole context where a segment opens."""
 
     tokens: tuple[int, ...]
     opens_segment: bool
@@ -83,19 +83,19 @@ class Exchange:
     reply_tokens: tuple[int, ...]
     complete: bool
     note: str
-    """What a reply that does not act says, to be remembered; empty for one that could not be read."""
+    """The thought of a reply that does not act, to be remembered; empty if the reply could not be read."""
 
 
 class Context(ABC):
-    """The context of one episode. Call `ask`, then `replied`, in turn.
+    """The context of one episode. Call `ask` and `replied` alternately.
 
-    Without a frame, as scripted players have it before there is a tokenizer, it has no tokens and no budget.
+    Without a frame (scripted policies run before a tokenizer exists) it holds no tokens and enforces no budget.
     """
 
     def __init__(self, frame: ConversationFrame | None, instruction: str | None, budget: int) -> None:
         self._frame, self._instruction, self._budget = frame, instruction, budget
         self.tokens: list[int] = []
-        """What the next reply follows."""
+        """The tokens that the next reply follows."""
         self._history: list[Exchange] = []
         self._lessons: list[Exchange] = []
         self._opening = ""
@@ -103,7 +103,10 @@ class Context(ABC):
         self._asked: tuple[str, Ask] | None = None
 
     def ask(self, observation: str, ask: Ask) -> ContextMessage | None:
-        """Put a message before the next reply. None, and nothing changes, where the longest reply might not fit."""
+        """Add the message before the next reply and return it.
+
+        Returns None and changes nothing where a reply of maximum length might not fit into the budget.
+        """
         if self._begins:
             self._opening = observation
         for message in self._messages(observation, ask):
@@ -115,32 +118,32 @@ class Context(ABC):
         return None
 
     def replied(self, tokens: Sequence[int], complete: bool, note: str = "") -> None:
-        """Take the reply to what was asked, as it was sampled; `note` is what it says where it does not act."""
+        """Add the reply to the last `ask`, token by token as sampled; `note` is its thought where it does not act."""
         assert self._asked is not None, "ask must be called first"
         observation, ask = self._asked
         self.tokens = [*self.tokens, *tokens]
         self._history.append(Exchange(observation, ask, tuple(tokens), complete, note))
 
     def begin_again(self) -> None:
-        """Leave out all turns, for another attempt: the next message opens a segment. Lessons are remembered."""
+        """Drop all turns, for another attempt at the task: the next message opens a segment. Lessons are kept."""
         self._lessons += [each for each in self._history if each.ask.kind is TurnKind.REFLECT]
         self._history = []
         self._begins = True
 
     def summary_before(self, observation: str, ask: Ask) -> Ask | None:
-        """The summary to be asked for before this, if one is due. Its message has no observation."""
+        """The request for a summary that must come before `ask`, or None. Its message has no observation."""
         return None
 
     @abstractmethod
     def _messages(self, observation: str, ask: Ask) -> Iterator[ContextMessage]:
-        """The messages that might be put before the next reply, best first."""
+        """Candidate messages before the next reply, best first; `ask` takes the first that fits."""
 
     def _kept_free(self, ask: Ask) -> int:
-        """Tokens that must be free after the longest reply."""
+        """Number of tokens that must stay free after a reply of maximum length."""
         return 0
 
     def _grown(self, observation: str, ask: Ask) -> ContextMessage:
-        """The context as it is, and what was said since: at the beginning the opening."""
+        """The message that only extends the context; at the start of an attempt it is the opening."""
         if self._begins:
             return ContextMessage(self._open(observation, *self._notes([]), ask.words), True)
         return ContextMessage(self._go_on(_joined(observation, ask.words), self._history[-1].complete), False)
@@ -152,7 +155,7 @@ class Context(ABC):
         return () if self._frame is None else self._frame.continuation(text, complete)
 
     def _notes(self, left_out: Sequence[Exchange]) -> list[str]:
-        """What is still said of turns that are left out: all lessons, and the last plan and summary."""
+        """The texts kept from turns that are left out: all lessons, the last plan and the last summary."""
         noted = [each for each in (*self._lessons, *left_out) if each.note]
         last = {each.ask.kind: each for each in noted if each.ask.kind is not TurnKind.REFLECT}
         kept = [each for each in noted if each.ask.kind is TurnKind.REFLECT or last[each.ask.kind] is each]
@@ -160,14 +163,14 @@ class Context(ABC):
 
 
 class FullContext(Context):
-    """Everything that was said."""
+    """The whole history."""
 
     def _messages(self, observation: str, ask: Ask) -> Iterator[ContextMessage]:
         yield self._grown(observation, ask)
 
 
 class WindowContext(Context):
-    """The opening, the last `turns` turns, and what was said since: fewer of them where they do not fit."""
+    """The opening, the last `turns` turns (fewer where they do not fit) and the current message."""
 
     def __init__(self, frame: ConversationFrame | None, instruction: str | None, budget: int, *, turns: int) -> None:
         super().__init__(frame, instruction, budget)
@@ -181,7 +184,7 @@ class WindowContext(Context):
                 yield ContextMessage(self._last(shown, _joined(observation, ask.words)), True)
 
     def _last(self, shown: int, text: str) -> tuple[int, ...]:
-        """A whole context with the last `shown` turns: the first of them follows the opening in one message."""
+        """A rewritten context with the last `shown` turns; the opening and the first kept turn share one message."""
         begin = len(self._history) - shown
         left_out, kept = self._history[:begin], self._history[begin:]
         following = [*(_joined(each.observation, each.ask.words) for each in kept), text]
@@ -192,8 +195,9 @@ class WindowContext(Context):
 
 
 class SummaryContext(Context):
-    """The opening, the last summary, and what was said since. A summary is asked for every `every` turns that act, and
-    before a reply after which it might not fit any more.
+    """The opening, the last summary, and all messages since.
+
+    A summary is asked for after `every` acting turns, and earlier when it might no longer fit after the next reply.
     """
 
     def __init__(
@@ -205,14 +209,14 @@ class SummaryContext(Context):
         self._acted = 0
 
     def ask(self, observation: str, ask: Ask) -> ContextMessage | None:
-        """As every context does; counts the turns since the last summary."""
+        """As in `Context.ask`; also counts the acting turns since the last summary."""
         message = super().ask(observation, ask)
         if message is not None:
             self._acted = (0 if message.opens_segment else self._acted) + (ask.kind is TurnKind.ACT)
         return message
 
     def summary_before(self, observation: str, ask: Ask) -> Ask | None:
-        """A summary, where enough turns have passed, or this would leave no room for one."""
+        """A summary if `every` acting turns have passed, or if the next reply might leave no room for one."""
         if self._begins or self._is_summarised():
             return None
         grown = len(self.tokens) + len(self._grown(observation, ask).tokens) + ask.reply_tokens + self._reserve
@@ -236,7 +240,7 @@ class SummaryContext(Context):
 def make_context(
     section: ContextSection, frame: ConversationFrame | None, instruction: str | None, budget: int
 ) -> Context:
-    """The context of an episode under the policy that a section names. `budget`: tokens, the next reply's included."""
+    """A fresh context of the kind that `section` names. `budget`: tokens, including those of the next reply."""
     match section.policy:
         case "full":
             return FullContext(frame, instruction, budget)
@@ -250,5 +254,5 @@ def make_context(
 
 
 def _joined(*texts: str) -> str:
-    """Texts that are there, each beginning on a line of its own."""
+    """The non-empty texts, joined by line breaks."""
     return "\n".join(text for text in texts if text)

@@ -1,8 +1,8 @@
-"""Demonstrations as tokens: the texts of scripted players in the contexts that an episode would give them.
+"""Tokenize demonstrations: texts of scripted policies, in the contexts that an episode would give them.
 
-Scripted players play before there is a tokenizer. Only tokens tell when a window holds fewer turns, when a summary must
-come early, and where an episode runs out of its budget; so the context policy runs again over the texts, by the code
-that episodes run. Summaries that were recorded are written anew for the turns that they then stand for.
+Scripted policies run before a tokenizer exists. Only token counts decide when a window holds fewer turns, when a
+summary must come early, and where an episode exceeds its budget. So the context policy runs again over the recorded
+texts, with the same code that episodes use. Recorded summaries are rewritten for the turns that they now replace.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from turnwise.policy.tokenizer import ChatFrame
 def tokenized(
     trajectory: Trajectory, frame: ChatFrame, form: Format, context: Context, longest: Mapping[TurnKind, int]
 ) -> Trajectory:
-    """A demonstration with the tokens of its texts, up to the first turn whose longest reply might not fit.
+    """The demonstration with tokens, cut before the first turn at which a reply of maximum length might not fit.
 
-    `context` is a fresh one; `longest` says how long a reply of each kind may be that an episode asks for.
+    `context` must be fresh; `longest` is the maximum reply length in tokens for each kind of turn. Log-probabilities
+    are filled with 0, since nothing was sampled.
     """
     turns: list[Turn] = []
 

@@ -1,13 +1,13 @@
-"""One episode as a state machine: it asks for a reply, receives it, lets the world answer, and asks again or is over.
+"""One episode as a state machine: request a reply, receive it, step the world, then request another or end.
 
 Within a segment the context only grows: context of turn k+1 = context of turn k + sampled reply + tokens of the next
-observation; `turnwise.agent.context` says when another segment opens. The same class serves the engine's replies and
-those of scripted players, so that every row of a table was played by the same rules.
+observation; `turnwise.agent.context` says when another segment opens. The same class serves replies of the engine and
+of scripted policies, so every row of a results table was played by the same rules.
 
-The limit on turns counts replies that act. What else the policy is asked for (`turnwise.data.trajectory.TurnKind`) is a
-turn of the trajectory like any other, with tokens and credit, and uses up none of it. Where `turnwise.agent.modes`
-gives a task several attempts, each is made in an environment of its own, under the full limits; an attempt that the
-world loses loses the whole episode.
+The turn limit counts acting replies only. Other replies (plans, lessons and summaries, see
+`turnwise.data.trajectory.TurnKind`) are turns of the trajectory like any other, with tokens and credit, but do not
+count towards the limit. Where `turnwise.agent.modes` allows several attempts at a task, each has an environment of its
+own and the full limits; if the world fails in one attempt, the whole episode is lost.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ from turnwise.world import Observation, Remaining, ScriptedAction, Step, Task
 
 
 class Episode:
-    """One episode of one task, from its first observation to a `Trajectory` or a `Lost`."""
+    """One episode of one task, from its first observation to a `Trajectory` or a `Lost`.
+
+    Call `open`, then `receive` and `settle` for each reply until `over`, then `result`; `close` frees the world.
+    """
 
     def __init__(self, rules: EpisodeConfig, task: Task, group: int, replica: int, seed: int) -> None:
         self.task, self.group, self.replica = task, group, replica
@@ -44,7 +47,7 @@ class Episode:
         self._begin_attempt()
 
     def _begin_attempt(self) -> None:
-        """A fresh environment, under the full limits."""
+        """Start an attempt with a fresh environment and the full limits."""
         self._host = Host(self.rules.world, self.task, self.seed, self.rules.patience)
         self._first_turn = len(self._turns)
         self._actions_played = self._invalid_in_a_row = 0
@@ -63,39 +66,39 @@ class Episode:
 
     @property
     def ask(self) -> Ask:
-        """What the policy is asked for."""
+        """The pending request to the policy."""
         return self._ask
 
     @property
     def turns(self) -> list[Turn]:
-        """The turns of the present attempt."""
+        """The turns of the current attempt."""
         return self._turns[self._first_turn :]
 
     @property
     def read(self) -> list[str]:
-        """What the player was told in the present attempt, so far."""
+        """All observation texts that were shown in the current attempt so far."""
         return [*(turn.observation for turn in self.turns), self._shown, self._observation]
 
     @property
     def reply_tokens(self) -> int:
-        """The most tokens that the next reply may have."""
+        """Maximum length of the next reply, in tokens."""
         return self._ask.reply_tokens
 
     @property
     def remaining(self) -> Remaining:
-        """What is left of the limits of the present attempt."""
+        """What is left of the limits in the current attempt."""
         acted, whole = sum(turn.kind is TurnKind.ACT for turn in self.turns), self.at_the_start
         return replace(whole, turns=whole.turns - acted, actions=whole.actions - self._actions_played)
 
     @property
     def at_the_start(self) -> Remaining:
-        """What an attempt has when it begins."""
+        """The limits with which every attempt begins."""
         limits = self._limits
         actions = limits.actions if limits.actions is not None else limits.turns * limits.actions_per_turn
         return Remaining(limits.turns, limits.actions_per_turn, actions)
 
     def open(self) -> None:
-        """Start the episode: after this it is over (lost) or waits for a reply."""
+        """Start the episode; afterwards it is over (lost) or waits for a reply."""
         self._reset()
 
     def _reset(self) -> None:
@@ -108,7 +111,10 @@ class Episode:
         self._await_reply()
 
     def receive(self, text: str, tokens: tuple[int, ...], log_probabilities: tuple[float, ...], complete: bool) -> None:
-        """Take a reply and let the world begin to answer it; `settle` collects the answer."""
+        """Parse a reply and start its actions in the world without waiting; `settle` collects the result.
+
+        `complete` is False for a reply that was cut off at its maximum length.
+        """
         self._reading = self._read(text, complete)
         self._reply = (text, tokens, log_probabilities, complete)
         self._allowed = self._reading.actions[: self.remaining.actions]
@@ -116,7 +122,7 @@ class Episode:
             self._host.start(self._allowed)
 
     def settle(self) -> None:
-        """Wait for the world, record the turn, and end or wait for the next reply."""
+        """Wait for the world, record the turn, then end the episode or request the next reply."""
         steps: list[Step] = []
         if self._allowed:
             try:
@@ -144,7 +150,7 @@ class Episode:
             self._await_reply()
 
     def _attempt_again(self, ending: Ending) -> None:
-        """Begin the task again, in a context that opens with the lessons."""
+        """Start the task again in a fresh environment; the new context opens with the lessons."""
         self._host.close()
         self._earlier_endings.append(ending)
         self._context.begin_again()
@@ -152,7 +158,7 @@ class Episode:
         self._reset()
 
     def decide(self, player: str, generator: np.random.Generator) -> ScriptedAction | None:
-        """What a scripted player does now; None when the world was lost in asking."""
+        """The scripted action of `player` at this point; None if the world failed, which loses the episode."""
         try:
             return self._host.decide(player, generator, self.remaining)
         except WorldLost as error:
@@ -160,7 +166,7 @@ class Episode:
             return None
 
     def result(self) -> Trajectory | Lost:
-        """What came of the episode, once it is over."""
+        """The trajectory, or the record of a lost episode. The episode must be over."""
         if self._lost is not None:
             return self._lost
         assert self._ending is not None, "the episode is not over"
@@ -175,7 +181,7 @@ class Episode:
         )
 
     def close(self) -> None:
-        """Free the world, whether the episode is over or not."""
+        """Close the environment, whether the episode is over or not."""
         self._host.close()
 
     def _observe(self, observation: Observation, word: Callable[[str], str]) -> None:
@@ -190,7 +196,7 @@ class Episode:
         return form.read(text, self._limits.actions_per_turn) if acts else form.read_thought(text)
 
     def _remember(self) -> None:
-        """Put the reply into the context: what does not act is escaped, since it may be said as an observation."""
+        """Add the reply to the context. Notes are escaped, since they may reappear as text of an observation."""
         _, tokens, _, complete = self._reply
         note = "" if self._ask.kind is TurnKind.ACT else self.rules.format.escape(self._reading.thought)
         self._context.replied(tokens, complete, note)
@@ -223,7 +229,7 @@ class Episode:
         )
 
     def _ended(self, steps: list[Step]) -> Ending | None:
-        """How the attempt has ended with this turn, if it has. A success is one however it ended."""
+        """How this turn ends the attempt; None if it goes on. A solved task is a success whatever ended the attempt."""
         limits = self._limits
         if steps and steps[-1].terminated:
             ending = Ending.FAILURE
@@ -238,7 +244,7 @@ class Episode:
         return Ending.SUCCESS if self._solved else ending
 
     def _await_reply(self) -> None:
-        """Ask for another reply, or end the episode: the attempt was the last, or the reply might not fit."""
+        """Request another reply; end the episode if the last attempt is over or the reply might not fit."""
         ask = self._next_ask()
         if ask is None or not self._put(ask):
             if self.attempt_ended is None:
@@ -246,7 +252,7 @@ class Episode:
             self._end(self.attempt_ended)
 
     def _next_ask(self) -> Ask | None:
-        """What the policy is asked for next; None where the attempt has ended and is the last."""
+        """The next request to the policy; None if the attempt has ended and there is no further one."""
         mode, turns = self.rules.mode, self.turns
         if self.attempt_ended is Ending.SUCCESS:
             return None
@@ -255,11 +261,11 @@ class Episode:
         return mode.before_acting(turns) or Ask(TurnKind.ACT, self.rules.reply_tokens, words_to_act(turns))
 
     def _put(self, ask: Ask) -> bool:
-        """Put what is asked for into the context, or first a summary; False where the reply might not fit."""
+        """Put the request, or first one for a summary, into the context; False if the reply might not fit."""
         shown = self._unshown
         summary = self._context.summary_before(shown, ask)
         if summary is not None:
-            # What the world said last, if it was shown already, would be lost with the turns that are summarised.
+            # The summary replaces the turns before it, the last observation included: show that again afterwards.
             self._unshown = self._unshown or self._observation
             ask, shown = summary, ""
         message = self._context.ask(shown, ask)
@@ -270,7 +276,7 @@ class Episode:
         return True
 
     def _end(self, ending: Ending) -> None:
-        """End the episode, and give the reward for its form with the last turn."""
+        """End the episode; the last turn gets the reward `format`, the share of replies that could be read."""
         self._ending = ending
         if self._turns:
             share = sum(turn.invalid is None for turn in self._turns) / len(self._turns)
@@ -279,13 +285,13 @@ class Episode:
         self._host.close()
 
     def lose(self, error: WorldLost) -> None:
-        """Give the episode up as missing data."""
+        """End the episode as missing data (`Lost`), without a trajectory."""
         self._lost = Lost(self.task, self.group, self.replica, _storable(str(error)))
         self._host.close()
 
 
 def _storable(text: str) -> str:
-    """A world's text as UTF-8 can hold it: web pages, read through JSON, have lone surrogates."""
+    """The text without lone surrogates, which UTF-8 cannot encode; web pages read through JSON contain them."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
 

@@ -1,4 +1,4 @@
-"""The rules that all episodes of a rollout are played by."""
+"""The settings that all episodes of a rollout share."""
 
 from __future__ import annotations
 
@@ -16,34 +16,35 @@ FULL, PLAIN = ContextSection(), PlainMode()
 
 @dataclass(frozen=True)
 class EpisodeConfig:
-    """What all episodes of a rollout share."""
+    """Settings of all episodes of a rollout."""
 
     world: World
     format: Format
     limits: Limits | None
-    """Of every episode; None: of each task its own, as the world says."""
+    """Limits of every episode; None: each task has its own, from `World.limits_of`."""
     patience: RetryPolicy
     frame: ConversationFrame | None = None
-    """None for scripted players before there is a tokenizer: turns then hold text and no tokens."""
+    """Turns texts into tokens. None for scripted policies without a tokenizer: turns then hold text and no tokens."""
     instruction: str | None = None
-    """Given to the policy as the system message, where it needs one."""
+    """System message for the policy; None if it needs none."""
     token_budget: int = 0
-    """Tokens that a segment may have, the next reply's maximum included. Used with a frame only."""
+    """Maximum tokens of a segment, including the maximum length of the next reply. Used only with a frame."""
     reply_tokens: int = 0
-    """The maximum length of one reply that acts."""
+    """Maximum length of an acting reply, in tokens."""
     context: ContextSection = FULL
-    """What of the history a reply follows."""
+    """The context policy: which part of the history a reply follows."""
     mode: Mode = PLAIN
-    """What is asked for beside acting, and how often a task may be attempted."""
+    """Which replies are requested besides acting ones, and how often a task may be attempted."""
     invalid_limit: int | None = None
-    """Invalid replies in a row, of those that act, after which an episode ends; None: no such limit."""
+    """Consecutive invalid acting replies after which an episode ends; None: no such limit."""
     horizon: int | None = None
-    """Turns after which an episode is cut off at the latest, as `turnwise.curriculum.rules` sets it; None: no such
-    limit."""
+    """Maximum turns of an episode, as `turnwise.curriculum.rules` sets it; None: no such limit."""
 
     def limits_of(self, task: Task) -> Limits:
-        """The limits of one episode. The horizon shortens turns alone: the actions that a turn and an episode may have
-        are the world's, and a task whose own limit is below the horizon keeps it.
+        """The limits of an episode of this task.
+
+        The horizon lowers only the number of turns: actions per turn and per episode stay as the limits have them, and
+        a task whose own turn limit is below the horizon keeps it.
         """
         limits = self.world.limits_of(task) if self.limits is None else self.limits
         return limits if self.horizon is None else replace(limits, turns=min(limits.turns, self.horizon))

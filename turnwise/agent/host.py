@@ -1,12 +1,12 @@
-"""A host keeps one episode's environment alive through faults.
+"""Hosts: run one episode's environment and recover from its faults by replay.
 
 A world that raises or hangs is not the policy's failure. The host makes a fresh environment with the same task and
-seed, plays the same actions again, checks that the world says the same, and goes on as if nothing had happened: the
-policy's tokens do not depend on it. When the retries are spent the episode is `WorldLost`: missing data, never a
-reward of zero.
+seed, replays the same actions, checks that the world gives the same results, and continues: the policy's tokens do not
+depend on the fault. When the retries are used up, `WorldLost` is raised and the episode is missing data, never a reward
+of zero.
 
-Each environment lives on a thread of its own: a call that hangs can be abandoned (a thread cannot be stopped), and the
-worlds of one engine step work side by side.
+Each environment runs on its own thread, because a call that hangs can then be abandoned (a thread cannot be stopped),
+and the worlds of one engine step run concurrently.
 """
 
 from __future__ import annotations
@@ -30,20 +30,22 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """How long a world may take for one call, and how often an episode is tried again."""
+    """Time limit of one call to a world, and the number of retries of an episode."""
 
     seconds: float = 30.0
+    """Time limit of one call."""
     retries: int = 2
+    """Retries of an environment over all its calls; each one replays the attempt from its start."""
 
 
 Answer = queue.SimpleQueue[tuple[Any, BaseException | None]]
-"""Where the result of one call, or what it raised, arrives."""
+"""A queue that receives one pair: the result of a call, or the exception that it raised."""
 
 
 class _EnvironmentThread:
     """A daemon thread that makes one environment and runs its calls in order.
 
-    One that hangs is abandoned: it does not keep the process alive, and closes its environment should it ever go on.
+    A thread that hangs is abandoned: it does not keep the process alive, and closes its environment if it ever resumes.
     """
 
     def __init__(self, world: World, task: Task, seed: int) -> None:
@@ -59,13 +61,13 @@ class _EnvironmentThread:
         return answer
 
     def stop(self) -> None:
-        """Close the environment once the calls that were started are done."""
+        """Close the environment after the calls that were already started."""
         self._calls.put(None)
 
     def _run(self) -> None:
         try:
             environment = self._make()
-        except BaseException as error:  # the world's boundary: whatever it raises, here and below, is its fault
+        except BaseException as error:  # boundary to the world's code: anything it raises, here and below, is a fault
             self.made.put((None, error))
             return
         self.made.put((None, None))
@@ -77,7 +79,7 @@ class _EnvironmentThread:
                 answer.put((None, error))
         try:
             environment.close()
-        except BaseException as error:  # it has given its data already
+        except BaseException as error:  # the episode's data is complete, so this is no fault
             logger.warning("%s failed to close: %s: %s", self._name, type(error).__name__, error)
 
 
@@ -93,18 +95,21 @@ class Host:
         self._thread: _EnvironmentThread | None = None
 
     def reset(self) -> Observation:
-        """The first observation. Raises WorldLost when the world cannot be started within the retries."""
+        """The first observation. Raises WorldLost if the world cannot be started within the retries."""
         first: Observation = self._persist(self._open, self._open)
         self._first = first
         return first
 
     def start(self, actions: Sequence[str]) -> None:
-        """Begin to play the actions of one turn, in order; `finish` collects what the world says."""
+        """Start the actions of one turn, in order, without waiting; `finish` collects the steps."""
         played = tuple(actions)
         self._pending = (played, self._start(partial(_play, played)))
 
     def finish(self) -> list[Step]:
-        """The world's answers, up to the first that ends the episode or refuses an action. Raises WorldLost."""
+        """The steps of the started actions, up to the first that ends the episode or refuses an action.
+
+        Raises WorldLost when the retries are used up.
+        """
         assert self._pending is not None, "start must be called before finish"
         actions, answer = self._pending
         self._pending = None
@@ -113,10 +118,10 @@ class Host:
         return steps
 
     def decide(self, player: str, generator: np.random.Generator, remaining: Remaining) -> ScriptedAction:
-        """What a scripted player does now: see `Environment.decide`."""
+        """The scripted action of `player` at this point, see `Environment.decide`. Raises WorldLost."""
 
         def ask() -> ScriptedAction:
-            # Every attempt draws what the first would have drawn, from a generator that no abandoned one shares.
+            # Each retry draws the same numbers from its own copy; an abandoned thread may still use an earlier copy.
             own = copy.deepcopy(generator)
             decision: ScriptedAction = self._call(lambda environment: environment.decide(player, own, remaining))
             return decision
@@ -125,7 +130,7 @@ class Host:
         return decision
 
     def close(self) -> None:
-        """Free the environment. A world that fails to close has already given its data: that is logged, not raised."""
+        """Close the environment. A failure to close is logged, not raised: the episode's data is already complete."""
         self._discard()
 
     def _open(self) -> Observation:
@@ -135,7 +140,10 @@ class Host:
         return first
 
     def _replay(self) -> None:
-        """Bring a fresh environment to the point that the lost one had reached."""
+        """Bring a fresh environment to the state that the lost one had reached.
+
+        Raises RuntimeError if the world does not repeat what it did: the episode cannot be continued then.
+        """
         if self._open() != self._first:
             raise RuntimeError("a fresh environment with the same task and seed gave another first observation")
         for action, before in self._played:
@@ -161,7 +169,10 @@ class Host:
         return value
 
     def _persist(self, first: Callable[[], Any], again: Callable[[], Any]) -> Any:
-        """`first`, and after a fault, on a fresh environment brought to the same point, `again`; until it succeeds."""
+        """The result of `first`; after a fault, of `again` on a fresh environment replayed to the same state.
+
+        Raises WorldLost when the retries are used up.
+        """
         faults = 0
         while True:
             try:
@@ -184,7 +195,7 @@ class Host:
                 logger.warning("world %r, task %r: %s; trying again", self._world.name, self._task.id, reason)
 
     def _discard(self) -> None:
-        """Close the environment on its own thread without waiting: it may be the one that hangs."""
+        """Close the environment on its own thread without waiting, since that thread may hang."""
         if self._thread is not None:
             self._thread.stop()
             self._thread = None

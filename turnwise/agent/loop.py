@@ -1,9 +1,9 @@
-"""The loop that plays many episodes at once: one deterministic pass over the engine's steps.
+"""The rollout loop: play many episodes at once, deterministically, over the steps of a sampling engine.
 
-As soon as a reply is finished its world steps and its next turn is queued, so no trajectory waits for the slowest. What
-enters the engine, when and in which order is a function of engine steps alone: a world that answers late is waited for,
-so time on the clock never decides what is sampled. Worlds whose replies finished at the same engine step work side by
-side; with `world_delay` they may work for so many engine steps more before they are waited for.
+As soon as a reply is finished its world steps and its next turn is queued, so no trajectory waits for the slowest one.
+What enters the engine, when and in which order, depends on engine steps alone: the loop waits for a slow world, so
+wall-clock time never decides what is sampled. Worlds whose replies finished at the same engine step run concurrently;
+`world_delay` lets them run for that many further engine steps before the loop waits for them.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ from turnwise.world import ScriptedAction, Task
 
 
 class SampledReply(Protocol):
-    """One finished reply of an engine: `turnwise.policy.engines.contract.Reply` keeps this."""
+    """One finished reply of an engine; implemented by `turnwise.policy.engines.contract.Reply`."""
 
     @property
     def episode(self) -> int:
-        """The index that it was submitted under."""
+        """The episode index under which the reply was requested."""
 
     @property
     def tokens(self) -> tuple[int, ...]:
-        """As sampled, the end token included."""
+        """The sampled tokens, including the end token."""
 
     @property
     def log_probabilities(self) -> tuple[float, ...]:
-        """Of the tokens, under the distribution that they were sampled from."""
+        """Log-probability of each token in nats, under the distribution that it was sampled from."""
 
     @property
     def complete(self) -> bool:
-        """Whether it ended with an end token, rather than at its maximum length."""
+        """Whether the reply ended with an end token rather than at its maximum length."""
 
 
 class ReplySource(Protocol):
@@ -49,26 +49,27 @@ class ReplySource(Protocol):
 
     @property
     def in_flight(self) -> int:
-        """Replies that were asked for and have not finished."""
+        """Number of replies that were requested and have not finished."""
 
     def submit(self, episode: int, context: Sequence[int], reply_tokens: int | None = None) -> None:
-        """Ask for a reply to a context, of at most so many tokens."""
+        """Request a reply of at most `reply_tokens` tokens to a context."""
 
     def step(self) -> Sequence[SampledReply]:
-        """One engine step: the replies that it finished, in order of episode."""
+        """Run one engine step and return the replies that it finished, in order of episode."""
 
 
 @dataclass
 class RolloutResult:
-    """What a rollout gives: trajectories in order of (group, replica), lost episodes, and what a clock says of it."""
+    """The result of a rollout: trajectories in order of (group, replica), lost episodes, and timings."""
 
     trajectories: list[Trajectory]
     lost: list[Lost]
     seconds: dict[str, float] = field(default_factory=dict)
+    """Wall-clock seconds, by name: `world_seconds`, and with an engine `sampling_seconds`."""
 
 
 def make_episodes(rules: EpisodeConfig, tasks: Sequence[Task], replicas: int, seed: int) -> list[Episode]:
-    """`replicas` episodes of each task, in order; each has noise of its own, derived from seed, group and replica."""
+    """`replicas` episodes of each task, in order; the noise of each is derived from seed, group and replica."""
     return [
         Episode(rules, task, group, replica, episode_seed(seed, group, replica))
         for group, task in enumerate(tasks)
@@ -77,7 +78,7 @@ def make_episodes(rules: EpisodeConfig, tasks: Sequence[Task], replicas: int, se
 
 
 def episode_seed(seed: int, group: int, replica: int) -> int:
-    """The seed of the noise of one episode of `make_episodes`: with it the episode can be played again."""
+    """The noise seed of one episode of `make_episodes`; the episode can be replayed with it."""
     return seeding.derive(seed, "episode", group, replica)
 
 
@@ -90,9 +91,11 @@ def roll_out(
     most_at_once: int | None = None,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> RolloutResult:
-    """Play all episodes with the engine's replies. `decode` gives the text of a reply's tokens.
+    """Play all episodes with the engine's replies and return the trajectories.
 
-    No more than `most_at_once` worlds are open: further episodes begin, in order, as others end. None: all at once.
+    `decode` turns the tokens of a reply into text. `world_delay` is a number of engine steps, see the module. At most
+    `most_at_once` worlds are open, and further episodes start in order as others end; None: all at once. `on_progress`
+    is called with the number of finished episodes and of all episodes.
     """
     sampling, worlds = Stopwatch(), Stopwatch()
     with _closed_at_the_end(episodes):
@@ -117,7 +120,7 @@ def roll_out(
                     episodes[reply.episode].receive(text, reply.tokens, reply.log_probabilities, reply.complete)
                     with_the_world.append((step + world_delay, reply.episode))
             elif with_the_world:
-                step = max(step, with_the_world[0][0])  # nothing else to compute: wait for those that are due first
+                step = max(step, with_the_world[0][0])  # the engine is idle: wait for the episodes that are due first
             while with_the_world and with_the_world[0][0] <= step:
                 _, index = with_the_world.popleft()
                 with worlds:
@@ -139,11 +142,12 @@ def play_scripted(
     *,
     looks_ahead: bool = False,
 ) -> RolloutResult:
-    """Play all episodes with scripted players, one episode after the other, as text without tokens.
+    """Play all episodes with scripted policies, one episode after the other, as text without tokens.
 
-    `choose(index, turn)` names the player of a turn of an episode, counted among those that act; `write` puts its
-    decision into the format. What else is asked for is written by `turnwise.agent.scripted`; where the players look
-    ahead their plans and lessons are true, which takes an environment more for each.
+    `choose(index, turn)` names the policy for an acting turn of episode `index`, counting acting turns only; `write`
+    writes its scripted action in the reply format. Plans, lessons and summaries are written by
+    `turnwise.agent.scripted`. With `looks_ahead`, plans and lessons say what the oracle really does next, which takes
+    one more environment for each.
     """
     worlds = Stopwatch()
     with worlds, _closed_at_the_end(episodes):
@@ -161,7 +165,7 @@ def play_scripted(
 
 @contextmanager
 def _closed_at_the_end(episodes: Sequence[Episode]) -> Iterator[None]:
-    """Whatever the block raises, no world stays open."""
+    """Close all episodes when the block ends, also when it raises."""
     try:
         yield
     finally:
@@ -170,7 +174,7 @@ def _closed_at_the_end(episodes: Sequence[Episode]) -> Iterator[None]:
 
 
 class Stopwatch:
-    """Adds up the seconds spent inside its `with` blocks."""
+    """A stopwatch that adds up the seconds spent inside its `with` blocks."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -189,7 +193,10 @@ def _played(episodes: Sequence[Episode], seconds: dict[str, float]) -> RolloutRe
 
 
 def require_few_losses(played: RolloutResult, world: str, maximum_share: float) -> None:
-    """Raise WorldLost when more than `maximum_share` of the episodes were lost: the data would be of another panel."""
+    """Raise WorldLost if more than the share `maximum_share` (0 to 1) of the episodes was lost.
+
+    What is left would then be data of another task set.
+    """
     total = len(played.trajectories) + len(played.lost)
     if len(played.lost) > maximum_share * total:
         raise WorldLost(

@@ -1,9 +1,9 @@
-"""Foresight: what the oracle would do from here on, played to the end in an environment of its own.
+"""Oracle rollout: the oracle's next actions from the current state, played in a separate environment.
 
-Demonstrated plans and lessons are made of it. The environment has the same task and seed, and is brought to the same
-point by the same actions; the episode itself is not touched. So what is foreseen is what the oracle then does, unless a
-demonstration's noise comes between. In a world that draws noise of its own, that noise is foreseen as well, which no
-policy can learn: a plan is then longer than anybody could know, and right at its beginning.
+Demonstrated plans and lessons are made from it. The separate environment has the same task and seed and is brought to
+the same state by the same actions; the episode itself is not touched. The result is therefore what the oracle will do,
+unless the demonstration's own noise (random or mistaken actions) intervenes. In a world that draws noise, the rollout
+also contains that noise, which no policy can learn to predict: only the beginning of such a plan is reliable.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from turnwise.world import Remaining
 
 
 def foresee(host: Host, turns: Sequence[Turn], remaining: Remaining, most_actions: int) -> list[str]:
-    """The oracle's next actions after these turns of an attempt, until it ends or there are `most_actions` of them.
+    """The oracle's next actions after `turns` of an attempt, until it ends or there are at least `most_actions`.
 
-    `host` is a fresh one, of the episode's task and seed, and is closed; `remaining` is what is left of the episode's
-    limits. Raises WorldLost.
+    `host` must be fresh, with the episode's task and seed, and is closed afterwards. `remaining` is what is left of the
+    attempt's limits. Raises WorldLost if the world fails.
     """
     foreseen: list[str] = []
     try:

@@ -1,8 +1,8 @@
-"""The parts of a reply in tokens: where the thought ends and the action begins, among the tokens that were sampled.
+"""The parts of a reply in tokens: how many of the sampled tokens belong to the thought, and where the action begins.
 
-The place is known in the text, and its token is found by decoding the reply's first n tokens for one n after another:
-nothing is encoded again, since another division into tokens than the one that was sampled might come of it. A token
-that holds characters of both parts belongs to the action, which begins in it.
+The boundary is known as a character index. Its token is found by bisection, decoding prefixes of the reply's tokens:
+nothing is encoded again, because that might give other tokens than the sampled ones. A token with characters of both
+parts belongs to the action, which begins in it.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from turnwise.data.trajectory import Turn, TurnKind
 
 
 def thought_tokens(turn: Turn, form: Format, frame: ConversationFrame) -> int:
-    """How many of a reply's tokens, from its first on, are its thought's.
+    """The number of leading tokens of a reply that belong to its thought.
 
-    All of a reply that does not act (a plan, a lesson, a summary), and none of one that could not be read, since it has
-    no parts. `form` is the format that the reply was read in.
+    All tokens of a reply that does not act (a plan, a lesson, a summary); 0 for a reply that could not be read, since
+    it has no parts. `form` is the format in which the reply was parsed.
     """
     if turn.invalid is not None:
         return 0

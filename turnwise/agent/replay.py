@@ -1,14 +1,14 @@
-"""Replay: an episode that begins at a turn of a recorded trajectory, in the same state of the world.
+"""Replay: episodes that start at a turn of a recorded trajectory, in the same world state and context.
 
-The world is brought there by the same task, the same seed and the same actions, through the same code that played them
-the first time. What it says on the way must be what was recorded, observation by observation and reward by reward;
-where it is not, the episode is lost, which is missing data. The context is the recorded tokens: nothing that a policy
-said is ever encoded again, so that a continuation is sampled from exactly the state in which the reply was.
+The world is brought to that state by the same task, seed and actions, through the same code that played them first. Its
+observations and rewards on the way must equal the recorded ones; if one differs, the episode is lost (missing data).
+The context is the recorded tokens: no reply is ever encoded again, so a continuation is sampled from exactly the state
+in which the recorded reply was sampled.
 
-**The noise to come is the recorded episode's too**, since a world draws all of its noise from the episode's seed. The
-mean over continuations is therefore the value of the state *in this episode*, luck included. As a baseline it is
-unbiased (a choice cannot depend on noise that has not been seen) and varies less than one that averages over luck (Mao
-et al. 2019, arXiv 1807.02264, "input-driven" baselines). In a world without noise of its own it is the value itself.
+**Future noise is the recorded episode's too**, since a world draws all its noise from the episode's seed. The mean
+return of continuations is therefore the value of the state *given this episode's noise*. As a baseline it is unbiased
+(an action cannot depend on noise that has not been observed) and has lower variance than a value averaged over the
+noise (Mao et al. 2019, arXiv 1807.02264, "input-driven" baselines). In a world without noise it is the state value.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from turnwise.errors import WorldLost
 
 @dataclass(frozen=True)
 class Point:
-    """A state of a recorded trajectory: that in which the reply of one turn was made.
+    """A state of a recorded trajectory: the one in which the reply of turn `turn` was sampled.
 
     Raises ValueError for a turn that the trajectory does not have.
     """
 
     trajectory: Trajectory
     turn: int
-    """Index, from 0, of the first turn that is played anew."""
+    """Index, from 0, of the first turn that is sampled again."""
     seed: int
-    """Of the recorded episode's noise: see `turnwise.agent.loop.episode_seed`."""
+    """Noise seed of the recorded episode: see `turnwise.agent.loop.episode_seed`."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.turn < len(self.trajectory.turns):
@@ -43,17 +43,17 @@ class Point:
 
     @property
     def before(self) -> tuple[Turn, ...]:
-        """The turns that are played again."""
+        """The recorded turns that are replayed to reach the state."""
         return self.trajectory.turns[: self.turn]
 
     @property
     def awaited(self) -> Turn:
-        """The turn as it was recorded: its observation is what the fresh reply follows."""
+        """The recorded turn at the point; a fresh reply follows its observation."""
         return self.trajectory.turns[self.turn]
 
     @property
     def context(self) -> tuple[int, ...]:
-        """The tokens that the recorded reply followed, as they were recorded."""
+        """The recorded tokens that the recorded reply followed: its segment up to and including its observation."""
         (segment,) = (turns for turns in self.trajectory.segment_turns if self.turn in turns)
         earlier = self.trajectory.turns[segment.start : self.turn]
         replayed = [token for turn in earlier for token in (*turn.observation_tokens, *turn.reply_tokens)]
@@ -61,19 +61,19 @@ class Point:
 
 
 def points(trajectory: Trajectory, seed: int, first: int = 0) -> list[Point]:
-    """The states of all turns of a trajectory from turn `first` on; `seed` is that of its episode."""
+    """The points of all turns of a trajectory from turn `first` on; `seed` is the noise seed of its episode."""
     return [Point(trajectory, turn, seed) for turn in range(first, len(trajectory.turns))]
 
 
 class Continuation(Episode):
-    """An episode that begins at a point. Its trajectory has the recorded turns first, which are not trained on."""
+    """An episode that starts at a point. Its trajectory begins with the recorded turns, which are not trained on."""
 
     def __init__(self, rules: EpisodeConfig, point: Point, group: int, replica: int) -> None:
         super().__init__(rules, point.trajectory.task, group, replica, point.seed)
         self._point = point
 
     def open(self) -> None:
-        """Play the recorded turns again: after this the episode is over (lost) or waits for a reply at the point."""
+        """Replay the recorded turns; afterwards the episode is over (lost) or waits for a reply at the point."""
         super().open()
         for turn in self._point.before:
             if self.over:
@@ -89,12 +89,12 @@ class Continuation(Episode):
             self._context.tokens = list(self._point.context)
 
     def _was_complete(self, turn: Turn) -> bool:
-        """Whether a recorded reply ended by itself. Scripted replies, which have no tokens, always do."""
+        """Whether a recorded reply ended with an end token. Without a frame, replies are scripted and complete."""
         frame = self.rules.frame
         return frame is None or any(turn.reply_tokens[-1:] == (token,) for token in frame.end_tokens)
 
     def _difference(self) -> str | None:
-        """How the replay differs from what was recorded; None where it does not."""
+        """The first difference between the replay and the record, as text; None if there is none."""
         for number, (recorded, found) in enumerate(zip(self._point.before, self._turns, strict=False), 1):
             if replace(recorded, trained=found.trained, observation_tokens=found.observation_tokens) != found:
                 return f"turn {number} was recorded as {_told(recorded)}, and replayed as {_told(found)}"
@@ -118,5 +118,5 @@ class Continuation(Episode):
 
 
 def _told(turn: Turn) -> str:
-    """What of a turn is the world's, for a message."""
+    """The world's part of a turn (observation, actions, rewards), for an error message."""
     return f"{turn.observation!r} with {list(turn.actions)} giving {dict(turn.rewards)}"

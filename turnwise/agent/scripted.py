@@ -1,8 +1,8 @@
-"""What scripted players write: decisions as replies, errors on purpose, and thoughts where they are asked for one.
+"""Replies of scripted policies: scripted actions, deliberate errors, and plans, lessons and summaries on request.
 
-A small policy cannot plan, reflect or summarise as it never saw it done. So demonstrations hold plans and lessons that
-are true (they say what the oracle does next, see `turnwise.agent.oracle_rollout`, and what was refused), and errors to
-reflect on: the player `mistaken` means what the oracle does and gets the reply wrong.
+A small policy cannot plan, reflect or summarise unless it has seen examples. Demonstrations therefore contain truthful
+plans and lessons (what the oracle does next, see `turnwise.agent.oracle_rollout`, and what was refused) and errors to
+reflect on: the scripted policy `mistaken` takes the oracle's action and writes the reply wrongly.
 """
 
 from __future__ import annotations
@@ -21,20 +21,24 @@ from turnwise.errors import WorldLost
 from turnwise.world import ScriptedAction
 
 MISTAKEN = "mistaken"
-"""The player that makes errors on purpose."""
+"""The scripted policy that makes deliberate errors."""
 NOT_FORESEEN = ["go on"]
-"""The step of a player that does not look ahead."""
+"""The steps in a plan or lesson when there is no oracle rollout."""
 
 
 def act(episode: Episode, player: str, write: Callable[[ScriptedAction], str], generator: np.random.Generator) -> None:
-    """Let a scripted player write the acting reply that the episode waits for."""
+    """Let the scripted policy `player` write the acting reply that the episode waits for."""
     decision = episode.decide("oracle" if player == MISTAKEN else player, generator)
     if decision is not None:
         _say(episode, _mistaken(episode, write, decision) if player == MISTAKEN else write(decision))
 
 
 def think(episode: Episode, looks_ahead: bool) -> None:
-    """Let a scripted player write the thought that the episode waits for: a true one, where it looks ahead."""
+    """Write the plan, lesson or summary that the episode waits for.
+
+    With `looks_ahead`, plans and lessons contain the oracle's next steps; if the world fails in the oracle rollout, the
+    episode is lost.
+    """
     turns, asked = episode.turns, episode.ask
     if asked.kind is TurnKind.SUMMARY:
         thought = recollect(turns, asked.reply_tokens, episode.rules.format)
@@ -49,7 +53,7 @@ def think(episode: Episode, looks_ahead: bool) -> None:
 
 
 def _foreseen(episode: Episode) -> list[str]:
-    """The oracle's next steps: from here on, or in the next attempt where this one has ended."""
+    """The oracle's next steps: from the current state, or from the start of the next attempt if this one has ended."""
     rules = episode.rules
     host = Host(rules.world, episode.task, episode.seed, rules.patience)
     is_over = episode.attempt_ended is not None
@@ -59,7 +63,7 @@ def _foreseen(episode: Episode) -> list[str]:
 
 
 def _mistaken(episode: Episode, write: Callable[[ScriptedAction], str], decision: ScriptedAction) -> str:
-    """The reply with an error: an action that stammers, which no world of free actions allows, or no action."""
+    """A reply with an error: with free actions one with its first word doubled, which worlds refuse, else no action."""
     reply = write(decision)
     if episode.rules.world.verbs is None:
         action = decision.actions[0]

@@ -1,12 +1,12 @@
-"""What a scripted player writes when it is asked for a summary: the truth, short.
+"""Scripted summaries: the truthful, short summary that a scripted policy writes on request.
 
-A small policy cannot summarise what it never saw summarised, so demonstrations hold summaries that are true and of one
-form: each action that was played, with the beginning of what the world said to it, oldest first,
+A small policy cannot summarise unless it has seen examples, so demonstrations contain truthful summaries of one form:
+each action played, with the beginning of the world's answer, oldest first,
 
     Left -> You moved.; Down -> You fell into a hole.; Right
 
-The last action's answer is not among them: it follows the summary in the new segment, and is shown in full. Where not
-all of this fits, the oldest answers are left out first, then the oldest actions.
+The answer to the last action is left out: it follows the summary in the new segment and is shown there in full. If not
+everything fits, the oldest answers are left out first, then the oldest actions.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from turnwise.agent.modes.steps import fits
 from turnwise.data.trajectory import Turn, TurnKind
 
 LONGEST_ANSWER = 60
-"""Characters of an observation that are told."""
+"""Maximum characters of an observation that a summary quotes."""
 NOTHING = "Nothing happened yet."
 
 
 def recollect(turns: Sequence[Turn], tokens: int, form: Format) -> str:
-    """A summary of these turns of about so many tokens at most; of the last action alone, however long it is.
+    """A summary of the turns in at most about `tokens` tokens; at least the last action, however long it is.
 
-    `form` is the format in which observations were shown.
+    `form` is the format in which the observations were shown.
     """
     acted = [turn for turn in turns if turn.kind is TurnKind.ACT]
     if not acted:

@@ -1,6 +1,6 @@
-"""Formats by name: how a world is worded for a policy, and how a policy's reply is written and read.
+"""Reply formats by name: how observations are shown to a policy, and how its replies are written and parsed.
 
-See `turnwise.agent.formats.contract` for what a format owns, and what a turn is.
+See `turnwise.agent.formats.contract` for what a format is responsible for, and what a turn is.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def format_class(name: str) -> type[Format]:
 
 
 def make_format(name: str, world: World) -> Format:
-    """A format by name, for a world. Raises ConfigurationError for one that cannot express the world's actions."""
+    """A format for a world. Raises ConfigurationError if it is unknown or cannot express the world's actions."""
     form = format_class(name)(world.verbs)
     form.require_expressible(world)
     return form

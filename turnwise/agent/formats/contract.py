@@ -1,22 +1,23 @@
-r"""What a format is: how a world is worded for a policy, and how a policy's reply is written and read.
+r"""The interface of a reply format: how observations are shown to a policy, and how replies are written and parsed.
 
-A **turn** is one reply of the policy: everything from the assistant's head to the token with which the chat template
-ends an assistant's message. That token is sampled like the others, and ends a reply in every format. No format has stop
-strings: they would be searched in decoded text, and their end need not be the end of a token, so that a reply's tokens
-would no longer be those that were sampled. What a policy writes after its action (an observation of its own invention,
-say) makes the reply unreadable, which it is told.
+A **turn** is one reply of the policy: everything from the assistant header to the token with which the chat template
+ends an assistant message. That token is sampled like the others, and ends a reply in every format. No format has stop
+strings: they would be searched for in decoded text and need not end where a token ends, so a reply's tokens would no
+longer be the sampled ones. Text after the action (an observation that the policy invents, say) makes the reply
+unreadable, and the policy is told so.
 
-A format knows tags and labels, a world knows actions: `read` turns a reply into actions of the world's grammar, `write`
-does the opposite for demonstrations, and `read(write(decision))` gives the decision back, its thought escaped. Reading
-is linear in the length of the reply, never raises, and never guesses: a reply has the form or it has not.
+A format knows tags and labels, a world knows actions. `read` parses a reply into actions of the world's grammar;
+`write` is the inverse, for demonstrations: `read(write(decision))` returns the decision, with its thought escaped.
+Parsing takes time linear in the length of the reply, never raises, and never guesses: a reply that does not match the
+form exactly is unreadable.
 
-**A world's text is never the policy's.** Only the tokens that the policy sampled are read. So that a policy does not
-take an observation for a reply either, what a format's replies are recognised by is escaped with a backslash in each
-observation (`<\answer>`, `\Action:`); control tokens of the chat template cannot be spelled at all, see
+**A world's text is never parsed as a reply.** Only tokens that the policy sampled are parsed. To keep the policy from
+mistaking an observation for a reply, the format's tags and labels are escaped with a backslash in each observation
+(`<\answer>`, `\Action:`). Control tokens of the chat template cannot be spelled in text at all, see
 `turnwise.policy.tokenizer`.
 
-What is written has a space after an opening tag: a word then has the token that it has in the middle of an observation,
-so that copying it is copying a token. What is read needs none.
+`write` puts a space after an opening tag: a word then has the same token as in the middle of an observation, so the
+policy can copy the token. `read` does not need the space.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ from turnwise.world import ScriptedAction, World
 
 @dataclass(frozen=True)
 class ParsedReply:
-    """What was read from a reply: the actions, or (`invalid`) why there are none.
+    """A parsed reply: the thought and the actions, or in `invalid` the reason why there are no actions.
 
-    A reply that is read as a thought alone has no actions and is not invalid.
+    A reply that is parsed as a thought alone has no actions and is not invalid.
     """
 
     thought: str
@@ -43,16 +44,16 @@ class ParsedReply:
 
 
 class Format(ABC):
-    """A way of writing a thought and one or more actions as text, for worlds with the given verbs.
+    """A way of writing a thought and one or more actions as text, for a world with the given verbs.
 
-    `verbs` are `turnwise.world.World.verbs`: None where actions are any text.
+    `verbs` is `turnwise.world.World.verbs`; None where an action may be any text.
     """
 
     name: ClassVar[str]
     tags: ClassVar[tuple[str, ...]] = ()
-    """The literal tags of the format: a tokenizer that is trained here keeps each as one token."""
+    """The literal tags of the format; a tokenizer trained by Turnwise keeps each as one token."""
     thought_form: ClassVar[str]
-    """The form of a reply that is a thought alone (a plan, a lesson, a summary), in one sentence."""
+    """One sentence that describes a reply that is a thought alone (a plan, a lesson, a summary)."""
 
     def __init__(self, verbs: frozenset[str] | None = None) -> None:
         self.verbs = verbs
@@ -60,55 +61,55 @@ class Format(ABC):
     @property
     @abstractmethod
     def form(self) -> str:
-        """The form of a reply in one sentence: part of the instruction, and what an unreadable reply is told."""
+        """One sentence that describes a reply: part of the instruction, and the answer to an unreadable reply."""
 
     @abstractmethod
     def write(self, decision: ScriptedAction) -> str:
-        """The reply that a competent writer of this format would make of a decision."""
+        """A well-formed reply with the decision's thought and actions."""
 
     @abstractmethod
     def read(self, reply: str, actions_per_turn: int) -> ParsedReply:
-        """The thought and the actions of a reply, or why it cannot be read. Never raises."""
+        """Parse a reply into its thought and actions, or the reason why it is unreadable. Never raises."""
 
     @abstractmethod
     def write_thought(self, thought: str) -> str:
-        """A reply that is a thought alone. It must not be empty."""
+        """A well-formed reply that is a thought alone. The thought must not be empty."""
 
     @abstractmethod
     def read_thought(self, reply: str) -> ParsedReply:
-        """The thought of a reply that has no action, or why it is not such a reply. Never raises."""
+        """Parse a reply that is a thought alone, or give the reason why it is not one. Never raises."""
 
     @abstractmethod
     def action_begins(self, reply: str) -> int:
-        """The index of the character at which the action begins in a reply that `read` could read."""
+        """The character index at which the action begins, in a reply that `read` accepts."""
 
     @abstractmethod
     def escape(self, text: str) -> str:
-        """A text in which nothing can be taken for a part of a reply. A text without tags or labels stays as it is."""
+        """The text with this format's tags or labels escaped; a text without any is returned unchanged."""
 
     def require_expressible(self, world: World) -> None:  # noqa: B027  (most formats can express any text)
         """Raise ConfigurationError when this format cannot express the world's actions."""
 
     def instruction(self, world: World) -> str:
-        """The whole instruction for a policy that has never seen this world."""
+        """The complete instruction for a policy that has never seen this world."""
         return f"{world.instruction}\n{world.grammar}\n{self.form}"
 
     def opening(self, text: str) -> str:
-        """The first observation of an episode, which states the task, as the policy is shown it."""
+        """The first observation of an episode, which states the task, as shown to the policy."""
         return self.escape(text)
 
     def observation(self, text: str) -> str:
-        """A world's answer to an action, as the policy is shown it."""
+        """A world's answer to an action, as shown to the policy."""
         return self.escape(text)
 
     def said(self, shown: str) -> str:
-        """The world's words in an observation as it was shown: what `observation` puts around them is left out."""
+        """The world's text in a shown observation, without what `observation` puts around it."""
         return shown
 
     def demonstrate(self, decision: ScriptedAction) -> str:
-        """`write`, for a reply that a policy shall learn from.
+        """`write` for training data, checked by parsing the reply again.
 
-        Raises ConfigurationError when the actions could not be read from it again.
+        Raises ConfigurationError if the parsed actions are not those of the decision.
         """
         reply = self.write(decision)
         if self.read(reply, len(decision.actions)).actions != decision.actions:
@@ -119,7 +120,7 @@ class Format(ABC):
         return reply
 
     def _reading(self, thought: str, actions: Sequence[str], actions_per_turn: int) -> ParsedReply:
-        """A well-formed reply: still unreadable with an empty action, or more than `actions_per_turn` of them."""
+        """The result for a well-formed reply; unreadable if an action is empty or there are too many of them."""
         if not all(actions):
             return ParsedReply(thought, (), f"An action is empty. {self.form}")
         if len(actions) > actions_per_turn:
@@ -127,7 +128,7 @@ class Format(ABC):
         return ParsedReply(thought, tuple(actions))
 
     def _thought_alone(self, thought: str) -> ParsedReply:
-        """A well-formed thought: still unreadable when it is empty."""
+        """The result for a well-formed thought; unreadable if it is empty."""
         return (
             ParsedReply(thought, ()) if thought else ParsedReply("", (), f"The thought is empty. {self.thought_form}")
         )

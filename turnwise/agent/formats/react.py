@@ -1,10 +1,10 @@
-"""The form of ReAct (Yao et al. 2023, arXiv 2210.03629): a thought and an action, each after its label.
+"""The format of ReAct (Yao et al. 2023, arXiv 2210.03629): a thought and an action, each after its label.
 
     Thought: the key is behind the door
     Action: open the door
 
-Differs from the paper's: labels bear no number; the observation is a message of its own instead of a line in one long
-text, so that a reply in which the policy goes on to invent an observation is not cut before it, but unreadable.
+What differs from the paper: labels are not numbered; an observation is a message of its own instead of a line in one
+long text, so a reply in which the policy goes on to invent an observation is unreadable instead of cut before it.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from turnwise.world import ScriptedAction
 THOUGHT, ACTION, OBSERVATION = "Thought:", "Action:", "Observation:"
 
 _LINE_ENDS = r"\n\r\v\f\x1c-\x1e\x85\u2028\u2029"
-"""All that some reader takes for the end of a line."""
+"""Every character that some reader treats as a line break (as `str.splitlines` does)."""
 _LABEL = re.compile(rf"(^|[{_LINE_ENDS}])([^\S{_LINE_ENDS}]*)(?=(?:Thought|Action|Observation):)")
-"""Where a label begins a line."""
+"""Matches before a label that begins a line: the line break and the indentation."""
 
 
 class ReactFormat(Format):
@@ -37,7 +37,7 @@ class ReactFormat(Format):
         return "\n".join([self.write_thought(decision.thought), *(f"{ACTION} {each}" for each in decision.actions)])
 
     def read(self, reply: str, actions_per_turn: int) -> ParsedReply:
-        """A thought, then nothing but lines with an action each."""
+        """Accepts a thought followed only by lines with one action each."""
         lines = [line for line in reply.strip().split("\n") if line.strip()]
         first = next((place for place, line in enumerate(lines) if line.startswith(ACTION)), len(lines))
         thought = _thought(lines[:first])
@@ -50,7 +50,7 @@ class ReactFormat(Format):
         return f"{THOUGHT} {self.escape(thought)}"
 
     def read_thought(self, reply: str) -> ParsedReply:
-        """A thought and nothing else."""
+        """Accepts a thought and nothing else."""
         thought = _thought(reply.strip().split("\n"))
         return ParsedReply("", (), self.thought_form) if thought is None else self._thought_alone(thought)
 
@@ -59,7 +59,7 @@ class ReactFormat(Format):
         return reply.index(f"\n{ACTION}") + 1
 
     def escape(self, text: str) -> str:
-        r"""A backslash before each label that begins a line."""
+        r"""Puts a backslash before each label that begins a line."""
         return _LABEL.sub(r"\1\2\\", text)
 
     def observation(self, text: str) -> str:
@@ -67,12 +67,12 @@ class ReactFormat(Format):
         return f"{OBSERVATION} {self.escape(text)}"
 
     def said(self, shown: str) -> str:
-        """Without the label."""
+        """The text without the label `Observation:`."""
         return shown.removeprefix(f"{OBSERVATION} ")
 
 
 def _thought(lines: list[str]) -> str | None:
-    """The text of lines of which the first, and no other, bears a label: that of a thought."""
+    """The thought's text if the first line has the label `Thought:` and no later line has a label, else None."""
     labelled = [line.startswith((THOUGHT, ACTION, OBSERVATION)) for line in lines]
     if not lines or not lines[0].startswith(THOUGHT) or any(labelled[1:]):
         return None

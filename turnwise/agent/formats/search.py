@@ -1,6 +1,7 @@
-"""The form of MT-GRPO (arXiv 2505.11821) and Search-R1: a thought, then a search or the answer, each between tags.
+"""The format of MT-GRPO (arXiv 2505.11821) and Search-R1: a thought, then a search or the answer, each between tags.
 
-Differs from theirs: a reply that does not have the form is not played; there it is searched for the first tag.
+What differs: a reply that does not match the form is unreadable and has no action; in their code it is searched for the
+first tag.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class SearchFormat(ThinkFormat):
         return f"{self.write_thought(decision.thought)}<{verb}> {argument[:-1]}</{verb}>"
 
     def read(self, reply: str, actions_per_turn: int) -> ParsedReply:
-        """One thought, one action: `actions_per_turn` above 1 changes nothing, since the form has room for one."""
+        """Accepts one thought and one action; an `actions_per_turn` above 1 changes nothing."""
         pairs = tag_pairs(reply, self.tags)
         if pairs is None or [name for name, _ in pairs][:1] != ["think"] or len(pairs) != 2 or pairs[1][0] == "think":
             return ParsedReply("", (), self.form)
@@ -35,7 +36,7 @@ class SearchFormat(ThinkFormat):
         return ParsedReply(thought, (f"{verb}[{argument}]",))
 
     def require_expressible(self, world: World) -> None:
-        """Only worlds whose actions are exactly `search[...]` and `answer[...]`."""
+        """Raise ConfigurationError unless the world's actions are exactly `search[...]` and `answer[...]`."""
         if world.verbs != frozenset({"search", "answer"}):
             raise ConfigurationError(
                 f"agent.format 'search' writes the actions search[...] and answer[...]; the world {world.name!r} has "

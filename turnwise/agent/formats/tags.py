@@ -1,4 +1,4 @@
-"""Tags in a text: cutting it at them, reading tag pairs, and escaping them where they are not meant."""
+"""Tags in a text: split at tags, parse tag pairs, escape quoted tags; and the base of formats with `<think>` tags."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def tag_pairs(reply: str, tags: Sequence[str]) -> list[tuple[str, str]] | None:
 
 
 class ThinkFormat(Format):
-    """What formats have in common whose thought stands between `<think>` and `</think>`, before the action's tag."""
+    """Base of formats with the thought between `<think>` and `</think>`, before the action's tag."""
 
     thought_form = "Reply with <think>a thought</think> and nothing else."
 
@@ -46,16 +46,16 @@ class ThinkFormat(Format):
         return f"<think> {self.escape(thought)}</think>"
 
     def read_thought(self, reply: str) -> ParsedReply:
-        """One thought and nothing else."""
+        """Accepts one thought and nothing else."""
         pairs = tag_pairs(reply, self.tags)
         if pairs is None or [name for name, _ in pairs] != ["think"]:
             return ParsedReply("", (), self.thought_form)
         return self._thought_alone(pairs[0][1])
 
     def action_begins(self, reply: str) -> int:
-        """After the thought's closing tag."""
+        """Directly after the thought's closing tag."""
         return reply.index("</think>") + len("</think>")
 
     def escape(self, text: str) -> str:
-        """A backslash in each tag of this format."""
+        """Puts a backslash into each tag of this format."""
         return escape_tags(text, self.tags)

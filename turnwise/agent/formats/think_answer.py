@@ -1,7 +1,7 @@
-"""The form of RAGEN (arXiv 2504.20073): a thought, then an answer of one or more actions.
+"""The format of RAGEN (arXiv 2504.20073): a thought, then an answer of one or more actions.
 
-Differs from RAGEN's: a reply that does not have the form is not played; there it is searched for what resembles it, and
-actions beyond the limit are dropped.
+What differs: a reply that does not match the form is unreadable and has no action; RAGEN searches it for the nearest
+match and drops actions beyond the limit.
 """
 
 from __future__ import annotations
@@ -12,7 +12,10 @@ from turnwise.world import ScriptedAction
 
 
 class ThinkAnswerFormat(ThinkFormat):
-    """`<think>...</think><answer>Left || Down</answer>`. `||` cannot be part of an action: no world of ours uses it."""
+    """`<think>...</think><answer>Left || Down</answer>`.
+
+    An action cannot contain `||`; no world of Turnwise uses it.
+    """
 
     name = "think-answer"
     tags = ("<think>", "</think>", "<answer>", "</answer>")
@@ -25,7 +28,7 @@ class ThinkAnswerFormat(ThinkFormat):
         return f"{self.write_thought(decision.thought)}<answer> {answer}</answer>"
 
     def read(self, reply: str, actions_per_turn: int) -> ParsedReply:
-        """An empty action, or more than `actions_per_turn` of them, makes the reply unreadable."""
+        """Accepts one thought and one answer; an empty action, or more than `actions_per_turn`, is unreadable."""
         pairs = tag_pairs(reply, self.tags)
         if pairs is None or [name for name, _ in pairs] != ["think", "answer"]:
             return ParsedReply("", (), self.form)

@@ -1,4 +1,4 @@
-"""A call of a function in JSON, as pretrained chat models write it: Qwen2.5 and 3, and Hermes, from which they have it.
+"""Function calls in JSON, as the chat models Qwen2.5 and Qwen3 write them, who adopted the form from Hermes.
 
     The key is behind the door.
     <tool_call>
@@ -6,11 +6,11 @@
     </tool_call>
 
 A world whose actions are `verb[text]` has a function for each verb, with the argument `text`; any other world has the
-one function `act`, with the argument `action`. The instruction lists them in the words of Qwen's chat template.
+single function `act`, with the argument `action`. The instruction lists the signatures as Qwen's chat template does.
 
-Differs from a tool's message in Qwen's template: an observation is a user's message between `<tool_response>` tags, as
-that template renders it, so that a template that knows no tools does as well; and the calls of one reply have one
-observation together. JSON with a key twice, or with a string that is not text (half of a surrogate pair), is no call.
+What differs from a tool message in Qwen's template: an observation is a user message between `<tool_response>` tags, as
+that template renders it, so templates without tool support work too; and all calls of one reply share one observation.
+JSON with a duplicate key, or with a string that is not valid text (half of a surrogate pair), is not a call.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from turnwise.world import ScriptedAction, World
 CALL, CALL_END = "<tool_call>", "</tool_call>"
 RESPONSE, RESPONSE_END = "<tool_response>", "</tool_response>"
 ACT = "act"
-"""The function of a world whose actions are any text."""
+"""The single function of a world whose actions may be any text."""
 
 
 class ToolJsonFormat(Format):
-    """Free text, which is the thought, then one call or more."""
+    """Free text, which is the thought, then one or more calls."""
 
     name = "tool-json"
     tags = (CALL, CALL_END, RESPONSE, RESPONSE_END)
@@ -37,14 +37,14 @@ class ToolJsonFormat(Format):
 
     @property
     def form(self) -> str:
-        """A thought, and a call of one of the functions."""
+        """A sentence that asks for a thought and a call of one of the functions."""
         name, value = (ACT, "an action") if self.verbs is None else ("NAME", "TEXT")
         call = json.dumps({"name": name, "arguments": {self._argument: value}})
         names = "" if self.verbs is None else f", where NAME is one of {', '.join(self._functions)}"
         return f"Reply with a thought and then {CALL}{call}{CALL_END}{names}; several actions are several such calls."
 
     def instruction(self, world: World) -> str:
-        """The functions' signatures stand between the world's grammar and the form."""
+        """The base instruction, with the functions' signatures between the world's grammar and the form."""
         signatures = "\n".join(json.dumps(_signature(name, self._argument)) for name in self._functions)
         return f"{world.instruction}\n{world.grammar}\n<tools>\n{signatures}\n</tools>\n{self.form}"
 
@@ -57,7 +57,10 @@ class ToolJsonFormat(Format):
         return "\n".join([self.write_thought(decision.thought), *calls])
 
     def read(self, reply: str, actions_per_turn: int) -> ParsedReply:
-        """A call that is not JSON, has another form or names no function makes the whole reply unreadable."""
+        """Accepts a thought and one or more calls.
+
+        A call that is not JSON, has other keys or names an unknown function makes the whole reply unreadable.
+        """
         thought, *rest = split_at_tags(reply, self.tags)
         calls, gaps = rest[1::4], rest[3::4]
         if rest[0::2] != [CALL, CALL_END] * len(calls) or not calls or any(gap.strip() for gap in gaps):
@@ -69,29 +72,29 @@ class ToolJsonFormat(Format):
         return self._reading(thought.strip(), played, actions_per_turn)
 
     def write_thought(self, thought: str) -> str:
-        """The thought, with a backslash in any tag that it quotes."""
+        """The thought, with a backslash in any tag that it contains."""
         return self.escape(thought)
 
     def read_thought(self, reply: str) -> ParsedReply:
-        """Any text without a tag."""
+        """Accepts any non-empty text without a tag."""
         if len(split_at_tags(reply, self.tags)) > 1:
             return ParsedReply("", (), self.thought_form)
         return self._thought_alone(reply.strip())
 
     def action_begins(self, reply: str) -> int:
-        """At the first call's tag."""
+        """At the tag of the first call."""
         return reply.index(CALL)
 
     def escape(self, text: str) -> str:
-        """A backslash in each tag of this format."""
+        """Puts a backslash into each tag of this format."""
         return escape_tags(text, self.tags)
 
     def observation(self, text: str) -> str:
-        """Between `<tool_response>` tags."""
+        """The escaped text between `<tool_response>` tags."""
         return f"{RESPONSE}\n{self.escape(text)}\n{RESPONSE_END}"
 
     def said(self, shown: str) -> str:
-        """Without the tags."""
+        """The text without the `<tool_response>` tags."""
         return shown.removeprefix(f"{RESPONSE}\n").removesuffix(f"\n{RESPONSE_END}")
 
     @property
@@ -105,11 +108,11 @@ class ToolJsonFormat(Format):
     def _call(self, name: str, value: str) -> str:
         function = json.dumps({"name": name, "arguments": {self._argument: f" {value}"}}, ensure_ascii=False)
         pieces = split_at_tags(function, self.tags)
-        pieces[1::2] = [f"\\u003c{tag[1:]}" for tag in pieces[1::2]]  # JSON's own way to write the letter <
+        pieces[1::2] = [f"\\u003c{tag[1:]}" for tag in pieces[1::2]]  # JSON's escape of <, so that no tag is quoted
         return f"{CALL}\n{''.join(pieces)}\n{CALL_END}"
 
     def _action(self, call: str) -> str | None:
-        """The action that a call means; None where it means none."""
+        """The action of a call in the world's grammar; None if the call is malformed."""
         function = _json(call)
         if not isinstance(function, dict) or sorted(function) != ["arguments", "name"]:
             return None
@@ -129,7 +132,7 @@ def _signature(name: str, argument: str) -> dict[str, Any]:
 
 
 def _json(text: str) -> Any:
-    """What a JSON text says; None for one that cannot be read. Never raises."""
+    """The parsed JSON; None if it cannot be parsed. Never raises."""
     try:
         value = json.loads(text, object_pairs_hook=_without_repetition)
         json.dumps(value, ensure_ascii=False).encode("utf-8")
@@ -139,7 +142,7 @@ def _json(text: str) -> Any:
 
 
 def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object of JSON. Raises ValueError when a key is there twice: which of the two is meant would be a guess."""
+    """A JSON object. Raises ValueError for a duplicate key: which value is meant would be a guess."""
     if len(dict(pairs)) < len(pairs):
         raise ValueError("a key is there twice")
     return dict(pairs)

@@ -1,4 +1,4 @@
-"""Modes: what is asked of a policy beside acting. `plain` asks nothing, `plan` for plans, `reflect` for lessons.
+"""Modes: which replies are requested besides acting ones. `plain`: none; `plan`: plans; `reflect`: lessons.
 
 See `turnwise.agent.modes.contract`.
 """
@@ -16,5 +16,5 @@ MODES: dict[str, type[Mode]] = {"plain": PlainMode, "plan": PlanMode, "reflect":
 
 
 def make_mode(section: ModeSection) -> Mode:
-    """The mode that a section names, with its options."""
+    """The mode that a configuration section names, with its options."""
     return MODES[section.name](**section.model_dump(exclude={"name"}, exclude_none=True))

@@ -1,17 +1,17 @@
-"""What a mode is: what the policy is asked for beside acting, and when.
+"""The interface of a mode: which replies the policy is asked for besides acting ones, and when.
 
-A mode is a function of the turns of the present attempt, and remembers nothing: asked again with the same turns it asks
-for the same, so that an episode that is replayed or resumed goes on as it did. What a policy plans or learns is a turn
-of its own: it costs tokens, gets credit (no world rewards it, so its turn reward is 0 and its share is that of what
-follows), and is trained or frozen by configuration. It uses up none of the limit on turns, which counts replies that
-act.
+A mode is a stateless function of the turns of the current attempt: the same turns give the same request, so a replayed
+or resumed episode continues as it did. A plan or a lesson is a turn of its own: it costs tokens, gets credit (no world
+rewards it, so its turn reward is 0 and its advantage comes from what follows), and is trained or frozen by
+configuration. It does not count towards the turn limit, which counts acting replies.
 
-A thought that could not be read stays in the context and is carried nowhere; the policy is told how one is written, and
-acts next. It is not asked again at once, so that an episode always ends: between two thoughts lies an acting turn.
+A thought that could not be read stays in the context but is not carried into later segments. The policy is told the
+form of a thought and acts next. It is not asked again at once, so that an episode always ends: between two thoughts
+there is always an acting turn.
 
-From the papers: planning before acting with revision is the agent of AgentGym-RL (arXiv 2509.08755), which released no
-code for it; lessons that are carried into another attempt at the same task are Reflexion's (arXiv 2303.11366). What
-differs: there a model that is never trained writes them; here they are sampled, credited and trained like the rest.
+Papers: planning before acting with revision is the agent of AgentGym-RL (arXiv 2509.08755), which released no code for
+it; lessons carried into another attempt at the same task are from Reflexion (arXiv 2303.11366). What differs: there a
+model that is never trained writes them; here they are sampled, credited and trained like other replies.
 """
 
 from __future__ import annotations
@@ -27,48 +27,49 @@ from turnwise.config.agent import Sign
 from turnwise.data.trajectory import Ending, Turn, TurnKind
 
 ACT_WORDS = "Now act."
-"""What is said before the acting reply that follows a thought."""
+"""The request for the acting reply that follows a thought."""
 
 
 class Mode(ABC):
-    """What the policy is asked for beside acting."""
+    """Decides which replies the policy is asked for besides acting ones."""
 
     name: ClassVar[str]
 
     @property
     def instruction(self) -> str:
-        """What a policy that is given an instruction is told of this mode; empty where there is nothing to tell."""
+        """The mode's part of the policy's instruction; empty if there is none."""
         return ""
 
     @abstractmethod
     def before_acting(self, turns: Sequence[Turn]) -> Ask | None:
-        """What is asked for before the next acting reply of an attempt with these turns so far; None: nothing."""
+        """The request that comes before the next acting reply, given the attempt's turns so far; None: no request."""
 
     def after_failure(self, attempt: int) -> Ask | None:
-        """What is asked for when this attempt, from 0, has ended without success; None: it is the last one."""
+        """The request after attempt number `attempt` (from 0) has failed; None if there is no further attempt."""
         return None
 
     def demonstrated(self, turns: Sequence[Turn], ending: Ending | None, steps: Sequence[str]) -> str:
-        """A truthful thought: what these turns show, and the steps (at least one) that a competent player takes next.
+        """A truthful thought for demonstrations: what the turns show, and the next steps of a competent policy.
 
-        `ending` is how the attempt has ended, None within it. Long lists of steps are cut to the mode's tokens.
+        `steps` has at least one entry and is cut to the mode's token limit. `ending` is how the attempt has ended; None
+        while it goes on. Raises NotImplementedError for a mode that asks for no thought.
         """
         raise NotImplementedError(f"the mode {self.name!r} asks for no thought")
 
 
 class PlainMode(Mode):
-    """Every reply acts."""
+    """The mode in which every reply acts."""
 
     name = "plain"
 
     def before_acting(self, turns: Sequence[Turn]) -> Ask | None:
-        """Nothing."""
+        """None: no request."""
         return None
 
 
 @dataclass(frozen=True, kw_only=True)
 class ThoughtfulMode(Mode):
-    """What modes have in common that ask for thoughts. The fields are the options of `agent.mode`, explained there."""
+    """Base of modes that ask for thoughts. Its fields are the options of `agent.mode`, documented there."""
 
     kind: ClassVar[TurnKind]
     tokens: int
@@ -84,7 +85,10 @@ class ThoughtfulMode(Mode):
 
 
 def words_to_act(turns: Sequence[Turn]) -> str:
-    """What is said before an acting reply. It is something after a thought: the observation was shown before that."""
+    """The request for an acting reply: `ACT_WORDS` after a thought, else empty.
+
+    After a thought it is needed because the observation was already shown before the thought.
+    """
     thought = last_but_summaries(turns)
     return ACT_WORDS if thought is not None and thought.kind is not TurnKind.ACT else ""
 

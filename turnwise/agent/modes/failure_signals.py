@@ -1,10 +1,10 @@
-"""Signs that something went wrong in a turn: what makes a plan fail, and what is worth a lesson.
+"""Failure signals of a turn: they trigger the revision of a plan, or a lesson.
 
-    invalid       the reply could not be read, or held an action that the world refused
+    invalid       the reply could not be read, or contained an action that the world refused
     ineffective   no action of the turn changed the world's state
-    negative      the world's own rewards of the turn, summed as it gives them, are below a threshold (0 by default)
+    negative      the world's own rewards of the turn, summed without weights, are below a threshold (0 by default)
 
-Worlds that charge a little for every action, as Sokoban does, want a lower threshold: see `agent.mode.negative_below`.
+Worlds with a small cost for every action, such as Sokoban, need a lower threshold: see `agent.mode.negative_below`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from turnwise.data.trajectory import Turn
 
 
 def trouble(turn: Turn, signs: Sequence[Sign], negative_below: float) -> Sign | None:
-    """The first of these signs that an acting turn shows, from the plainest to the faintest; None for no sign."""
+    """The strongest of `signs` that an acting turn shows (order: invalid, ineffective, negative), or None."""
     shown: dict[Sign, bool] = {
         "invalid": turn.rewards.get("invalid_turn", 0.0) > 0,
         "ineffective": not turn.effective,
@@ -28,7 +28,7 @@ def trouble(turn: Turn, signs: Sequence[Sign], negative_below: float) -> Sign | 
 
 
 def told(turn: Turn, sign: Sign) -> str:
-    """What went wrong, in a few words that name the actions."""
+    """A short description of what went wrong in the turn, naming its actions."""
     if not turn.actions:
         return "my reply had no action"
     verdict = {"invalid": "was refused", "ineffective": "changed nothing", "negative": "was punished"}[sign]

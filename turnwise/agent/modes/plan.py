@@ -1,7 +1,7 @@
-"""The mode `plan`: the policy writes a plan before it acts, which stays in the context, and revises it.
+"""The mode `plan`: the policy writes a plan before it acts, keeps it in the context, and revises it.
 
-The first reply of an attempt is a plan. It is revised after `every` acting turns, and when it failed: when the last
-turn showed one of `signs` (by default an invalid reply or action, a turn without effect, a negative reward).
+The first reply of an attempt is a plan. It is revised after `every` acting turns, and when it failed, that is, when the
+last turn showed one of `signs` (by default an invalid reply or action, a turn without effect, a negative reward).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ REVISE_WORDS = "Revise the plan in one thought, without an action."
 
 @dataclass(frozen=True, kw_only=True)
 class PlanMode(ThoughtfulMode):
-    """Plans first, and revises the plan in time or when it failed."""
+    """Asks for a plan first, and for a revision every `every` acting turns or when the plan failed."""
 
     name = "plan"
     kind = TurnKind.PLAN
@@ -28,18 +28,18 @@ class PlanMode(ThoughtfulMode):
 
     @property
     def instruction(self) -> str:
-        """What a plan is for."""
+        """Tells the policy what a plan is for."""
         return "Before you act you are asked for a plan: the steps that you mean to take. It may be revised."
 
     def before_acting(self, turns: Sequence[Turn]) -> Ask | None:
-        """A plan at the beginning, a revision when it is due; no second one before a turn has acted on the first."""
+        """A plan at the beginning, later a revision when it is due; never two plans without an acting turn between."""
         if not turns:
             return self._ask(PLAN_WORDS)
         acted = acting_since(turns, TurnKind.PLAN)
         return self._ask(REVISE_WORDS) if acted and (self._is_due(acted) or self._trouble(acted[-1])) else None
 
     def demonstrated(self, turns: Sequence[Turn], ending: Ending | None, steps: Sequence[str]) -> str:
-        """The next steps."""
+        """The next steps, as many as fit."""
         return as_many_as_fit("", steps, self.tokens)
 
     def _is_due(self, acted: Sequence[Turn]) -> bool:

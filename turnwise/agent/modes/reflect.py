@@ -1,14 +1,14 @@
-"""The mode `reflect`: after an error the policy writes what went wrong, and carries the lesson on.
+"""The mode `reflect`: after an error the policy writes a lesson, which stays in its context.
 
-Within an attempt a lesson is asked for after a turn that showed one of `signs` (by default an invalid reply or action,
-or a negative reward); it is carried in this attempt and the next ones. After an attempt that ended without success,
-with attempts left, a lesson is asked for and the task begins again: the same task and seed in a fresh environment, with
-the full limit on turns, in a context that opens with the lessons.
+Within an attempt a lesson is requested after a turn that showed one of `signs` (by default an invalid reply or action,
+or a negative reward); it is kept for the rest of this attempt and for the next ones. After an attempt that ended
+without success, with attempts left, a lesson is requested and the task starts again: the same task and seed in a fresh
+environment, with the full turn limit, in a context that opens with the lessons.
 
-**What counts.** `success`, the outcome rewards and the world's metrics are those of the last attempt; rewards of turns
-stay with their turns in every attempt; turns and tokens of all attempts are counted. `first_success` is success at the
-first attempt. The task is not attempted again where an attempt ended for want of tokens, or the lesson would not fit
-into the context.
+**Metrics.** `success`, the outcome rewards and the world's metrics are those of the last attempt; turn rewards stay
+with their turns in every attempt; turns and tokens of all attempts are counted. `first_success` is success at the first
+attempt. The task is not attempted again if an attempt exhausted the token budget, or if the lesson would not fit into
+the context.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ AFTER_FAILURE_WORDS = "The attempt failed. Write in one thought, without an acti
 
 @dataclass(frozen=True, kw_only=True)
 class ReflectMode(ThoughtfulMode):
-    """Writes lessons after errors, and attempts a task again."""
+    """Asks for lessons after errors, and lets a failed task be attempted again."""
 
     name = "reflect"
     kind = TurnKind.REFLECT
@@ -38,23 +38,23 @@ class ReflectMode(ThoughtfulMode):
 
     @property
     def instruction(self) -> str:
-        """What a lesson is for."""
+        """Tells the policy what a lesson is for."""
         again = " A task that you failed begins again, with your lessons." if self.attempts > 1 else ""
         return f"After an error you are asked for a lesson: what went wrong, and what to do instead.{again}"
 
     def before_acting(self, turns: Sequence[Turn]) -> Ask | None:
-        """A lesson, where the last turn that was no summary acted and showed a sign of trouble."""
+        """A lesson, if the last turn (summaries ignored) acted and showed a failure signal."""
         last = last_but_summaries(turns)
         if last is None or last.kind is not TurnKind.ACT or self._trouble(last) is None:
             return None
         return self._ask(REFLECT_WORDS)
 
     def after_failure(self, attempt: int) -> Ask | None:
-        """A lesson, where attempts are left."""
+        """A lesson, if attempts are left."""
         return self._ask(AFTER_FAILURE_WORDS) if attempt + 1 < self.attempts else None
 
     def demonstrated(self, turns: Sequence[Turn], ending: Ending | None, steps: Sequence[str]) -> str:
-        """What went wrong, and the next steps."""
+        """What went wrong, then the next steps, as many as fit."""
         acted = [turn for turn in turns if turn.kind is TurnKind.ACT]
         wrong = self._wrong_in(acted[-1]) if ending is None else _wrong_at_the_end(acted, ending)
         return as_many_as_fit(f"{wrong}; ", steps, self.tokens)
@@ -66,7 +66,7 @@ class ReflectMode(ThoughtfulMode):
 
 
 def _wrong_at_the_end(acted: Sequence[Turn], ending: Ending) -> str:
-    """The actions that the world ended a failed attempt with, or that a limit did."""
+    """Why a failed attempt ended: the last actions, if the world ended it, or that a limit was reached."""
     if ending is Ending.FAILURE and acted and acted[-1].actions:
         return f"{', '.join(acted[-1].actions)} failed"
     return "the limit came first"
