@@ -1,13 +1,14 @@
-"""The public conformance checker: does a world keep the contract of `turnwise.world`?
+"""The public conformance checker: tests whether a world keeps the contract of `turnwise.world`.
 
 A world's author runs it from a terminal (`turnwise check WORLD`) or in a test:
 
     report = check_world(MyWorld(size=5), parameters={"size": 5})
     assert report.passed, report.lines()
 
-`report` holds what comes back, `examination` the checks, with `answers` those of what a world answers, `subject` the
-world that they look at, `episodes` how an episode is played and written down, `fuzz` the replies that no world expects,
-`elsewhere` the same episodes in another process.
+`report` has the result types, `examination` the list of checks and most of them, `answers` the checks of a world's
+answers, `declared` the check of what a world reads, `subject` the world under test with its episodes, `playing` how an
+episode is played and serialised, `fuzz` replies that no world expects, `elsewhere` the same episodes in another
+process, and `baselines` the scores of the baseline policies.
 """
 
 from turnwise.checking.examination import check_world

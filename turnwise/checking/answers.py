@@ -1,4 +1,4 @@
-"""The checks of what a world answers: rewards that it declared, and refusals that change nothing."""
+"""The checks of a world's answers: rewards are declared, states are named, and refused actions change nothing."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from turnwise.checking.subject import Subject
 from turnwise.world import Environment, Observation, ScriptedAction, Step, Task
 
 REPLIES = 1000
-"""How many strange replies a world is given at least."""
+"""Minimum number of fuzz replies that a world is given, over all tasks and points."""
 
 
 def rewards_are_declared(subject: Subject) -> str:
-    """Every reward is one of `rewards`, every value a finite number, and no metric bears a reward's name."""
+    """Check that every reward is in `World.rewards`, every value is finite, and no metric has a reward's name."""
     declared = subject.world.rewards
     for name, reward in declared.items():
         if reward.level not in ("turn", "outcome"):
@@ -32,7 +32,7 @@ def rewards_are_declared(subject: Subject) -> str:
 
 
 def ineffective_steps_leave_the_state(subject: Subject) -> str:
-    """Where the world names its states, a step that says it changed nothing has the state of the step before."""
+    """Check that a step with `effective=False` has the same `state` as the observation before it."""
     ineffective = 0
     for episode in subject.all_episodes:
         before = episode.first.state
@@ -45,7 +45,7 @@ def ineffective_steps_leave_the_state(subject: Subject) -> str:
 
 
 def states_are_named_as_said(subject: Subject) -> str:
-    """Where the world says that it names its states, every observation that a player acts on does."""
+    """Check that, with `names_states`, every observation that a policy acts on has a state (the last need not)."""
     if not subject.world.names_states:
         return "not all are named, as the world says"
     acted_on = 0
@@ -62,7 +62,10 @@ def states_are_named_as_said(subject: Subject) -> str:
 
 
 def any_reply_is_answered(subject: Subject) -> str:
-    """Nothing raises; an invalid reply is answered with a text and leaves the state and the oracle's mind alone."""
+    """Check that any reply gets a text and raises nothing, and that an invalid one changes nothing.
+
+    "Nothing" means: neither the state nor the oracle's next action.
+    """
     guided = [(task, subject.guided(task).actions) for task in subject.sample]
     points = [(task, actions, prefix) for task, actions in guided for prefix in sorted({0, min(1, len(actions) - 1)})]
     each = -(-REPLIES // len(points))
@@ -74,10 +77,10 @@ def any_reply_is_answered(subject: Subject) -> str:
 
 
 def _taken_as_actions(subject: Subject, task: Task, prefix: Sequence[str], strange: Sequence[str]) -> list[bool]:
-    """For each strange reply after the prefix, whether the world took it as an action of its own.
+    """For each fuzz reply after the prefix, whether the world accepted it as a valid action.
 
-    One episode hears the replies one after the other, and goes on from what an action has made of it; another takes its
-    place at its end.
+    The replies go to one episode in sequence, which goes on from any that the world accepts; when it ends, a fresh
+    episode after the same prefix takes its place.
     """
     remaining = at_the_start(subject.world.limits_of(task))
 

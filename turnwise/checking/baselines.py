@@ -1,4 +1,4 @@
-"""How the scripted players do on a test panel: the scores that any result is to be seen beside."""
+"""Scores of the baseline policies on a test task set, as a reference for any trained policy."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from turnwise.world import World
 
 @dataclass(frozen=True)
 class Score:
-    """One player on one panel: means over its tasks, with intervals."""
+    """One baseline policy on one task set: means over its tasks, with confidence intervals."""
 
     player: str
     tasks: int
     episodes: int
     success: Interval
     rewards: Interval
-    """The return: the world's rewards with the weights that their authors gave them, summed over an episode."""
+    """The return: the world's rewards with the world's own weights, summed over an episode."""
     turns: Interval
 
 
 def score(world: World, player: str, episodes: int, seed: int) -> Score:
-    """Play at least `episodes` episodes on the world's own test tasks, each task equally often, and summarise them.
+    """Play at least `episodes` episodes on the world's own test tasks, each task equally often, and average them.
 
-    A split that is smaller than `episodes` is played again and again, with other noise and other random decisions.
+    A split smaller than `episodes` is played several times, with new world noise and new random decisions each time.
     """
     tasks = first_tasks(world, "test", episodes)
     replicas = -(-episodes // len(tasks))
@@ -51,5 +51,5 @@ def score(world: World, player: str, episodes: int, seed: int) -> Score:
 
 
 def weighted_return(world: World, episode: PlayedEpisode) -> float:
-    """The sum of an episode's rewards, each with the weight that the world's authors gave it."""
+    """The sum of an episode's rewards, each with the world's own weight."""
     return sum(world.rewards[name].weight * value for step in episode.steps for name, value in step.rewards.items())

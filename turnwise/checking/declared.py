@@ -1,4 +1,4 @@
-"""Whether a world says all that it reads: what it leaves out is no part of the cache key."""
+"""The check that a world declares all that it reads: anything undeclared is missing from the cache key."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from turnwise.store.run_environment import COMPUTING_PACKAGES
 from turnwise.store.world_identity import what_it_reads
 
 CARRIERS = ("httpx", "pydantic")
-"""Packages that carry what others compute: another version of them changes no episode."""
+"""Packages that only transport data; another version of them changes no episode, so they need no declaration."""
 
 
 def reads_are_declared(subject: Subject) -> str:
-    """Files are there, packages that the code imports are among its `distributions`, and versions can be asked for."""
+    """Check that declared files exist, imported packages are in `distributions`, and every version can be found."""
     world = type(subject.world)
     try:
         found = what_it_reads(world, subject.parameters)
@@ -39,5 +39,5 @@ def reads_are_declared(subject: Subject) -> str:
 
 
 def _plain(distribution: str) -> str:
-    """A package's name in the one spelling that the package index takes for all."""
+    """A package's normalised name: the package index treats `a.b`, `a_b` and `A-B` as the same."""
     return re.sub(r"[-_.]+", "-", distribution).lower()

@@ -1,4 +1,4 @@
-"""The same episodes in another process, under another hash seed: what differs there is no function of the seed."""
+"""Play the same episodes in another process under another hash seed: a difference is not a function of the seed."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from typing import Any
 from turnwise.checking.report import Broken
 
 SECONDS = 600.0
-"""How long the other process may take, its start and the making of the world included."""
+"""Time limit of the other process, including its start and making the world."""
 
 
 def digests_elsewhere(
     world: str, parameters: Mapping[str, Any], count: int, seed: int, hash_seed: str
 ) -> dict[str, str]:
-    """What `episodes.digests` gives in a process that looks for modules where this one does.
+    """The result of `playing.digests` in a new process with this one's module search path and the given hash seed.
 
     Raises Broken when the world cannot be made or played there, and subprocess.TimeoutExpired after `SECONDS`.
     """

@@ -1,4 +1,4 @@
-"""The checks: each is a function of the world under examination that says what it found, or raises `Broken`."""
+"""`check_world` and its checks: each takes the world under test and returns its finding as text, or raises `Broken`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from turnwise.checking.subject import Subject
 from turnwise.world import SPLITS, Split, World, make_world
 
 HASH_SEEDS = ("1", "2")
-"""Of other processes: the first that is not this one's own."""
+"""Candidate hash seeds of the other process; the first that differs from this process's own is used."""
 
 
 def check_world(
@@ -35,12 +35,13 @@ def check_world(
     parameters: Mapping[str, Any] | None = None,
     sample: int = 3,
 ) -> CheckReport:
-    """Play a world and say whether it keeps the contract of `turnwise.world`. Nothing that the world does raises here.
+    """Run all checks on a world and report whether it keeps the contract of `turnwise.world`.
 
-    `count`: tasks per split that are listed, and that the players' success is measured on. `oracle_success`: the share
-    of tasks that the oracle must solve; by default more than none, and no less than the random player. `parameters`:
-    the keyword arguments that the world was made with, to make it again in another process. `sample`: tasks per split
-    on which whole episodes are compared, each of them played some twenty times.
+    Errors of the world become findings and are not raised. `count`: tasks listed per split; success of the baseline
+    policies is measured on that many test tasks. `oracle_success`: the share of tasks (0 to 1) that the oracle must
+    solve; by default more than 0, and no less than the random policy. `parameters`: the keyword arguments that the
+    world was made with, to make it again in another process. `sample`: tasks per split on which whole episodes are
+    compared; each is played some twenty times. Raises ValueError for a `count` below 2.
     """
     if count < 2:
         raise ValueError(f"count must be at least 2, so that a panel can be a prefix of another; found {count}")
@@ -68,7 +69,7 @@ def check_world(
 
 
 def introduces_itself(subject: Subject) -> str:
-    """There is an instruction and a grammar to be read, a column to compare by, limits and a random player."""
+    """Check that there are an instruction, a grammar, a column of the primary metric, limits and a random policy."""
     world = subject.world
     for name, text in (("instruction", world.instruction), ("grammar", world.grammar)):
         if not isinstance(text, str) or not text.strip():
@@ -86,7 +87,10 @@ def introduces_itself(subject: Subject) -> str:
 
 
 def tasks_are_a_prefix(subject: Subject) -> str:
-    """A shorter panel begins a longer one; ids are unique; a task says whose it is and can be written down."""
+    """Check that `tasks(split, n)` is a prefix of `tasks(split, m)` for n < m, and that tasks are well-formed.
+
+    Well-formed: ids are unique within a split, a task names its world and split, and it can be written as JSON.
+    """
     for split, tasks in subject.panels.items():
         for shorter in sorted({1, len(tasks) // 2, len(tasks)} - {0}):
             if subject.world.tasks(split, shorter) != tasks[:shorter]:
@@ -102,7 +106,7 @@ def tasks_are_a_prefix(subject: Subject) -> str:
 
 
 def splits_have_their_size(subject: Subject) -> str:
-    """A split that says how many tasks it has gives them all, and refuses one more."""
+    """Check that a split with a stated size gives that many tasks and raises ValueError for one more."""
     sizes = {split: size for split in SPLITS if (size := subject.world.split_size(split)) is not None}
     for split, size in sizes.items():
         if len(subject.world.tasks(split, size)) != size:
@@ -116,7 +120,10 @@ def splits_have_their_size(subject: Subject) -> str:
 
 
 def splits_share_no_task(subject: Subject) -> str:
-    """No id in two splits. How many held-out tasks begin with a training task's text is said, not judged."""
+    """Check that no task id is in two splits.
+
+    The number of held-out tasks whose first observation equals that of a training task is reported, not judged.
+    """
     owner: dict[str, Split] = {}
     for split, tasks in subject.panels.items():
         for task in tasks:
@@ -130,20 +137,20 @@ def splits_share_no_task(subject: Subject) -> str:
 
 
 def observations_tell(subject: Subject) -> str:
-    """The first observation is a text, and names neither the task nor its seed, by which it could be memorised."""
+    """Check that the first observation is a text without the task's id or seed, which would allow memorising."""
     texts = {name: observation.text for name, observation in subject.first_observations.items()}
     for task in (task for tasks in subject.panels.values() for task in tasks):
         text = texts[task.id]
         if not isinstance(text, str) or not text.strip():
             raise Broken(f"the first observation of {task.id} must be a text; found {text!r}")
-        # A short seed may well stand in a text by chance.
+        # A short seed may occur in a text by chance.
         if task.id in text or (task.seed > 999_999 and str(task.seed) in text):
             raise Broken(f"an observation must name neither its task nor the seed; found {shortened(text)}")
     return f"{len(texts)} tasks, at most {max(map(len, texts.values()))} characters"
 
 
 def episodes_repeat(subject: Subject) -> str:
-    """An episode is a function of task, seed and actions: whatever was played before, it is the same."""
+    """Check that an episode is a function of task, seed and actions, whatever was played before it."""
     pairs = [(task, player) for task in subject.sample for player in subject.world.players]
     before = [subject.played(task, player) for task, player in pairs]
     again = [subject.play(task, player) for task, player in reversed(pairs)]
@@ -151,14 +158,14 @@ def episodes_repeat(subject: Subject) -> str:
 
 
 def episodes_are_independent(subject: Subject) -> str:
-    """Episodes that are open at the same time, two of each task, go as they go alone."""
+    """Check that episodes open at the same time, two of each task, equal the same episodes played alone."""
     tasks = [task for task in subject.sample for _ in range(2)]
     alone = [subject.played(task, "random") for task in tasks]
     return _compare(alone, play_in_turns(subject.world, tasks, subject.seed, "random"), "played beside others")
 
 
 def asking_changes_nothing(subject: Subject) -> str:
-    """The oracle looks and does not touch: an episode in which it is asked goes on as if it had not been."""
+    """Check that asking the oracle has no side effect: the episode continues as if it had not been asked."""
     _require_oracle(subject)
     unasked = [subject.played(task, "random") for task in subject.sample]
     asked = [subject.play(task, "random", ask_the_oracle=True) for task in subject.sample]
@@ -166,14 +173,14 @@ def asking_changes_nothing(subject: Subject) -> str:
 
 
 def episodes_repeat_elsewhere(subject: Subject) -> str:
-    """Another process, under a hash seed of its own, lists the same tasks and plays the same episodes."""
+    """Check that another process with another hash seed lists the same tasks and plays the same episodes."""
     world, parameters, seed, count = subject.world, subject.parameters, subject.seed, subject.sample_size
     name = f"{type(world).__module__}:{type(world).__qualname__}"
     here = digests_of(world, count, subject.played)
     hash_seed = next(one for one in HASH_SEEDS if one != os.environ.get("PYTHONHASHSEED"))
     there = digests_elsewhere(name, parameters, count, seed, hash_seed)
     if difference := _first_difference(here, there):
-        # The process is to blame only where a world that is made again in this one does play alike.
+        # Rule out first that `parameters` are wrong: then a world remade in this process differs as well.
         if remade := _first_difference(here, digests(make_world(name, parameters), count, seed)):
             raise Broken(f"`parameters` must make this world again, but with {parameters} it differs in {remade}")
         raise Broken(f"a process with PYTHONHASHSEED={hash_seed} must play alike; it differs in {difference}")
@@ -181,7 +188,7 @@ def episodes_repeat_elsewhere(subject: Subject) -> str:
 
 
 def actions_are_accepted(player: str, subject: Subject) -> str:
-    """What a scripted player offers is valid where it offers it, and within what is left of the limits."""
+    """Check that the actions of a baseline policy are valid when offered, and within the remaining limits."""
     episodes = subject.episodes(player)
     for episode in episodes:
         for turn in episode.turns:
@@ -197,7 +204,7 @@ def actions_are_accepted(player: str, subject: Subject) -> str:
 
 
 def close_works(subject: Subject) -> str:
-    """An episode can be closed before its reset, at its end and between, and others do not notice."""
+    """Check that an episode can be closed before reset, after any prefix and at its end, without affecting others."""
     for task in subject.sample[: subject.sample_size]:
         guided = subject.guided(task)
         open_episode(subject.world, task, subject.seed).close()
@@ -213,7 +220,7 @@ def close_works(subject: Subject) -> str:
 
 
 def oracle_reaches_its_score(needed: float | None, subject: Subject) -> str:
-    """The oracle solves the share that was asked for, or at least what the random player solves, and something."""
+    """Check that the oracle solves the share `needed`; with None, more than 0 and no less than the random policy."""
     _require_oracle(subject)
     shares = {player: subject.success(player) for player in subject.world.players}
     told = ", ".join(f"{player} {share:.0%}" for player, share in shares.items())

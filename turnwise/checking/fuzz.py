@@ -1,4 +1,4 @@
-"""Replies that no world expects: what a policy at the beginning of its training, or an adversary, may write."""
+"""Fuzz replies that no world expects, as an untrained policy or an adversary may write them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from turnwise.world import World
 
 HUNDRED_KILOBYTES = 100_000
 LEAST_NOISE = 10
-"""Noisy replies at every point of an episode that is looked at."""
+"""Minimum number of random replies at each tested point of an episode."""
 
 FIXED = (
     "",
@@ -51,10 +51,10 @@ FIXED = (
 
 
 def replies(world: World, seed: int, place: str, offered: str, count: int) -> list[str]:
-    """`count` replies or more: the fixed ones, an action that a player offers spoiled, the verbs misused, and noise.
+    """At least `count` replies: fixed ones, corruptions of the valid action `offered`, misused verbs, and random ones.
 
-    `place` names the point of the episode, so that each has noise of its own: random characters, and copies of the
-    offered action with one character replaced.
+    Random replies are random characters, or copies of `offered` with one character replaced. `place` names the point of
+    the episode and seeds them, so each point has different ones.
     """
     spoiled = [offered[:-1], offered + offered, offered + "\x00", "\ufeff" + offered, offered[::-1], f"<{offered}>"]
     verbs = [
@@ -75,6 +75,6 @@ def _noise(generator: np.random.Generator, offered: str) -> str:
 
 
 def _characters(generator: np.random.Generator) -> str:
-    """Up to 59, uniform over all of Unicode but the surrogates, which no decoded reply can hold."""
+    """1 to 59 random characters, uniform over Unicode without surrogates, which no decoded reply can contain."""
     points = generator.integers(0, 0x110000 - 0x800, size=int(generator.integers(1, 60)))
     return "".join(chr(point if point < 0xD800 else point + 0x800) for point in points.tolist())

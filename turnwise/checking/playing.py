@@ -1,6 +1,6 @@
-"""Episodes of the scripted players under a world's own limits, written down so that they can be compared.
+"""Play episodes of the baseline policies under a world's own limits, and serialise them for comparison.
 
-The agent's loop is not used here: the checker must not inherit a mistake of what it stands beside.
+The agent's rollout loop is deliberately not used: the checker must not share its mistakes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from turnwise.world import SPLITS, Environment, Limits, Observation, Remaining, 
 
 @dataclass(frozen=True)
 class PlayedTurn:
-    """One decision of a scripted player and the world's answers, one per action that was played."""
+    """One scripted action and the world's steps, one per action string that was played."""
 
     remaining: Remaining
     decision: ScriptedAction
@@ -27,7 +27,7 @@ class PlayedTurn:
 
 @dataclass(frozen=True)
 class PlayedEpisode:
-    """One episode of one player, from the first observation to its end."""
+    """One episode of one baseline policy, from the first observation to its end."""
 
     task: Task
     player: str
@@ -36,12 +36,12 @@ class PlayedEpisode:
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        """Every answer of the world, in order."""
+        """All steps of the world, in order."""
         return tuple(step for turn in self.turns for step in turn.steps)
 
     @property
     def actions(self) -> tuple[str, ...]:
-        """Every action that was played, in order."""
+        """All actions that were played, in order."""
         return tuple(action for turn in self.turns for action in turn.decision.actions[: len(turn.steps)])
 
     @property
@@ -50,23 +50,23 @@ class PlayedEpisode:
         return any(step.success for step in self.steps)
 
     def written(self) -> str:
-        """Everything that was said and done, as one text: equal episodes have equal texts in every process."""
+        """The whole episode as JSON text; equal episodes have equal texts in every process."""
         return json.dumps(_plain(self), sort_keys=True)
 
 
 def at_the_start(limits: Limits) -> Remaining:
-    """What is left of the limits when an episode begins."""
+    """The full limits, as they are when an episode begins."""
     actions = limits.turns * limits.actions_per_turn if limits.actions is None else limits.actions
     return Remaining(limits.turns, limits.actions_per_turn, actions)
 
 
 def open_episode(world: World, task: Task, seed: int) -> Environment:
-    """The environment in which every player meets this task: its noise is a function of the seed and the task."""
+    """A new environment for the task, the same for every policy: its noise depends on the seed and the task."""
     return world.make(task, seeding.derive(seed, "checked episode", task.id))
 
 
 def play(world: World, task: Task, seed: int, player: str, *, ask_the_oracle: bool = False) -> PlayedEpisode:
-    """One whole episode. `ask_the_oracle` asks it before every turn and ignores what it says."""
+    """Play one whole episode. `ask_the_oracle` asks the oracle before every turn and ignores its answer."""
     with closing(open_episode(world, task, seed)) as environment:
         first = environment.reset()
         turns = tuple(play_turns(environment, world, task, seed, player, ask_the_oracle=ask_the_oracle))
@@ -74,7 +74,7 @@ def play(world: World, task: Task, seed: int, player: str, *, ask_the_oracle: bo
 
 
 def play_in_turns(world: World, tasks: Sequence[Task], seed: int, player: str) -> list[PlayedEpisode]:
-    """One episode of each task, all of them open at once, a turn of each after the other."""
+    """Play one episode of each task with all environments open at once, taking one turn of each in rotation."""
     environments = [open_episode(world, task, seed) for task in tasks]
     try:
         firsts = [environment.reset() for environment in environments]
@@ -115,7 +115,11 @@ def play_turns(
 
 
 def first_tasks(world: World, split: Split, count: int) -> list[Task]:
-    """The first `count` tasks of a split, or all of a smaller one; of one that hides its size, what halving finds."""
+    """The first `count` tasks of a split, or all tasks of a smaller split.
+
+    If a split does not state its size, `count` is halved until the world can give that many tasks. Raises ValueError if
+    it cannot give one.
+    """
     size = world.split_size(split)
     count = count if size is None else min(count, size)
     while True:
@@ -128,14 +132,14 @@ def first_tasks(world: World, split: Split, count: int) -> list[Task]:
 
 
 def digests(world: World, count: int, seed: int) -> dict[str, str]:
-    """`digests_of` a world whose episodes are played for it."""
+    """The result of `digests_of` with every episode played now."""
     return digests_of(world, count, lambda task, player: play(world, task, seed, player))
 
 
 def digests_of(world: World, count: int, played: Callable[[Task, str], PlayedEpisode]) -> dict[str, str]:
-    """A digest of what the world says of itself, of the tasks of each split, and of an episode of each player on each.
+    """Digests of the world's instruction, grammar and limits, of each split's tasks, and of each policy's episodes.
 
-    `count`: tasks per split; `played`: the episode of a task and a player. The keys name what was digested.
+    `count`: tasks per split; `played`: returns the episode of a task and a policy. The keys name what was digested.
     """
     found = {"instruction, grammar and limits": _digest([world.instruction, world.grammar, asdict(world.limits)])}
     for split in SPLITS:
@@ -152,7 +156,7 @@ def _digest(content: Any) -> str:
 
 
 def _plain(content: Any) -> Any:
-    """Data classes, mappings and sequences as what JSON knows. `asdict` would refuse a read-only mapping."""
+    """Data classes, mappings and sequences as JSON types. `asdict` would refuse a read-only mapping."""
     if hasattr(content, "__dataclass_fields__"):
         return {name: _plain(getattr(content, name)) for name in content.__dataclass_fields__}
     if isinstance(content, Mapping):

@@ -1,4 +1,4 @@
-"""What the checker found."""
+"""The checker's result types, and running one check."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from dataclasses import dataclass
 
 
 class Broken(Exception):
-    """The world does not keep its contract: what must hold and what was found."""
+    """Raised by a check that fails. The message says what must hold and what was found."""
 
 
 class NotApplicable(Exception):
-    """The world has nothing that the check looks at: what it lacks."""
+    """Raised by a check that cannot apply to the world. The message says what the world lacks."""
 
 
 @dataclass(frozen=True)
 class Check:
-    """One property that a world must have: its name, whether it holds, and what was found."""
+    """The result of one check: its name, whether it passed, and what was found."""
 
     name: str
     passed: bool
     found: str
     applies: bool = True
-    """Whether the world has what the check looks at; a check that does not apply counts as passed."""
+    """False if the world lacks what the check looks at; such a check counts as passed."""
 
 
 @dataclass(frozen=True)
 class CheckReport:
-    """Every check of one world, in the order in which they ran."""
+    """The results of all checks of one world, in the order in which they ran."""
 
     world: str
     checks: tuple[Check, ...]
@@ -62,7 +62,7 @@ def _sign(check: Check) -> str:
 
 
 def examine(name: str, check: Callable[[], str]) -> Check:
-    """Run one check. Whatever a world raises is a finding, said with the place where it was raised."""
+    """Run one check. Any exception of the world becomes a finding, with the file and line that raised it."""
     try:
         return Check(name, True, check())
     except NotApplicable as reason:
@@ -75,5 +75,5 @@ def examine(name: str, check: Callable[[], str]) -> Check:
 
 
 def shortened(text: str) -> str:
-    """A text as a finding quotes it."""
+    """The text as quoted in a finding: its `repr`, cut after 50 characters if it has more than 60."""
     return repr(text) if len(text) <= 60 else f"{text[:50]!r}... ({len(text)} characters)"
