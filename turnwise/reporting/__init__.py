@@ -1,1 +1,1 @@
-"""What people look at: the page, the terminal's tables, the figures."""
+"""Reports: HTML pages, tables in the terminal, and figures."""

@@ -1,7 +1,7 @@
-"""The page on the baselines: what was recorded of every world's scripted players, as Markdown.
+"""The page on baselines: the recorded scores of every world's baseline policies, as Markdown.
 
-The record is a JSON file with a line for each world, setting and player; the page is a function of it and of the
-figures that others have published.
+The record is a JSON file with one line for each world, setting and policy. The page is a function of the record and of
+success rates that others have published.
 """
 
 from __future__ import annotations
@@ -20,32 +20,32 @@ from turnwise.statistics import Interval
 
 RECORD_FILE = "baselines.json"
 DEFAULT = "default"
-"""What a world's own setting is called where its name is empty."""
+"""The name shown for a world's default setting, whose own name is empty."""
 
 
 @dataclass(frozen=True)
 class BaselineRow:
-    """What is recorded of one player in one world and setting."""
+    """The record of one baseline policy in one world and setting."""
 
     world: str
     version: str
     setting: str
     """A preset's name; empty: the world's defaults."""
     code: str
-    """The digest of the code that computed it: where it differs from today's, the line is out of date."""
+    """Digest of the code that computed the line; if it differs from today's, the line is out of date."""
     uniform: str
-    """Over what the world's random player is uniform, in the world's own words."""
+    """What the world's random policy draws from uniformly, in the world's own words."""
     score: Score
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """What there is one line of."""
+        """(world, setting, policy); the record has one line for each."""
         return (self.world, self.setting, self.score.player)
 
 
 @dataclass(frozen=True)
 class KnownFigure:
-    """A success rate that somebody else has published, as a range; a single figure is a range without width."""
+    """A success rate published elsewhere, as a range; a single figure is a range of width 0."""
 
     world: str
     setting: str
@@ -54,7 +54,7 @@ class KnownFigure:
     high: float
     source: str
     difference: str
-    """Why ours may differ: told where the interval does not reach the range."""
+    """Why ours may differ; shown if our interval does not overlap the range."""
 
 
 def write_lines(lines: Sequence[BaselineRow]) -> str:
@@ -68,7 +68,7 @@ def read_lines(text: str) -> list[BaselineRow]:
 
 
 def page(lines: Sequence[BaselineRow], known: Sequence[KnownFigure]) -> str:
-    """The whole page."""
+    """The whole page as Markdown."""
     figures = [*_known(lines, known), ""] if known else []
     return "\n".join([INTRODUCTION, *_table(lines), "", *figures, *_random_players(lines), ""])
 
@@ -121,7 +121,7 @@ def _random_players(lines: Sequence[BaselineRow]) -> list[str]:
 
 
 def verdict(ours: Interval, figure: KnownFigure) -> str:
-    """Whether our interval reaches the published range, and why it may not."""
+    """Whether our interval overlaps the published range, and if not, the possible reason."""
     low = ours.value if ours.low is None else ours.low
     high = ours.value if ours.high is None else ours.high
     if low <= figure.high and figure.low <= high:
@@ -148,7 +148,7 @@ def markdown_table(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> lis
 
 
 def json_lines(record: Sequence[Any]) -> str:
-    """Data classes as JSON text, a line of the file for each, so that a change shows as the lines that it touched."""
+    """Data classes as a JSON list with one line for each, so that a diff shows only the records that changed."""
     rows = ",\n".join(json.dumps(dataclasses.asdict(line), ensure_ascii=False, allow_nan=False) for line in record)
     return f"[\n{rows}\n]\n"
 

@@ -1,4 +1,4 @@
-"""How numbers are worded, in the terminal as on the page."""
+"""Formatting of numbers, intervals and durations, shared by the terminal and the pages."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from turnwise.statistics import Interval
 UNDEFINED = "–"
 MINUS = "−"
 PROCESSES = "processes"
-"""The name in the lineage of how many processes shared the work."""
+"""The name in `Story.lineage` of the number of processes that shared the work."""
 ARROWS = {"up": "↑", "down": "↓"}
 
 
@@ -21,13 +21,13 @@ def number(value: float, digits: int) -> str:
 
 
 def signed(value: float, digits: int) -> str:
-    """A number that shows its sign, plus included."""
+    """A number with an explicit sign, plus or minus; zero has none."""
     text = number(value, digits)
     return text if text.startswith(MINUS) or float(text) == 0.0 else "+" + text
 
 
 def bounds(interval: Interval, digits: int) -> str | None:
-    """The bounds, e.g. `0.87–0.95`; None where there are none. Beside a minus sign the dash becomes a word."""
+    """The bounds, e.g. `0.87–0.95`; None if there are none. With a minus sign, "to" replaces the dash."""
     if interval.low is None or interval.high is None:
         return None
     low, high = number(interval.low, digits), number(interval.high, digits)
@@ -35,15 +35,15 @@ def bounds(interval: Interval, digits: int) -> str | None:
 
 
 def heading(named: ReportColumn | Curve) -> str:
-    """The heading of a column or curve with its unit and, where there is one, the direction that is better."""
+    """The heading of a column or curve with its unit and, if it has one, an arrow in the better direction."""
     unit = f" ({named.unit})" if named.unit not in ("", SHARE) else ""
-    # The arrow stays beside the last word where the heading is wrapped.
+    # A no-break space keeps the arrow next to the last word when the heading is wrapped.
     arrow = f"\u00a0{ARROWS[named.better]}" if isinstance(named, ReportColumn) and named.better else ""
     return f"{named.heading}{unit}{arrow}"
 
 
 def duration(seconds: float) -> str:
-    """Seconds as people say them, with about two significant parts."""
+    """Seconds as readable text in one or two units, e.g. `2 min 31 s`."""
     if round(seconds, 1) < 10:
         return f"{seconds:.1f} s"
     whole = round(seconds)
@@ -55,13 +55,13 @@ def duration(seconds: float) -> str:
 
 
 def of_processes(story: Story) -> str:
-    """Whose time the time account tells, to be put behind a duration or its name: nothing where it is one process's."""
+    """` of N processes`, to append to a duration that is summed over processes; empty for one process."""
     processes = dict(story.lineage).get(PROCESSES, "1")
     return "" if processes == "1" else f" of {processes} processes"
 
 
 def basis(story: Story) -> list[str]:
-    """What each row's values and intervals are over: one sentence for the rows that are alike in this."""
+    """Sentences that say what values are averaged over and how intervals were computed, one per group of rows."""
     rows: dict[tuple[str, int, float], list[str]] = {}
     methods: dict[tuple[str, int, float], list[str]] = {}
     for row in story.rows:
@@ -91,7 +91,7 @@ def _append_new(names: list[str], name: str) -> None:
 
 
 def readable_bytes(size: float) -> str:
-    """Bytes as people read them."""
+    """A number of bytes as readable text, in kB, MB, GB or TB (decimal units)."""
     for unit, factor in (("TB", 10**12), ("GB", 10**9), ("MB", 10**6)):
         if size >= factor:
             return f"{size / factor:,.1f} {unit}"

@@ -1,1 +1,1 @@
-"""What a report tells, without how it looks."""
+"""The data of reports, independent of how they are rendered."""

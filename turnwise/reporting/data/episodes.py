@@ -1,4 +1,4 @@
-"""Episodes to look at: whose they are and when they were played, which of them are wanted, and how many fit."""
+"""Episodes for inspection: their policy and iteration, filters, and limits on how many are shown."""
 
 from __future__ import annotations
 
@@ -14,37 +14,37 @@ OCCASIONS: tuple[Occasion, ...] = ("training", "validation", "test")
 
 @dataclass(frozen=True)
 class ShownEpisode:
-    """One trajectory with what a person asks for first: who played it, on which panel, after how many iterations."""
+    """One trajectory with its origin: the policy, the task set, and the number of training iterations."""
 
     player: str
-    """The name of a run (`mt-grpo seed 1`), of a scripted player, or `warm start`."""
+    """The policy: the name of a run (`mt-grpo seed 1`), of a baseline policy, or `warm start`."""
     occasion: Occasion
     iteration: int | None
-    """How many batches the policy had learned from; in training, the batch that this episode is part of. None for a
-    scripted player, who learns nothing."""
+    """Number of batches that the policy had been trained on; in training, the number of the batch that contains this
+    episode. None for a baseline policy, which is not trained."""
     mode: str
-    """`sampled` or `greedy`."""
+    """How replies were chosen: `sampled` or `greedy`."""
     sample: Sample
 
     @property
     def task(self) -> str:
-        """The task's id: episodes of one task stand beside each other."""
+        """The task's id; episodes of one task are shown next to each other."""
         return self.sample.trajectory.task.id
 
     @property
     def world(self) -> str:
-        """The world that the task is of; of a mixture, the one that it mixed in."""
+        """The name of the task's world; for a mixture of worlds, the component that the task comes from."""
         task = self.sample.trajectory.task
         return str(task.tags.get("world", task.world))
 
     @property
     def ending(self) -> str:
-        """How it ended."""
+        """How the episode ended, a value of `turnwise.data.trajectory.Ending`."""
         return self.sample.trajectory.ending.value
 
     @property
     def when(self) -> str:
-        """The occasion in words: `training batch 20`, `test panel after 20 iterations, greedy`."""
+        """The occasion as text: `training batch 20`, `test panel after 20 iterations, greedy`."""
         if self.occasion == "training":
             return f"training batch {self.iteration}"
         after = "" if self.iteration is None else f" after {self.iteration} iterations"
@@ -53,7 +53,7 @@ class ShownEpisode:
 
 @dataclass(frozen=True)
 class Wanted:
-    """Which episodes are asked for: all that agree with every part that is given."""
+    """A filter of episodes: an episode must match every field that is not None."""
 
     success: bool | None = None
     world: str | None = None
@@ -62,12 +62,12 @@ class Wanted:
     occasion: Occasion | None = None
     mode: str | None = None
     iterations: tuple[int, int] | None = None
-    """First and last, both included. A scripted player has none and is always included."""
+    """First and last iteration, both included. Baseline policies have no iteration and always match."""
     advantage: tuple[float, float] | None = None
-    """Lowest and highest: the advantage of one turn at least lies between, both included."""
+    """Lowest and highest: at least one turn must have an advantage in this closed range."""
 
     def includes(self, episode: ShownEpisode) -> bool:
-        """Whether the episode agrees with every part that is given."""
+        """Whether the episode matches every field that is not None."""
         trajectory = episode.sample.trajectory
         return (
             self.success in (None, trajectory.success)
@@ -81,7 +81,7 @@ class Wanted:
         )
 
     def includes_iteration(self, iteration: int | None) -> bool:
-        """Whether episodes of this iteration are asked for: what is not need not be read."""
+        """Whether episodes of this iteration can match; records of other iterations need not be read."""
         return self.iterations is None or iteration is None or self.iterations[0] <= iteration <= self.iterations[1]
 
     def _includes_an_advantage(self, advantages: Sequence[float] | None) -> bool:
@@ -92,7 +92,7 @@ class Wanted:
 
 
 def by_task(episodes: Iterable[ShownEpisode]) -> dict[str, list[ShownEpisode]]:
-    """The episodes of each task, tasks and episodes in the order in which they come."""
+    """The episodes grouped by task id; tasks and episodes keep the order of the input."""
     tasks: dict[str, list[ShownEpisode]] = {}
     for episode in episodes:
         tasks.setdefault(episode.task, []).append(episode)
@@ -100,8 +100,9 @@ def by_task(episodes: Iterable[ShownEpisode]) -> dict[str, list[ShownEpisode]]:
 
 
 def over_iterations(episodes: Iterable[ShownEpisode]) -> list[ShownEpisode]:
-    """Of each task one episode per player, occasion, iteration and mode, the first: how it was played as learning went
-    on, and not how often.
+    """The first episode for each combination of task, policy, occasion, mode and iteration.
+
+    It shows how a task was played over the course of training, without repetitions.
     """
     first: dict[tuple[object, ...], ShownEpisode] = {}
     for episode in episodes:
@@ -110,9 +111,9 @@ def over_iterations(episodes: Iterable[ShownEpisode]) -> list[ShownEpisode]:
 
 
 def whole_tasks(episodes: Iterable[ShownEpisode], limit: int) -> list[ShownEpisode]:
-    """As many tasks with all their episodes as fit into `limit`, in order; of the first task `limit` episodes at most.
+    """The first tasks with all their episodes, at most `limit` episodes; the first task is cut to `limit`.
 
-    A task is shown whole, since its episodes are there to be compared with each other.
+    Tasks are kept whole because their episodes are meant to be compared with each other.
     """
     chosen: list[ShownEpisode] = []
     for of_task in by_task(episodes).values():

@@ -1,4 +1,4 @@
-"""What a report tells of the course of training beside curves: how episodes ended, what alarms said, what it took."""
+"""Report data on the course of training besides curves: endings of episodes, alarms, and the cost of each variant."""
 
 from __future__ import annotations
 
@@ -11,39 +11,40 @@ class Endings:
 
     variant: str
     shares: dict[str, list[tuple[int, float]]]
-    """By ending, (iteration, share); an ending that never came is left out."""
+    """For each ending its points (iteration, share); an ending that never occurred is left out."""
 
 
 @dataclass(frozen=True)
 class AlarmRaised:
-    """An alarm that went on in one iteration of one run."""
+    """An alarm that was raised in one iteration of one run."""
 
     variant: str
     seed: int
     iteration: int
     words: str
-    """What was seen, and where its bound is."""
+    """The observed value and its bound, as text."""
     response: str
-    """What the run did."""
+    """The run's response: `log`, `stop` or `return`."""
 
 
 @dataclass(frozen=True)
 class VariantWork:
-    """What the runs of one variant took, all of them together."""
+    """The cost of all runs of one variant together."""
 
     variant: str
     runs: int
     episodes: int
-    """Played in training."""
+    """Training episodes."""
     turns: int
+    """Turns of the training episodes."""
     sampled_tokens: int
-    """Of replies, in training."""
+    """Tokens of replies in training."""
     read_tokens: int
-    """Of observations, in training."""
+    """Tokens of observations in training."""
     trained_tokens: int
-    """Of the replies that updates learned from; a token counts once, however many epochs went over it."""
+    """Tokens of replies that updates trained on; a token counts once, whatever the number of epochs."""
     evaluation_tokens: int
-    """Of replies, on the validation and the test panel."""
+    """Tokens of replies on the validation and the test task set."""
     seconds: dict[str, float] = field(default_factory=dict)
-    """By stage, as in the time account, of all that these runs read and made. A result that variants share counts for
-    each of them; no part of the results, and empty in the artifact."""
+    """Seconds by stage, as in the time account, over all stages that these runs used. A result shared by variants
+    counts for each of them. Timings are not results: the field is empty in the artifact."""

@@ -1,7 +1,7 @@
-"""The story of an ablation: everything that its report says, as plain data, before anything is drawn.
+"""Report data: everything that the report of an ablation shows, as plain data (`Story`).
 
-The terminal's table, the page and the figures are functions of a `Story` and of nothing else, so a report can be drawn
-again from its `story.json`, byte for byte.
+The terminal's table, the page and the figures are functions of a `Story` and of nothing else, so a report can be
+rendered again from its `story.json`, byte for byte.
 """
 
 from __future__ import annotations
@@ -21,33 +21,36 @@ from turnwise.statistics import Interval, Judgement
 from turnwise.world import Reward
 
 STAGES = ("set-up", "warm start", "sampling", "worlds", "update", "evaluation", "everything else")
-"""What the time account is divided into, in the order in which it is told."""
+"""The stages of the time account, in the order in which they are shown."""
 
 RowKind = Literal["variant", "warm start", "player"]
 ROW_KINDS: tuple[RowKind, ...] = ("variant", "warm start", "player")
 SHARE = "share"
-"""The unit of what lies between 0 and 1: such axes show the whole range."""
+"""The unit of values between 0 and 1; axes with it show the whole range."""
 
 
 @dataclass(frozen=True)
 class ReportColumn:
-    """One number by which rows are compared."""
+    """A column of the report's table: one metric by which rows are compared."""
 
     key: str
     heading: str
     unit: str = ""
-    """`share` for what lies between 0 and 1, else the unit that is printed beside the heading, or nothing."""
+    """`share` for values between 0 and 1, else the unit printed after the heading, or empty."""
     better: Literal["up", "down"] | None = None
-    """Which way is better; None where neither is."""
+    """Which direction is better; None if neither is."""
     digits: int = 2
     """Digits after the point."""
     description: str = ""
-    """What is counted, in one sentence."""
+    """What the metric measures, in one sentence."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """One variant, one player of reference, or the warm start. A missing or None cell is one that is not defined."""
+    """A row of the report's table: a variant, a baseline policy or the warm start.
+
+    A missing or None cell is a value that is not defined.
+    """
 
     name: str
     kind: RowKind
@@ -64,11 +67,11 @@ class Curve:
     variant: str
     seed: int
     points: list[tuple[int, float]]
-    """(iteration, value), iterations ascending, values finite: an undefined value is left out."""
+    """(iteration, value) with ascending iterations and finite values; undefined values are left out."""
     unit: str = ""
     """As in `ReportColumn.unit`."""
     topic: str = ""
-    """What it is shown with: curves of one topic stand together under it."""
+    """The subheading under which curves of the same topic are shown together."""
 
     def __post_init__(self) -> None:
         iterations = [iteration for iteration, _ in self.points]
@@ -84,16 +87,16 @@ class Sample:
     """A trajectory that is shown turn by turn."""
 
     label: str
-    """Whose it is and when, e.g. `grpo-or, seed 1, after 20 iterations`."""
+    """Its policy and iteration, e.g. `grpo-or, seed 1, after 20 iterations`."""
     trajectory: Trajectory
     advantages: list[float] | None
-    """One per turn; None where the trajectory was not trained on."""
+    """One per turn; None if the trajectory was not trained on."""
     rewards: dict[str, Reward]
-    """Level and weight of the rewards that count in this run. The others are shown without weight."""
+    """Level and weight of the rewards that count in this run. Other rewards are shown without a weight."""
     token_advantages: list[list[float]] | None = None
-    """Of each turn's reply tokens, for an estimator that credits tokens; None: each has its turn's."""
+    """One per reply token of each turn, for token-level estimators; None: each token has the turn's advantage."""
     spelling: list[list[str]] | None = None
-    """Of each turn's reply tokens, as text; None where it is not known."""
+    """The text of each reply token of each turn; None if unknown."""
 
     def __post_init__(self) -> None:
         if self.advantages is not None and len(self.advantages) != len(self.trajectory.turns):
@@ -108,7 +111,7 @@ class Sample:
                 )
 
     def weighted(self, values: Mapping[str, float], level: Literal["turn", "outcome"]) -> float:
-        """What one turn's raw rewards `values` come to at one level: the sum of value times weight."""
+        """The weighted sum of one turn's raw rewards `values` at one level: sum of value times weight."""
         return sum(
             reward.weight * values[name]
             for name, reward in self.rewards.items()
@@ -118,7 +121,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Story:
-    """All that one report tells."""
+    """All data of one report."""
 
     title: str
     description: str
@@ -129,14 +132,14 @@ class Story:
     """The time account by stage: keys are among `STAGES`."""
     samples: list[Sample] = field(default_factory=list)
     lineage: list[tuple[str, str]] = field(default_factory=list)
-    """(what, which): commit, digests of parameters, panels and policies, platform, processes that shared the work."""
+    """(name, value): commit, digests of parameters, task sets and policies, platform, number of worker processes."""
     notes: list[str] = field(default_factory=list)
     judgement: Judgement | None = None
-    """How the variants stand beside the baselines and each other, by the world's primary metric."""
+    """Statistical comparison of the variants with baselines and each other, by the world's primary metric."""
     endings: list[Endings] = field(default_factory=list)
     """One for each variant."""
     alarms: list[AlarmRaised] | None = None
-    """Those that were raised; None where nobody watched."""
+    """The alarms that were raised; None if monitoring was off."""
     work: list[VariantWork] = field(default_factory=list)
     """One for each variant."""
 
@@ -151,11 +154,11 @@ class Story:
             raise ValueError(f"the time account must be divided into {STAGES}; found also {unknown}")
 
     def account(self) -> list[tuple[str, float]]:
-        """The time account as (stage, seconds) in the order of `STAGES`; stages that were not measured are left out."""
+        """The time account as (stage, seconds), in the order of `STAGES`, without stages that were not measured."""
         return [(stage, self.seconds[stage]) for stage in STAGES if stage in self.seconds]
 
     def rows_of(self, kind: RowKind) -> list[Row]:
-        """The rows of one kind, in their order."""
+        """The rows of one kind, in the order of `rows`."""
         return [row for row in self.rows if row.kind == kind]
 
     def to_json(self) -> str:

@@ -1,9 +1,9 @@
-"""The report's figures: drawn by matplotlib, the same bytes for the same data.
+"""The report's figures, drawn by matplotlib: the same data gives the same bytes.
 
-Every figure is a `Figure` of ours: a name, what it shows in words, its data as rows, and how to draw it. The page shows
-the drawing as SVG; the folder holds it as PNG, with its legend, and the data as CSV.
+Every figure is a `Figure` (not matplotlib's): a name, a description, its data as rows, and a function that draws it.
+The page shows the drawing as SVG without legend; the report's folder has it as PNG with legend, and the data as CSV.
 
-Variants differ by colour, dash and marker together, so that a figure can be read without seeing colours, or in print.
+Variants differ in colour, dashes and marker, so a figure can be read without colour vision or in print.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ SETTINGS = {
     "axes.titlepad": 9,
     "axes.labelcolor": GREY,
     "axes.unicode_minus": True,
-    # Names are names, also with a dollar sign in them.
+    # Names may contain a dollar sign, which must not start a formula.
     "text.parse_math": False,
     "text.color": INK,
     "xtick.color": GREY,
@@ -78,20 +78,20 @@ SETTINGS = {
 
 @dataclass(frozen=True)
 class Figure:
-    """One figure: what it is called, what it says, its data, and its drawing."""
+    """One figure: its name, description, data, and a function that draws it."""
 
     name: str
     """The name of its files, without suffix."""
     description: str
-    """What a reader who cannot see it should know that it shows."""
+    """Alternative text: what the figure shows, for readers who cannot see it."""
     header: tuple[str, ...]
     data: list[tuple[str | int | float | None, ...]]
     """Rows under `header`."""
     draw: Callable[[bool], Drawing]
-    """Draws it, with a legend of its own or without."""
+    """Draws the figure; the argument says whether with a legend."""
 
     def svg(self) -> str:
-        """As an SVG element for an HTML page, without legend; its identifiers are its own."""
+        """The figure as an SVG element without legend; ids are prefixed with its name, so a page can hold several."""
         buffer = io.StringIO()
         with matplotlib.rc_context(SETTINGS):
             no_metadata = dict.fromkeys(("Date", "Creator", "Format", "Type"))
@@ -102,7 +102,7 @@ class Figure:
         return re.sub(r"\n\s*", "\n", text).strip()
 
     def png(self) -> bytes:
-        """As a picture of its own, with legend."""
+        """The figure as a PNG file, with legend."""
         buffer = io.BytesIO()
         with matplotlib.rc_context(SETTINGS):
             self.draw(True).savefig(buffer, format="png", dpi=200, metadata={"Software": None}, facecolor="white")
@@ -111,7 +111,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class LineStyle:
-    """How one variant is drawn, everywhere in a report."""
+    """The line style of one variant, the same everywhere in a report."""
 
     colour: str
     dashes: tuple[float, ...]
@@ -119,7 +119,7 @@ class LineStyle:
 
 
 def styles(story: Story) -> dict[str, LineStyle]:
-    """The style of every variant, by its place among the rows, then among the curves."""
+    """The style of every variant, assigned in the order of the table's rows, then of the curves."""
     names = dict.fromkeys([row.name for row in story.rows_of("variant")] + [curve.variant for curve in story.curves])
     return {
         name: LineStyle(COLOURS[place % len(COLOURS)], DASHES[place % len(DASHES)], MARKERS[place % len(MARKERS)])
@@ -128,25 +128,25 @@ def styles(story: Story) -> dict[str, LineStyle]:
 
 
 def reference_dashes(story: Story) -> dict[str, tuple[float, ...]]:
-    """The dashes of every player's reference line."""
+    """The dashes of each baseline policy's reference line."""
     players = story.rows_of("player")
     return {row.name: REFERENCE_DASHES[place % len(REFERENCE_DASHES)] for place, row in enumerate(players)}
 
 
 def learning_curves(story: Story) -> list[Figure]:
-    """One figure per metric, in the order in which the curves name them."""
+    """One figure per metric, in the order in which metrics first occur in the curves."""
     metrics = dict.fromkeys(curve.metric for curve in story.curves)
     return [_learning_curve(story, metric, place) for place, metric in enumerate(metrics, 1)]
 
 
 def comparisons(story: Story) -> list[Figure]:
-    """One dot plot per column that has values: variants and warm start with intervals, players as reference lines."""
+    """One dot plot per column with values: variants and warm start with intervals, baselines as reference lines."""
     valued = [column for column in story.columns if any(row.cells.get(column.key) for row in story.rows)]
     return [_comparison(story, column, place) for place, column in enumerate(valued, 1)]
 
 
 def time_account(story: Story) -> Figure:
-    """Where the seconds went."""
+    """A bar chart of the time account: seconds per stage."""
     account = story.account()
     total = sum(seconds for _, seconds in account)
     told = ", ".join(f"{stage} {duration(seconds)}" for stage, seconds in account)
@@ -172,7 +172,7 @@ def time_account(story: Story) -> Figure:
 
 
 def band(curves: Sequence[Curve]) -> list[tuple[int, float, float, float]]:
-    """(iteration, mean, lowest, highest) over the seeds of one variant, at the iterations that all of them have."""
+    """(iteration, mean, lowest, highest) over the seeds of one variant, at iterations that all seeds have."""
     values = [dict(curve.points) for curve in curves]
     shared = sorted(set.intersection(*(set(points) for points in values))) if values else []
     rows = [(iteration, [points[iteration] for points in values]) for iteration in shared]
@@ -218,7 +218,7 @@ def _last_mean(seeds: Sequence[Curve]) -> str:
 
 
 def draw_variant(axes: Axes, seeds: Sequence[Curve], style: LineStyle) -> None:
-    """The curves of one variant: their mean and, with several seeds, the range from lowest to highest."""
+    """Draw the curves of one variant: the mean and, with several seeds, a band from lowest to highest."""
     rows = band(seeds)
     iterations = [row[0] for row in rows]
     if len(seeds) > 1:
@@ -278,7 +278,7 @@ def interval_data(interval: Interval) -> tuple[float, float | None, float | None
 def _draw_interval(axes: Axes, height: int, interval: Interval, style: LineStyle) -> None:
     if interval.low is not None and interval.high is not None:
         axes.plot([interval.low, interval.high], [height, height], color=style.colour, linewidth=2.2, alpha=0.55)
-    # The seeds themselves as strokes below, so that an interval over two of them is seen for what it is.
+    # The values of the single seeds as strokes below, so that an interval over only two seeds shows as such.
     if len(interval.sample) > 1:
         below = [height + 0.3] * len(interval.sample)
         axes.plot(interval.sample, below, "|", color=style.colour, markersize=5, markeredgewidth=1)
@@ -286,7 +286,7 @@ def _draw_interval(axes: Axes, height: int, interval: Interval, style: LineStyle
 
 
 def axes_of(width: float, height: float) -> tuple[Drawing, Axes]:
-    """An empty drawing of so many inches."""
+    """An empty drawing and its axes; `width` and `height` in inches."""
     drawing = Drawing(figsize=(width, height), layout=ConstrainedLayoutEngine(w_pad=0.09, h_pad=0.05))
     axes = drawing.add_subplot()
     axes.set_axisbelow(True)
@@ -294,12 +294,13 @@ def axes_of(width: float, height: float) -> tuple[Drawing, Axes]:
 
 
 def _curve_axes(lines: int) -> tuple[Drawing, Axes]:
-    """Axes for a curve below a title of so many lines. There are many of them, all alike, so the place of their axes is
-    stated: to find it out would take most of the time of drawing.
+    """A drawing and axes for a curve, below a title of `lines` lines.
+
+    The position of the axes is fixed: there are many such figures, and a layout engine would take most of the time.
     """
     width, height = CURVE_INCHES
     drawing = Drawing(figsize=CURVE_INCHES)
-    # Above, the exponent that all numbers of an axis may share has room, too.
+    # The top margin (inches, like the others) also leaves room for an exponent that the axis' numbers share.
     left, right, bottom, top = 0.55, 0.1, 0.5, 0.32 + 0.16 * lines
     place = (left / width, bottom / height, 1 - (left + right) / width, 1 - (bottom + top) / height)
     axes = drawing.add_axes(place)
@@ -308,7 +309,7 @@ def _curve_axes(lines: int) -> tuple[Drawing, Axes]:
 
 
 def handle(name: str, style: LineStyle) -> Line2D:
-    """A variant's entry in a legend."""
+    """The legend entry of a variant."""
     return Line2D(
         [], [], color=style.colour, dashes=style.dashes, marker=style.marker, markersize=4, linewidth=1.6, label=name
     )
@@ -319,8 +320,9 @@ def _reference_handle(name: str, dashes: tuple[float, ...]) -> Line2D:
 
 
 def legend_below(drawing: Drawing, handles: Sequence[Line2D]) -> None:
-    """Put a legend below the axes, where there is something to tell apart: in as many columns as fit, on paper that is
-    as much longer as it takes.
+    """Add a legend below the axes, in as many columns as fit (at most 4), and make the drawing taller to hold it.
+
+    Without handles nothing happens.
     """
     if not handles:
         return
@@ -328,7 +330,7 @@ def legend_below(drawing: Drawing, handles: Sequence[Line2D]) -> None:
     columns = max(1, min(4, int(width / (0.55 + 0.08 * max(len(str(each.get_label())) for each in handles)))))
     longer = height + LEGEND_ROW_INCHES * (-(-len(handles) // columns) + 0.5)
     placed = drawing.get_layout_engine() is None
-    if placed:  # shares of the paper, which grows below
+    if placed:  # positions are fractions of the drawing, which grows at the bottom: keep the axes' size in inches
         for axes in drawing.axes:
             box = axes.get_position()
             bottom = longer - height * (1 - box.y0)
@@ -338,10 +340,10 @@ def legend_below(drawing: Drawing, handles: Sequence[Line2D]) -> None:
 
 
 def wrapped(title: str) -> str:
-    """A title in lines that fit above one set of axes."""
+    """A title wrapped into lines of at most 36 characters, which fit above one set of axes."""
     return "\n".join(textwrap.wrap(title, 36))
 
 
 def _file_name(kind: str, place: int, name: str) -> str:
-    # The place keeps two names apart that differ only in characters that a file's name should not have.
+    # The number keeps names distinct that differ only in characters that are replaced here.
     return f"{kind}-{place:02d}-{re.sub(r'[^a-z0-9_]+', '-', name.lower()).strip('-')}"

@@ -1,6 +1,6 @@
-"""How training episodes ended, as a figure: the shares of the endings over the iterations, stacked, for each variant.
+"""The figure of endings: stacked shares of how training episodes ended, over the iterations, for each variant.
 
-Endings differ by colour and hatching together, so that they can be told apart without seeing colours, or in print.
+Endings differ in both colour and hatching, so they can be told apart without colour vision or in print.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ LOOKS = {
 
 
 def look(ending: str) -> tuple[str, str]:
-    """Colour and hatching of an ending; one that is not known here is grey."""
+    """Colour and hatching of an ending; an unknown one is grey."""
     return LOOKS.get(ending, ("#9aa1a8", "--"))
 
 
 def endings_in(told: Sequence[Endings]) -> list[str]:
-    """The endings that any variant has, in one order."""
+    """The endings that occur in any variant: known ones in the order of `ENDINGS`, then others by name."""
     found = {name for endings in told for name in endings.shares}
     return [name for name in ENDINGS if name in found] + sorted(found - set(ENDINGS))
 
 
 def endings_figure(told: Sequence[Endings]) -> Figure:
-    """One stack beside the other, a variant each."""
+    """One stacked plot per variant, in a grid of up to three columns."""
     names = endings_in(told)
     columns = min(3, len(told))
     rows = -(-len(told) // columns)
@@ -81,7 +81,7 @@ def _stack(axes: Axes, endings: Endings, names: Sequence[str]) -> None:
     if not present:
         return
     numbers = [number for number, _ in endings.shares[present[0]]]
-    # A step over each iteration shows a run of one batch too, where an area would have no width.
+    # Steps of width 1 also show a run of a single iteration, where an area plot would have no width.
     edges = [numbers[0] - 0.5, *(number + 0.5 for number in numbers)]
     below = [0.0] * len(numbers)
     for name in present:

@@ -1,1 +1,1 @@
-"""Pages: the report of an ablation and the episodes of a run."""
+"""HTML pages: the report of an ablation and the episodes of a run."""

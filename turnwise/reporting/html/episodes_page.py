@@ -1,7 +1,8 @@
-"""The page of a run's episodes: one file that opens offline, to filter, and to lay side by side by task.
+"""The page of a run's episodes: one offline HTML file with filters, and episodes of a task side by side.
 
-Every episode is written into the page once, as escaped text; the page's own script only hides what was not asked for
-and adds no text. It is named by its digest in the page's policy, so that no other script runs, whatever was written.
+Every episode is written into the page once, as escaped text. The page's own script only hides what the filters exclude
+and adds no text of episodes. The page's content security policy allows only this script, by its digest, so no other
+script runs, whatever an episode contains.
 """
 
 from __future__ import annotations
@@ -90,7 +91,7 @@ section.task > h2 { font-size: 17px; overflow-wrap: anywhere; }
 
 
 def write_episodes(title: str, episodes: Sequence[ShownEpisode], count: int, path: Path) -> None:
-    """Write the page of a sample of `count` episodes to `path`, as a whole."""
+    """Write the page of `episodes`, a sample of `count` episodes, to `path` with an atomic write."""
     statement = (
         f"{len(episodes):,} of {count:,} episodes. On the validation and the test panel: the first tasks, each with "
         "one greedy and one sampled episode of every policy. In training: of each batch after which the policy was "
@@ -151,7 +152,7 @@ def _episode(episode: ShownEpisode, largest: float) -> Markup:
 
 
 def _form(episodes: Sequence[ShownEpisode]) -> Markup:
-    """The filters; one that has nothing to choose between is left out."""
+    """The form of filters; a choice with fewer than two options is left out."""
 
     def names(values: Sequence[str]) -> dict[str, str]:
         return {value: value for value in dict.fromkeys(values)}

@@ -1,4 +1,4 @@
-"""The page's sections on the course of training: curves by topic, endings, alarms, and the account of the work."""
+"""The page's sections on the course of training: curves by topic, endings, alarms, and time and tokens."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from turnwise.reporting.html.samples import ENDINGS
 
 
 class Grid(Protocol):
-    """How the page arranges figures."""
+    """A function that arranges figures on the page."""
 
     def __call__(self, drawn: Sequence[Figure], alone: bool = False) -> Markup:
-        """Beside each other in equal columns; one that is wide stands alone."""
+        """The figures in equal columns; with `alone` in one column, for a wide figure."""
 
 
 COUNTS: tuple[tuple[str, Callable[[VariantWork], int]], ...] = (
@@ -32,12 +32,12 @@ COUNTS: tuple[tuple[str, Callable[[VariantWork], int]], ...] = (
     ("tokens sampled in evaluation", lambda work: work.evaluation_tokens),
 )
 BY_VARIANT = ("sampling", "worlds", "update", "evaluation")
-"""The stages whose seconds are a variant's own."""
+"""The stages whose seconds are shown per variant."""
 RESPONSES = {"log": "went on", "stop": "stopped the run", "return": "went back to the last healthy policy"}
 
 
 def curves_sections(story: Story, legend: Markup, grid: Grid) -> list[Markup]:
-    """One section with a part for each topic, or none where there are no curves."""
+    """A list with the section of learning curves, one part per topic; empty if there are no curves."""
     if not story.curves:
         return []
     seeds = len({curve.seed for curve in story.curves})
@@ -58,7 +58,7 @@ def curves_sections(story: Story, legend: Markup, grid: Grid) -> list[Markup]:
 
 
 def endings_section(story: Story, grid: Grid) -> Markup | None:
-    """How training episodes ended; None where nothing is known."""
+    """The section on how training episodes ended; None without data."""
     told = [endings for endings in story.endings if endings.shares]
     if not told:
         return None
@@ -74,7 +74,7 @@ def endings_section(story: Story, grid: Grid) -> Markup | None:
 
 
 def alarms_section(story: Story) -> Markup | None:
-    """Every alarm that was raised; None where nobody watched."""
+    """The section with every alarm that was raised; None if monitoring was off."""
     if story.alarms is None:
         return None
     if not story.alarms:
@@ -94,7 +94,7 @@ def alarms_section(story: Story) -> Markup | None:
 
 
 def account_section(story: Story, grid: Grid) -> Markup | None:
-    """Where the time went, and what each variant took; None where neither is known."""
+    """The section with the time account and the cost of each variant; None if neither is known."""
     parts: list[Markup] = []
     if story.seconds:
         total = duration(sum(story.seconds.values()))
@@ -131,7 +131,7 @@ def _seconds(work: VariantWork, stage: str) -> str:
 
 
 def work_rows(story: Story) -> list[tuple[object, ...]]:
-    """The account as rows of a table: variant, what, how much."""
+    """The cost of each variant as rows (variant, what, how much), for CSV."""
     counts = [(each.variant, name, count(each)) for each in story.work for name, count in COUNTS]
     return counts + [
         (each.variant, f"{stage} seconds", seconds) for each in story.work for stage, seconds in each.seconds.items()
@@ -139,12 +139,12 @@ def work_rows(story: Story) -> list[tuple[object, ...]]:
 
 
 def section(title: str, *children: object) -> Markup:
-    """A section under its heading."""
+    """A page section with a heading."""
     return join("\n", tag("section", tag("h2", title), *children))
 
 
 def _swatch(name: str) -> Markup:
-    """A patch in the ending's colour; the hatching as one stroke pattern that the page can draw."""
+    """A patch in the ending's colour, with its hatching drawn as an SVG path."""
     colour, hatch = look(name)
     slopes = {"/": "M0 14L14 0", "\\": "M0 0L14 14", "x": "M0 14L14 0M0 0L14 14", "+": "M7 0V14M0 7H14"}
     stroke = slopes.get(hatch[:1], "M3 4h1M9 4h1M6 9h1M12 9h1" if hatch else "")

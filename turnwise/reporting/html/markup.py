@@ -1,6 +1,7 @@
-"""HTML that cannot forget to escape: whatever is not `Markup` is text, and is escaped where it enters.
+"""Building HTML with automatic escaping: anything that is not `Markup` is text and gets escaped.
 
-What policies and worlds wrote goes through here on its way into the page, so a reply of `<script>` is shown, never run.
+All text of policies and worlds passes through here on its way into a page, so a reply of `<script>` is shown, never
+run.
 """
 
 from __future__ import annotations
@@ -9,28 +10,28 @@ import html
 
 
 class Markup(str):
-    """HTML that is already safe to place into a page. Made by `tag` and `text`, and by hand only around constants."""
+    """HTML that is safe to insert into a page. Made by `tag`, `text` and `join`, and by hand only around constants."""
 
     __slots__ = ()
 
 
 def text(content: object) -> Markup:
-    r"""Content as escaped text; what is `Markup` passes as it is. A control character is shown as its code, `\x1b`."""
+    r"""Content as escaped text; `Markup` is returned unchanged. Control characters are shown as codes, `\x1b`."""
     if isinstance(content, Markup):
         return content
     return Markup(html.escape(visible(str(content))))
 
 
 def visible(content: str) -> str:
-    r"""The content with its control characters as their codes, `\x1b`; line ends and tabs remain as they are."""
+    r"""The content with control characters replaced by codes, `\x1b`; newlines and tabs are kept."""
     return content.translate(_VISIBLE_CONTROLS)
 
 
 def tag(element: str, *children: object, **attributes: object) -> Markup:
-    """An element around its children, each made safe by `text`.
+    """An HTML element with its children, each escaped by `text`.
 
-    Attributes are escaped likewise; a trailing underscore is dropped (`class_`), inner ones become hyphens
-    (`aria_label`), and one that is None is left out.
+    Attribute values are escaped too. In attribute names a trailing underscore is dropped (`class_`) and inner ones
+    become hyphens (`aria_label`). Attributes that are None are left out.
     """
     opening = "".join(
         f' {name.rstrip("_").replace("_", "-")}="{text(str(value))}"'
@@ -41,7 +42,7 @@ def tag(element: str, *children: object, **attributes: object) -> Markup:
 
 
 def join(*children: object) -> Markup:
-    """The children one after the other, each made safe by `text`."""
+    """The concatenated children, each escaped by `text`."""
     return Markup("".join(text(child) for child in children))
 
 

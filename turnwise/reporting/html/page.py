@@ -1,6 +1,6 @@
-"""The report: one HTML page that opens offline, beside its story, its table and its figures as files.
+"""The report: one offline HTML page, with its data (`story.json`), tables and figures as files next to it.
 
-Each section of the page is one function of the story; a section with nothing to say is left out.
+Each section of the page is a function of the `Story`; a section without content is left out.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ VERDICTS_FILE = "verdicts.csv"
 ACCOUNT_FILE = "account.csv"
 FIGURES_FOLDER = "figures"
 
-# Nothing is loaded and nothing runs, whatever a policy or a world wrote: escaping is the first wall, this the second.
+# The browser loads nothing and runs no script, whatever a policy or a world wrote: a second defence after escaping.
 _CONTENT_POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 _BESIDE = (
     f"Beside this page: every figure as PNG and its data as CSV in {FIGURES_FOLDER}/, the tables as {TABLE_FILE}, "
@@ -50,8 +50,8 @@ _TABLE_HEADER = ("row", "kind", "column", "value", "low", "high", "over", "count
 def write_report(story: Story, folder: Path, beside: Mapping[str, bytes] | None = None) -> None:
     """Write `report.html`, `story.json`, tables as CSV and `figures/` into `folder`; each figure is a PNG and a CSV.
 
-    The same story gives the same bytes. All files are put in place together, with those to lie `beside` them, by name;
-    what a former report had and this one has not is removed. Files of others stay.
+    The same story gives the same bytes. `beside` has further files by name. All files are put in place together; files
+    of a previous report that this one does not have are removed. Other files in the folder stay.
     """
     drawn = all_figures(story)
     files = {
@@ -173,7 +173,7 @@ def _column_descriptions(story: Story) -> Markup:
 
 
 def _figure_grid(drawn: Sequence[comparison.Figure], alone: bool = False) -> Markup:
-    """Figures beside each other in equal columns; one that is wide stands alone."""
+    """The figures in equal columns; with `alone` in one column, for a wide figure."""
     cells = [
         tag(
             "figure",

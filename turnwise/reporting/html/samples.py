@@ -1,4 +1,4 @@
-"""Trajectories on a page, turn by turn, with what was read, thought, done and earned; the report's section on them."""
+"""Trajectories on a page, turn by turn: observation, thought, actions, rewards; and the report's section of samples."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ENDINGS = {
     "world_lost": "lost by the world",
 }
 LONGEST = 4000
-"""Characters of one passage that are shown: a world may have said a hundred times as much."""
+"""Maximum characters shown of one passage; a world's text may be a hundred times as long."""
 LEGEND = (
     "Each turn's advantage is what the credit rule made of the rewards: blue above zero, orange below, stronger where "
     "larger; in the reply, token by token, with a line under tokens that were less likely than one in two, darker from "
@@ -27,7 +27,7 @@ LEGEND = (
 
 
 def samples_section(story: Story) -> Markup | None:
-    """The section, or None when there are no samples."""
+    """The report's section of sample trajectories; None if there are none."""
     if not story.samples:
         return None
     largest = largest_advantage(story.samples)
@@ -36,7 +36,10 @@ def samples_section(story: Story) -> Markup | None:
 
 
 def article(sample: Sample, largest: float, **attributes: object) -> Markup:
-    """One trajectory. `largest` is the advantage at the end of the colours' scale; attributes are the element's own."""
+    """One trajectory as an HTML element.
+
+    `largest` is the absolute advantage at the end of the colour scale; `attributes` are those of the element.
+    """
     trajectory = sample.trajectory
     ending = ENDINGS.get(trajectory.ending.value, trajectory.ending.value)
     header = tag(
@@ -87,7 +90,7 @@ def _advantage(sample: Sample, place: int, largest: float) -> Markup:
 
 
 def turn_name(trajectory: Trajectory, place: int) -> str:
-    """Which turn it is, what for where it does not act, and what is new with it: another attempt, another context."""
+    """The turn's title: its number, its kind if it does not act, its attempt, and whether it opens a new segment."""
     turn = trajectory.turns[place]
     kind = "" if turn.kind is TurnKind.ACT else f" · {turn.kind.value}"
     attempt = f" · attempt {turn.attempt + 1}" if trajectory.turns[-1].attempt else ""
@@ -96,7 +99,7 @@ def turn_name(trajectory: Trajectory, place: int) -> str:
 
 
 def log_probability(turn: Turn) -> str:
-    """The reply's log-probability under the policy that sampled it, and over how many tokens it is a sum."""
+    """The reply's log-probability (nats) under the behaviour policy and its number of tokens, as text."""
     count = len(turn.reply_tokens)
     if not count:
         return "no tokens"
@@ -109,7 +112,7 @@ def _heat(sample: Sample, place: int, largest: float) -> Markup:
 
 
 def shortened(content: str) -> str:
-    """A text of which only the beginning is shown where it is very long, and how much is left out."""
+    """The text, cut to `LONGEST` characters with a note of how many are left out."""
     if len(content) <= LONGEST:
         return content
     return f"{content[:LONGEST]} … ({len(content) - LONGEST:,} more characters)"

@@ -1,4 +1,4 @@
-"""The page's style sheet. A Python file, so that it is found wherever the package is installed."""
+"""The style sheet of the pages, as a Python constant, so that it is installed with the package."""
 
 STYLE = """
 :root { --ink: #22262b; --grey: #5d646b; --faint: #878e95; --line: #dfe3e6; --wash: #f6f7f8; --accent: #0072b2;

@@ -1,7 +1,7 @@
-"""The heat line: a reply token by token, coloured by its advantage and underlined by how unlikely it was.
+"""The token heat map: a reply token by token, coloured by advantage and underlined by how unlikely the token was.
 
-Blue is above zero, orange below, stronger where larger: two ends of one scale that all kinds of colour vision tell
-apart. Both are steps of a scale and not shades of their own, so that a page with many thousand tokens stays small.
+Blue is above zero, orange below, stronger where larger; all kinds of colour vision can tell the two apart. Colours and
+underlines come in a few steps, each a CSS class, so that a page with many thousand tokens stays small.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from turnwise.reporting.formatting import signed
 from turnwise.reporting.html.markup import Markup, tag
 
 ABOVE, BELOW = (0, 114, 178), (213, 94, 0)
-"""Red, green, blue."""
+"""Colours of positive and negative advantages: red, green, blue, each from 0 to 255."""
 STEPS = 8
 STRONGEST = 0.5
-"""The opacity of the last step: the text stays legible on it."""
+"""Opacity of the last step (0 to 1); text stays legible on it."""
 RARE = (0.7, 2.3, 4.6)
-"""Nats at which a token is called rarer: about one in two, one in ten, one in a hundred."""
+"""Thresholds of a token's negative log-probability in nats: about one in two, one in ten, one in a hundred."""
 GREYS = ("#b9c0c6", "#6a7178", "#22262b")
-"""Of the line under a token, for each step of `RARE`."""
+"""Colours of the line under a token, for each step of `RARE`."""
 
 
 def step(value: float, largest: float) -> int:
-    """The step of an advantage, from -STEPS to STEPS; 0 for nothing but zero. `largest` is the scale's end."""
+    """The colour step of an advantage, from -STEPS to STEPS; 0 only for zero. `largest` is the end of the scale."""
     if value == 0.0 or largest == 0.0:
         return 0
     size = min(STEPS, max(1, round(STEPS * abs(value) / largest)))
@@ -33,19 +33,22 @@ def step(value: float, largest: float) -> int:
 
 
 def rarity(log_probability: float) -> int:
-    """How unlikely a token was: 0 for one that was more likely than not, to 3 for one in a hundred."""
+    """How unlikely a token was: from 0 (more likely than not) to 3 (one in a hundred or rarer)."""
     return bisect.bisect_right(RARE, -log_probability)
 
 
 def largest_advantage(samples: list[Sample]) -> float:
-    """The end of the scale that these samples share."""
+    """The largest absolute advantage in the samples: the end of their common colour scale."""
     turns = (abs(value) for sample in samples for value in sample.advantages or ())
     tokens = (abs(value) for sample in samples for values in sample.token_advantages or () for value in values)
     return max(itertools.chain(turns, tokens), default=0.0)
 
 
 def token_advantages(sample: Sample, place: int) -> list[float | None]:
-    """The advantage of each reply token of one turn: its own where the estimator gave it one, else its turn's."""
+    """The advantage of each reply token of turn `place`: the token's own if the estimator gives one, else its turn's.
+
+    None for each token of a trajectory that was not trained on.
+    """
     if sample.token_advantages is not None:
         return list(sample.token_advantages[place])
     of_turn = None if sample.advantages is None else sample.advantages[place]
@@ -53,7 +56,7 @@ def token_advantages(sample: Sample, place: int) -> list[float | None]:
 
 
 def heat_line(sample: Sample, place: int, largest: float) -> Markup:
-    """One turn's reply as the page shows it; nothing where the tokens' spelling is not known."""
+    """The reply of turn `place` as a coloured line; empty if the token texts are unknown."""
     if sample.spelling is None or not sample.spelling[place]:
         return Markup()
     turn = sample.trajectory.turns[place]

@@ -1,4 +1,4 @@
-"""The page's section on verdicts: where each variant stands, which pairs differ, how fast each learned."""
+"""The page's section on verdicts: each variant's scores, which pairs differ, and how fast each variant learned."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MEANINGS = (
 
 
 def verdict_section(story: Story, legend: Markup, grid: Grid) -> Markup | None:
-    """The verdicts by the primary metric; None where there is no judgement."""
+    """The section on verdicts by the primary metric; None if the story has no judgement."""
     judged = story.judgement
     if judged is None:
         return None
@@ -88,14 +88,14 @@ def _learning(learning: Sequence[Learning]) -> Markup:
 
 
 def told(comparison: Comparison) -> str:
-    """The verdict in words that need no table beside them."""
+    """The verdict as text that can stand alone, e.g. `higher than grpo`."""
     if comparison.verdict in ("higher", "lower"):
         return f"{comparison.verdict} than {comparison.second}"
     return comparison.verdict
 
 
 def sentence(comparison: Comparison) -> str:
-    """A comparison as one line: who, by how much, and the verdict."""
+    """A comparison as one line: the two variants, their difference with interval, and the verdict."""
     limits = bounds(comparison.difference, 2)
     interval = f" ({limits})" if limits else ""
     value = signed(comparison.difference.value, 2)
@@ -103,7 +103,7 @@ def sentence(comparison: Comparison) -> str:
 
 
 def verdict_rows(judged: Judgement) -> list[tuple[object, ...]]:
-    """Every comparison under `CSV_HEADER`: first those with the warm start, then the pairs."""
+    """All comparisons as rows under `CSV_HEADER`: gains over the warm start first, then pairs of variants."""
     gains = [standing.gain for standing in judged.standings if standing.gain is not None]
     return [
         (
@@ -123,7 +123,7 @@ def verdict_rows(judged: Judgement) -> list[tuple[object, ...]]:
 
 
 def profile_figure(story: Story) -> Figure:
-    """The share of tasks and runs with more than a threshold, over the thresholds: higher everywhere is better."""
+    """Performance profiles: the share of tasks and runs above each threshold; a higher curve is better."""
     assert story.judgement is not None, "a profile is drawn of a judgement"
     profiles, measure = story.judgement.profiles, story.judgement.measure
     look = comparison.styles(story)

@@ -1,1 +1,1 @@
-"""What the terminal shows: tables, verdicts and episodes."""
+"""Terminal output: tables, verdicts and episodes."""

@@ -1,4 +1,4 @@
-"""The comparison in the terminal: the table, what its intervals are over, and where the time went."""
+"""The comparison in the terminal: the table, the basis of its intervals, verdicts, and the time account."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from turnwise.reporting.html.verdict_section import sentence
 
 
 def print_story(story: Story, console: Console) -> None:
-    """Print the story's comparison. Columns that do not fit beside each other go into further tables below."""
+    """Print the story's comparison. Columns that do not fit next to each other go into further tables below."""
     console.print(Text(story.title, style="bold"))
     for columns in _groups_that_fit(story, console):
         console.print()
@@ -43,7 +43,7 @@ def print_story(story: Story, console: Console) -> None:
 
 
 def _groups_that_fit(story: Story, console: Console) -> Sequence[Sequence[ReportColumn]]:
-    """The columns in as few groups of nearly equal size as the console's width allows; one column each at worst."""
+    """The columns in as few groups of nearly equal size as fit the console's width; at worst one column per group."""
     total = len(story.columns)
     for count in range(1, total + 1):
         edges = [round(total * part / count) for part in range(count + 1)]
@@ -83,7 +83,7 @@ def _cell(row: Row, column: ReportColumn) -> Text:
         return Text(UNDEFINED, style="dim")
     text = Text(number(interval.value, column.digits))
     if limits := bounds(interval, column.digits):
-        # Without the zero before the point one or two columns more fit beside each other.
+        # Dropping the zero before the point saves room for one or two more columns.
         text.append("\n" + re.sub(r"\b0\.", ".", limits), style="dim")
     return text
 
@@ -91,7 +91,7 @@ def _cell(row: Row, column: ReportColumn) -> Text:
 def _time_account(story: Story, width: int) -> list[str]:
     account = story.account()
     parts = [("total", sum(seconds for _, seconds in account)), *account]
-    # Spaces that textwrap does not break at keep "2 min 31 s" on one line.
+    # No-break spaces, at which textwrap does not break, keep "2 min 31 s" on one line.
     unbroken = [f"{stage} {duration(seconds)}".replace(" ", "\u00a0") for stage, seconds in parts]
     text = f"Time{of_processes(story)}: " + ", ".join(unbroken)
     return [line.replace("\u00a0", " ") for line in textwrap.wrap(text, width, subsequent_indent="      ")]

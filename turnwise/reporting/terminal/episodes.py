@@ -1,4 +1,4 @@
-"""Episodes in the terminal: turn by turn, one below the other, or two policies beside each other on the same task."""
+"""Episodes in the terminal, turn by turn: one below the other, or episodes of the same task in columns."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from turnwise.reporting.html.token_heat_map import (
 )
 
 LINES, CHARACTERS = 12, 2000
-"""Of one passage that are shown."""
+"""Maximum lines and characters shown of one passage."""
 NARROWEST_COLUMN = 44
 LABEL = len("observation")
 
 
 def print_episodes(episodes: Sequence[ShownEpisode], console: Console, beside: bool = False) -> None:
-    """Print the episodes by task; with `beside`, those of a task in columns, as many as the width has room for."""
+    """Print the episodes by task; with `beside`, those of a task in as many columns as fit the console's width."""
     largest = largest_advantage([episode.sample for episode in episodes])
     for task, of_task in by_task(episodes).items():
         console.print(Rule(Text(visible(task)), style="dim", align="left"))
@@ -62,7 +62,7 @@ def _episode(episode: ShownEpisode, largest: float) -> RenderableType:
 
 
 def _grid() -> Table:
-    """A table of passages: what each is, and its text."""
+    """An empty table of passages with two columns: label and text."""
     grid = Table.grid(padding=(0, 1, 0, 0))
     grid.add_column(width=LABEL, style="dim")
     grid.add_column(overflow="fold")
@@ -122,7 +122,7 @@ def _heat_line(spelling: Sequence[str], sample: Sample, place: int, largest: flo
 
 
 def _tint(size: int) -> str | None:
-    """The colour of a step on a dark or a light background: black is not asked for, so the text keeps its own."""
+    """The background colour of a step, readable in dark and light terminals; None (the terminal's own) for step 0."""
     if size == 0:
         return None
     red, green, blue = (round(part * (0.35 + 0.65 * abs(size) / STEPS)) for part in (ABOVE if size > 0 else BELOW))

@@ -1,4 +1,4 @@
-"""Sheets: small tables of text that are shown in the terminal, or written as CSV, as they are."""
+"""Sheets: small tables of text, printed in the terminal or written as CSV."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from rich.text import Text
 
 @dataclass(frozen=True)
 class Sheet:
-    """One table: the first column names the row."""
+    """A table of text; the first column is the row's name."""
 
     name: str
-    """A word, which also names its file."""
+    """One word, also the name of its file."""
     title: str
     columns: list[str]
     rows: list[list[str]]
-    """One text per column. Within a cell lines may be broken; a CSV file has them on one line."""
+    """One text per column. A cell may have several lines, which `as_csv` joins into one."""
     notes: list[str] = field(default_factory=list)
 
 
 def print_sheet(sheet: Sheet, console: Console) -> None:
-    """Print the sheet no wider than the console: cells are wrapped at spaces."""
+    """Print the sheet, no wider than the console; cells are wrapped."""
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
     for place, column in enumerate(sheet.columns):
         table.add_column(Text(column), justify="right" if place else "left", vertical="top", overflow="fold")
@@ -40,7 +40,7 @@ def print_sheet(sheet: Sheet, console: Console) -> None:
 
 
 def as_csv(sheet: Sheet) -> str:
-    """The sheet with its columns' names, as CSV."""
+    """The sheet as CSV text, with a header line and without title and notes."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(sheet.columns)

@@ -1,4 +1,4 @@
-"""A judgement as sheets: how variants stand, which differ, how they learned, and what the same budget bought."""
+"""A judgement as sheets for the terminal: the variants' scores, which pairs differ, and how each variant learned."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ SMALLEST_P = 0.001
 
 
 def sheets(judgement: Judgement, references: Mapping[str, Interval] | None = None) -> list[Sheet]:
-    """The sheets of a judgement, those that would be empty left out. `references` are rows beneath the variants: what
-    the warm start and the players reached, by name.
+    """The sheets of a judgement, without empty ones.
+
+    `references` are further rows below the variants: the scores of the warm start and the baseline policies, by name.
     """
     made = [standings(judgement, references or {})]
     if judgement.pairs:
@@ -26,8 +27,10 @@ def sheets(judgement: Judgement, references: Mapping[str, Interval] | None = Non
 
 
 def standings(judgement: Judgement, references: Mapping[str, Interval]) -> Sheet:
-    """Every variant: mean and interquartile mean over seeds, between random and oracle, and beside the warm start. Then
-    what they are held against.
+    """One row per variant, then one per entry of `references`.
+
+    A variant's columns: mean and interquartile mean over seeds, the mean normalised to random = 0 and oracle = 1, and
+    the gain over the warm start with its verdict.
     """
     rows = [
         [
@@ -52,7 +55,7 @@ def standings(judgement: Judgement, references: Mapping[str, Interval]) -> Sheet
 
 
 def pairs(judgement: Judgement) -> Sheet:
-    """Every pair of variants, the first beside the second."""
+    """One row per pair of variants: the first compared with the second."""
     rows = [
         [
             f"{pair.first}\nbeside {pair.second}",
@@ -76,7 +79,7 @@ def pairs(judgement: Judgement) -> Sheet:
 
 
 def learning(judgement: Judgement) -> Sheet:
-    """How each variant learned, on the validation panel."""
+    """One row per variant: how it learned, measured on the validation task set."""
     stated = judgement.learning[0].reached.stated
     rows = [[each.name, cell(each.area), _reached(each)] for each in judgement.learning]
     columns = ["", "area under the curve", f"iterations to {stated:g}"]
@@ -87,7 +90,7 @@ def learning(judgement: Judgement) -> Sheet:
 
 
 def cell(interval: Interval | None, *, with_sign: bool = False) -> str:
-    """The value, and beneath it the bounds or why there are none."""
+    """The value, and on the next line its bounds or the reason why there are none."""
     if interval is None:
         return UNDEFINED
     value = signed(interval.value, DIGITS) if with_sign else number(interval.value, DIGITS)
@@ -96,7 +99,7 @@ def cell(interval: Interval | None, *, with_sign: bool = False) -> str:
 
 
 def verdict(comparison: Comparison) -> str:
-    """The verdict, and for a gain its corrected p."""
+    """The verdict, with a line break after a colon."""
     return comparison.verdict.replace(": ", ":\n")
 
 
@@ -108,7 +111,7 @@ def probability(p: float | None) -> str:
 
 
 def exact(comparison: Comparison) -> str:
-    """The exact test's p, and the smallest that it could have given."""
+    """The exact test's p-value, and the smallest one possible with this number of runs."""
     if comparison.exact is None or comparison.smallest is None:
         return UNDEFINED
     return f"{probability(comparison.exact)}\n≥ {comparison.smallest:.2g}"
