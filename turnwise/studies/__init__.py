@@ -1,1 +1,1 @@
-"""What only writes this repository's own pages: claims, the credit study, the calibration of alarms."""
+"""Studies that write this repository's own pages: claims of papers, the credit study, the calibration of alarms."""

@@ -1,13 +1,13 @@
-"""Calibration of alarms: which bounds tell a collapse before it comes, found on some runs and tried on others.
+"""Calibration of alarms: which bounds predict a collapse, chosen on some runs and evaluated on others.
 
-A run **collapses** when its success, as the mean of the last `SMOOTHING` iterations, falls below `SHARE` of the best
-such mean before, and never comes back to it; the first such iteration is the onset. That is a statement about the
-outcome alone: whether a setting was meant to collapse does not count, and no monitor but success is looked at.
+A run **collapses** when its success, averaged over the last `SMOOTHING` iterations, falls below `SHARE` of the best
+such average so far and never recovers; the first such iteration is the onset. The definition uses the outcome alone:
+whether a setting was expected to collapse does not count, and no monitor other than success is used.
 
-A rule **detects** a collapse when it raises its alarm at the onset or before it; the lead is how many iterations
-before. An alarm in a run that does not collapse is a false alarm. For every monitor the rule is chosen among the
-midpoints between the values that were seen and a few patiences: no more false alarms than `ALLOWED`, then the most
-detections, then the longest lead, then the longest patience. The runs of the other seeds tell what it is worth.
+A rule **detects** a collapse when it raises its alarm at or before the onset; the lead is the number of iterations
+before. An alarm in a run that does not collapse is a false alarm. For every monitor the rule is chosen among bounds
+midway between observed values (rounded to three digits) and a few patiences, by: at most `ALLOWED` false alarms, then
+the most detections, then the longest lead, then the longest patience. It is evaluated on runs with other seeds.
 
 No paper that stops on monitors (RAGEN-2, arXiv 2604.06268, among them) says how its bounds were found.
 """
@@ -25,14 +25,15 @@ from turnwise.health.alarms import AlarmState
 from turnwise.health.monitors import Values
 
 SMOOTHING = 5
-"""Iterations of the trailing mean of success; at the start of a run, those that there are."""
+"""Iterations of the trailing mean of success; fewer at the start of a run."""
 SHARE = 0.5
-"""Of the best mean so far, below which success has collapsed."""
+"""Fraction of the best mean so far, below which success has collapsed."""
 ALLOWED = 0
-"""False alarms that a rule may raise in the runs that it is chosen on."""
+"""Maximum number of false alarms of a rule on the runs that it is chosen on."""
 PATIENCES = (1, 2, 3, 5)
+"""Candidate patiences, in iterations."""
 BOUNDS = 40
-"""Bounds that are tried of each monitor, spread evenly over the values that were seen."""
+"""Maximum number of candidate bounds per monitor and side, spread evenly over the observed values by rank."""
 
 SIDES: Mapping[str, tuple[str, ...]] = {
     "reward_deviation_of_start": ("below",),
@@ -49,13 +50,13 @@ SIDES: Mapping[str, tuple[str, ...]] = {
     "mutual_information": ("below",),
     "retrieval_accuracy": ("below",),
 }
-"""By monitor, on which side of its bound a collapse is looked for. Those that depend on the scale of rewards or of the
-vocabulary are compared with the run's own start."""
+"""The sides of a bound on which each monitor may signal a collapse. Monitors that depend on the scale of rewards or of
+the vocabulary are relative to the run's own start."""
 
 
 @dataclass(frozen=True)
 class WatchedRun:
-    """One run, as its monitors tell it."""
+    """One run with the history of its monitors."""
 
     world: str
     variant: str
@@ -65,33 +66,36 @@ class WatchedRun:
 
     @property
     def onset(self) -> int | None:
-        """The iteration, from 1, from which on the run has collapsed; None where it has not."""
+        """The iteration, from 1, at which the run collapsed for good; None if it did not."""
         return onset([values["success"] for values in self.history])
 
 
 @dataclass(frozen=True)
 class AlarmScore:
-    """What a rule is worth on some runs."""
+    """How well a rule detects collapses in a set of runs."""
 
     collapses: int
+    """Runs that collapsed."""
     in_time: int
-    """Collapses that it detected."""
+    """Collapses that it detected, at or before the onset."""
     late: int
-    """Collapses after whose onset it raised its alarm."""
+    """Collapses for which it raised its alarm only after the onset."""
     healthy: int
+    """Runs that did not collapse."""
     false_alarms: int
+    """Healthy runs in which it raised an alarm."""
     leads: tuple[int, ...]
-    """Iterations before the onset, of the collapses that were detected."""
+    """Iterations from alarm to onset, for each detected collapse."""
 
     @property
     def lead(self) -> float | None:
-        """The median lead; None where nothing was detected."""
+        """The median lead in iterations; None if nothing was detected."""
         return statistics.median(self.leads) if self.leads else None
 
 
 @dataclass(frozen=True)
 class Calibrated:
-    """The rule of one monitor, with its worth on the runs that it was chosen on and on the others."""
+    """The rule chosen for one monitor, with its scores on the runs that it was chosen on and on held-out runs."""
 
     monitor: str
     rule: AlarmRule
@@ -100,7 +104,7 @@ class Calibrated:
 
 
 def onset(success: Sequence[float]) -> int | None:
-    """The iteration, from 1, at which success falls below a share of its best and never comes back; else None."""
+    """The iteration, from 1, at which mean success falls below `SHARE` of its best and never recovers; else None."""
     means = [statistics.fmean(success[max(0, end - SMOOTHING) : end]) for end in range(1, len(success) + 1)]
     best = np.maximum.accumulate(means)
     down = [mean < SHARE * most for mean, most in zip(means, best, strict=True)]
@@ -111,7 +115,7 @@ def onset(success: Sequence[float]) -> int | None:
 
 
 def raised_at(history: Sequence[Values], monitor: str, rule: AlarmRule) -> int | None:
-    """The iteration, from 1, at which a rule raises its first alarm; else None."""
+    """The iteration, from 1, at which a rule raises its first alarm; None if it never does."""
     state, rules = AlarmState(), {monitor: rule}
     for iteration, values in enumerate(history, 1):
         state = state.after(iteration, values, rules)
@@ -121,7 +125,7 @@ def raised_at(history: Sequence[Values], monitor: str, rule: AlarmRule) -> int |
 
 
 def judge(runs: Sequence[WatchedRun], rules: Mapping[str, AlarmRule]) -> AlarmScore:
-    """What rules are worth together: the first alarm of any of them counts."""
+    """The score of several rules together: in each run the first alarm of any of them counts."""
     leads, late, false_alarms, collapses = [], 0, 0, 0
     for run in runs:
         times = [raised_at(run.history, monitor, rule) for monitor, rule in rules.items()]
@@ -140,9 +144,9 @@ def judge(runs: Sequence[WatchedRun], rules: Mapping[str, AlarmRule]) -> AlarmSc
 
 
 def calibrate(choosing: Sequence[WatchedRun], trying: Sequence[WatchedRun]) -> list[Calibrated]:
-    """For every monitor and side the best rule on the runs of `choosing`, the best monitors first, tried on `trying`.
+    """The best rule of every monitor and side on the runs of `choosing`, scored on both sets, best rules first.
 
-    A monitor of which no rule detects anything without too many false alarms is left out.
+    A monitor and side is left out if no rule of it detects a collapse with at most `ALLOWED` false alarms.
     """
     found = []
     for monitor, sides in SIDES.items():
@@ -160,7 +164,7 @@ def _worth(verdict: AlarmScore) -> tuple[float, float]:
 
 
 def _candidates(runs: Sequence[WatchedRun], monitor: str, side: str) -> Iterator[AlarmRule]:
-    """Rules whose bounds lie between values that were seen."""
+    """Candidate rules of one monitor and side: bounds midway between observed values, with every patience."""
     seen = np.unique([values[monitor] for run in runs for values in run.history if monitor in values])
     between = (seen[1:] + seen[:-1]) / 2
     if len(between) > BOUNDS:

@@ -1,4 +1,4 @@
-"""What alarms are worth, as a page, a figure and plain data: written by `turnwise calibrate`."""
+"""The results of the calibration of alarms as a page, a figure and plain data: written by `turnwise calibrate`."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ from turnwise.studies.calibration import ALLOWED, SHARE, SMOOTHING, AlarmScore, 
 FIGURE = "echo-trap.png"
 PANELS = ("success", "reward_deviation_of_start", "entropy_of_start", "gradient_norm_of_median")
 LARGEST = 6.0
-"""Where the figure cuts what has no upper bound."""
+"""The figure clips monitor values at this maximum, since some have no upper bound."""
 PUBLISHED = {"reward_deviation_of_start": AlarmRule(below=0.1, patience=10)}
-"""RAGEN-2's rule: the reward deviation below a tenth of its start, ten times in a row. Nobody calibrated it."""
+"""RAGEN-2's rule: reward deviation below a tenth of its start, ten times in a row; published without calibration."""
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What watching costs beside what it watches: medians over the iterations of all runs."""
+    """The cost of monitoring next to that of training: medians over the iterations of all runs."""
 
     iteration_milliseconds: float
-    """Of sampling, credit and update."""
+    """Time of sampling, credit and update."""
     trained_tokens: float
-    """Reply tokens of an update."""
+    """Reply tokens that one update trains on."""
     monitors_milliseconds: float
     probe_milliseconds: float
     probe_tokens: float
-    """That a probe scores, prompts included."""
+    """Tokens that one probe scores, prompts included."""
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """Everything that the page tells."""
+    """All data of the page."""
 
     choosing: Sequence[WatchedRun]
     trying: Sequence[WatchedRun]
@@ -51,7 +51,7 @@ class Calibration:
 
 
 def page(calibration: Calibration) -> str:
-    """The page, in Markdown."""
+    """The page as Markdown."""
     return f"""# The Echo Trap: which alarms tell a collapse before it comes
 
 Written by `turnwise calibrate` from the runs of the first table. `turnwise/health/monitors.py` says what every monitor
@@ -95,7 +95,7 @@ of another cause than these may begin otherwise. On a world of your own: `turnwi
 
 
 def data(calibration: Calibration) -> dict[str, Any]:
-    """The same as plain data: the runs, the rules that were found, and what each is worth."""
+    """The results as plain data: the runs, the rules that were chosen, and the score of each."""
     return {
         "runs": [
             {"world": run.world, "variant": run.variant, "seed": run.seed, "half": half, "onset": run.onset}
@@ -120,7 +120,7 @@ def data(calibration: Calibration) -> dict[str, Any]:
 
 
 def draw(calibration: Calibration) -> Drawing:
-    """The figure: a row per world, a column per monitor, the runs that rules were tried on."""
+    """The figure of the held-out runs: one row per world, one column per monitor."""
     worlds = list(dict.fromkeys(run.world for run in calibration.trying))
     rules = {each.monitor: each.rule for each in reversed(calibration.found)}
     with matplotlib.rc_context(SETTINGS):
@@ -232,7 +232,7 @@ def _cells(verdict: AlarmScore) -> str:
 
 
 def in_short(rule: AlarmRule) -> str:
-    """A rule in a few words."""
+    """A rule as short text, e.g. `below 0.1, 10 times`."""
     bounds = [] if rule.below is None else [f"below {rule.below:g}"]
     bounds += [] if rule.above is None else [f"above {rule.above:g}"]
     times = "" if rule.patience == 1 else f", {rule.patience} times"

@@ -1,18 +1,17 @@
-"""From the runs of ablations to verdicts, by one rule for all claims.
+"""Verdicts on claims from the runs of ablations, by one rule for all claims.
 
-Runs of two variants with the same seed draw the same tasks, so they are compared in pairs: a relation's test is on the
-differences seed by seed.
+Runs of two variants with the same seed draw the same tasks, so tests are paired by seed:
 
     above, below        Student's t on the paired differences (Student 1908)
     varies less than    Pitman and Morgan's test for two variances of pairs: the correlation of sum and difference
     rises, falls        Student's t on the last value of a curve minus its first
-    falls before        Student's t on the iterations between two curves' falls; of seeds in which both fall
+    falls before        Student's t on the iterations between two curves' falls, over seeds in which both fall
 
-The p values, two-sided, of all relations of a page are corrected together (Holm 1979); one that several claims need is
-tested once. A relation *holds* where its
-corrected p is below 0.05 and the estimate lies on the claimed side, *is reversed* where it lies on the other side, and
-is *open* otherwise. A claim **held** when all its relations hold, did **not hold** when one is reversed, and is **not
-decided at this scale** otherwise, or **not run**. So a claim needs evidence, and so does its opposite.
+The two-sided p values of all relations of a page are corrected together (Holm 1979); a relation that several claims
+need is tested once. A relation *holds* if its corrected p is below 0.05 and the estimate lies on the claimed side, *is
+reversed* if the corrected p is below 0.05 and the estimate lies on the other side, and is *open* otherwise. A claim
+**held** if all its relations hold, is **not held** if one is reversed, is **not run** if an ablation that it needs is
+missing, and is **not decided at this scale** otherwise. So a claim needs evidence, and so does its opposite.
 """
 
 from __future__ import annotations
@@ -30,11 +29,11 @@ from turnwise.studies.claims import Claim, ClaimsPage, Relationship
 
 LEVEL = 0.05
 FALLEN = 0.5
-"""The share of its first value below which a curve has fallen."""
+"""The fraction of its first value below which a curve has fallen."""
 
 
 class Verdict(StrEnum):
-    """What became of a claim."""
+    """The verdict on a claim."""
 
     HELD = "held"
     NOT_HELD = "not held"
@@ -44,33 +43,34 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class Evidence:
-    """What the runs say of one relation."""
+    """The result of the test of one relation."""
 
     relationship: Relationship
     estimate: Interval | None
-    """Of the difference between the variants, or between the end and the beginning; of `varies less than`, the
-    difference of the standard deviations, without an interval. None where fewer than two seeds tell anything."""
+    """The mean difference between the variants, or between the end and the beginning of a curve; for `varies less than`
+    the difference of the standard deviations, without an interval; for `falls before` the iterations between the falls.
+    None for `falls before` if both curves fall in fewer than two seeds."""
     p: float
-    """Two-sided, of this relation alone."""
+    """Two-sided p-value of this relation alone."""
     corrected: float
-    """By Holm's rule over all relations of the page."""
+    """The p-value corrected by Holm's rule over all relations of the page."""
     as_claimed: bool
     """Whether the estimate lies on the claimed side."""
 
     @property
     def holds(self) -> bool:
-        """Whether it is shown."""
+        """Whether the relation is shown: on the claimed side, with a corrected p below `LEVEL`."""
         return self.as_claimed and self.corrected < LEVEL
 
     @property
     def reversed(self) -> bool:
-        """Whether its opposite is shown."""
+        """Whether the opposite is shown: on the other side, with a corrected p below `LEVEL`."""
         return not self.as_claimed and self.corrected < LEVEL
 
 
 @dataclass(frozen=True)
 class DecidedClaim:
-    """A claim with what was found."""
+    """A claim with its verdict and evidence."""
 
     claim: Claim
     verdict: Verdict
@@ -78,9 +78,10 @@ class DecidedClaim:
 
 
 def decide(page: ClaimsPage, stories: Mapping[str, Story]) -> list[DecidedClaim]:
-    """A decision for each claim, from the stories of the ablations that were run, by name.
+    """The decision for each claim. `stories` has the report data of the ablations that were run, by name.
 
-    Raises ValueError for a variant or a measure that an ablation does not have, or fewer than two seeds in common.
+    Raises ValueError for a variant or a measure that an ablation does not have, for two ablations with other seeds or
+    another test task set, and for fewer than two seeds in common.
     """
     decidable = [
         claim for claim in page.claims if all(name in stories for each in claim.relations for name in each.ablations)
@@ -105,7 +106,10 @@ def _decision(claim: Claim, evidence: Mapping[Relationship, Evidence]) -> Decide
 
 
 def _test(relationship: Relationship, story: Story, counterpart: Story) -> tuple[Interval | None, float, bool]:
-    """The estimate, its two-sided p, and whether it lies on the claimed side. `counterpart` has the runs of `than`."""
+    """The estimate, its two-sided p, and whether it lies on the claimed side.
+
+    `story` has the runs of `relationship.variant`, `counterpart` those of `relationship.than`.
+    """
     if relationship.than is None:
         if relationship.later is not None:
             return _order(story, relationship.variant, relationship.measure, relationship.later)
@@ -124,7 +128,7 @@ def _test(relationship: Relationship, story: Story, counterpart: Story) -> tuple
 
 
 def _require_the_same_tasks(relationship: Relationship, story: Story, counterpart: Story) -> None:
-    """Raise ValueError where two ablations cannot be compared seed by seed: other seeds, or another test panel."""
+    """Raise ValueError if two ablations cannot be paired by seed: other seeds, or another test task set."""
     for what, own, other in (
         ("seeds", *({curve.seed for curve in each.curves} for each in (story, counterpart))),
         ("test panel", *(dict(each.lineage).get("test panel") for each in (story, counterpart))),
@@ -137,7 +141,7 @@ def _mean(differences: np.ndarray, upwards: bool) -> tuple[Interval, float, bool
     from scipy import stats
 
     estimate = student_over_seeds([float(each) for each in differences])
-    if np.ptp(differences) == 0:  # no spread: all or none of the seeds say so
+    if np.ptp(differences) == 0:  # t is undefined without spread: a two-sided sign test instead, since all seeds agree
         return estimate, 1.0 if estimate.value == 0 else 2.0 ** (1 - len(differences)), (estimate.value > 0) == upwards
     p = float(stats.ttest_1samp(differences, 0.0).pvalue)
     return estimate, p, (estimate.value > 0) == upwards
@@ -155,8 +159,9 @@ def _spread(own: np.ndarray, other: np.ndarray) -> tuple[Interval, float, bool]:
 
 
 def _order(story: Story, variant: str, earlier: str, later: str) -> tuple[Interval | None, float, bool]:
-    """By how many iterations one curve falls before another, of the seeds in which both fall. With fewer than two such
-    seeds nothing is known: there is no estimate, and p is 1.
+    """How many iterations one curve falls before another, over the seeds in which both fall.
+
+    With fewer than two such seeds there is no estimate, and p is 1.
     """
     falls = zip(_falls(story, variant, earlier), _falls(story, variant, later), strict=True)
     apart = np.array([second - first for first, second in falls if first is not None and second is not None], float)
@@ -166,7 +171,7 @@ def _order(story: Story, variant: str, earlier: str, later: str) -> tuple[Interv
 
 
 def _falls(story: Story, variant: str, measure: str) -> list[int | None]:
-    """The iteration at which a curve has fallen, one per seed; None where it never does."""
+    """The first iteration at which a curve has fallen, one per seed; None if it never does."""
     return [
         next((iteration for iteration, value in points if value < FALLEN * points[0][1]), None)
         for points in _curves(story, variant, measure)
@@ -174,7 +179,7 @@ def _falls(story: Story, variant: str, measure: str) -> list[int | None]:
 
 
 def _finals(story: Story, variant: str, measure: str) -> Sequence[float]:
-    """One value per seed: of a column of the final table, or the last of a curve."""
+    """One value per seed: from a column of the final table, or else the last value of a curve."""
     row = next((row for row in story.rows_of("variant") if row.name == variant), None)
     if row is None:
         known = ", ".join(row.name for row in story.rows_of("variant"))
@@ -184,7 +189,7 @@ def _finals(story: Story, variant: str, measure: str) -> Sequence[float]:
 
 
 def _ends(story: Story, variant: str, measure: str) -> tuple[list[float], list[float]]:
-    """The first and the last value of a curve, one per seed."""
+    """The first and the last values of a curve, each one per seed."""
     points = _curves(story, variant, measure)
     return [each[0][1] for each in points], [each[-1][1] for each in points]
 

@@ -1,7 +1,7 @@
-"""What is claimed, as a file that is read before anything is run: `experiments/claims/<page>.yaml`.
+"""Claims of a paper, stated in a file before anything is run: `experiments/claims/<page>.yaml`.
 
-A claim names an ablation, what is measured, and a relation that must hold between variants. A claim that takes several
-relations to be true lists them all.
+A claim lists one or more relations, all of which must hold. A relation names an ablation, a measure, and how variants
+must compare, or how a variant's own curves must move.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ CLAIMS = Path("experiments/claims")
 
 Relation = Literal["above", "below", "varies less than", "rises", "falls", "falls before"]
 COMPARING: tuple[Relation, ...] = ("above", "below", "varies less than")
-"""Relations between two variants; the others are within the runs of one."""
+"""Relations between two variants; the others are within the runs of one variant."""
 
 
 class Relationship(Section):
@@ -55,17 +55,17 @@ class Relationship(Section):
 
     @property
     def ablations(self) -> tuple[str, ...]:
-        """All whose runs it needs."""
+        """The names of all ablations whose runs the relation needs."""
         return (self.ablation,) if self.other is None else (self.ablation, self.other)
 
     @property
     def sentence(self) -> str:
-        """The relation in words."""
+        """The relation as text, e.g. `mt-grpo above grpo`."""
         return " ".join(each for each in (self.variant, self.relation, self.than or self.later) if each)
 
     @property
     def measures(self) -> tuple[str, ...]:
-        """All that is measured for it."""
+        """All measures that the relation needs."""
         return (self.measure,) if self.later is None else (self.measure, self.later)
 
 
@@ -122,7 +122,7 @@ class ClaimsPage(Section):
 
 
 def known_claims(name: str) -> ClaimsPage:
-    """The claims of a page of this project. Raises ConfigurationError with the pages that there are."""
+    """The claims of a page of this project. Raises ConfigurationError for an unknown page, listing the known ones."""
     path = project_root() / CLAIMS / f"{name}.yaml"
     if not path.is_file():
         known = sorted(each.stem for each in path.parent.glob("*.yaml"))
@@ -133,7 +133,7 @@ def known_claims(name: str) -> ClaimsPage:
 
 
 def read_claims(path: Path) -> ClaimsPage:
-    """The claims in a file. Raises ConfigurationError."""
+    """The claims in a YAML file. Raises ConfigurationError if its content is not valid."""
     try:
         return ClaimsPage.model_validate(read_yaml(path))
     except ValidationError as error:

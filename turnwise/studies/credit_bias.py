@@ -1,17 +1,17 @@
-"""Which rules are biased: small problems in which the policy chooses when to stop, and the true gradient is known.
+"""Bias of advantage estimators on small problems in which the policy chooses when to stop and the gradient is known.
 
-A problem is a table: a few states, two choices in each, and a policy that takes the first with probability
-sigmoid(logit of the state). Everything about it can be enumerated:
+A problem is a table of a few states with two choices each, and a policy that takes the first choice with probability
+sigmoid(logit of the state). Everything can be enumerated:
 
     truth(s)     = sum over trajectories of P * return * sum over turns of d log pi / d logit_s
     estimate(s)  = 1 / G sum over a group's trajectories and their turns of A_(i,t) * d log pi / d logit_s
 
-The estimate takes its advantages from `turnwise.credit.estimate`, so that the rules under examination are those that
-train. Only a few kinds of trajectories exist, and no rule looks at their order in a group: each kind of group is
-credited once, and then any number of groups can be drawn. The same enumeration gives each rule's expectation exactly.
+The advantages A come from `turnwise.credit.estimate`, so the rules examined are exactly those used in training. Only a
+few different trajectories exist, and no rule depends on their order in a group. So each kind of group is credited once,
+and then any number of groups can be drawn. The same enumeration gives each rule's exact expectation.
 
-Turns are summed and trajectories averaged, which is the policy gradient itself; a loss that averages over the turns or
-tokens that were sampled has a bias of its own, whatever the rule.
+Turns are summed and trajectories averaged, which gives the policy gradient itself; a loss that averages over sampled
+turns or tokens has a bias of its own, whatever the rule.
 """
 
 from __future__ import annotations
@@ -32,24 +32,24 @@ from turnwise.seeding import generator
 
 Vector = NDArray[np.float64]
 Composition = tuple[int, ...]
-"""A kind of group: the kinds of its trajectories, ascending."""
+"""A kind of group: the indices of its trajectories in `paths(problem)`, ascending."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """What follows from one choice."""
+    """The consequences of one choice."""
 
     reward: float = 0.0
     """The turn reward."""
     outcome: float = 0.0
-    """The outcome, where the trajectory ends here."""
+    """The outcome reward, if the trajectory ends here."""
     then: str | None = None
-    """The next state; None where the trajectory ends."""
+    """The next state; None if the trajectory ends here."""
 
 
 @dataclass(frozen=True)
 class DecisionState:
-    """Two choices, and how much the policy prefers the first."""
+    """A state with two choices; the policy takes the first with probability sigmoid(logit)."""
 
     logit: float
     first: Choice
@@ -58,7 +58,7 @@ class DecisionState:
 
 @dataclass(frozen=True)
 class DecisionProblem:
-    """A table of states. Every trajectory begins in the first, and no state can be reached in two ways."""
+    """A table of states. Every trajectory begins in the first state; each state can be reached in only one way."""
 
     title: str
     states: Mapping[str, DecisionState]
@@ -66,7 +66,7 @@ class DecisionProblem:
 
 @dataclass(frozen=True)
 class Rule:
-    """An estimator with its options, as `turnwise.credit.estimate` takes them."""
+    """An advantage estimator with its options, as `turnwise.credit.estimate` takes them."""
 
     title: str
     estimator: str
@@ -75,17 +75,17 @@ class Rule:
 
 @dataclass(frozen=True)
 class Path:
-    """One kind of trajectory."""
+    """One possible trajectory of a problem, with its probability under the policy."""
 
     probability: float = 1.0
     states: tuple[str, ...] = ()
     turn_rewards: tuple[float, ...] = ()
     outcome: float = 0.0
     slopes: tuple[float, ...] = ()
-    """d log pi / d logit of the turn's state, per turn."""
+    """For each turn, d log pi / d logit of the turn's state."""
 
     def onward(self, name: str, choice: Choice, probability: float, slope: float) -> Path:
-        """The path with one more turn."""
+        """The path extended by one turn in state `name`."""
         return Path(
             self.probability * probability,
             (*self.states, name),
@@ -97,27 +97,31 @@ class Path:
 
 @dataclass(frozen=True)
 class RuleBias:
-    """What a rule makes of a problem's gradient. Vectors have one entry per state."""
+    """A rule's gradient estimate compared with a problem's true gradient. Vectors have one entry per state."""
 
     rule: Rule
     truth: Vector
+    """The true gradient."""
     expected: Vector
-    """Exactly, over all groups."""
+    """The exact expectation of the estimate, over all groups."""
     mean: Vector
-    """Over the groups that were drawn."""
+    """The mean estimate over the groups that were drawn."""
     standard_error: Vector
-    """Of that mean."""
+    """The standard error of `mean`."""
     deviation: Vector
-    """Of the estimate from one group."""
+    """The standard deviation of the estimate from one group."""
 
     @property
     def kept(self) -> Vector:
-        """The share of the true gradient that the rule keeps at each state."""
+        """The expected estimate divided by the true gradient, per state."""
         return self.expected / self.truth
 
     @property
     def finding(self) -> str:
-        """The verdict in a word: equal shares change the length of a step, others its direction."""
+        """The verdict: `unbiased`, `rescaled`, `no signal`, `distorted` or `wrong sign`.
+
+        If `kept` is equal in all states, only the length of a step changes; otherwise its direction does too.
+        """
         if np.allclose(self.kept, 1.0, rtol=0.0, atol=1e-9):
             return "unbiased"
         if np.allclose(self.kept, self.kept[0], rtol=0.0, atol=1e-9):
@@ -126,12 +130,12 @@ class RuleBias:
 
 
 def paths(problem: DecisionProblem) -> list[Path]:
-    """Every trajectory that a problem allows."""
+    """All trajectories of a problem, with their probabilities."""
     return _onward(problem, next(iter(problem.states)), Path())
 
 
 def _onward(problem: DecisionProblem, name: str | None, path: Path) -> list[Path]:
-    """Every trajectory that begins with a path and then is in a state."""
+    """All trajectories that begin with `path` and continue in state `name` (None: the path is complete)."""
     if name is None:
         return [path]
     state = problem.states[name]
@@ -143,7 +147,7 @@ def _onward(problem: DecisionProblem, name: str | None, path: Path) -> list[Path
 
 
 def true_gradient(problem: DecisionProblem) -> Vector:
-    """The gradient of the expected return by the logit of each state, by enumeration."""
+    """The exact gradient of the expected return with respect to the logit of each state, [states]."""
     gradient = dict.fromkeys(problem.states, 0.0)
     for path in paths(problem):
         for state, slope in zip(path.states, path.slopes, strict=True):
@@ -152,7 +156,10 @@ def true_gradient(problem: DecisionProblem) -> Vector:
 
 
 def estimated_gradient(problem: DecisionProblem, rule: Rule, group: Sequence[Path]) -> Vector:
-    """The gradient that a rule makes of one group: turns summed, trajectories averaged. A reply is one token."""
+    """A rule's gradient estimate from one group, [states]: turns summed, trajectories averaged.
+
+    Every reply counts as one token.
+    """
     batch = CreditBatch(
         group=[0] * len(group),
         turn_rewards=[path.turn_rewards for path in group],
@@ -161,7 +168,7 @@ def estimated_gradient(problem: DecisionProblem, rule: Rule, group: Sequence[Pat
         anchors=[path.states for path in group],
     )
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that a trajectory is alone at its turn is part of what is examined
+        warnings.simplefilter("ignore")  # turns that only one trajectory reaches are part of what is examined
         advantages = estimate(rule.estimator, batch, **rule.options)
     gradient = dict.fromkeys(problem.states, 0.0)
     for path, row in zip(group, advantages, strict=True):
@@ -173,7 +180,7 @@ def estimated_gradient(problem: DecisionProblem, rule: Rule, group: Sequence[Pat
 def examine(
     problem: DecisionProblem, rules: Sequence[Rule], *, group_size: int, groups: int, seed: int
 ) -> list[RuleBias]:
-    """What each rule makes of a problem's gradient: exactly, and over groups that are the same for every rule."""
+    """Each rule's bias on a problem: exact, and estimated over `groups` drawn groups, the same ones for every rule."""
     kinds = paths(problem)
     compositions = list(combinations_with_replacement(range(len(kinds)), group_size))
     probabilities = np.array([_probability(kinds, composition) for composition in compositions])
@@ -197,14 +204,14 @@ def examine(
 
 
 def _probability(kinds: Sequence[Path], composition: Composition) -> float:
-    """Of drawing a group of this kind."""
+    """The probability of drawing a group of this kind (multinomial)."""
     counts = Counter(composition)
     orders = math.factorial(len(composition)) // math.prod(math.factorial(count) for count in counts.values())
     return orders * math.prod(kinds[kind].probability ** count for kind, count in counts.items())
 
 
 def _draw(kinds: Sequence[Path], compositions: Sequence[Composition], groups: int, seed: int) -> NDArray[np.int64]:
-    """How often each kind of group comes up when every trajectory of every group is drawn on its own."""
+    """How often each kind of group occurs among `groups` groups of independently drawn trajectories."""
     size = len(compositions[0])
     drawn = generator(seed, "credit-bias").choice(
         len(kinds), size=(groups, size), p=[kind.probability for kind in kinds]
@@ -236,7 +243,7 @@ PROBLEMS: Sequence[DecisionProblem] = (
         },
     ),
 )
-"""The first is the one of the project's field notes. In the second, going on costs at once and pays later."""
+"""The first is the problem of the project's field notes. In the second, going on costs at once and pays later."""
 
 BASELINES: Sequence[Rule] = (
     Rule("return-to-go", "mt-grpo", {"rule": "return-to-go"}),
@@ -250,7 +257,7 @@ BASELINES: Sequence[Rule] = (
     Rule("per-index, own turn only", "mt-grpo", {"rule": "per-index", "deviation": "none", "to_go": False}),
     Rule("padded, own turn only", "mt-grpo", {"rule": "padded", "deviation": "none", "to_go": False}),
 )
-"""Every way to form a baseline, on the scale of the rewards."""
+"""All ways to form a baseline, without division by a deviation, so on the scale of the rewards."""
 
 DEVIATIONS: Sequence[Rule] = (
     Rule("return-to-go", "mt-grpo", {"rule": "return-to-go", "deviation": "unbiased"}),
@@ -259,4 +266,4 @@ DEVIATIONS: Sequence[Rule] = (
     Rule("gigpo, gamma 1", "gigpo", {"gamma": 1.0, "deviation": "unbiased"}),
     Rule("per-index, to go", "mt-grpo", {"rule": "per-index", "deviation": "unbiased"}),
 )
-"""What dividing by a deviation of the group does to them."""
+"""Rules of `BASELINES` with advantages divided by a deviation of the group."""

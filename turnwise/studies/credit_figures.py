@@ -1,4 +1,4 @@
-"""What credit does, as a figure and as rows: every rule beside the truth by replay."""
+"""The credit study as a figure and as CSV rows: every rule compared with the true advantages by replay."""
 
 from __future__ import annotations
 
@@ -19,11 +19,15 @@ Row = tuple[str | int | float | None, ...]
 
 INTERVALS = ("signal_to_noise", "cosine", "correlation", "slope", "error")
 TURNS_SHOWN = 5
-"""Turns that the figure tells apart: as many as there are markers that do."""
+"""Maximum number of turns in the figure, so that their markers can be told apart."""
 
 
 def credit_figure(study: Study) -> Figure:
-    """Correlation with the truth, slopes turn by turn, the gradient's cosine and its signal to noise; a row a rule."""
+    """The figure of the study, one row per rule.
+
+    Its panels: correlation of advantages with the truth, slopes by turn, cosine of the gradient with the true one, and
+    the gradient's signal-to-noise ratio.
+    """
     rules = study.figures[1:]
 
     def draw(legend: bool) -> Drawing:
@@ -59,14 +63,14 @@ def credit_figure(study: Study) -> Figure:
 
 
 def header(study: Study) -> tuple[str, ...]:
-    """The columns of the table as CSV."""
+    """The column names of `rows`."""
     of_intervals = [f"{name}{suffix}" for name in INTERVALS for suffix in ("", "_low", "_high")]
     of_turns = [f"slope_turn_{turn + 1}" for turn in range(study.slope_turns)]
     return ("rule", "gradient_norm", "gradient_deviation", *of_intervals, *of_turns)
 
 
 def rows(study: Study) -> list[Row]:
-    """A row per rule, the truth first; None where a number is not defined."""
+    """One row per rule, the truth first; None for a number that is not defined."""
     return [_row(found, study.slope_turns) for found in study.figures]
 
 
@@ -102,7 +106,7 @@ def _draw_intervals(axes: Axes, rules: Sequence[RuleFigures], choose: Callable[[
 
 
 def _draw_slopes(axes: Axes, rules: Sequence[RuleFigures], turns: int) -> None:
-    """The slope of each turn over that of all turns together: equal ones all lie at 1."""
+    """Draw the slope of each turn divided by that of all turns together; with equal slopes all lie at 1."""
     for turn in range(turns):
         shift = 0.3 * (turn - (turns - 1) / 2) / max(1, turns - 1)
         shares = [(share, height + shift) for height, found in enumerate(rules) if (share := _share(found, turn))]
@@ -123,7 +127,7 @@ def _draw_slopes(axes: Axes, rules: Sequence[RuleFigures], turns: int) -> None:
 
 
 def _share(found: RuleFigures, turn: int) -> float | None:
-    """The slope of one turn over that of all; None where either is not defined, or the latter has the wrong sign."""
+    """The slope of one turn divided by that of all turns; None if either is undefined or the latter is not positive."""
     agreement = found.agreement
     if agreement is None or agreement.slope is None or agreement.slope.value <= 0 or turn >= len(agreement.slopes):
         return None

@@ -1,4 +1,4 @@
-"""What credit does, in words: two tables for the terminal, and a page with the figure."""
+"""The credit study as text: three tables for the terminal, and a Markdown page with the figure."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from turnwise.studies.gradient_noise import GradientNoise
 GRADIENT = ("norm", "deviation", "signal to noise", "cosine with the truth")
 ADVANTAGES = ("correlation", "slope", "error")
 SLOPES_SHOWN = 6
-"""Turns whose slopes fit beside each other; the table as CSV has all."""
+"""Maximum number of turns in the table of slopes, limited by its width; the CSV file has all turns."""
 Row = tuple[str, list[str]]
-"""A rule and its cells."""
+"""A rule's title and its cells."""
 
 EXPLANATIONS = (
     "Truth: the advantage of a reply is the mean return of continuations after it, minus that of continuations before "
@@ -36,10 +36,7 @@ EXPLANATIONS = (
 
 
 def limits(study: Study) -> list[str]:
-    """What a reader must know to read the numbers: how exact the truth is, and what nothing and everything would get.
-
-    One sentence each.
-    """
+    """Sentences on how to read the numbers: errors of an all-zero and of a perfect rule, and how exact the truth is."""
     sentences = [
         f"A rule that gives everybody 0 has an error of {number(study.error_of_no_credit, 3)}; a perfect one about "
         f"{number(study.error_of_measuring, 3)}, which is the truth's own."
@@ -53,7 +50,7 @@ def limits(study: Study) -> list[str]:
 
 
 def print_study(study: Study, console: Console) -> None:
-    """Print the study: gradients, advantages, what was left out and why."""
+    """Print the study: gradients, advantages, slopes by turn, and which rules were left out and why."""
     console.print(Text(f"Gradients of {study.tasks} groups", style="bold"))
     console.print(_table(GRADIENT, _gradient_rows(study)))
     console.print()
@@ -70,7 +67,10 @@ def print_study(study: Study, console: Console) -> None:
 
 
 def page(study: Study, about: Mapping[str, str], figure: str) -> str:
-    """The study as Markdown; `about` says what it was made from, `figure` names the picture's file beside the page."""
+    """The study as a Markdown page.
+
+    `about` lists what it was made from, by name; `figure` is the name of the figure's file next to the page.
+    """
     left_out = "".join(f"* `{title}`: {reason}.\n" for title, reason in study.left_out.items())
     facts = "".join(f"| {name} | {value} |\n" for name, value in about.items())
     return f"""# What credit does
@@ -146,7 +146,7 @@ def _cell(interval: Interval | None, digits: int = 2) -> str:
 
 
 def _significant(value: float) -> str:
-    """Three significant digits: norms differ by orders of magnitude between worlds."""
+    """The value with three significant digits, since norms differ by orders of magnitude between worlds."""
     return f"{value:.3g}"
 
 
@@ -161,7 +161,7 @@ def _table(headings: Sequence[str], rows: Sequence[Row]) -> Table:
 
 
 def _below(cell: str) -> Text:
-    """The interval below its value, and without the zero before the point: so all columns fit into 80 characters."""
+    """The cell with its interval on a second line and without leading zeros, so that the table fits 80 characters."""
     value, _, within = cell.partition(" (")
     text = Text(value)
     if within:

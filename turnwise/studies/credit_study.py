@@ -1,10 +1,10 @@
-"""What credit does to one batch: every rule on the same trajectories, beside the truth by replay.
+"""The credit study: every advantage estimator on the same batch, compared with the true advantages by replay.
 
-For each rule the noise of its gradient (`turnwise.studies.gradient_noise`) and how its advantages agree with the true
-ones (`turnwise.studies.credit_truth`). The advantages come from `turnwise.credit.estimate`, with the options that each
-estimator has by default, but for two: whatever can be told which rewards count is told all of them, since the truth is
-of the whole return; and gamma is 1, so that a rule gives every token of a reply the same. `grpo, outcome` alone is
-judged as it is, blind to turn rewards.
+For each rule it measures the noise of its gradient (`turnwise.studies.gradient_noise`) and how its advantages agree
+with the true ones (`turnwise.studies.credit_truth`). Advantages come from `turnwise.credit.estimate` with each
+estimator's default options, with two exceptions. Estimators that can choose which rewards count use all of them, since
+the truth is about the whole return; and gamma is 1, so that all tokens of a reply get the same advantage. Only `grpo,
+outcome` is judged without turn rewards.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ TRUTH = "truth by replay"
 
 @dataclass(frozen=True)
 class RuleFigures:
-    """What was found of one rule, or of the truth itself."""
+    """The results of one rule, or of the true advantages themselves."""
 
     title: str
     gradient: GradientNoise
@@ -56,29 +56,29 @@ class RuleFigures:
 
 @dataclass(frozen=True)
 class Study:
-    """What credit does to one batch."""
+    """The results of the credit study on one batch."""
 
     figures: tuple[RuleFigures, ...]
-    """The truth first."""
+    """The results, those of the truth first."""
     left_out: Mapping[str, str]
-    """Rules that cannot be judged on this batch, with the reason."""
+    """Rules that cannot be judged on this batch, each with the reason."""
     tasks: int
     trajectories: int
     turns: int
     reliability: float | None
-    """Of the truth: see `turnwise.studies.credit_truth.Truth`."""
+    """The reliability of the truth, 0 to 1: see `turnwise.studies.credit_truth.Truth`."""
     error_of_no_credit: float
-    """The mean absolute true advantage: the error of a rule that gives everybody 0."""
+    """The mean absolute true advantage: the error of a rule whose advantages are all 0."""
     error_of_measuring: float
-    """The mean absolute error of the truth itself, were its noise normal: what a perfect rule would be left with."""
+    """The mean absolute error of the measured truth, assuming normal noise; a perfect rule would have this error."""
 
     @property
     def slope_turns(self) -> int:
-        """For how many turns slopes are known."""
+        """The number of turns with slopes."""
         return max((len(found.agreement.slopes) for found in self.figures if found.agreement), default=0)
 
     def to_json(self) -> str:
-        """As text that `from_json` reads."""
+        """The study as JSON text."""
         return _ADAPTER.dump_json(self, indent=1).decode()
 
     @classmethod
@@ -93,9 +93,10 @@ _ADAPTER = TypeAdapter(Study)
 def examine(
     batch: CreditBatch, truth: Truth, score_vectors: NDArray[np.floating], *, turn_limit: int, seed: int
 ) -> Study:
-    """The study of one batch. `score_vectors` has a row per turn, [turns, dimensions]; `turn_limit` is the world's.
+    """Run the study on one batch.
 
-    Raises CreditError where the batch holds fewer than two groups.
+    `score_vectors` is [turns, dimensions], one row per turn, see `turnwise.studies.gradient_noise`; `turn_limit` is the
+    world's. Raises CreditError if the batch has fewer than two groups.
     """
     if len(batch.members) < 2:
         raise CreditError(
@@ -133,9 +134,12 @@ def examine(
 
 
 def advantages_of_turns(rule: Rule, batch: CreditBatch) -> list[list[float]]:
-    """A rule's advantages, a number per turn. Raises CreditError where a rule tells the tokens of a reply apart."""
+    """A rule's advantages, one number per turn of each trajectory.
+
+    Raises CreditError if the rule gives different advantages to tokens of the same reply.
+    """
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a group that lost its company has no signal, which the figures show
+        warnings.simplefilter("ignore")  # a group left with one trajectory has no signal, which the figures show
         advantages = estimate(rule.estimator, batch, **rule.options)
     if ESTIMATORS[rule.estimator].level == "turn":
         return advantages
@@ -146,7 +150,7 @@ def advantages_of_turns(rule: Rule, batch: CreditBatch) -> list[list[float]]:
 
 
 def _unsuited(rule: Rule, batch: CreditBatch, turn_limit: int) -> str | None:
-    """Why a rule cannot be judged on this batch; None where it can."""
+    """Why a rule cannot be judged on this batch; None if it can."""
     needs = ESTIMATORS[rule.estimator].needs
     if "values" in needs:
         return "it needs a critic, which a stored policy does not have"

@@ -1,15 +1,17 @@
-"""The truth about credit, by replay: what each recorded reply was worth, and how near a rule's advantages come to it.
+"""True advantages by replay of recorded trajectories, and how well an estimator's advantages agree with them.
 
     V(s)     = mean return of M continuations that begin in state s
     A_(i,t)  = V(s_(i,t+1)) - V(s_(i,t))        after the last turn V is the return that was recorded
 
-The return of a continuation is everything that its trajectory earned, the recorded turns included: those are the same
-on both sides and cancel. The two means of a difference are over different samples, so that A is unbiased whatever M is;
-that a state's mean serves the turn before it too makes neighbours' errors opposite, which biases neither. How exact A
-is, is known: the variance of a mean is that of its sample over M. `reliability` is the share of the spread of A that is
-no such noise. Advantages that were exactly right would correlate with A by its root, and have it for their slope.
+The return of a continuation counts all rewards of its trajectory, including those of the recorded turns, which are the
+same on both sides and cancel. The two means of a difference are over different samples, so A is unbiased for any M. A
+state's mean is also used for the turn before it, so the errors of neighbouring turns have opposite sign; that biases
+neither. The precision of A is known: the variance of a mean is its sample variance over M. `reliability` is the share
+of the variance of A that is not such noise. Exactly right advantages would correlate with A by its square root. Their
+slope is 1, since slopes are corrected for the noise (`Agreement.slope`).
 
-As VinePPO (arXiv 2410.01679) values the states of one reasoning; here it is the measure of other rules.
+VinePPO (arXiv 2410.01679) values the states of a reasoning chain in the same way; here the values are the reference for
+other rules.
 """
 
 from __future__ import annotations
@@ -36,15 +38,15 @@ ROUNDING = 1e-12
 
 @dataclass(frozen=True)
 class Truth:
-    """Advantages by replay, a row per trajectory, a number per turn."""
+    """True advantages by replay: one row per trajectory, one number per turn."""
 
     advantages: list[list[float]]
     variances: list[list[float]]
-    """Of the error of each advantage, from the spread of the continuations."""
+    """The error variance of each advantage, from the spread of the continuations."""
 
     @property
     def reliability(self) -> float | None:
-        """The share of the advantages' variance that is not noise of the measurement; None where they are all equal."""
+        """The share of the advantages' variance that is not measurement noise, 0 to 1; None if all are equal."""
         values = [value for row in self.advantages for value in row]
         variance = statistics.pvariance(values)
         noise = statistics.fmean(value for row in self.variances for value in row)
@@ -52,10 +54,10 @@ class Truth:
 
 
 def replayed_truth(returns: Sequence[float], continued: Sequence[Sequence[Sequence[float]]]) -> Truth:
-    """The advantages of every turn of every trajectory.
+    """The true advantages of every turn of every trajectory.
 
-    `returns[i]` is what trajectory i earned, `continued[i][t]` what each continuation from the state before turn t did.
-    Raises CreditError for a state with fewer than two continuations, whose error could not be told.
+    `returns[i]` is the return of trajectory i, `continued[i][t]` the returns of the continuations from the state before
+    turn t. Raises CreditError for a state with fewer than two continuations, whose error cannot be estimated.
     """
     advantages, variances = [], []
     for index, (earned, of_turns) in enumerate(zip(returns, continued, strict=True)):
@@ -74,24 +76,24 @@ def replayed_truth(returns: Sequence[float], continued: Sequence[Sequence[Sequen
 
 @dataclass(frozen=True)
 class Agreement:
-    """How a rule's advantages agree with the truth, over all turns; None where nothing varies.
+    """How a rule's advantages agree with the true ones, over all turns; None for a number that is not defined.
 
     Intervals are percentile bootstraps over tasks.
     """
 
     correlation: Interval | None
     slope: Interval | None
-    """Covariance of the rule's advantages with A, over the variance of A without its noise: how much of a true
-    difference the rule passes on, in its own scale. None where A is all noise."""
+    """Covariance of the rule's advantages with A, divided by the variance of A without its noise: how much of a true
+    difference the rule passes on, in its own scale. None if A is all noise."""
     error: Interval | None
-    """Mean absolute difference from the truth, in units of the return, after the rule was multiplied by the one number
-    that makes the squared difference least."""
+    """Mean absolute difference from the truth, in units of the return, after scaling the rule's advantages by the one
+    factor that minimises the squared difference."""
     slopes: tuple[Interval | None, ...]
-    """The slope turn by turn. A rule whose slopes differ turns the gradient; one whose slopes agree only scales it."""
+    """The slope for each turn index. Slopes that differ change the gradient's direction, equal ones only its length."""
 
 
 def agreement(advantages: Sequence[Sequence[float]], truth: Truth, group: Sequence[int], *, seed: int) -> Agreement:
-    """How one rule's advantages, a number per turn, agree with the truth. `group` names each trajectory's task."""
+    """How one rule's advantages, one number per turn, agree with the truth. `group` is the task of each trajectory."""
     turns = [_Turns.of(advantages, truth, group, turn) for turn in range(max(map(len, advantages)))]
     together = _Turns(*(np.concatenate(part) for part in zip(*map(astuple, turns), strict=True)))
     return Agreement(
@@ -104,17 +106,17 @@ def agreement(advantages: Sequence[Sequence[float]], truth: Truth, group: Sequen
 
 @dataclass(frozen=True)
 class _Turns:
-    """Some turns of a batch; every array is [turns]."""
+    """A subset of a batch's turns; every array has shape [turns]."""
 
     task: NDArray[np.int64]
     rule: Vector
     true: Vector
     noise: Vector
-    """The variance of the error of `true`."""
+    """The error variance of `true`."""
 
     @classmethod
     def of(cls, advantages: Sequence[Sequence[float]], truth: Truth, group: Sequence[int], turn: int) -> _Turns:
-        """The turns with one index, of all trajectories that reach it."""
+        """The turns with index `turn`, of all trajectories that reach it."""
         reaching = [index for index, of_turns in enumerate(advantages) if turn < len(of_turns)]
         of_rule, of_truth, of_noise = (
             np.array([rows[index][turn] for index in reaching])
@@ -124,11 +126,11 @@ class _Turns:
 
 
 Measure = Callable[[Vector, _Turns], Vector]
-"""From weights [samples, turns] and the turns to a number per sample, NaN where it is not defined."""
+"""A function from weights [samples, turns] and the turns to one number per sample, NaN where it is not defined."""
 
 
 def _resampled(turns: _Turns, measure: Measure, seed: int) -> Interval | None:
-    """A measure with its interval over tasks; None where it is not defined."""
+    """A measure with its bootstrap interval over tasks; None if it is not defined."""
     names, member = np.unique(turns.task, return_inverse=True)
     value = float(measure(np.ones((1, len(member))), turns)[0])
     if not math.isfinite(value):
@@ -138,11 +140,11 @@ def _resampled(turns: _Turns, measure: Measure, seed: int) -> Interval | None:
 
 
 def percentile_interval(value: float, resampled: Vector, tasks: int) -> Interval:
-    """A value with the percentiles of what resamples of the tasks gave.
+    """A value with its percentile bootstrap interval; `resampled` has the measure of each resample, or NaN.
 
-    Without bounds where all resamples agree, or too many to be left out do not define the measure: with few tasks that
-    have any signal, some resamples have none of them. The value is always within: percentiles of a measure that is no
-    mean need not hold it.
+    There are no bounds if all resamples agree, or if the measure is undefined in more than 5 % of them: when few tasks
+    have any signal, some resamples contain none of those. The bounds are widened to contain the value if needed, since
+    percentiles of a measure that is not a mean may exclude it.
     """
     defined = resampled[np.isfinite(resampled)]
     if len(defined) < LEVEL * len(resampled) or np.ptp(defined) == 0:
@@ -172,11 +174,11 @@ def _covariances(weights: Vector, one: Vector, other: Vector) -> Vector:
 
 
 def _means(weights: Vector, values: Vector) -> Vector:
-    """The weighted mean of `values` [turns] in each sample; NaN where a sample has none of the turns."""
+    """The weighted mean of `values` [turns] in each sample, [samples]; NaN if a sample has none of the turns."""
     return ratio(weights @ values, weights.sum(axis=1))
 
 
 def ratio(numerator: Vector, denominator: Vector) -> Vector:
-    """NaN where the denominator is 0, or no more than rounding."""
+    """The quotient; NaN where the denominator is 0 up to rounding (`ROUNDING`)."""
     defined = np.abs(denominator) > ROUNDING
     return np.divide(numerator, denominator, out=np.full_like(numerator, np.nan), where=defined)

@@ -1,20 +1,20 @@
-"""How noisy the gradient is that a rule's advantages make, and where it points: from the gradient of each group alone.
+"""Noise and direction of the policy gradient that a rule's advantages give, from the gradients of single groups.
 
-With the score vector S_(i,t) of a turn, the gradient of the log-probability of its reply (`turnwise.policy.
-score_vectors`), the gradient of group g of G_g trajectories is
+The score vector S_(i,t) of a turn is the gradient of the log-probability of its reply
+(`turnwise.policy.score_vectors`). The gradient of group g of G_g trajectories is
 
     g_g = 1 / G_g * sum over its trajectories i and their turns t of A_(i,t) S_(i,t)
 
-and of n groups
+and for n groups
 
     signal^2 = mean over pairs g, h of different groups of <g_g, g_h>
     variance = mean over the same pairs of |g_g - g_h|^2 / 2
 
-The variance is the usual one, 1 / (n - 1) sum |g_g - mean|^2, summed over all dimensions; it holds what tells tasks
-apart as well as what tells samples of a task apart. signal^2 is |mean|^2 without what noise adds to it, variance / n,
-and so may fall below 0, where it counts as none. Both are written as pairs so that a resample, in which a group may
-occur twice, never compares a group with itself. Turns are summed and trajectories averaged, which is the policy
-gradient itself: what a loss makes of lengths is not judged.
+The variance is the usual one, 1 / (n - 1) sum |g_g - mean|^2, summed over all dimensions; it contains differences
+between tasks as well as between samples of one task. signal^2 is |mean|^2 minus the contribution of noise, variance /
+n; it may be negative and then counts as 0. Both are written over pairs so that a bootstrap resample, in which a group
+may occur twice, never compares a group with itself. Turns are summed and trajectories averaged, which gives the policy
+gradient itself: a loss's normalisation by length is not part of the study.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ Matrix = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class GradientNoise:
-    """What a rule makes of the gradient. The first two are in the rule's own scale."""
+    """Size, noise and direction of a rule's gradient. `norm` and `deviation` are in the rule's own scale."""
 
     norm: float
-    """Of the mean gradient."""
+    """The norm of the mean gradient over groups."""
     deviation: float
-    """The root of the variance across groups."""
+    """The square root of the variance across groups."""
     signal_to_noise: Interval | None
-    """Of one group: signal over deviation; n groups have the root of n times as much. None without any gradient."""
+    """Signal over deviation for one group; n groups have sqrt(n) times as much. None if the deviation is 0."""
     cosine: Interval | None
-    """Of the mean gradient with that of the true advantages on the same trajectories. None where either is 0, and for
-    the truth itself."""
+    """Cosine between the mean gradient and that of the true advantages on the same trajectories. None if either is 0,
+    and for the truth itself."""
 
 
 def group_gradients(advantages: Sequence[Sequence[float]], score_vectors: Matrix, group: Sequence[int]) -> Matrix:
@@ -65,9 +65,9 @@ def group_gradients(advantages: Sequence[Sequence[float]], score_vectors: Matrix
 
 
 def gradient_noise(gradients: Matrix, truth: Matrix | None, *, seed: int) -> GradientNoise:
-    """What a rule's gradients of groups are like, and how their mean lies to that of `truth`, [groups, dimensions].
+    """Noise of a rule's group gradients, and the cosine of their mean with that of `truth`.
 
-    Raises ValueError for fewer than two groups.
+    Both arrays are [groups, dimensions]. Raises ValueError for fewer than two groups.
     """
     count = len(gradients)
     if count < 2:
@@ -83,7 +83,10 @@ def gradient_noise(gradients: Matrix, truth: Matrix | None, *, seed: int) -> Gra
 
 
 def _resampled(measure: Callable[[Matrix], Matrix], count: int, seed: int) -> Interval | None:
-    """A measure with its interval over the groups; `measure` takes weights, [samples, groups]."""
+    """A measure with its bootstrap interval over groups; None if it is not defined.
+
+    `measure` maps weights, [samples, groups], to one number per sample.
+    """
     value = float(measure(np.ones((1, count)))[0])
     if not math.isfinite(value):
         return None
@@ -97,7 +100,7 @@ def _signal_to_noise(weights: Matrix, products: Matrix) -> Matrix:
 
 
 def _cosines(weights: Matrix, gradients: Matrix, truth: Matrix) -> Matrix:
-    """Of the weighted means, from inner products alone."""
+    """The cosine of the two weighted mean gradients, one per sample, from inner products alone."""
     cross, own, true = (
         ((weights @ (one @ other.T)) * weights).sum(axis=1)
         for one, other in ((gradients, truth), (gradients, gradients), (truth, truth))
@@ -111,7 +114,7 @@ def _half_squared_distances(products: Matrix) -> Matrix:
 
 
 def _over_pairs(weights: Matrix, values: Matrix) -> Matrix:
-    """The weighted mean of a value per pair of groups, [groups, groups], over pairs of different groups."""
+    """The weighted mean of `values`, [groups, groups], over pairs of different groups, one per sample."""
     different = values - np.diag(np.diag(values))
     total = weights.sum(axis=1) ** 2 - (weights**2).sum(axis=1)
     return ratio(((weights @ different) * weights).sum(axis=1), total)

@@ -1,7 +1,7 @@
-"""The page on what small policies learn: every world's scripted players, warm start and trained policy, as Markdown.
+"""The page on what small policies learn: baseline policies, warm start and trained policy of every world, as Markdown.
 
-The record is a JSON file with a line for each world and variant that was run; each is taken from an ablation's story,
-and the page is a function of the record.
+The record is a JSON file with one line for each world and variant that was run, taken from an ablation's report data.
+The page is a function of the record.
 """
 
 from __future__ import annotations
@@ -21,25 +21,28 @@ RECORD_FILE, PAGE_FILE = "worlds-learning.json", "worlds-learning.md"
 
 @dataclass(frozen=True)
 class Lesson:
-    """What one variant came to in one world."""
+    """The result of one variant in one world."""
 
     experiment: str
-    """The name of its overlay, which is the world's where there is one of each."""
+    """The name of the configuration overlay, which is the world's name if the world has only one overlay."""
     variant: str
     measure: str
-    """What the figures are of: the first column of the world's table."""
+    """The metric of the four scores: the heading of the first column of the world's table."""
     random: Interval | None
     warm_start: Interval | None
     trained: Interval | None
     oracle: Interval | None
-    """None where the world has none."""
+    """None if the world has no oracle."""
     iterations: int
     digest: str
-    """Of all that the ablation made."""
+    """Digest of everything that the ablation computed."""
 
     @property
     def verdict(self) -> str:
-        """Whether the trained policy is above the warm start, in words that claim no more than the figures do."""
+        """`higher` or `lower` if the trained mean lies outside the warm start's interval, else `no difference seen`.
+
+        Without an interval the values themselves are compared; `UNDEFINED` if one of them is missing.
+        """
         if self.warm_start is None or self.trained is None:
             return UNDEFINED
         start, end = self.warm_start, self.trained.value
@@ -49,7 +52,7 @@ class Lesson:
 
 
 def lessons(experiment: str, story: Story, digest: str) -> list[Lesson]:
-    """The lines of one ablation, one for each of its variants. `digest` is that of all that it made."""
+    """The record's lines of one ablation, one per variant. `digest` is that of everything that it computed."""
     column = story.columns[0]
     rows = {row.name: row for row in story.rows if row.kind != "variant"}
 
@@ -84,7 +87,7 @@ def read_lessons(text: str) -> list[Lesson]:
 
 
 def page(found: Sequence[Lesson], missing: Sequence[str] = ()) -> str:
-    """The whole page. `missing`: the experiments of which nothing has been recorded yet."""
+    """The whole page as Markdown. `missing`: experiments without a recorded result."""
     heading = ["world", "rule", "measure", "random", "warm start", "after RL", "oracle", "iterations", "after RL is"]
     rows = [
         [

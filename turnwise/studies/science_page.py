@@ -1,7 +1,6 @@
-"""A page of `docs/science/`: claims, verdicts and what they rest on, in Markdown, with figures beside it.
+"""A page of `docs/science/` in Markdown: claims, verdicts and their evidence, with figures as files next to it.
 
-The page is a function of the claims and the recorded runs: whoever draws it again from the same records gets the same
-bytes.
+The page is a function of the claims and the recorded runs: the same records give the same bytes.
 """
 
 from __future__ import annotations
@@ -31,14 +30,14 @@ COMMIT_DIGITS = 12
 
 @dataclass(frozen=True)
 class Record:
-    """An ablation that was run, as it is kept in `docs/science/data/`."""
+    """The record of an ablation that was run, as stored in `docs/science/data/`."""
 
     digest: str
-    """Of all that was computed."""
+    """Digest of everything that was computed."""
     story: Story
-    """Without sampled trajectories."""
+    """The report data, without sampled trajectories."""
     budgets: tuple[AtEqualBudget, ...] = ()
-    """How its variants stand when all have spent as much."""
+    """Scores of the variants at equal cost."""
 
 
 def page(name: str, claims: ClaimsPage, records: Mapping[str, Record]) -> str:
@@ -60,7 +59,7 @@ def page(name: str, claims: ClaimsPage, records: Mapping[str, Record]) -> str:
 
 
 def figures(name: str, claims: ClaimsPage, records: Mapping[str, Record]) -> list[Figure]:
-    """One figure for each ablation that was run, tunings apart: the curves that the claims' page names."""
+    """One figure for each ablation that was run, except tunings: the curves that `claims.curves` names."""
     return [
         curves_figure(_figure_name(name, ablation), record.story, claims.curves)
         for ablation, record in records.items()
@@ -69,7 +68,7 @@ def figures(name: str, claims: ClaimsPage, records: Mapping[str, Record]) -> lis
 
 
 def curves_figure(name: str, story: Story, metrics: Sequence[str]) -> Figure:
-    """Several metrics of one ablation side by side: the mean over seeds and the range from lowest to highest."""
+    """A figure of several metrics of one ablation: mean over seeds, with a band from lowest to highest."""
     chosen = _shown(metrics, story)
     curves = {metric: [curve for curve in story.curves if curve.metric == metric] for metric in chosen}
     look = styles(story)
@@ -105,7 +104,7 @@ def curves_figure(name: str, story: Story, metrics: Sequence[str]) -> Figure:
 
 
 def _title(curve: Curve) -> str:
-    """What is drawn, and of which episodes where two figures show the same of different ones."""
+    """The title of a curve, with the task set for metrics of validation and training episodes."""
     episodes = {"validation": ", validation panel", "rollout": ", training tasks"}
     return curve.heading + episodes.get(curve.metric.partition("/")[0], "")
 
@@ -204,7 +203,7 @@ def _budgets(found: Sequence[AtEqualBudget]) -> list[str]:
 
 
 def _rates(story: Story) -> list[str]:
-    """What was tried and chosen, and nothing of the test panel, which had no say."""
+    """The table of tried and chosen learning rates; test results are left out, since they do not affect the choice."""
     tried = tried_rates(story)
     chosen = chosen_rates(tried)
     rates = sorted({rate for of_variant in tried.values() for rate in of_variant})
@@ -252,7 +251,7 @@ def _not_run(claims: ClaimsPage, records: Mapping[str, Record]) -> list[str]:
 
 
 def command(planned: PlannedAblation) -> str:
-    """The command that runs an ablation."""
+    """The command line that runs an ablation."""
     return " ".join(["turnwise ablation", *planned.overlays])
 
 
@@ -273,7 +272,7 @@ def _figure_name(name: str, ablation: str) -> str:
 
 
 def _shown(metrics: Sequence[str], story: Story) -> list[str]:
-    """Those of the metrics that the ablation has."""
+    """The metrics for which the ablation has curves."""
     return [metric for metric in metrics if any(curve.metric == metric for curve in story.curves)]
 
 

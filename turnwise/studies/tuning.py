@@ -1,8 +1,9 @@
-"""Learning rates, chosen for every variant with the same small budget, before the runs that compare the variants.
+"""The choice of a learning rate for every variant, with the same small budget, before the variants are compared.
 
 A tuning is an ablation whose variants are those of another, each at several rates: `mt-grpo-0.0004` is `mt-grpo` at a
-rate of 0.0004. It has a seed that the comparison does not use, and what counts is success on the validation panel at
-its end, so that neither the compared seeds nor the test panel have a say. Of equal rates the smaller one is taken.
+learning rate of 0.0004. It uses a seed that the comparison does not use, and the criterion is final success on the
+validation task set, so neither the compared seeds nor the test task set influence the choice. Ties go to the smaller
+rate.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ MEASURE = "validation/sampled"
 
 
 def tried_rates(story: Story) -> dict[str, dict[float, float]]:
-    """By variant and by rate, in ascending order: success at the end, the mean over the seeds.
+    """Final success (mean over seeds) for each variant and rate, with rates in ascending order.
 
     Raises ValueError for a variant whose name does not end with a rate.
     """
@@ -32,7 +33,7 @@ def tried_rates(story: Story) -> dict[str, dict[float, float]]:
 
 
 def chosen_rates(tried: Mapping[str, Mapping[float, float]]) -> dict[str, float]:
-    """The best rate of every variant."""
+    """The rate with the highest success for every variant; ties go to the smaller rate."""
     return {variant: max(sorted(rates), key=rates.__getitem__) for variant, rates in tried.items()}
 
 
