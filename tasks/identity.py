@@ -1,4 +1,4 @@
-"""What the parameters of a stage are known by in its cache key: contents and versions instead of places."""
+"""What stands for a stage's parameters in its cache key: contents and versions instead of paths."""
 
 from __future__ import annotations
 
@@ -12,9 +12,12 @@ from turnwise.store.world_identity import world_ingredients
 
 
 def known_by_content(parameters: BaseModel) -> dict[str, Any]:
-    """The parameters as plain values; of what comes from outside the content alone, and of a world what it reads.
+    """The parameters as plain values for a cache key.
 
-    Raises ConfigurationError where that is not there, and what a world's server raises that cannot be asked.
+    A file or model from outside is replaced by the digest of its content, a world section by what identifies the world
+    (`turnwise.store.world_identity`).
+
+    Raises ConfigurationError where a world or its data is missing, and whatever an unreachable world server raises.
     """
     known = parameters.model_dump(mode="json")
     for name, value in parameters:

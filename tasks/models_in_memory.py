@@ -1,4 +1,4 @@
-"""What the process keeps in memory between stages: a learner, a critic and a reference policy, each by its digest."""
+"""Models kept in memory between stages: one learner, one critic and one reference policy, each by its digest."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 
 
 class LearnerParameters(Section):
-    """How a learner is held: what all that it computes depends on."""
+    """The settings that a learner is loaded with. All that it computes depends on them."""
 
     compute: Compute
     adapter: Adapter | None = None
     with_critic: bool = False
-    """Whether a critic stands on the policy's trunk."""
+    """Whether the critic is a value head on the policy's trunk."""
 
     @property
     def model(self) -> ModelSettings:
-        """How its model is held."""
+        """The settings that its model is loaded with."""
         adapter = None if self.adapter is None else AdapterSettings(**self.adapter.model_dump())
         compute = self.compute
         return ModelSettings(
@@ -46,10 +46,10 @@ _references: dict[tuple[Reference, LearnerParameters], Learner] = {}
 
 
 def take_learner(policy: Reference, parameters: LearnerParameters) -> Learner:
-    """The learner that holds this policy and its optimizer's state, from memory or from the store.
+    """The learner with this policy and its optimizer's state, from memory or from the store.
 
-    It is no longer remembered: whoever changes it says under which policy it is to be found again (`keep_learner`), so
-    that a failure in between leaves nothing half-trained behind.
+    The learner is removed from memory: after changing it, the caller stores it under its new policy (`keep_learner`). A
+    failure in between therefore leaves no half-trained learner behind.
     """
     from turnwise.policy.learner.learner import OPTIMIZER_FILE, Learner
 
@@ -67,13 +67,13 @@ def take_learner(policy: Reference, parameters: LearnerParameters) -> Learner:
 
 
 def keep_learner(policy: Reference, parameters: LearnerParameters, learner: Learner) -> None:
-    """Remember a learner under the policy that it now holds."""
+    """Keep a learner in memory under the policy that it now holds."""
     _learners.clear()
     _learners[policy, parameters] = learner
 
 
 def reference_policy(policy: Reference, compute: Compute) -> Learner:
-    """The policy that others are measured against. It is never trained, and stays in memory."""
+    """The frozen reference policy, for log-probabilities. It is never trained and stays in memory."""
     from turnwise.policy.learner.learner import Learner
 
     parameters = LearnerParameters(compute=compute)
@@ -87,8 +87,9 @@ def reference_policy(policy: Reference, compute: Compute) -> Learner:
 
 
 def take_critic(critic: Reference, parameters: LearnerParameters) -> Critic:
-    """The critic on a trunk of its own with its optimizer's state, from memory or from the store; no longer remembered,
-    as a learner is.
+    """The critic with a trunk of its own and its optimizer's state, from memory or from the store.
+
+    It is removed from memory, as in `take_learner`.
     """
     from turnwise.policy.critic.critic import Critic
 
@@ -102,14 +103,14 @@ def take_critic(critic: Reference, parameters: LearnerParameters) -> Critic:
 
 
 def keep_critic(critic: Reference, parameters: LearnerParameters, judge: Critic) -> None:
-    """Remember a critic under the artifact that it now is."""
+    """Keep a critic in memory under its new artifact."""
     _critics.clear()
     _critics[critic, parameters] = judge
 
 
 @contextmanager
 def consulted_critic(critic: Reference, parameters: LearnerParameters) -> Iterator[Critic]:
-    """The critic, to be asked and not to be trained. On the policy's trunk its artifact is the policy."""
+    """The critic for inference only. For a critic on the policy's trunk, `critic` is the policy's artifact."""
     if parameters.with_critic:
         learner = take_learner(critic, parameters)
         assert learner.critic is not None
@@ -122,6 +123,6 @@ def consulted_critic(critic: Reference, parameters: LearnerParameters) -> Iterat
 
 
 def begin_with(draft: Draft, artifact: Reference) -> None:
-    """Put into a draft all that an artifact holds, its metrics apart."""
+    """Copy all files of an artifact but its manifest into a draft; its metrics are therefore not copied."""
     folder = default_store().folder(artifact)
     shutil.copytree(folder, draft.folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns(MANIFEST))

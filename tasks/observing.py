@@ -1,4 +1,4 @@
-"""Who is told of stages as they run: observers."""
+"""Observers: callbacks that are notified when stages start and finish."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from turnwise.store import Reference
 
 @dataclass(frozen=True)
 class StageCall:
-    """What an observer is told when a stage has returned."""
+    """A stage that has returned, as reported to observers."""
 
     stage: str
     label: str
     reference: Reference
     cached: bool
-    """Whether the result was found, not computed."""
+    """Whether the result came from the cache."""
     seconds: float
-    """That this call took; what computing took is in the artifact's clock, under `seconds`."""
+    """Wall time of this call, in seconds. The time that computing took is `seconds` in the artifact's clock."""
 
 
 class Observer:
-    """Is told of every stage that is called while it observes: see `observing`. Override what is of interest."""
+    """Base class: notified of every stage that is called inside `observing`. Override the methods of interest."""
 
     def started(self, stage: str, label: str) -> None:
         """A stage was called; whether it is cached is not known yet."""
@@ -38,7 +38,7 @@ current_observers: ContextVar[tuple[Observer, ...]] = ContextVar("observers", de
 
 @contextmanager
 def observing(observer: Observer) -> Iterator[None]:
-    """Tell the observer of every stage that the block calls."""
+    """Notify the observer of every stage that is called in the block."""
     token = current_observers.set((*current_observers.get(), observer))
     try:
         yield

@@ -1,4 +1,4 @@
-"""How stages play episodes: a world, a panel, and a policy in the process's one engine, or a scripted player."""
+"""How stages play episodes: with a policy in the process's one resident engine, or with scripted baseline policies."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 MOST_EPISODES_AT_ONCE = 256
 
 MakeEpisodes = Callable[[EpisodeConfig], Sequence[Episode]]
-"""Makes the episodes of a rollout under its rules."""
+"""Makes the episodes of a rollout under the given episode config."""
 
 
 class PlayParameters(Section):
-    """What every stage that plays reads."""
+    """The parameters of every stage that plays episodes."""
 
     world: WorldSection
     agent: Agent
@@ -43,7 +43,7 @@ class PlayParameters(Section):
 
 
 class PatienceSection(Section):
-    """The keys of `rollout` that say how worlds are waited for."""
+    """The keys of `rollout` that form the retry policy for worlds, lost episodes included."""
 
     world_seconds: float
     world_retries: int
@@ -52,7 +52,7 @@ class PatienceSection(Section):
 
     @classmethod
     def of(cls, rollout: Rollout) -> PatienceSection:
-        """These keys of the rollout section."""
+        """Pick these keys from the rollout section."""
         return cls(**{name: getattr(rollout, name) for name in cls.model_fields})
 
 
@@ -64,16 +64,16 @@ class PlaysWorld(Protocol):
 
     @property
     def world(self) -> WorldSection:
-        """Which one, and with which parameters."""
+        """The world's name and parameters."""
 
 
 def world_code(parameters: PlaysWorld) -> list[str]:
-    """The modules of the world and, where it has parts, of these: their code computes the result too."""
+    """The modules of the world and of its parts, for the cache key: their code determines the result too."""
     return list(world_class(parameters.world.name).modules(parameters.world.parameters))
 
 
 def the_world(section: WorldSection) -> World:
-    """The world that a section names."""
+    """Make the world that a section names."""
     return make_world(section.name, section.parameters)
 
 
@@ -91,10 +91,10 @@ def play_with_policy(
     what: str,
     horizon: int | None = None,
 ) -> RolloutResult:
-    """Play `replicas` episodes of each task with the policy's replies, sampled at a temperature (0: greedy).
+    """Play `replicas` episodes of each task with a policy, sampled at `temperature` (0: greedy).
 
-    `digest` names the weights in the folder `policy`: an engine that holds them already does not load them again.
-    `horizon` cuts episodes off after so many turns, where tasks do not end earlier by limits of their own.
+    `digest` names the weights in the folder `policy`: an engine that already holds them does not reload them.
+    `horizon` is a turn limit of this rollout; a task may have a shorter limit of its own.
     """
     return play_episodes(
         parameters,
@@ -111,7 +111,7 @@ def play_with_policy(
 
 
 def worlds_seed(seed: int) -> int:
-    """What the seeds of the worlds' noise are derived from, by `turnwise.agent.loop.episode_seed`."""
+    """The seed from which the seeds of the worlds' noise are derived, by `turnwise.agent.loop.episode_seed`."""
     return seeding.derive(seed, "worlds")
 
 
@@ -129,7 +129,7 @@ def play_episodes(
     most_at_once: int | None = None,
     horizon: int | None = None,
 ) -> RolloutResult:
-    """Play the episodes that `make` makes under the rules of these parameters; otherwise as `play_with_policy`."""
+    """Play the episodes that `make` makes from the episode config. All other arguments are as in `play_with_policy`."""
     agent = parameters.agent
     frame = _frame(default_store().folder(tokenizer))
     engine = resident_engine(
@@ -156,7 +156,7 @@ def play_episodes(
             on_progress=partial(progress.report, what),
         )
     except BaseException:
-        close_resident_engine()  # replies may be in flight: a second attempt must not meet them
+        close_resident_engine()  # replies may still be in flight: a retry must not receive them
         raise
     played.seconds["sampled_tokens"] = engine.tokens_generated - before
     require_few_losses(played, parameters.world.name, parameters.patience.maximum_lost_share)
@@ -172,9 +172,9 @@ def play_with_script(
     *,
     looks_ahead: bool = False,
 ) -> RolloutResult:
-    """Play `replicas` episodes of each task with scripted players: `choose(episode, turn)` names the player.
+    """Play `replicas` episodes of each task with baseline policies: `choose(episode, turn)` names the one that acts.
 
-    Where they look ahead, the plans and lessons that they are asked for are true.
+    With `looks_ahead`, the plans and reflections that they are asked for are true (an oracle rollout).
     """
     rules = _rules(parameters, None)
     episodes = make_episodes(rules, tasks, replicas, worlds_seed(seed))
@@ -185,11 +185,11 @@ def play_with_script(
 
 
 def tasks_of(panel: Reference, split: Split) -> Sequence[Task]:
-    """The tasks of a split's panel, in order."""
+    """The tasks of the task set of one split, in order."""
     return _tasks(default_store().folder(panel), split)
 
 
-# Artifacts never change under their name, so what was read from one stays true.
+# An artifact never changes under its digest, so its tasks and tokenizer can be cached by folder.
 @cache
 def _tasks(folder: Path, split: Split) -> tuple[Task, ...]:
     return tuple(read_panel(folder, split))
@@ -208,7 +208,7 @@ def _frame(folder: Path) -> ChatFrame:
 
 
 def save_played(draft: Draft, played: RolloutResult, folder: str = ".") -> Sequence[Trajectory]:
-    """Write the trajectories and the lost episodes into a draft."""
+    """Write the trajectories and the lost episodes into a draft; returns the trajectories."""
     path = draft.folder / folder
     path.mkdir(exist_ok=True)
     write_trajectories(path, played.trajectories, played.lost)
@@ -216,15 +216,15 @@ def save_played(draft: Draft, played: RolloutResult, folder: str = ".") -> Seque
 
 
 def recorded_by(parameters: PlayParameters) -> frozenset[str]:
-    """What episodes under these parameters may record, by `turnwise.data.metrics.recorded_in`.
+    """The metrics that episodes under these parameters may record, by `turnwise.data.metrics.recorded_in`.
 
-    To be asked before they are played: a world that cannot be reached any more would cost them all.
+    Call this before playing: if the world became unreachable afterwards, all episodes would be wasted.
     """
     return recorded_in(the_world(parameters.world), parameters.agent)
 
 
 def instruction_of(agent: Agent, world: World) -> str | None:
-    """What the policy is told before an episode, where it is told something: the world, the format and the mode."""
+    """The system instruction of an episode: of the world with the format, then of the mode; None where it is off."""
     if not agent.instruction:
         return None
     said = [make_format(agent.format, world).instruction(world), make_mode(agent.mode).instruction]

@@ -1,9 +1,9 @@
-"""Prefect's records of what stages returned: `<home>/results/<stage>/<digest of the cache key>`, a JSON file each.
+"""Prefect's records of what stages returned: one JSON file each, `<home>/results/<stage>/<digest of the cache key>`.
 
-A record is believed when it names an artifact that the store knows, by its lineage, to have been made under the
-record's own key, and that is intact. A record that was copied, exchanged, cut off or written by hand is not: the
-artifact that it names was made under another key, or there is none. They are read here, before Prefect would, as
-plain JSON: what a record says decides neither what is imported nor how it is decoded.
+A record is trusted only if it names an intact artifact whose provenance in the store says that it was made under the
+record's own key. This rejects records that were copied, swapped, truncated or written by hand: their artifact was made
+under another key, or does not exist. Records are read here, before Prefect reads them, as plain JSON: the content of a
+record decides neither what is imported nor how it is decoded.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from turnwise.store.paths import home
 
 
 class EarlierRecord(ArtifactError):
-    """A record in the form of an earlier version, which nothing asks for any more: code is part of every key."""
+    """A record in the format of an earlier version. It is never looked up again: code is part of every cache key."""
 
 
 def records_folder() -> Path:
-    """Where the records of the present home lie."""
+    """The folder of the records of the current home."""
     return home() / "results"
 
 
 def recorded_keys() -> Iterator[str]:
-    """The cache keys, `<stage>/<digest>`, of all records of the present home, in order."""
+    """The cache keys, `<stage>/<digest>`, of all records of the current home, in order."""
     folder = records_folder()
     for path in sorted(folder.glob("*/*")):
         if path.is_file():
@@ -38,10 +38,10 @@ def recorded_keys() -> Iterator[str]:
 
 
 def recorded(key: str, store: Store) -> Reference | None:
-    """What the stage's call with this cache key returned; None where nothing is recorded.
+    """The result that is recorded under a cache key; None where nothing is recorded.
 
     Raises:
-        ArtifactError: the record cannot be read, is that of another key, or its artifact is missing or damaged.
+        ArtifactError: the record cannot be read or belongs to another key, or its artifact is missing or damaged.
     """
     if (reference := _bound(key, store)) is not None:
         store.folder(reference, needed=())
@@ -49,8 +49,9 @@ def recorded(key: str, store: Store) -> Reference | None:
 
 
 def inspect_records(store: Store) -> Inspected:
-    """Every record can be read, is that of its key, and names an artifact that is there; see `inspect_artifacts` for
-    whether that is intact.
+    """Check every record: it can be read, belongs to its key, and names an artifact that exists.
+
+    Whether that artifact is intact is checked by `inspect_artifacts`.
     """
     damaged, left_over = [], []
     keys = list(recorded_keys())
@@ -69,7 +70,7 @@ def inspect_records(store: Store) -> Inspected:
 
 
 def _bound(key: str, store: Store) -> Reference | None:
-    """What the record of a key names, where the store knows that it was made under that key."""
+    """The artifact that the record of a key names, verified to be made under that key; None without a record."""
     path = records_folder() / key
     try:
         content = path.read_bytes()
@@ -88,7 +89,7 @@ def _bound(key: str, store: Store) -> Reference | None:
 
 
 def _reference(record: dict[str, Any]) -> Reference:
-    """What a record holds. Raises an error of its type where it is not what a stage has Prefect write."""
+    """Parse a record. Raises ValueError, TypeError, KeyError or AttributeError where it is not a stage's record."""
     if (serializer := record["metadata"]["serializer"]["type"]) != "json":
         raise ValueError(f"a stage's record is JSON, not {serializer}")
     result = json.loads(record["result"])

@@ -8,15 +8,13 @@
 
     rollout.named("grpo-or seed 1 iteration 7")(parameters, policy=policy, panel=panel)
 
-`parameters` is one frozen pydantic model that holds only what the stage reads; all other arguments are references, or
-None, lists or dictionaries of them. The cache key is a digest of the stage's name, the code that computes it, the
-parameters, with the contents of files and the versions of libraries in place of where they lie (`tasks.identity`), the
-inputs' digests and the platform. A record that is not that of its key, or whose artifact is gone or damaged, is
-computed again, with a warning. Only failures of the infrastructure are tried again: a bug or a wrong
-configuration fails at once.
-
-What takes seconds to import (torch, transformers, vLLM) is imported inside the functions that compute: a process that
-finds everything in the store is done before they would have been loaded.
+`parameters` is one frozen pydantic model that holds only what the stage reads. All other arguments are references,
+None, or lists or dictionaries of references. The cache key is a digest of the stage's name, its code, its parameters,
+the digests of its inputs and the platform; in the parameters, paths of files and libraries are replaced by contents and
+versions (`tasks.identity`). If a record does not belong to its key, or its artifact is missing or damaged, the result
+is recomputed with a warning. Only infrastructure failures are retried: a bug or a wrong configuration fails at once.
+Packages that take seconds to import (torch, transformers, vLLM) are imported inside the functions that compute: a
+process that finds all its results in the store never imports them.
 """
 
 from __future__ import annotations
@@ -63,14 +61,14 @@ def stage(
     code: Callable[[Any], Sequence[str]] | None = None,
     platform_bound: bool = True,
 ) -> Callable[[Callable[Arguments, Reference]], Stage[Arguments]]:
-    """Make a function a stage.
+    """Turn a function into a cached, retried stage.
 
     Args:
-        name: of the task in Prefect's UI, and of the folder of its records.
-        retries: how often a failure of the infrastructure is tried again.
-        retry_delay_seconds: how long to wait before that.
-        code: from the parameters, the names of modules that compute the result and that the function's own module
-            does not import, such as the module of the world.
+        name: name of the task in Prefect's UI, and of the folder of its records.
+        retries: how often an infrastructure failure is retried.
+        retry_delay_seconds: seconds to wait before each retry.
+        code: maps the parameters to the names of further modules that the result depends on and that the function's
+            own module does not import, such as the module of the world.
         platform_bound: whether the result's bits depend on processor and package versions.
     """
 
@@ -105,11 +103,11 @@ class Stage(Generic[Arguments]):
         _declared.append(function.__module__)
 
     def __call__(self, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Reference:
-        """The result's reference, computed or found; in Prefect's UI under the stage's name."""
+        """Run the stage or reuse its cached result; labelled with the stage's name in Prefect's UI."""
         return self._run(self.name, *args, **kwargs)
 
     def named(self, label: str) -> Callable[Arguments, Reference]:
-        """The stage under a name that says which variant, seed and iteration it is. It is no part of the key."""
+        """The stage with a display label (variant, seed, iteration). The label is not part of the cache key."""
         return functools.partial(self._run, label)
 
     def key(self, *args: Arguments.args, **kwargs: Arguments.kwargs) -> str:
@@ -144,7 +142,7 @@ class Stage(Generic[Arguments]):
             retry_delay_seconds=self.retry_delay_seconds,
             retry_condition_fn=_failed_by_infrastructure,
         )
-        # Tags are of flow runs. For each that a task bears Prefect asks its server for a slot before computing.
+        # Tags are meant for flow runs. Per tag on a task, Prefect requests a slot from its server before computing.
         with TagsContext(current_tags=set()):
             reference = Reference.model_validate(task(*args, **kwargs))
         for observer in current_observers.get():
@@ -170,10 +168,10 @@ class Stage(Generic[Arguments]):
         return reference
 
     def again(self, record: Record) -> Reference:
-        """What the call gives that a record of lineage tells of, computed now: outside of Prefect and its cache.
+        """Recompute the call that a provenance record describes, outside Prefect and its cache.
 
         Raises:
-            ArtifactError: the stage does not read such parameters or inputs any more.
+            ArtifactError: the stage no longer accepts these parameters or inputs.
         """
         try:
             bound = self.signature.bind(self._read_parameters(record), **with_references(record["inputs"]))
@@ -186,7 +184,7 @@ class Stage(Generic[Arguments]):
         return self.function(*bound.args, **bound.kwargs)
 
     def differs(self, record: Record) -> str:
-        """What of code and platform is not as it was when a record of lineage was made; empty where all is."""
+        """How code and platform differ from those in a provenance record; empty where they do not."""
         now = self._made_by(self._read_parameters(record))
         return "; ".join(
             f"{name} was {json.dumps(record[name])} and is {json.dumps(now[name])}"
@@ -199,7 +197,7 @@ class Stage(Generic[Arguments]):
         return model.model_validate_json(json.dumps(record.get("called_with", record["parameters"])))
 
     def _ingredients(self, *args: Arguments.args, **kwargs: Arguments.kwargs) -> dict[str, Any]:
-        """All that the result depends on."""
+        """Everything that the result depends on: the cache key is its digest."""
         _read_declared_sources()
         inputs = self._arguments(*args, **kwargs)
         parameters = inputs.pop("parameters")
@@ -211,7 +209,7 @@ class Stage(Generic[Arguments]):
         }
 
     def _made_by(self, parameters: Any) -> dict[str, Any]:
-        """The code and the platform that compute the result."""
+        """Fingerprint of the code, and the platform where the result depends on it."""
         return {
             "code": fingerprint(self._modules(parameters), without=[__name__]),
             "platform": run_environment.platform() if self.platform_bound else None,
@@ -227,11 +225,11 @@ class Stage(Generic[Arguments]):
 
 
 _stages: dict[str, Stage[Any]] = {}
-"""All that were declared in this process, by name."""
+"""All stages declared in this process, by name."""
 
 
 def _stage_of(record: Record) -> Stage[Any]:
-    """The stage that a record of lineage names, found among the modules beside this one where it is not loaded yet."""
+    """The stage that a provenance record names; imports all modules of this package if it is not loaded yet."""
     if record["stage"] not in _stages:
         package = __name__.rpartition(".")[0]
         for module in pkgutil.walk_packages([str(Path(__file__).parent)], f"{package}."):
@@ -257,7 +255,7 @@ def _make_again(reference: Reference, files: Sequence[str]) -> None:
 when_pruned(_make_again)
 
 _declared: list[str] = []
-"""The modules of all stages. Their sources are read together at the first call, close to when they were loaded."""
+"""The modules of stages whose sources are not yet fingerprinted. The first call reads them all, soon after import."""
 
 
 def _read_declared_sources() -> None:
@@ -279,7 +277,7 @@ def _refuse_unsuitable(stage: Stage[Any]) -> None:
 
 
 def _digests(value: Any, what: str) -> Any:
-    """The digests of the references in an input, in its own shape."""
+    """Replace the references in an input by their digests; the structure stays the same."""
     if value is None:
         return None
     if isinstance(value, Reference):
@@ -295,7 +293,7 @@ def _digests(value: Any, what: str) -> Any:
 
 
 def _is_stale(key: str, label: str) -> bool:
-    """Whether Prefect holds a record under the key that must not be used: see `tasks.prefect_records`."""
+    """Whether Prefect's record under the key must not be used: see `tasks.prefect_records`."""
     try:
         recorded(key, default_store())
     except ArtifactError as error:
@@ -308,6 +306,6 @@ _OUR_MISTAKES = (FileExistsError, FileNotFoundError, IsADirectoryError, NotADire
 
 
 def _failed_by_infrastructure(task: Task[..., Any], task_run: TaskRun, state: State[Any]) -> bool:
-    """Whether trying again can help: a lost world, a broken connection, a full disk; not a bug or a wrong parameter."""
+    """Whether a retry can help: a lost world, a broken connection, a full disk; not a bug or a wrong parameter."""
     error = state.data
     return isinstance(error, WorldLost | OSError) and not isinstance(error, _OUR_MISTAKES)

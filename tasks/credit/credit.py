@@ -1,4 +1,4 @@
-"""Credit: the rewards of a rollout, weighted and placed by configuration, become advantages of turns or of tokens."""
+"""Credit: turns the rewards of a rollout, weighted and placed as configured, into advantages of turns or tokens."""
 
 from __future__ import annotations
 
@@ -32,29 +32,29 @@ CREDIT_FILE = "credit.parquet"
 
 
 class CreditParameters(Section):
-    """What credit reads."""
+    """The parameters of credit."""
 
     rewards: dict[str, RewardSection]
     credit: Credit
     reference: dict[str, Any] | None
-    """The penalty for distance from the reference policy, where its place is the reward."""
+    """The penalty for divergence from the reference policy, if it is part of the reward; else None."""
     format: str | None = None
-    """How replies are read, where their parts have credit of their own."""
+    """The format of replies, needed where thoughts have credit of their own."""
 
 
 @dataclass(frozen=True)
 class Advantages:
-    """The credit of one trajectory."""
+    """The advantages of one trajectory."""
 
     turns: list[float]
-    """The advantage of each turn; for an estimator on tokens the mean over its reply."""
+    """One advantage per turn; for a token-level estimator the mean over the turn's reply tokens."""
     tokens: list[float] | None
-    """The advantage of each reply token, for an estimator on tokens."""
+    """One advantage per reply token; None for a turn-level estimator."""
     value_targets: list[float] | None
-    """What the critic learns, per reply token, for an estimator that has one."""
+    """The critic's regression target per reply token; None for an estimator without a critic."""
 
     def by_turn(self, trajectory: Trajectory) -> list[list[float]] | None:
-        """The advantages of the trajectory's reply tokens, turn by turn, for an estimator on tokens."""
+        """The advantages of reply tokens grouped by turn; None for a turn-level estimator."""
         if self.tokens is None:
             return None
         following = iter(self.tokens)
@@ -71,12 +71,14 @@ def credit(
     reference: Reference | None = None,
     tokenizer: Reference | None = None,
 ) -> Reference:
-    """One row per turn: trajectory, turn, its weighted turn reward, the trajectory's outcome, its advantage.
+    """Compute the advantages of a rollout.
 
-    `selection` says which groups are kept, `values` what a critic thinks of each reply token, `reference` what the
-    reference policy does; `tokenizer` tells the parts of a reply where they have credit of their own. Trajectories that
-    are left out of the update have no row: those of groups that were not kept, and, for an estimator that compares
-    within groups, of a group with fewer than two survivors.
+    One row per turn: trajectory, turn, its weighted turn reward, the trajectory's outcome, its advantage.
+
+    `selection` says which groups are kept, `values` holds a critic's value of each reply token, `reference` the
+    reference policy's log-probabilities; `tokenizer` is needed to find the thought in a reply where thoughts have
+    credit of their own. Trajectories that are left out of the update have no row: those of groups that were not kept
+    and, for an estimator that compares within groups, those of a group with fewer than two survivors.
     """
     trajectories = read_trajectories(default_store().folder(rollout))
     estimator, thought = ESTIMATORS[parameters.credit.estimator], parameters.credit.thought
@@ -115,15 +117,17 @@ def save_credit(
     by_token: list[list[float]] | None = None,
     targets: list[list[float]] | None = None,
 ) -> None:
-    """Write credit, and what is reported of it: of the trajectories `kept`, by their index in the rollout of `sampled`
-    ones, which are the rows of `batch` and of the advantages.
+    """Write the credit table and its metrics into a draft.
+
+    `kept` are indices into the rollout, which has `sampled` trajectories; the rows of `batch` and of the advantages are
+    in the same order.
     """
     parquet.write_table(_table(kept, batch, by_turn, by_token, targets), draft.folder / CREDIT_FILE)
     draft.metrics.update(_account(batch, by_turn, sampled))
 
 
 def read_credit(reference: Reference) -> dict[int, Advantages]:
-    """The credit of each trajectory that has any, by its index in the rollout."""
+    """The advantages of each trajectory that has any, by its index in the rollout."""
     rows: dict[int, list[dict[str, Any]]] = {}
     for row in parquet.read_table(default_store().folder(reference) / CREDIT_FILE).to_pylist():
         rows.setdefault(row["trajectory"], []).append(row)
@@ -144,7 +148,10 @@ def _joined(turns: list[dict[str, Any]], column: str) -> list[float] | None:
 
 
 def _kept(trajectories: Sequence[Trajectory], groups: frozenset[int] | None, with_company: bool) -> list[int]:
-    """The indices of the trajectories that are trained on: those with a reply to train on, in a group that was kept."""
+    """Indices of the trajectories to train on: those with a trained reply, in a group that was kept.
+
+    `with_company` also requires a group of at least two such trajectories.
+    """
 
     def has_replies(trajectory: Trajectory) -> bool:
         return any(turn.trained for turn in trajectory.turns)
@@ -186,7 +193,7 @@ def _batch(
 
 
 def _on_tokens(thought: ThoughtCredit, batch: CreditBatch) -> list[list[float]]:
-    """The advantages of every reply token by the estimator of thoughts."""
+    """The advantage of every reply token by the estimator for thoughts."""
     advantages = estimate(thought.estimator, batch, **thought.options)
     if ESTIMATORS[thought.estimator].level == "token":
         return advantages
@@ -197,7 +204,7 @@ def _on_tokens(thought: ThoughtCredit, batch: CreditBatch) -> list[list[float]]:
 def _thought_lengths(
     parameters: CreditParameters, chosen: Sequence[Trajectory], tokenizer: Reference | None
 ) -> list[list[int]]:
-    """How many tokens of each reply are its thought's."""
+    """The number of thought tokens in each reply, by trajectory and turn."""
     from turnwise.policy.tokenizer import ChatFrame, load_tokenizer
 
     assert parameters.format is not None and tokenizer is not None, "parts are found with the format and the tokenizer"
@@ -209,7 +216,7 @@ def _thought_lengths(
 def _penalties(
     parameters: CreditParameters, chosen: Sequence[Trajectory], kept: Sequence[int], reference: Reference
 ) -> list[list[float]]:
-    """The reward of each reply token for staying near the reference policy."""
+    """The reward of each reply token for staying close to the reference policy."""
     from turnwise.policy.learner.divergence import ReferencePenalty, reference_rewards
 
     assert parameters.reference is not None, "a reference was scored that no penalty reads"
@@ -229,7 +236,7 @@ def _penalties(
 
 
 def _means(advantages: list[list[float]], lengths: list[list[int]]) -> list[list[float]]:
-    """Per turn the mean over its reply tokens."""
+    """The mean over the reply tokens of each turn; 0 for an empty reply."""
     means = []
     for row, of_turns in zip(advantages, lengths, strict=True):
         ends = [sum(of_turns[: turn + 1]) for turn in range(len(of_turns))]
@@ -270,7 +277,7 @@ def _table(
 
 
 def _account(batch: CreditBatch, advantages: list[list[float]], sampled: int) -> dict[str, float]:
-    """What the recorder is told: rewards, advantages, and how many groups carry no signal."""
+    """Metrics of a batch: rewards, advantages, and `dead_groups`, the number of zero-variance groups."""
     if not len(batch):
         return {"groups": 0, "dead_groups": 0, "left_out": sampled}
     totals = [math.fsum(turns) + outcome for turns, outcome in zip(batch.turn_rewards, batch.outcome, strict=True)]
@@ -291,6 +298,6 @@ def _account(batch: CreditBatch, advantages: list[list[float]], sampled: int) ->
 
 
 def _deviation(values: list[float]) -> float:
-    """The population deviation, for description only."""
+    """The population standard deviation; used in metrics only."""
     mean = math.fsum(values) / len(values)
     return math.sqrt(math.fsum((value - mean) ** 2 for value in values) / len(values))

@@ -1,4 +1,4 @@
-"""Scores: one number per token of a rollout, by a policy that did not sample it or by a critic.
+"""Scores: one number per token of a rollout, from a policy that did not sample it or from a critic.
 
 An artifact `scores` has one row per trajectory: `per_token`, and `at_end`, the critic's value after the last token.
 """
@@ -24,17 +24,17 @@ SCORES_FILE = "scores.parquet"
 
 @dataclass(frozen=True)
 class Scores:
-    """One row per trajectory of the rollout."""
+    """The scores of a rollout, one row per trajectory."""
 
     per_token: list[list[float]]
-    """By a critic: one value per reply token. By a policy: one log-probability per token, 0.0 at observations. Those of
-    a trajectory's segments follow one another: see `by_segment`."""
+    """From a critic: one value per reply token. From a policy: one log-probability (nats) per token, 0.0 at
+    observations. The segments of a trajectory are concatenated: see `by_segment`."""
     at_end: list[float]
-    """By a critic: the value after the last token of the last segment."""
+    """From a critic: the value after the last token of the last segment. From a policy: 0.0."""
 
 
 class ReferenceParameters(Section):
-    """What the reference policy's scores depend on."""
+    """The parameters of the reference policy's scores."""
 
     compute: Compute
     temperature: float
@@ -43,7 +43,7 @@ class ReferenceParameters(Section):
 
 @stage("reference")
 def reference(parameters: ReferenceParameters, *, policy: Reference, rollout: Reference) -> Reference:
-    """The log-probabilities that the reference policy gives to the sampled replies, at the sampling's temperature."""
+    """Log-probabilities of the sampled replies under the reference policy, at the sampling temperature."""
     owners, sequences, count = _sequences(rollout)
     learner = reference_policy(policy, parameters.compute)
     found = learner.log_probabilities(sequences, parameters.temperature, parameters.micro_batch_tokens)
@@ -56,7 +56,7 @@ def reference(parameters: ReferenceParameters, *, policy: Reference, rollout: Re
 
 
 class ValuesParameters(Section):
-    """What a critic's scores depend on."""
+    """The parameters of a critic's scores."""
 
     learner: LearnerParameters
     micro_batch_tokens: int
@@ -64,8 +64,9 @@ class ValuesParameters(Section):
 
 @stage("values")
 def values(parameters: ValuesParameters, *, critic: Reference, rollout: Reference) -> Reference:
-    """The critic's value of the state before each reply token, and after the last. `critic` is the policy's artifact
-    where it stands on the policy's trunk.
+    """The critic's value of the state before each reply token and after the last one.
+
+    For a critic on the policy's trunk, `critic` is the policy's artifact.
     """
     owners, sequences, count = _sequences(rollout)
     with consulted_critic(critic, parameters.learner) as judge:
@@ -81,13 +82,13 @@ def values(parameters: ValuesParameters, *, critic: Reference, rollout: Referenc
 
 
 def read_scores(scores: Reference) -> Scores:
-    """The scores of a rollout, by the index of the trajectory."""
+    """The scores of a rollout; rows are indexed by trajectory."""
     table = parquet.read_table(default_store().folder(scores) / SCORES_FILE)
     return Scores(table["per_token"].to_pylist(), table["at_end"].to_pylist())
 
 
 def by_segment(rows: Sequence[Sequence[float]], segments: Sequence[Sequence[TokenSequence]]) -> list[Sequence[float]]:
-    """Of one row per trajectory with a number per token, one row per segment. `segments`: those of each trajectory."""
+    """Split rows of one number per token, one row per trajectory, into one row per segment."""
     parts = []
     for row, of_trajectory in zip(rows, segments, strict=True):
         ends = list(accumulate(len(segment.tokens) for segment in of_trajectory))
@@ -96,7 +97,7 @@ def by_segment(rows: Sequence[Sequence[float]], segments: Sequence[Sequence[Toke
 
 
 def _sequences(rollout: Reference) -> tuple[list[int], list[TokenSequence], int]:
-    """All segments, for each the index of its trajectory, and the number of trajectories."""
+    """All segments, the trajectory index of each, and the number of trajectories."""
     trajectories = read_trajectories(default_store().folder(rollout))
     segments = [trajectory.segments(every_reply=True) for trajectory in trajectories]
     owners = [index for index, of_trajectory in enumerate(segments) for _ in of_trajectory]

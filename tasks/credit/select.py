@@ -1,4 +1,4 @@
-"""Select: which groups of a rollout are trained on, by the spread of their raw weighted rewards."""
+"""Group selection: which groups of a rollout are trained on, by the spread of their raw weighted returns."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ SELECTION_FILE = "selection.json"
 
 
 class SelectParameters(Section):
-    """What a selection reads."""
+    """The parameters of a selection."""
 
     rewards: dict[str, RewardSection]
     selection: SelectionSection
     wanted: int
-    """Groups that the rule `mixed` must reach."""
+    """The number of groups that the rule `mixed` must reach."""
     seed: int
     iteration: int
 
 
 @stage("select", platform_bound=False)
 def select(parameters: SelectParameters, *, rollout: Reference) -> Reference:
-    """The groups that are kept, the deviation of every group, and in the metrics what was dropped."""
+    """Choose the groups to keep; saves these, the deviation of every group, and as metrics what was dropped."""
     trajectories = read_trajectories(default_store().folder(rollout))
     totals = [weighted_return(trajectory, parameters.rewards) for trajectory in trajectories]
     selection = choose(
@@ -58,7 +58,7 @@ def read_kept(selection: Reference) -> frozenset[int]:
 
 
 def read_missing(selection: Reference) -> int:
-    """How many more groups are wanted."""
+    """The number of groups that are still missing from those wanted."""
     return int(_read(selection)["missing"])
 
 

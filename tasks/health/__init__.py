@@ -1,1 +1,1 @@
-"""Stages of bookkeeping: monitors, probes, alarms and the horizon."""
+"""Stages that follow the health of training: monitors, probes, alarms and the horizon."""

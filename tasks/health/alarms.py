@@ -1,4 +1,4 @@
-"""Alarm: which rules an iteration has broken, and what the run does then; and the way back to a healthy policy."""
+"""Alarms: which monitor rules an iteration has violated, how the run responds, and the return to a healthy policy."""
 
 from __future__ import annotations
 
@@ -19,48 +19,49 @@ ALARM_FILE = "alarm.json"
 
 
 class Change(Section):
-    """What is different after the run has gone back."""
+    """The settings that change when a run returns to a healthy policy."""
 
     learning_rate: float
     selection: SelectionSection
 
 
 class HealthRecord(Section):
-    """What an artifact `alarm` says of one iteration."""
+    """The alarm record of one iteration, saved in the artifact `alarm`."""
 
     iteration: int
     counts: dict[str, int]
     healthy: int
-    """The last healthy iteration: the policy that sampled it is what the run goes back to. 0: the warm start."""
+    """The last healthy iteration; the run returns to the policy that sampled it. 0: the warm start."""
     returns: int
     raised: dict[str, str]
-    """By monitor, the alarms that this iteration raised, in words."""
+    """Messages of the alarms that this iteration raised, by monitor."""
     response: Literal["none", "log", "stop", "return"]
     change: Change | None
-    """With a return, what is different from now on."""
+    """The settings from the next iteration on, if the response is `return`; else None."""
 
     @property
     def state(self) -> AlarmState:
-        """What the next iteration begins with."""
+        """The alarm state that the next iteration starts from."""
         return AlarmState(self.counts, self.healthy, self.returns)
 
 
 class AlarmParameters(Section):
-    """What an alarm reads."""
+    """The parameters of an alarm."""
 
     rules: dict[str, AlarmRule]
     response: Literal["log", "stop", "return"]
     maximum_returns: int
     iteration: int
     change: Change
-    """What a return of this iteration would change."""
+    """The settings to apply if this iteration returns to a healthy policy."""
 
 
 @stage("alarm", platform_bound=False)
 def alarm(parameters: AlarmParameters, *, monitors: Reference, previous: Reference | None) -> Reference:
-    """The judgement of one iteration. `previous` is that of the iteration before.
+    """Judge one iteration. `previous` is the alarm record of the iteration before.
 
-    Metrics: 1 for each monitor whose alarm is on, else 0; `raised`, how many went on; `returns`, those so far.
+    Metrics: per monitor 1 if its alarm is active, else 0; `raised`, the number newly raised; `returns`, the number of
+    returns so far.
     """
     values, rules = read_history(monitors)[-1], parameters.rules
     before = AlarmState() if previous is None else read_judgement(previous).state
@@ -88,18 +89,19 @@ def alarm(parameters: AlarmParameters, *, monitors: Reference, previous: Referen
 
 
 def read_judgement(reference: Reference) -> HealthRecord:
-    """What an alarm's artifact says."""
+    """The alarm record that an artifact holds."""
     return HealthRecord.model_validate_json((default_store().folder(reference) / ALARM_FILE).read_text())
 
 
 class ReturnParameters(Section):
-    """Going back reads nothing but its inputs."""
+    """Returning has no parameters: it depends on its inputs alone."""
 
 
 @stage("return_to", platform_bound=False)
 def return_to(parameters: ReturnParameters, *, policy: Reference, alarm: Reference) -> Reference:
-    """The healthy policy with its optimizer's state, as what follows from the alarm: an artifact of its own, whose
-    metrics say which iteration sampled it.
+    """Copy the healthy policy with its optimizer's state into a new artifact that depends on the alarm.
+
+    Its metrics say which iteration it sampled (`returned_to`) and how many returns there were (`returns`).
     """
     judgement = read_judgement(alarm)
     with default_store().write("policy") as draft:

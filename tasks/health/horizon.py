@@ -1,8 +1,8 @@
-"""Horizon: what an iteration's episodes say to the curriculum, and the limit on turns that follows.
+"""Horizon: updates the curriculum from an iteration's episodes; the result is the next turn limit.
 
-The state is an artifact, whose limit the flow gives to the next rollout as a parameter: a resumed run reads the same
-state and goes on. It is a parameter, and not the artifact itself, since rollouts that differ in nothing but how their
-limit was come by are the same: variants of an ablation share them until their limits part.
+The curriculum's state is an artifact, so a resumed run continues from the same state. The flow reads the limit from it
+and passes the limit, not the artifact, to the next rollout as a parameter: rollouts that differ only in how their limit
+was arrived at are the same, and variants of an ablation share cached rollouts until their limits diverge.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ STATE_FILE = "horizon.json"
 
 
 class HorizonParameters(Section):
-    """What the next limit depends on, beside the episodes and the state before."""
+    """The parameters of a curriculum step, in addition to the episodes and the previous state."""
 
     curriculum: CurriculumSection
     turns: int
-    """The world's own limit."""
+    """The world's own turn limit."""
     iteration: int
     prompts: int | None
-    """Of a branching rollout, whose first groups alone are episodes from their beginning; None: all are."""
+    """Number of prompts of a branching rollout, whose first groups alone start at the first turn; None: all do."""
 
 
 @stage("horizon", platform_bound=False)
 def horizon(parameters: HorizonParameters, *, rollout: Reference, before: Reference | None) -> Reference:
-    """The curriculum's state after an iteration. `before` is that after the last one.
+    """Compute the curriculum's state after an iteration. `before` is the state after the previous one.
 
-    Metrics: `limit`, that of this iteration's episodes; `share_at_limit`, of the episodes that it cut off, unsolved;
-    `next_limit`. How many turns they had is told by the rollout.
+    Metrics: `limit`, the turn limit of this iteration's episodes; `share_at_limit`, the share of episodes that it cut
+    off unsolved; `next_limit`. The number of turns per episode is a metric of the rollout.
     """
     curriculum = make_curriculum(parameters.curriculum.rule, parameters.curriculum.options, parameters.turns)
     state = curriculum.first() if before is None else read_horizon(before)
@@ -58,13 +58,13 @@ def horizon(parameters: HorizonParameters, *, rollout: Reference, before: Refere
 
 
 def read_horizon(reference: Reference) -> HorizonState:
-    """The state that a horizon artifact holds."""
+    """The curriculum state that an artifact holds."""
     values = json.loads((default_store().folder(reference) / STATE_FILE).read_text())
     return HorizonState(values["limit"], tuple(IterationCounts(**batch) for batch in values["batches"]))
 
 
 def batch_of(episodes: Sequence[Trajectory], limit: int) -> IterationCounts:
-    """What a curriculum is told of episodes that were played at a limit on turns."""
+    """The counts that a curriculum learns from, for episodes played at a turn limit."""
     return IterationCounts(
         episodes=len(episodes),
         successes=sum(episode.success for episode in episodes),

@@ -1,4 +1,4 @@
-"""Monitor: what an iteration's batch says about the health of training, beside all iterations before it."""
+"""Monitors: the health of training from an iteration's batch, compared with all iterations before it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HISTORY_FILE = "history.json"
 
 
 class MonitorParameters(Section):
-    """What the monitors read."""
+    """The parameters of the monitors."""
 
     rewards: dict[str, RewardSection]
     start: int
@@ -35,10 +35,10 @@ def monitor(
     probe: Reference | None,
     previous: Reference | None,
 ) -> Reference:
-    """The monitors of one iteration as metrics, and in `history.json` those of every iteration of the run so far.
+    """Compute the monitors of one iteration as metrics; `history.json` holds those of all iterations so far.
 
-    `policy` is what the update made of the batch, None where it made none; `previous` the monitors of the iteration
-    before; `probe` what models say of the batch, where they were asked.
+    `policy` is the result of the update, None where there was none; `previous` the monitors of the iteration before;
+    `probe` the measurements by models, None where the batch was not probed.
     """
     trajectories = read_trajectories(default_store().folder(rollout))
     totals = [weighted_return(trajectory, parameters.rewards) for trajectory in trajectories]
@@ -59,6 +59,6 @@ def monitor(
 
 
 def read_history(monitors: Reference) -> list[Values]:
-    """The monitors of every iteration up to this one, in order."""
+    """The monitors of every iteration up to and including this one, in order."""
     history: list[Values] = json.loads((default_store().folder(monitors) / HISTORY_FILE).read_text())
     return history

@@ -1,6 +1,6 @@
-"""Probe: what models say of a batch. How far it is from the warm start, and whether its thoughts know their prompts.
+"""Probe: measures with models how far a batch is from the warm start, and whether thoughts depend on their prompts.
 
-It costs forward passes, which the metric `scored_tokens` counts; so it is made every few iterations, on a sample.
+It costs forward passes, counted by the metric `scored_tokens`, so it runs only every few iterations, on a sample.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from turnwise.store import Reference, default_store
 
 
 class ProbeParameters(Section):
-    """What a probe reads."""
+    """The parameters of a probe."""
 
     learner: LearnerParameters
-    """How the policy is held. The one in memory is asked, which the update goes on with."""
+    """How the policy is loaded: as for the update, so that both use the learner that is in memory."""
     temperature: float
     micro_batch_tokens: int
     sample: int
@@ -36,8 +36,9 @@ class ProbeParameters(Section):
 def probe(
     parameters: ProbeParameters, *, policy: Reference, warm_start: Reference, rollout: Reference, tokenizer: Reference
 ) -> Reference:
-    """The monitors that models measure, as metrics: see `turnwise.health.monitors`. `policy` is the one that was
-    sampled.
+    """Compute the monitors that need models, as metrics: see `turnwise.health.monitors`.
+
+    `policy` is the behaviour policy of the rollout.
     """
     trajectories = [each for each in read_trajectories(default_store().folder(rollout)) if each.turns]
     order = seeding.generator(parameters.seed, "probe", parameters.iteration).permutation(len(trajectories))
@@ -57,7 +58,7 @@ def probe(
 def _distance(
     parameters: ProbeParameters, warm_start: Reference, sample: Sequence[Trajectory]
 ) -> tuple[dict[str, float], int]:
-    """The estimated divergence from the warm start, in nats per reply token, and the tokens that it cost to score."""
+    """Estimated divergence from the warm start, in nats per reply token, and the number of tokens that were scored."""
     import torch
 
     sequences = [segment for trajectory in sample for segment in trajectory.segments()]
@@ -79,7 +80,7 @@ def _distance(
 def _thoughts(
     trajectories: Sequence[Trajectory], frame: ChatFrame, most: int
 ) -> tuple[list[tuple[int, ...]], list[tuple[int, ...]]]:
-    """The prompts and thoughts of first replies, one of each task, as tokens; replies without a thought are passed."""
+    """Prompts and thoughts of first trained replies, as tokens: one pair per task, none for a reply without thought."""
     prompts: dict[str, tuple[int, ...]] = {}
     thoughts: list[tuple[int, ...]] = []
     for trajectory in trajectories:
@@ -95,7 +96,7 @@ def _thoughts(
 
 
 def _crossed(prompts: Sequence[tuple[int, ...]], thoughts: Sequence[tuple[int, ...]]) -> list[TokenSequence]:
-    """Every thought under every prompt, thought by thought."""
+    """Every thought under every prompt, ordered by thought."""
     return [
         TokenSequence(
             prompt + thought,

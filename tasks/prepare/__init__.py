@@ -1,1 +1,1 @@
-"""Stages before any iteration: panels, demonstrations, tokenizer, first policy and warm start."""
+"""Stages before any iteration: task sets, demonstrations, tokenizer, initial policy and SFT warm start."""

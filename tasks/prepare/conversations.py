@@ -1,4 +1,4 @@
-"""Conversations: a user's file of chat messages as an artifact, to imitate in place of demonstrations by an oracle."""
+"""Conversations: saves a user's file of chat messages as an artifact, to imitate instead of demonstrations."""
 
 from __future__ import annotations
 
@@ -17,14 +17,17 @@ CONVERSATIONS_FILE = "conversations.jsonl"
 
 
 class ConversationParameters(Section):
-    """What is read."""
+    """The parameters of the conversations."""
 
     file: Outside
 
 
 @stage("conversations", platform_bound=False)
 def conversations(parameters: ConversationParameters) -> Reference:
-    """The conversations of the file, checked, one a line. Raises ConfigurationError with the line and the field."""
+    """Check and save the conversations of the file, one per line.
+
+    Raises ConfigurationError, with the line and the field where a conversation is not valid.
+    """
     path = Path(parameters.file.place)
     found = read_conversations(path)
     if sha256_of(path) != parameters.file.content:

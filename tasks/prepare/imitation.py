@@ -1,4 +1,4 @@
-"""What is imitated, demonstrations by a scripted player or a user's conversations: as texts, and as token sequences."""
+"""What supervised steps imitate, demonstrations or a user's conversations: as texts and as token sequences."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 
 def texts_to_imitate(demonstrations: Reference) -> list[str]:
-    """All that is said in them, for a tokenizer to be trained on."""
+    """All texts of the demonstrations or conversations, to train a tokenizer on."""
     if demonstrations.kind == "conversations":
         return [text for each in kept_conversations(demonstrations) for text in _texts(each)]
     trajectories = read_trajectories(default_store().folder(demonstrations))
@@ -33,10 +33,13 @@ def texts_to_imitate(demonstrations: Reference) -> list[str]:
 def sequences_to_imitate(
     parameters: PlayParameters, tokenizer: Reference, demonstrations: Reference
 ) -> list[TokenSequence]:
-    """The token sequences that the policy would meet if it said the same in an episode. All replies are learned from,
-    those too which reinforcement leaves alone.
+    """Tokenize the demonstrations or conversations exactly as the policy would see them in an episode.
 
-    Conversations that the model's context has no room for are left out, with a warning: no episode could be so long.
+    All replies are learned from, also those that reinforcement does not train. Conversations longer than the context
+    are left out with a warning: no episode could be so long.
+
+    Raises:
+        ConfigurationError: nothing fits into the context.
     """
     frame = ChatFrame(load_tokenizer(default_store().folder(tokenizer)))
     if demonstrations.kind == "conversations":
@@ -61,13 +64,13 @@ def sequences_to_imitate(
 
 
 def _longest_replies(agent: Agent) -> dict[TurnKind, int]:
-    """What an episode asks for at most, by kind; a summary's length is the context policy's."""
+    """The most tokens of a reply, by kind of turn; the context policy sets that of a summary."""
     thought = agent.mode.tokens or 0
     return {TurnKind.ACT: agent.maximum_reply_tokens, TurnKind.PLAN: thought, TurnKind.REFLECT: thought}
 
 
 def conversation_sequence(conversation: Conversation, frame: ChatFrame) -> TokenSequence:
-    """A conversation framed as the agent would frame it: its replies are turns, all else is observation."""
+    """Frame a conversation as the agent would: its replies are turns, everything else is observation."""
     tokens: list[int] = []
     turn_of_token: list[int] = []
     for index, exchange in enumerate(conversation.exchanges):

@@ -1,4 +1,4 @@
-"""Preparation: panels, demonstrations, the tokenizer that is trained on them, and the policy before it has learned."""
+"""Preparation: task sets, demonstrations, the tokenizer that is trained on them, and the initial policy."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from turnwise.world import Split, Task
 
 
 class PanelParameters(Section):
-    """What the panel of one split depends on."""
+    """The parameters of the task set of one split."""
 
     world: WorldSection
     split: Split
@@ -33,7 +33,7 @@ class PanelParameters(Section):
 
 @stage("panel", code=world_code, platform_bound=False)
 def panel(parameters: PanelParameters) -> Reference:
-    """The ordered task list of one split: `<split>.jsonl`."""
+    """Save the ordered task set of one split: `<split>.jsonl`."""
     tasks = draw_panel(parameters)
     world = the_world(parameters.world)
     with default_store().write("panel") as draft:
@@ -51,7 +51,7 @@ def panel(parameters: PanelParameters) -> Reference:
 
 
 def draw_panel(parameters: PanelParameters) -> list[Task]:
-    """The tasks of a split. Raises ConfigurationError when it has fewer."""
+    """Draw the tasks of a split. Raises ConfigurationError when it has fewer."""
     try:
         return the_world(parameters.world).tasks(parameters.split, parameters.tasks)
     except ValueError as error:
@@ -59,7 +59,7 @@ def draw_panel(parameters: PanelParameters) -> list[Task]:
 
 
 class DemonstrationParameters(PlayParameters):
-    """What demonstrations depend on."""
+    """The parameters of demonstrations."""
 
     seed: int
     count: int
@@ -68,13 +68,13 @@ class DemonstrationParameters(PlayParameters):
 
 @stage("demonstrations", code=world_code)
 def demonstrations(parameters: DemonstrationParameters, *, panel: Reference) -> Reference:
-    """Episodes of train tasks by a noisy oracle: each turn is the random player's with probability `noise`.
+    """Play train tasks with a noisy oracle: each turn is played by the random baseline with probability `noise`.
 
-    Where the agent's mode asks for thoughts, half of this noise is errors on purpose, which no world or format allows:
-    what a plan is revised for and a lesson is about. Plans and lessons themselves are true.
+    If the agent's mode asks for thoughts, half of this noise is deliberate errors, which no world or format accepts:
+    they give plans a reason to be revised and reflections a subject. The plans and reflections themselves are true.
 
-    The noise is learned too: it is what leaves reinforcement learning room to improve. A world without an oracle has no
-    demonstrations, and the configuration refuses what would need them.
+    The noise is imitated too: it leaves reinforcement learning room to improve. A world without an oracle has no
+    demonstrations, and the configuration refuses settings that need them.
     """
     tasks = tasks_of(panel, "train")
     count = parameters.count if "oracle" in the_world(parameters.world).players else 0
@@ -96,17 +96,17 @@ def demonstrations(parameters: DemonstrationParameters, *, panel: Reference) -> 
 
 
 class TokenizerParameters(Section):
-    """What the tokenizer depends on."""
+    """The parameters of the tokenizer."""
 
     pretrained: Outside | None
-    """The policy that it comes with; None: one is trained, with what follows."""
+    """The pretrained policy whose tokenizer is taken; None: train one with the following settings."""
     vocabulary: int
     format: str
 
 
 @stage("tokenizer")
 def tokenizer(parameters: TokenizerParameters, *, demonstrations: Reference) -> Reference:
-    """A byte-level BPE trained on the demonstrations, or the tokenizer of a policy from outside."""
+    """Train a byte-level BPE on the demonstrations, or copy the tokenizer of a pretrained policy."""
     with default_store().write("tokenizer") as draft:
         if parameters.pretrained is not None:
             save_tokenizer(load_tokenizer(pretrained_folder(parameters.pretrained)), draft.folder)
@@ -119,7 +119,7 @@ def tokenizer(parameters: TokenizerParameters, *, demonstrations: Reference) -> 
 
 
 class PolicyParameters(Section):
-    """What the policy before learning depends on: a policy from outside, or what one is made of from scratch."""
+    """The parameters of the initial policy: a pretrained one from outside, or an architecture from scratch."""
 
     pretrained: Outside | None
     scratch: Policy | None
@@ -127,14 +127,14 @@ class PolicyParameters(Section):
 
     @classmethod
     def of(cls, policy: Policy, pretrained: Outside | None, context_tokens: int) -> PolicyParameters:
-        """Of a policy section and what it names outside."""
+        """Take the parameters from a policy section and from the pretrained model that it names, if any."""
         scratch = policy if pretrained is None else None
         return cls(pretrained=pretrained, scratch=scratch, context_tokens=context_tokens)
 
 
 @stage("initial_policy")
 def initial_policy(parameters: PolicyParameters, *, tokenizer: Reference) -> Reference:
-    """The policy before it has learned anything here: made from scratch, or copied from where `policy.model` points."""
+    """Create the initial policy from scratch, or copy the one that `policy.model` names."""
     from turnwise.policy.architecture import create_policy
 
     with default_store().write("policy") as draft:

@@ -1,7 +1,7 @@
-"""Warm start: supervised learning on what is to be imitated until the policy can play, and no longer.
+"""SFT warm start: supervised learning on demonstrations or conversations, only until the policy can play.
 
-It ends as soon as greedy success on the validation panel passes a threshold: copying an answer out of a search result
-appears quite suddenly, so that a fixed number of steps is a lottery.
+It stops as soon as greedy success on the validation task set reaches a threshold. A fixed number of steps would be a
+lottery, since copying an answer out of a search result is learned quite suddenly.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ CURVE_FILE = "warm_start.json"
 
 
 class WarmStartParameters(PlayParameters):
-    """What the warm start reads."""
+    """The parameters of the warm start."""
 
     compute: Compute
     warm_start: WarmStart
@@ -38,8 +38,9 @@ def warm_start(
     demonstrations: Reference,
     panel: Reference,
 ) -> Reference:
-    """The policy after the warm start, which trains all of it, and the curve. Its optimizer is left out: reinforcement
-    begins with a fresh one.
+    """Train all weights of the policy; saves the policy and the curve of the training, `warm_start.json`.
+
+    The optimizer's state is left out: reinforcement begins with a fresh one.
     """
     from turnwise.policy.learner.learner import OPTIMIZER_FILE
 
@@ -74,7 +75,7 @@ def warm_start(
 
 
 def _learning_rate(section: WarmStart, step: int) -> float:
-    """Linear growth, then linear decay."""
+    """The learning rate of a step: linear warm-up, then linear decay."""
     if step < section.learning_rate_warmup:
         return section.learning_rate * step / section.learning_rate_warmup
     left = 1.0 - step / section.maximum_steps
@@ -84,7 +85,7 @@ def _learning_rate(section: WarmStart, step: int) -> float:
 def _greedy_success(
     parameters: WarmStartParameters, policy: Path, digest: str, tokenizer: Reference, panel: Reference
 ) -> float:
-    """The world's primary metric, greedy, on the validation panel."""
+    """The mean of the world's primary metric over greedy episodes on the validation task set."""
     world = the_world(parameters.world)
     played = play_with_policy(
         parameters,

@@ -1,7 +1,7 @@
-"""The numbers of the report's table: its columns, and what an evaluation comes to in each.
+"""The numbers of the report's table: its columns, and an evaluation's value in each.
 
-The report, `turnwise compare` and `turnwise lineage` ask here, so that a number is computed in one way. The task is the
-unit: a cell is the mean over tasks of the mean over a task's episodes.
+The report, `turnwise compare` and `turnwise lineage` all use this module, so that each number is computed in one way.
+The unit is the task: a cell is the mean over tasks of the mean over a task's episodes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from turnwise.store import Reference
 from turnwise.world import Column, World
 
 WARM_START = "warm start"
-"""The row of the policy that training begins with, beside those of the variants and the players."""
+"""Name of the table row of the policy that training starts from, next to the variants and the baseline policies."""
 ATTEMPTS = (
     Column("first attempt", "first_success", description="Tasks that were solved at the first attempt."),
     Column("attempts", "attempts", percent=False, better=None, description="Attempts per task, the first included."),
@@ -24,23 +24,23 @@ ATTEMPTS = (
 
 
 def table_columns(world: World, attempts: int) -> list[Column]:
-    """The columns of the table: the world's own, of the attempts where a task may have several, and of greedy play."""
+    """The columns of the table: the world's own, those of attempts if `attempts` > 1, and greedy success."""
     return [*world.columns, *(ATTEMPTS if attempts > 1 else ()), greedy_column(world)]
 
 
 def greedy_column(world: World) -> Column:
-    """The primary metric of the greedy episodes; every other column is of the sampled ones."""
+    """The primary metric over greedy episodes; all other columns are over sampled episodes."""
     primary = world.primary_column
     return replace(primary, heading=f"greedy {primary.heading}", description="")
 
 
 def column_of(world: World, mode: str) -> Column:
-    """The column that shows the primary metric of the `greedy` or the `sampled` episodes."""
+    """The column with the primary metric of the `greedy` or the `sampled` episodes."""
     return {SAMPLED: world.primary_column, GREEDY: greedy_column(world)}[mode]
 
 
 def task_means(evaluation: Reference, world: World, column: Column) -> dict[str, float]:
-    """What each task of an evaluation comes to, by its id and in order; tasks without a value are left out."""
+    """The mean of each task of an evaluation, by task id and in order; tasks without a value are left out."""
     mode = GREEDY if column == greedy_column(world) else SAMPLED
     return metrics.task_means(read_evaluation(evaluation, mode), column)
 
@@ -54,7 +54,7 @@ def cell(evaluation: Reference, world: World, column: Column) -> float | None:
 def curve(
     start: Reference, evaluations: Sequence[Reference | None], world: World, column: Column
 ) -> list[tuple[int, float]]:
-    """(iteration, cell) of every evaluation on the way that has a value: `start` is before the first iteration."""
+    """(iteration, cell) of every evaluation that has a value. `start` is iteration 0, before training."""
     found = [
         (iteration, cell(evaluation, world, column))
         for iteration, evaluation in enumerate([start, *evaluations])

@@ -1,4 +1,4 @@
-"""What an ablation's artifacts say of the course of training: curves by topic, endings, alarms, and the work done."""
+"""The course of training from an ablation's artifacts: curves by topic, episode endings, alarms, and the work done."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ NATS = "nats per token"
 
 @dataclass(frozen=True)
 class RunHistory:
-    """What one run made, batch by batch, as far as a report reads it. All lists are as long as the run."""
+    """The artifacts of one run that a report reads, by iteration. All lists have one entry per iteration."""
 
     variant: str
     seed: int
     artifacts: Mapping[str, Sequence[Reference | None]]
-    """By name: `rollout`, `credit`, `policy`, `horizon`, `monitors`, `alarm`."""
+    """By name (`rollout`, `credit`, `policy`, `horizon`, `monitors`, `alarm`), one entry per iteration."""
     evaluations: Sequence[Reference]
-    """Of the validation panel, from the warm start on, and of the test panel."""
+    """On the validation task set, from the warm start on, then on the test task set."""
 
     def series(self, artifact: str, metric: str) -> list[tuple[int, float]]:
-        """(iteration, value) of a metric, where it is defined."""
+        """(iteration, value) of a metric of an artifact, for the iterations that have it; iterations count from 1."""
         found = ((number, _metrics(made).get(metric)) for number, made in enumerate(self.artifacts[artifact], start=1))
         return [(number, value) for number, value in found if value is not None]
 
     def metrics(self, artifact: str) -> list[str]:
-        """The names of an artifact's metrics, in the order in which they first come."""
+        """The names of an artifact's metrics over all iterations, in order of first appearance."""
         return list(dict.fromkeys(name for made in self.artifacts[artifact] for name in _metrics(made)))
 
 
 @dataclass(frozen=True)
 class Measure:
-    """A metric of the artifacts of a run that is drawn over its iterations."""
+    """A metric of a run's artifacts that is plotted over iterations."""
 
     artifact: str
     metric: str
@@ -87,7 +87,7 @@ AT_LIMIT = Measure("horizon", "share_at_limit", "episodes that ended at it", SHA
 
 
 def curves(runs: Sequence[RunHistory]) -> list[Curve]:
-    """Every curve of the course of training, by topic."""
+    """All curves of the course of training, by topic."""
     drawn = _curves(REWARDS, _rewards(runs), runs)
     if any(len({value for _, value in run.series("horizon", "limit")}) > 1 for run in runs) or _differ(runs):
         drawn += _curves(HORIZON, (LIMIT, AT_LIMIT), runs)
@@ -97,12 +97,12 @@ def curves(runs: Sequence[RunHistory]) -> list[Curve]:
 
 
 def _differ(runs: Sequence[RunHistory]) -> bool:
-    """Whether variants have different limits on turns."""
+    """Whether runs have different turn limits."""
     return len({tuple(run.series("horizon", "limit")) for run in runs}) > 1
 
 
 def _rewards(runs: Sequence[RunHistory]) -> list[Measure]:
-    """The weighted reward, and each part of it unweighted; a part between 0 and 1 is shown on the whole range."""
+    """The weighted reward, and each of its parts unweighted; a part within [0, 1] is plotted as a share."""
     parts = sorted({name for run in runs for name in run.metrics("rollout") if name.startswith("reward/")})
     measures = [Measure("credit", "reward", "weighted reward")]
     for part in parts:
@@ -113,7 +113,7 @@ def _rewards(runs: Sequence[RunHistory]) -> list[Measure]:
 
 
 def _curves(topic: str, measures: Iterable[Measure], runs: Sequence[RunHistory]) -> list[Curve]:
-    """The curves of the measures that any run has; one that is 0 everywhere has nothing to show."""
+    """The curves of the measures that any run has. A measure that is 0 everywhere is left out."""
     drawn: list[Curve] = []
     for measure in measures:
         found = [(run, run.series(measure.artifact, measure.metric)) for run in runs]
@@ -129,7 +129,7 @@ def _curves(topic: str, measures: Iterable[Measure], runs: Sequence[RunHistory])
 
 
 def endings(runs: Sequence[RunHistory]) -> list[Endings]:
-    """How training episodes ended, for each variant the mean over those of its runs that reached the iteration."""
+    """How training episodes ended: shares by iteration, per variant the mean over its runs that reached it."""
     told = []
     for variant in dict.fromkeys(run.variant for run in runs):
         shares = {}
@@ -145,7 +145,7 @@ def endings(runs: Sequence[RunHistory]) -> list[Endings]:
 
 
 def alarms(runs: Sequence[RunHistory]) -> list[AlarmRaised] | None:
-    """Every alarm that was raised, run by run; None where nobody watched."""
+    """All alarms that were raised, run by run; None where no run was monitored."""
     watched = [(run, made) for run in runs for made in run.artifacts["alarm"] if made is not None]
     if not watched:
         return None
@@ -158,7 +158,7 @@ def alarms(runs: Sequence[RunHistory]) -> list[AlarmRaised] | None:
 
 
 def work(runs: Sequence[RunHistory]) -> list[VariantWork]:
-    """What the runs of each variant took, in episodes, turns and tokens."""
+    """The work of each variant's runs, in episodes, turns and tokens."""
     return [
         _work(variant, [run for run in runs if run.variant == variant])
         for variant in dict.fromkeys(run.variant for run in runs)

@@ -1,6 +1,6 @@
-"""Report: what an ablation's artifacts say, as one story, before anything is drawn.
+"""Report: collects an ablation's results into the report data, `story.json`, from which everything is drawn.
 
-The story holds no clock and no commit: the same results give the same bytes.
+The report data contain no time and no commit: the same results give the same bytes.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ VALIDATION = "Learning, on the validation panel"
 
 
 class RunName(Section):
-    """Which run: its references are found under the same index in the report's inputs."""
+    """The variant and seed of a run. The report's inputs list its references at the same index."""
 
     variant: str
     seed: int
 
 
 class ReportParameters(Section):
-    """What the report reads."""
+    """The parameters of the report."""
 
     title: str
     world: WorldSection
     rewards: dict[str, RewardSection]
     runs: list[RunName]
     seed: int
-    """Of the bootstrap."""
+    """Seed of the bootstrap."""
     stated_success: float
-    """As in the section `ablation`."""
+    """The success threshold, as in the section `ablation`."""
     attempts: int
-    """How often a task may be attempted: above 1, success at the first attempt is a column of its own."""
+    """How often a task may be attempted; above 1, the table gets a column for success at the first attempt."""
 
 
 @stage("report", code=world_code)
@@ -65,7 +65,7 @@ def report(
     tests: list[Reference],
     tokenizer: Reference,
 ) -> Reference:
-    """The story of an ablation: `story.json`. The lists have one entry per run, the inner ones one per iteration."""
+    """Collect the report data of an ablation, `story.json`. Lists have one entry per run, inner lists per iteration."""
     world = the_world(parameters.world)
     made: dict[str, Sequence[Sequence[Reference | None]]] = {
         "rollout": rollouts,
@@ -114,7 +114,7 @@ def report(
 
 
 def read_story(reference: Reference) -> report_data.Story:
-    """The story that a report holds."""
+    """The report data of a report artifact."""
     return report_data.Story.from_json((default_store().folder(reference) / STORY_FILE).read_text())
 
 
@@ -166,7 +166,7 @@ def _curves(
     start: Reference,
     evaluations: Sequence[Reference | None],
 ) -> list[report_data.Curve]:
-    """The learning curves of one run: the primary metric on the validation panel, sampled and greedy."""
+    """The learning curves of one run: the primary metric on the validation task set, sampled and greedy."""
     primary = world.primary_column
     unit = report_data.SHARE if primary.percent else ""
     curves = []
@@ -188,7 +188,7 @@ def _judgement(
     evaluations: Sequence[Sequence[Reference | None]],
     tests: Sequence[Reference],
 ) -> Judgement | None:
-    """The verdicts by the primary metric, sampled; None where some run has no value of it on the test panel."""
+    """The verdicts on the primary metric, sampled; None where a run has no value of it on the test task set."""
     primary = world.primary_column
 
     variants: dict[str, dict[int, dict[str, float]]] = {}
@@ -218,7 +218,7 @@ def _samples(
     credits: Sequence[Sequence[Reference]],
     spelling: Spelling,
 ) -> list[report_data.Sample]:
-    """Of each variant's first run, the best and the worst trajectory of one group of the first and the last batch."""
+    """Best and worst trajectory of one group, from the first and the last batch of each variant's first run."""
     rewards = {name: Reward("", section.level, section.weight) for name, section in parameters.rewards.items()}
     samples = []
     shown: set[str] = set()
@@ -240,7 +240,7 @@ def _samples(
 
 
 def _contrast(trajectories: Sequence[Trajectory], advantages: Mapping[int, list[float]]) -> dict[str, int]:
-    """The trajectories with the highest and lowest first advantage of the first group that has any spread."""
+    """The trajectories with the highest and lowest first advantage of the first group whose first advantages differ."""
     groups: dict[int, list[int]] = {}
     for index in advantages:
         groups.setdefault(trajectories[index].group, []).append(index)

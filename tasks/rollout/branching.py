@@ -1,4 +1,4 @@
-"""How a rollout branches: trunks first, then everything else in one pass; see `turnwise.agent.branching`."""
+"""Branching rollouts: first the trunks, then all other episodes in one pass; see `turnwise.agent.branching`."""
 
 from __future__ import annotations
 
@@ -17,16 +17,17 @@ from turnwise.world import Task
 
 
 class PlayEpisodes(Protocol):
-    """`tasks.playing.play_episodes` with a policy, at a temperature."""
+    """`tasks.playing.play_episodes` with the policy and the temperature already bound."""
 
     def __call__(self, make: MakeEpisodes, *, seed: int, what: str, most_at_once: int | None = None) -> RolloutResult:
-        """Play the episodes that are made."""
+        """Play the episodes that `make` makes."""
 
 
 def play_branching(play: PlayEpisodes, tasks: Sequence[Task], group_size: int, seed: int) -> RolloutResult:
-    """A trunk of each task, and from each of its turns' states a group of `group_size`; in order of (group, replica).
+    """Play a trunk of each task and branch a group of `group_size` from the state before each of its turns.
 
-    Turn 1's groups have the worlds that `tasks.playing.play_with_policy` would give them with the same seed.
+    Trajectories are sorted by (group, replica). The groups of turn 1 use the worlds that
+    `tasks.playing.play_with_policy` would give them with the same seed.
     """
     of_worlds = worlds_seed(seed)
     trunks = play(lambda rules: make_episodes(rules, tasks, 1, of_worlds), seed=seed, what="sampling trunks")
@@ -52,8 +53,9 @@ def play_branching(play: PlayEpisodes, tasks: Sequence[Task], group_size: int, s
 def _continuations(
     rules: EpisodeConfig, trunks: Sequence[Trajectory], prompts: int, group_size: int, of_worlds: int
 ) -> list[Continuation]:
-    """A group from the state of each turn of each trunk but the first, turn by turn. A turn that is frozen has none:
-    nothing would be trained.
+    """A group of continuations from the state before each turn of each trunk but the first, turn by turn.
+
+    Turns that are not trained get no group: there would be nothing to learn.
     """
     later = [
         (group_of(trunk.group, point.turn, prompts), point)

@@ -1,4 +1,4 @@
-"""Evaluation: a policy or a scripted player on a fixed panel, through the same loop."""
+"""Evaluation: a policy or a scripted baseline on a fixed task set, through the same episode loop."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ GREEDY, SAMPLED = "greedy", "sampled"
 
 
 class EvaluationParameters(PlayParameters):
-    """What an evaluation of a policy reads."""
+    """The parameters of an evaluation of a policy."""
 
     compute: Compute
     samples: int
@@ -36,7 +36,7 @@ class EvaluationParameters(PlayParameters):
     seed: int
     split: Split
     horizon: int | None
-    """A limit on turns below the world's own, which is meant where this is None."""
+    """A turn limit below the world's own; None: the world's own."""
 
     @classmethod
     def of(
@@ -47,7 +47,7 @@ class EvaluationParameters(PlayParameters):
         split: Split,
         horizon: int | None = None,
     ) -> EvaluationParameters:
-        """The evaluation section's keys, but for how often one is made."""
+        """Take the keys of the evaluation section, all but how often evaluations are made."""
         return cls(
             **{name: getattr(play, name) for name in PlayParameters.model_fields},
             compute=compute,
@@ -63,12 +63,12 @@ class EvaluationParameters(PlayParameters):
 def evaluate(
     parameters: EvaluationParameters, *, policy: Reference, tokenizer: Reference, panel: Reference
 ) -> Reference:
-    """One greedy and several sampled episodes per task, in the folders `greedy` and `sampled`.
+    """Play one greedy and `samples` sampled episodes per task, saved in the folders `greedy` and `sampled`.
 
-    Metrics are means over episodes; `sampled/pass@k` is the unbiased estimate for the world's primary metric.
+    Metrics are means over episodes; `sampled/pass@k` is the unbiased estimate of pass@k by the world's primary metric.
     """
     tasks = tasks_of(panel, parameters.split)
-    world = the_world(parameters.world)  # before they are played: one that is gone afterwards would cost them all
+    world = the_world(parameters.world)  # before playing: if it were unreachable afterwards, all episodes were wasted
     clock: dict[str, float] = {}
     with default_store().write("evaluation") as draft:
         for mode, replicas, temperature in ((GREEDY, 1, 0.0), (SAMPLED, parameters.samples, parameters.temperature)):
@@ -93,7 +93,7 @@ def evaluate(
 
 
 class PlayerParameters(PlayParameters):
-    """What an evaluation of a scripted player reads."""
+    """The parameters of an evaluation of a scripted baseline policy."""
 
     player: str
     samples: int
@@ -103,7 +103,7 @@ class PlayerParameters(PlayParameters):
 
 @stage("player", retries=1, code=world_code)
 def player(parameters: PlayerParameters, *, panel: Reference) -> Reference:
-    """The episodes of a scripted player, in the folder `sampled`."""
+    """Play `samples` episodes per task with a scripted baseline policy, saved in the folder `sampled`."""
     tasks = tasks_of(panel, parameters.split)
     world = the_world(parameters.world)
     played = play_with_script(
@@ -128,6 +128,6 @@ def _record(draft: Draft, mode: str, played: RolloutResult, world: World, agent:
 
 
 def read_evaluation(reference: Reference, mode: str) -> list[Trajectory]:
-    """The trajectories of an evaluation's `greedy` or `sampled` episodes; none where it has no such episodes."""
+    """The trajectories of an evaluation's `greedy` or `sampled` episodes; empty where it has none of that mode."""
     folder = default_store().folder(reference) / mode
     return read_trajectories(folder) if folder.is_dir() else []

@@ -1,6 +1,6 @@
-"""Rollout: the policy plays a group of episodes of each task that this iteration draws.
+"""Rollout: the policy plays a group of episodes of each task that is drawn for this iteration.
 
-With the scheme `branching` further groups begin at the states of one of them: see `turnwise.agent.branching`.
+With the scheme `branching`, further groups start from the states of one of these episodes (`turnwise.agent.branching`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from turnwise.world import Task
 
 
 class RolloutParameters(PlayParameters):
-    """What a rollout reads. Rewards' weights are not among it: they change the credit, not the episodes."""
+    """The parameters of a rollout. Reward weights are not among them: they change the credit, not the episodes."""
 
     compute: Compute
     scheme: Literal["independent", "branching"]
@@ -34,17 +34,17 @@ class RolloutParameters(PlayParameters):
     group_size: int
     temperature: float
     horizon: int | None
-    """The limit on turns that the curriculum sets; None: the world's own alone."""
+    """The turn limit that the curriculum sets; None: only the world's own."""
     seed: int
     iteration: int
     round: int
-    """0, or how often this iteration has sampled before, where a selection asks for more groups."""
+    """0-based round within the iteration; above 0 where a group selection has asked for more groups."""
 
 
 def drawn_tasks(tasks: Sequence[Task], count: int, seed: int, iteration: int, round: int = 0) -> list[Task]:
-    """The tasks of one round: `count` different ones, a function of the seed, the iteration and the round alone.
+    """Draw `count` different tasks for one round; they depend on the seed, the iteration and the round alone.
 
-    No task is in two rounds of an iteration, while there are others.
+    Tasks repeat, within a round or between rounds of an iteration, only once every task has been drawn.
     """
     order = seeding.generator(seed, "tasks", iteration).permutation(len(tasks))
     return [tasks[order[place % len(tasks)]] for place in range(round * count, (round + 1) * count)]
@@ -87,7 +87,7 @@ def rollout(parameters: RolloutParameters, *, policy: Reference, tokenizer: Refe
 
 
 def _metrics(parameters: RolloutParameters, played: RolloutResult, recorded: frozenset[str]) -> dict[str, float]:
-    """Means over the episodes that were played from their beginning, and what branching cost where it was done."""
+    """Means over the episodes that were played from their first turn; with branching, also what the branches cost."""
     if parameters.scheme == "independent":
         return episode_means(played.trajectories, len(played.lost), recorded)
     whole = [each for each in played.trajectories if turn_of(each.group, parameters.prompts) == 0]
@@ -96,14 +96,14 @@ def _metrics(parameters: RolloutParameters, played: RolloutResult, recorded: fro
 
 
 class GatherParameters(Section):
-    """Gathering reads nothing but its inputs."""
+    """Gathering has no parameters: it depends on its inputs alone."""
 
 
 @stage("gather", platform_bound=False)
 def gather(parameters: GatherParameters, *, rollouts: list[Reference]) -> Reference:
-    """Several rounds as one rollout: the trajectories of all, with groups numbered through.
+    """Concatenate several rounds into one rollout, with groups renumbered consecutively.
 
-    Which episodes were lost, and why, is told by the rounds.
+    The reasons why episodes were lost stay with the artifacts of the rounds.
     """
     trajectories: list[Trajectory] = []
     for reference in rollouts:

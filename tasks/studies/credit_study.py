@@ -1,9 +1,9 @@
-"""The study of credit: what replays and score vectors say of every rule; see `turnwise.studies.credit_study`.
+"""The credit study: compares every estimator with replays and score vectors; see `turnwise.studies.credit_study`.
 
     episodes -> replays, score vectors -> study
 
-How rewards are weighted is told to this stage alone, and its code is not that of the others: another weighting or
-another rule is studied on the same replays.
+Only this stage reads reward weights, and the other stages do not depend on its code: another weighting or another
+estimator is studied on the same cached replays.
 """
 
 from __future__ import annotations
@@ -24,26 +24,32 @@ from turnwise.studies.credit_truth import Truth, replayed_truth
 
 STUDY_FILE = "study.json"
 FEWEST_REPLAYS = 2
-"""With one continuation of a state nobody could say how exact its value is."""
+"""Fewest continuations per state. From a single one the uncertainty of the state's value cannot be estimated."""
 
 Rewards = Mapping[str, RewardSection]
 
 
 class StudyParameters(Section):
-    """What the study depends on."""
+    """The parameters of the study."""
 
     rewards: dict[str, RewardSection]
     turn_limit: int
-    """The world's."""
+    """The world's turn limit."""
     seed: int
-    """Of the resamples that intervals are made of."""
+    """Seed of the resamples from which intervals are computed."""
 
 
 @stage("credit_study", platform_bound=False)
 def credit_study(
     parameters: StudyParameters, *, episodes: Reference, replays: Reference, score_vectors: Reference
 ) -> Reference:
-    """Every rule beside the truth. Groups with a state that could not be replayed twice are left out, and counted."""
+    """Compare every estimator with the true advantages.
+
+    Groups with a state that could not be replayed twice are left out; the metric `tasks_left_out` counts them.
+
+    Raises:
+        WorldLost: no group is left.
+    """
     trajectories = read_trajectories(default_store().folder(episodes))
     returns = _returns_of_states(read_trajectories(default_store().folder(replays)), parameters.rewards)
     vectors = read_score_vectors(score_vectors)
@@ -74,7 +80,7 @@ def credit_study(
 
 
 def read_study(reference: Reference) -> Study:
-    """The study that the stage made."""
+    """The study that an artifact holds."""
     return Study.from_json((default_store().folder(reference) / STUDY_FILE).read_text(encoding="utf-8"))
 
 
@@ -83,12 +89,12 @@ def truth_of(
     continued: Sequence[Sequence[Sequence[float]]],
     rewards: Rewards,
 ) -> Truth:
-    """The true advantages; `continued` has the returns of each trajectory's states' continuations."""
+    """The true advantages. `continued` holds the returns of continuations, by trajectory and state."""
     return replayed_truth([weighted_return(trajectory, rewards) for trajectory in trajectories], continued)
 
 
 def _returns_of_states(continuations: Sequence[Trajectory], rewards: Rewards) -> dict[int, list[float]]:
-    """What each continuation of a state earned, by the number of the state."""
+    """The returns of the continuations of each state, by the number of the state."""
     found: dict[int, list[float]] = {}
     for continuation in continuations:
         found.setdefault(continuation.group, []).append(weighted_return(continuation, rewards))
@@ -96,7 +102,7 @@ def _returns_of_states(continuations: Sequence[Trajectory], rewards: Rewards) ->
 
 
 def _rows(trajectories: Sequence[Trajectory]) -> list[range]:
-    """The numbers of each trajectory's turns among those of all: of its states, and of its score vectors."""
+    """Row numbers of each trajectory's turns among all turns: of its states, and of its score vectors."""
     rows, end = [], 0
     for trajectory in trajectories:
         rows.append(range(end, end + len(trajectory.turns)))

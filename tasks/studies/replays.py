@@ -1,4 +1,4 @@
-"""Replays: a policy's episodes on the validation panel, and every state of them played on many times."""
+"""Replays: a policy's episodes on the validation task set, and many continuations from every state of them."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from turnwise.store import Reference, default_store
 
 
 class EpisodesParameters(PlayParameters):
-    """What the episodes depend on."""
+    """The parameters of the episodes."""
 
     compute: Compute
     tasks: int
-    """The first of the validation panel."""
+    """Number of tasks, taken from the start of the validation task set."""
     replicas: int
     temperature: float
     seed: int
@@ -43,7 +43,7 @@ class EpisodesParameters(PlayParameters):
 def study_episodes(
     parameters: EpisodesParameters, *, policy: Reference, tokenizer: Reference, panel: Reference
 ) -> Reference:
-    """A group of episodes of each task, sampled as in training."""
+    """Sample a group of episodes of each task, as in training."""
     recorded = recorded_by(parameters)
     played = play_with_policy(
         parameters,
@@ -65,21 +65,21 @@ def study_episodes(
 
 
 class ReplaysParameters(PlayParameters):
-    """What the replays depend on."""
+    """The parameters of the replays."""
 
     compute: Compute
     replays: int
-    """Continuations of each state."""
+    """Number of continuations from each state."""
     temperature: float
     seed: int
-    """That of the episodes: it leads to their worlds' noise."""
+    """The seed of the episodes, from which their worlds' noise is reproduced."""
 
 
 @stage("replays", retries=1, code=world_code)
 def replays(
     parameters: ReplaysParameters, *, policy: Reference, tokenizer: Reference, episodes: Reference
 ) -> Reference:
-    """Continuations from the state before every turn of every episode; `group` is the state's number, see `states`."""
+    """Sample continuations from the state before every turn; `group` is the number of the state, see `states`."""
     found = states(read_trajectories(default_store().folder(episodes)), parameters.seed)
 
     def make(rules: EpisodeConfig) -> list[Continuation]:
@@ -110,7 +110,7 @@ def replays(
 
 
 def states(trajectories: Sequence[Trajectory], seed: int) -> list[Point]:
-    """The states before all turns of all trajectories, in order; `seed` is that which the episodes were played with."""
+    """The states before all turns of all trajectories, in order; `seed` is that of the episodes."""
     of_worlds = worlds_seed(seed)
     return [
         point

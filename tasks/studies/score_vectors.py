@@ -1,4 +1,4 @@
-"""Score vectors of a policy's episodes: what every policy gradient on them is a sum of."""
+"""Score vectors of a policy's episodes: every policy gradient on them is a weighted sum of these."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ VECTORS_FILE = "score_vectors.safetensors"
 
 
 class VectorsParameters(Section):
-    """What the score vectors depend on."""
+    """The parameters of the score vectors."""
 
     compute: Compute
     temperature: float
     dimensions: int
     seed: int
-    """Of the sketch."""
+    """Seed of the random sketch."""
 
 
 @stage("score_vectors")
 def score_vectors(parameters: VectorsParameters, *, policy: Reference, episodes: Reference) -> Reference:
-    """The sketched score vector of every turn of every episode, in order."""
+    """Compute the sketched score vector of every turn of every episode, in order."""
     from turnwise.policy.score_vectors import score_vectors as of_policy
 
     trajectories = read_trajectories(default_store().folder(episodes))
@@ -51,6 +51,6 @@ def score_vectors(parameters: VectorsParameters, *, policy: Reference, episodes:
 
 
 def read_score_vectors(reference: Reference) -> NDArray[np.float32]:
-    """A row per turn of every episode, in order: [turns, dimensions]."""
+    """The score vectors, [turns, dimensions]: one row per turn of every episode, in order."""
     vectors: NDArray[np.float32] = load_file(default_store().folder(reference) / VECTORS_FILE)["score_vectors"]
     return vectors

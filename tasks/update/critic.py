@@ -1,7 +1,7 @@
-"""The critic's stages: it is made beside the policy that reinforcement starts from, and learns from every batch.
+"""The critic's stages: made when the policy that reinforcement starts from is ready, then trained on every batch.
 
-A critic on the policy's trunk is part of the policy's artifact. It needs no making, and learns here in its warm-up
-alone; after that `tasks.update.update` trains it along with the policy.
+A critic on the policy's trunk is part of the policy's artifact. It is not made separately, and `learn_values` trains it
+only during its warm-up; after that `tasks.update.update` trains it along with the policy.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from turnwise.store import Reference, default_store
 
 
 class CriticParameters(Section):
-    """What a critic depends on."""
+    """The parameters of the critic's stages."""
 
     learner: LearnerParameters
     critic: CriticSection
     seed: int
     iteration: int
-    """0 where it is made."""
+    """0 when the critic is made."""
 
 
 @stage("initial_critic")
 def initial_critic(parameters: CriticParameters, *, policy: Reference) -> Reference:
-    """A critic with a trunk of its own that has learned nothing: every state is worth 0."""
+    """Make a critic with a trunk of its own and no training: the value of every state is 0."""
     from turnwise.policy.critic.critic import Critic
 
     compute = parameters.learner.compute
@@ -56,9 +56,10 @@ def initial_critic(parameters: CriticParameters, *, policy: Reference) -> Refere
 def learn_values(
     parameters: CriticParameters, *, critic: Reference, rollout: Reference, credit: Reference, values: Reference
 ) -> Reference:
-    """The critic after it has learned from one batch. A batch without a trajectory teaches nothing: it stays.
+    """Train the critic on one batch. A batch without a trajectory leaves it unchanged.
 
-    On the policy's trunk `critic` and the result are policies, which differ in the critic's head and nothing else.
+    For a critic on the policy's trunk, `critic` and the result are policy artifacts that differ in the critic's head
+    alone.
     """
     batch = _batch(rollout, credit, values)
     if batch is None:
@@ -93,7 +94,7 @@ def _learn_on_the_policys_trunk(parameters: CriticParameters, policy: Reference,
 
 
 def _batch(rollout: Reference, credit: Reference, values: Reference) -> ValueBatch | None:
-    """What there is to learn: every reply of the trajectories that were credited, those not trained on included."""
+    """The training batch: all replies of the trajectories with credit, also those that the policy is not trained on."""
     credited, scores = read_credit(credit), read_scores(values)
     if not credited:
         return None

@@ -1,5 +1,6 @@
-"""Fine-tune: supervised steps on the trajectories that were kept and on demonstrations; see
-`turnwise.credit.rejection_sampling`.
+"""Fine-tune: supervised steps on the selected trajectories and on demonstrations (AgentEvol).
+
+See `turnwise.credit.rejection_sampling`.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 
 class FineTuneParameters(PlayParameters):
-    """What a fine-tuning reads. World and agent say how demonstrations are framed."""
+    """The parameters of fine-tuning. World and agent determine how demonstrations are framed."""
 
     learner: LearnerParameters
     evolution: Evolution
@@ -46,8 +47,10 @@ def fine_tune(
     tokenizer: Reference,
     demonstrations: Reference,
 ) -> Reference:
-    """The next policy, with its optimizer's state: `start` after supervised steps. Kept are the trajectories with any
-    credit; where none is and one is needed, nothing was learned and `policy`, which sampled, stays.
+    """Take supervised steps from `start`; the result is the next policy with its optimizer's state.
+
+    It learns from the trajectories with any non-zero credit, and from demonstrations. If there is no such trajectory
+    and the batch is not all demonstrations, nothing is learned and the result is `policy`, which sampled the rollout.
     """
     kept = [index for index, credited in read_credit(credit).items() if any(credited.turns)]
     if not kept and parameters.evolution.demonstration_share < 1:
@@ -81,7 +84,7 @@ def fine_tune(
 def _demonstrated(
     parameters: FineTuneParameters, tokenizer: Reference, demonstrations: Reference
 ) -> Sequence[TokenSequence]:
-    """The demonstrations; none where they have no share."""
+    """The demonstrations as token sequences; none where their share is 0."""
     if not parameters.evolution.demonstration_share:
         return []
     play = PlayParameters(**{name: getattr(parameters, name) for name in PlayParameters.model_fields})
@@ -91,7 +94,7 @@ def _demonstrated(
 def _drawn(
     parameters: FineTuneParameters, own: Sequence[TokenSequence], shown: Sequence[TokenSequence], step: int
 ) -> list[TokenSequence]:
-    """The sequences of one step, drawn with replacement: of demonstrations their share, rounded; else kept ones."""
+    """Draw the sequences of one step with replacement: the demonstrations' share, rounded, and else selected ones."""
     section = parameters.evolution
     generator = seeding.generator(parameters.seed, "imitation", parameters.iteration, step)
     of_shown = round(section.batch * section.demonstration_share)

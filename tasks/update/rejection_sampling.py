@@ -1,4 +1,4 @@
-"""Keep: which trajectories of a rollout are imitated, written as credit: 1 on every turn of those, 0 elsewhere."""
+"""Rejection sampling: selects the trajectories to imitate, as credit: 1 on all turns of those, 0 on all others."""
 
 from __future__ import annotations
 
@@ -14,18 +14,21 @@ from turnwise.store import Reference, default_store
 
 
 class KeepParameters(Section):
-    """What the choice depends on."""
+    """The parameters of the selection."""
 
     world: WorldSection
-    """Whose primary metric is measured."""
+    """The world whose primary metric decides."""
     rewards: dict[str, RewardSection]
-    """They are reported, and decide nothing."""
+    """Reward weights. They enter the reported rewards and do not affect the selection."""
     threshold: float
 
 
 @stage("keep", code=world_code, platform_bound=False)
 def keep(parameters: KeepParameters, *, rollout: Reference) -> Reference:
-    """The credit of every trajectory that has a reply to learn from; the metric `kept` counts those that have any."""
+    """Credit every trajectory that has a reply to learn from: 1 if selected, else 0.
+
+    The metric `kept` counts the selected trajectories.
+    """
     trajectories = read_trajectories(default_store().folder(rollout))
     chosen = frozenset(successes(trajectories, the_world(parameters.world).primary_metric, parameters.threshold))
     with_replies = [index for index, each in enumerate(trajectories) if any(turn.trained for turn in each.turns)]

@@ -1,4 +1,4 @@
-"""Update: one batch of credited trajectories changes the policy."""
+"""Update: trains the policy on one batch of trajectories with advantages."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ logger = logging.getLogger(__name__)
 
 
 class UpdateParameters(Section):
-    """What an update reads."""
+    """The parameters of an update."""
 
     learner: LearnerParameters
     options: dict[str, Any]
-    """Those of `UpdateSettings`, the seed apart."""
+    """The options of `UpdateSettings`, all but the seed."""
     sample: str
     seed: int
     iteration: int
@@ -43,8 +43,9 @@ class UpdateParameters(Section):
         iteration: int,
         critic: CriticSection | None = None,
     ) -> UpdateParameters:
-        """The keys of the optimization section that an update reads: all but the number of iterations. `critic` is that
-        of one on the policy's trunk.
+        """Take the keys of the optimization section that an update reads: all but the number of iterations.
+
+        `critic` is the section of a critic on the policy's trunk, and None for any other.
         """
         options = {**optimization.update_options, "temperature": temperature}
         if critic is not None:
@@ -63,11 +64,13 @@ def update(
     reference: Reference | None = None,
     values: Reference | None = None,
 ) -> Reference:
-    """The next policy, with its optimizer's state. `reference` holds the reference policy's log-probabilities, `values`
-    those of a critic on the policy's trunk, which learns along.
+    """Train the policy on one batch; the result is the next policy with its optimizer's state.
 
-    A batch in which no advantage differs from 0 has nothing to say, unless a bonus, a penalty or a critic speaks: it is
-    reported and skipped, and the policy stays.
+    `reference` holds the reference policy's log-probabilities; `values` those values that a critic on the policy's
+    trunk gave to the rollout, and that critic is trained along.
+
+    If all advantages are 0 and no entropy bonus, penalty or critic adds to the loss, the batch is skipped with a
+    warning and the policy stays as it is.
     """
     from turnwise.policy.memory import forget_peak_memory, peak_memory_bytes
 
@@ -102,7 +105,7 @@ def update(
 
 
 def same_policy(policy: Reference) -> Reference:
-    """The policy as it is, as the outcome of an iteration that was skipped."""
+    """Save the policy unchanged, as the result of an iteration that was skipped."""
     with default_store().write("policy") as draft:
         begin_with(draft, policy)
         draft.metrics["skipped"] = 1.0
@@ -110,7 +113,7 @@ def same_policy(policy: Reference) -> Reference:
 
 
 def _rows(scores: Reference | None, credited: Iterable[int]) -> list[list[float]] | None:
-    """The scores of the trajectories that are trained on, where there are any."""
+    """The scores of the trajectories that are trained on; None where there are no scores."""
     if scores is None:
         return None
     per_token = read_scores(scores).per_token
@@ -123,7 +126,7 @@ def _batch(
     reference: Sequence[Sequence[float]] | None,
     values: Sequence[Sequence[float]] | None,
 ) -> UpdateBatch:
-    """One sequence per segment: those of a trajectory are one sample."""
+    """Build the update batch: one sequence per segment. All segments of a trajectory form one sample."""
     segments = [trajectory.segments() for trajectory in trajectories]
     sequences = [segment for of_trajectory in segments for segment in of_trajectory]
     samples = [number for number, of_trajectory in enumerate(segments) for _ in of_trajectory]
@@ -149,7 +152,7 @@ def _batch(
 
 
 def _of_trained(numbers: Sequence[float], trajectory: Trajectory) -> list[list[float]]:
-    """Of one number per reply token, those of the replies that are trained on, segment by segment."""
+    """Of one number per reply token, keep those of the trained replies, grouped by segment."""
     following = iter(numbers)
     of_turns = [list(islice(following, len(turn.reply_tokens))) for turn in trajectory.turns]
     return [
