@@ -1,4 +1,4 @@
-"""What `turnwise lineage` found: a number, and what it is computed from."""
+"""The answer of `turnwise lineage`: a number and the artifacts that it is computed from."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Source:
-    """One number of one run, or of a row that is no run, and the artifact that it is read from."""
+    """One value, of a run or of another row of the table, and the artifact that it is read from."""
 
     value: float | None
     reference: Reference
     run: RecordedRun | None
     row: str = ""
-    """The player's name, or `warm start`; empty for a run and for an artifact that was asked for itself."""
+    """Name of a baseline policy, or `warm start`; empty for a run and for an artifact that was asked for directly."""
 
 
 @dataclass(frozen=True)
 class NumberAnswer:
-    """A number as the report tells it, and all that it is computed from."""
+    """A number as in the report, and everything that it is computed from."""
 
     value: float | None
     manner: str
-    """How it is computed from its sources; empty where it is the value of the only one."""
+    """How the value is computed from its sources; empty where it is the value of a single source."""
     sources: list[Source]

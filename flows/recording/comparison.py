@@ -1,4 +1,4 @@
-"""Recorded runs as groups that can be compared: a variant of an ablation, with a run per seed."""
+"""Groups recorded runs for comparison: a group is a variant of an ablation, with one run per seed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from turnwise.tracking.library import PARENT
 from turnwise.world import World, make_world
 
 BUDGETS = ("iterations", "tokens", "seconds")
-"""By which runs are compared at the same cost: sampled tokens, and the seconds of every stage but the evaluations."""
+"""The costs at which runs are compared: iterations, sampled tokens, and seconds of all stages but the evaluations."""
 
 
 @dataclass
@@ -28,11 +28,11 @@ class Group:
 
     name: str
     runs: dict[int, RecordedRun] = field(default_factory=dict)
-    """By seed."""
+    """The runs of the group, by seed."""
 
 
 def grouped(runs: Sequence[RecordedRun]) -> list[Group]:
-    """The runs by variant, and by ablation where they are of several, each found once and in order.
+    """Group the runs by variant, and by ablation if there are several; duplicates are dropped and the order is kept.
 
     Raises ConfigurationError for a run that has not been tested, and for two runs of a group with the same seed.
     """
@@ -57,7 +57,7 @@ def grouped(runs: Sequence[RecordedRun]) -> list[Group]:
 
 
 def _name(run: RecordedRun, ablations: Mapping[str, str]) -> str:
-    """The variant; with its ablation where there are several, and with that one's id where these have one name."""
+    """The variant's name; prefixed with its ablation if there are several, and with that one's id if names clash."""
     if len(ablations) == 1:
         return run.artifacts.variant
     parent = run.tags.get(PARENT, "")
@@ -66,7 +66,7 @@ def _name(run: RecordedRun, ablations: Mapping[str, str]) -> str:
 
 
 def how_tested(groups: Sequence[Group]) -> dict[str, dict[str, str]]:
-    """How every run was tested, by the group's name and the seed: see `turnwise.statistics.evaluation_protocol`."""
+    """The evaluation protocol of every run, by group name and seed: see `turnwise.statistics.evaluation_protocol`."""
     found = {}
     for group in groups:
         for seed, run in group.runs.items():
@@ -77,7 +77,7 @@ def how_tested(groups: Sequence[Group]) -> dict[str, dict[str, str]]:
 
 
 def judged(groups: Sequence[Group], stated: float) -> Judgement:
-    """The verdicts by the primary metric of the first group's world. Raises ConfigurationError where a run has none."""
+    """Verdicts by the primary metric of the first group's world. Raises ConfigurationError if a run lacks a value."""
     world = _world(groups[0])
     primary = world.primary_column
     variants, frames = {}, {}
@@ -89,7 +89,7 @@ def judged(groups: Sequence[Group], stated: float) -> Judgement:
 
 
 def at_equal_budgets(groups: Sequence[Group]) -> list[AtEqualBudget]:
-    """How the groups stand at the largest budgets that every run has spent; those that nobody measured are left out."""
+    """Compare the groups at the largest budgets that every run has spent; those that were not measured are left out."""
     world = _world(groups[0])
     primary = world.primary_column
     within = (0.0, 1.0) if primary.percent else (float("-inf"), float("inf"))
@@ -125,7 +125,7 @@ def _shown(run: RecordedRun, world: World) -> dict[str, float]:
 
 
 def references(groups: Sequence[Group]) -> dict[str, Interval]:
-    """What the warm starts and players reached on the test panels, each once; by ablation where there are several."""
+    """Success of warm starts and baselines on the test task sets, each once; named by ablation if there are several."""
     world = _world(groups[0])
     primary = world.primary_column
     runs = [next(iter(group.runs.values())) for group in groups]
@@ -143,7 +143,7 @@ def references(groups: Sequence[Group]) -> dict[str, Interval]:
 
 
 def _frame(run: RecordedRun, world: World) -> ReferencePoints:
-    """What the run's ablation recorded of its warm start and its players."""
+    """The reference points that the run's ablation recorded: its warm start and its baselines."""
     primary = world.primary_column
     means = {name: cell(evaluation, world, primary) for name, evaluation in run.players.items()}
     start = task_means(run.players[WARM_START], world, primary) if WARM_START in run.players else {}
@@ -151,7 +151,7 @@ def _frame(run: RecordedRun, world: World) -> ReferencePoints:
 
 
 def _curves(group: Group, world: World, budget: str) -> list[list[tuple[float, float]]]:
-    """One curve per run over what it had spent, in order of the seeds: the primary metric on the validation panel."""
+    """One curve per run against the budget spent, sorted by seed: the primary metric on the validation task set."""
     return [_curve(run, world, budget) for _, run in sorted(group.runs.items())]
 
 
@@ -177,8 +177,9 @@ def _curve(run: RecordedRun, world: World, budget: str) -> list[tuple[float, flo
 
 
 def _cost(rollout: Reference, new: Set[Reference], budget: str) -> float | None:
-    """What one iteration spent, of which these artifacts are new: a policy that an update left as it was costs nothing.
-    None where a clock was not recorded.
+    """The cost of one iteration, given its new artifacts; None where a clock was not recorded.
+
+    A policy that an update left unchanged is not new and costs nothing.
     """
     store = default_store()
     if budget == "iterations":
@@ -190,11 +191,11 @@ def _cost(rollout: Reference, new: Set[Reference], budget: str) -> float | None:
 
 
 def _seconds(made: Reference) -> float | None:
-    """What it took to make an artifact; None where that was not recorded."""
+    """The seconds that it took to make an artifact; None where they were not recorded."""
     clock = default_store().clock(made)
     if "seconds" not in clock or "rounds" not in default_store().metrics(made):
         return clock.get("seconds")
-    # Of a rollout of several rounds the clock of its own is of putting them together.
+    # The own clock of a rollout with several rounds covers only their concatenation, so the sampling is added.
     return clock["seconds"] + clock.get("sampling_seconds", 0.0) + clock.get("world_seconds", 0.0)
 
 

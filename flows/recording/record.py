@@ -1,6 +1,6 @@
-"""The uncached recorder: what the stages returned is written to MLflow, with explicit run ids, once.
+"""The recorder, which is not cached: writes the results of stages to MLflow once, under explicit run ids.
 
-Cached stages do not run, so they cannot log; this reads their metrics from their artifacts instead.
+Cached stages do not run and so cannot log; the recorder reads their metrics from their artifacts instead.
 """
 
 from __future__ import annotations
@@ -53,21 +53,21 @@ COMPUTING_MODULES = (
 
 
 def tracking_uri(experiment: Experiment) -> str:
-    """Where runs are recorded: as configured, or a SQLite file in the project's home."""
+    """The configured tracking URI, or a SQLite file in the project's home."""
     return experiment.tracking.uri or f"sqlite:///{home() / 'mlflow.db'}"
 
 
 COLUMNS = ("test/sampled/success", "test/greedy/success")
-"""What the saved view of an ablation shows in MLflow."""
+"""The columns of an ablation's saved view in MLflow."""
 
 
 def computing_code(experiment: Experiment) -> str:
-    """The fingerprint of all code that computes what an ablation's numbers are, its world's included."""
+    """The fingerprint of all code that determines an ablation's numbers, its world's included."""
     return fingerprint([*COMPUTING_MODULES, *world_code(experiment)])
 
 
 class AblationRecord:
-    """One ablation in MLflow: a parent, and a child per variant and seed."""
+    """The MLflow record of an ablation: a parent run, and a child run per variant and seed."""
 
     def __init__(self, experiment: Experiment, prepared: Prepared) -> None:
         self._experiment, self._prepared = experiment, prepared
@@ -84,7 +84,7 @@ class AblationRecord:
         self._record_diff(self._parent)
 
     def open(self, run_name: str, variant: str, seed: int, experiment: Experiment) -> None:
-        """Find or make the child of one variant and seed."""
+        """Find or create the child run of one variant and seed."""
         values = experiment.model_dump(mode="json", exclude={*BESIDE_RESULTS, "ablation", "variants"})
         child = self._recorder.child(
             self._parent,
@@ -98,7 +98,7 @@ class AblationRecord:
         self._record_diff(child)
 
     def iteration(self, run: Run, iteration: Iteration) -> None:
-        """One iteration's metrics, and a few trajectories where the policy was evaluated."""
+        """Record one iteration's metrics, and a few trajectories if the policy was evaluated after it."""
         child = self._children[run.name]
         if child.finished:
             return
@@ -109,11 +109,11 @@ class AblationRecord:
             validated = evaluation_metrics("validation", iteration.evaluation, iteration.evaluation_at_horizon)
             child.log_iteration(iteration.number, {**validated, **evaluation_seconds(iteration)})
             self._trace(child, run, iteration)
-            if not child.finished:  # by another process, which has named them all
+            if not child.finished:  # a finished one was recorded in full by another process
                 self._name_artifacts(child, run)
 
     def finish(self, run: Run) -> None:
-        """The child has ended: its summary, the digest of its policy, a few test episodes."""
+        """Finish a child run: record its test metrics, a few test episodes and the digest of its policy."""
         child = self._children[run.name]
         assert run.test is not None, "the run has not been tested"
         child.log_summary(evaluation_metrics("test", run.test, run.test_at_horizon))
@@ -124,13 +124,13 @@ class AblationRecord:
         child.finish(run.policy.digest)
 
     def compared_with(self, evaluations: Mapping[str, Reference]) -> None:
-        """The players and the warm start on the test panel, whose episodes stand beside those of the runs."""
+        """Record the test evaluations of the baseline policies and the warm start, shown next to those of the runs."""
         self._parent.log_text(PlayersArtifacts(evaluations=dict(evaluations)).model_dump_json(indent=1), PLAYERS_FILE)
 
     def _name_artifacts(self, child: Recorded, run: Run) -> None:
-        """Which artifacts the run has read and made so far, by name and digest.
+        """Record the references of all artifacts that the run has read and made so far.
 
-        The parameters are those that it began with: what an alarm changed on the way follows from them.
+        The recorded parameters are the initial ones: what an alarm has changed since follows from them.
         """
         configured = self._configured[run.name]
         made = RunArtifacts(
@@ -150,18 +150,18 @@ class AblationRecord:
         child.log_text(made.model_dump_json(indent=1), ARTIFACTS_FILE)
 
     def fail(self, run_name: str, reason: str) -> None:
-        """The child has ended without a result."""
+        """Mark the child run as failed."""
         if run_name in self._children:
             self._children[run_name].fail(reason)
 
     def close(self, report: Path, result_digest: str) -> None:
-        """The ablation has ended: its report."""
+        """Finish the ablation's parent run with its report."""
         self._parent.log_artifact(report)
         self._parent.save_view(f"{self._experiment.ablation.name}: by variant", COLUMNS)
         self._parent.finish(result_digest)
 
     def _trace(self, child: Recorded, run: Run, iteration: Iteration) -> None:
-        """Trajectories of the batch that this iteration learned from, with their advantages."""
+        """Record trajectories of the batch that this iteration learned from, with their advantages."""
         trajectories = read_trajectories(default_store().folder(iteration.rollout))
         advantages = {index: found.turns for index, found in read_credit(iteration.credit).items()}
         chosen = list(advantages)[: self._experiment.tracking.traces]
@@ -176,7 +176,7 @@ class AblationRecord:
         return {name: reward.weight for name, reward in self._experiment.rewards.items()}
 
     def _record_diff(self, run: Recorded) -> None:
-        """The code's changes from the commit, without what others must not read: see `turnwise.store.withheld`."""
+        """Record the uncommitted changes, without anything that must stay private: see `turnwise.store.withheld`."""
         if not run.finished and (diff := run_environment.uncommitted_diff()):
             run.log_text(recordable(diff, self._experiment.tracking.new_files), UNCOMMITTED_FILE)
 
@@ -203,17 +203,18 @@ class AblationRecord:
 
 
 SAME = "with/"
-"""Before the names of the parameters that all variants share: MLflow sorts by name, so those that differ come first."""
+"""Prefix of the parameters that all variants share. MLflow sorts by name, so the differing ones come first."""
 
 
 def _differing_first(experiment: Experiment, values: Mapping[str, Any]) -> dict[str, str]:
-    """A variant's parameters, flat: variant, seed and what differs between the variants under its own name, what is the
-    same in all under `with/`.
+    """A variant's parameters as a flat mapping, with the names of parameters that all variants share under `with/`.
+
+    Variant, seed and parameters that differ between variants keep their own names.
     """
     variants = [experiment.variant(name).model_dump(mode="json") for name in experiment.ablation.variants]
     of_variants = [flatten(each) for each in variants]
     own = {name for flat in of_variants for name in flat if len({each.get(name) for each in of_variants}) > 1}
-    # Options that one variant has and another leaves empty are named one by one.
+    # Options that one variant has and another leaves empty are listed one by one.
     named = {name for name in own if not any(other.startswith(f"{name}.") for other in own)}
     return {
         name if name in ("variant", "seed") or name in own else f"{SAME}{name}": value

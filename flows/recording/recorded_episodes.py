@@ -1,4 +1,4 @@
-"""The episodes of recorded runs, read from the store through what MLflow says that a run made."""
+"""The episodes of recorded runs: MLflow names a run's artifacts, the episodes are read from the store."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from turnwise.world import Reward
 
 
 def evaluated(run: RecordedRun) -> list[int]:
-    """The iterations after which the policy was evaluated, the warm start's 0 apart."""
+    """The iterations after which the policy was evaluated; the warm start's evaluation (0) is not included."""
     return [number for number, made in enumerate(run.artifacts.iterations, start=1) if "evaluation" in made]
 
 
 def on_panels(run: RecordedRun, wanted: Wanted) -> Iterator[ShownEpisode]:
-    """The run's episodes on the validation and the test panel."""
+    """The run's episodes on the validation and the test task set."""
     made = run.artifacts
     evaluations: list[tuple[Occasion, int, Reference]] = [("validation", 0, made.start)]
     evaluations += [("validation", number, made.iterations[number - 1]["evaluation"]) for number in evaluated(run)]
@@ -40,7 +40,7 @@ def on_panels(run: RecordedRun, wanted: Wanted) -> Iterator[ShownEpisode]:
 
 
 def of_players(run: RecordedRun, wanted: Wanted) -> Iterator[ShownEpisode]:
-    """What the world's players and the warm start played on the test panel, beside the run's ablation."""
+    """The episodes of the world's baselines and the warm start on the test task set, from the run's ablation."""
     for name, reference in run.players.items():
         iteration = 0 if name == WARM_START else None
         if wanted.occasion in (None, "test") and wanted.includes_iteration(iteration):
@@ -48,7 +48,7 @@ def of_players(run: RecordedRun, wanted: Wanted) -> Iterator[ShownEpisode]:
 
 
 def in_training(run: RecordedRun, wanted: Wanted, iterations: Collection[int]) -> Iterator[ShownEpisode]:
-    """The run's training episodes of these iterations, with the advantages that they were given."""
+    """The run's training episodes in these iterations, with their advantages."""
     if wanted.occasion not in (None, "training"):
         return
     for number in sorted(iterations):
@@ -63,7 +63,7 @@ def in_training(run: RecordedRun, wanted: Wanted, iterations: Collection[int]) -
 
 
 def legible(runs: Sequence[RecordedRun], episodes: Iterable[ShownEpisode]) -> list[ShownEpisode]:
-    """The episodes labelled and their tokens spelled: done last, for those that are shown. Players are of `runs[0]`."""
+    """Label the episodes and decode their tokens. Costly, so only for episodes to show. Baselines use `runs[0]`."""
     by_name = {run.name: run for run in runs}
     shown = []
     for episode in episodes:
@@ -79,9 +79,9 @@ def legible(runs: Sequence[RecordedRun], episodes: Iterable[ShownEpisode]) -> li
 
 
 def asked_for(runs: Sequence[RecordedRun], wanted: Wanted) -> list[ShownEpisode]:
-    """All episodes that agree with what is wanted, for one who reads them one by one.
+    """All episodes that match the request, to be read one by one.
 
-    Where neither a task nor iterations nor a panel is named, those of the last training batch: they have advantages.
+    If the request names no task, iterations or task set, only the last training batch, whose episodes have advantages.
     """
     found: list[ShownEpisode] = []
     for run in runs:
@@ -93,10 +93,10 @@ def asked_for(runs: Sequence[RecordedRun], wanted: Wanted) -> list[ShownEpisode]
 
 
 def sample_of(runs: Sequence[RecordedRun], wanted: Wanted, limit: int) -> tuple[list[ShownEpisode], int]:
-    """A sample of about `limit` episodes that can be compared with each other, and how many it was taken from.
+    """A sample of about `limit` episodes that can be compared with each other, and the number it was taken from.
 
-    Of each panel the first tasks that fit, each with one greedy and one sampled episode of every policy and player; of
-    each batch after which a policy was evaluated the first group whose advantages differ, whole.
+    From each task set the first tasks that fit, each with one greedy and one sampled episode of every policy and
+    baseline; from each batch after which a policy was evaluated, the whole first group whose advantages differ.
     """
     chosen: list[ShownEpisode] = []
     count = 0
@@ -121,9 +121,9 @@ def sample_of(runs: Sequence[RecordedRun], wanted: Wanted, limit: int) -> tuple[
 def paired(
     run: RecordedRun, others: Sequence[RecordedRun], against: str, wanted: Wanted, limit: int
 ) -> tuple[list[ShownEpisode], int]:
-    """On each task an episode of the run and one of another run, or of a player by name, beside it; and on how many.
+    """Per shared task an episode of the run and one of another run or a baseline; and the number of shared tasks.
 
-    On the test panel, unless the validation panel is asked for. Raises ConfigurationError where they share no task.
+    From the test task set, unless the validation task set is asked for. Raises ConfigurationError if no task is shared.
     """
     asked = wanted if wanted.occasion else dataclasses.replace(wanted, occasion="test")
     theirs = list(of_players(run, asked)) if against in run.players else []
@@ -141,14 +141,14 @@ def paired(
 
 
 def _last(episodes: Iterable[ShownEpisode]) -> list[ShownEpisode]:
-    """Those of the latest iteration."""
+    """The episodes of the latest iteration."""
     found = list(episodes)
     latest = max((episode.iteration or 0 for episode in found), default=0)
     return [episode for episode in found if episode.iteration in (None, latest)]
 
 
 def _first_group_with_spread(batch: Sequence[ShownEpisode]) -> list[ShownEpisode]:
-    """The episodes of the first group in which not all have the same advantages."""
+    """The episodes of the first group whose advantages are not all the same."""
     groups: dict[int, list[ShownEpisode]] = {}
     for episode in batch:
         groups.setdefault(episode.sample.trajectory.group, []).append(episode)

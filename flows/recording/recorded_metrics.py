@@ -1,8 +1,8 @@
-"""What MLflow is told of an iteration: each number once, its name beginning with its group and ending with its unit.
+"""The metrics that MLflow gets of an iteration, each once; a name starts with its group and may end with its unit.
 
-    rollout, selection, credit, update, critic, horizon, monitor, alarm      what the stage of that name measured
-    validation, test, and both with _at_horizon                              on a panel, `greedy` and `sampled`
-    seconds, speed, memory, probe                                            what it cost
+    rollout, selection, credit, update, critic, horizon, monitor, alarm      the metrics of that stage
+    validation, test, and both with _at_horizon                              on that task set, `greedy` and `sampled`
+    seconds, speed, memory, probe                                            the cost
 
 A number without a unit in its name is a count, a share or a mean of the world's own.
 """
@@ -23,7 +23,7 @@ UNITS = {
     "monitor/kl_warm_start": "nats",
     "monitor/mutual_information": "nats",
 }
-"""Of the numbers whose own name does not tell it."""
+"""Units of metrics whose own names do not state them."""
 MADE_BY = {
     "rollout": "rollout",
     "selection": "selection",
@@ -36,15 +36,15 @@ MADE_BY = {
     "validation": "evaluation",
     "validation_at_horizon": "evaluation_at_horizon",
 }
-"""By the group of a number, which artifact of an iteration it is read from."""
+"""The artifact of an iteration that each group of metrics is read from."""
 STAGES = ("rollout", "selection", "credit", "horizon", "monitor", "alarm")
-"""The groups whose numbers an iteration tells as its artifacts hold them."""
+"""The groups whose metrics are taken from the artifacts unchanged."""
 ALREADY_TOLD = frozenset({"monitor/success", "monitor/gradient_norm"})
-"""The same numbers as rollout/success and update/gradient_norm."""
+"""Left out: the same numbers as rollout/success and update/gradient_norm."""
 
 
 def metrics_of(iteration: Iteration) -> dict[str, float]:
-    """Everything that was measured in one iteration, the validation apart."""
+    """All metrics of one iteration but those of the validation."""
     store = default_store()
     told: dict[str, float] = {}
     for group in STAGES:
@@ -57,9 +57,9 @@ def metrics_of(iteration: Iteration) -> dict[str, float]:
 
 
 def evaluation_metrics(panel: str, full: Reference, at_horizon: Reference | None) -> dict[str, float]:
-    """What was reached on a panel at the world's limit on turns and, where there is one, at that of training.
+    """The metrics on a task set at the world's turn limit and, if given, at the training limit.
 
-    Success comes first: MLflow's compare page draws the metric that was recorded first.
+    Success comes first: MLflow's compare page plots the metric that was recorded first.
     """
     at_limit = {} if at_horizon is None else told_of(f"{panel}_at_horizon", at_horizon)
     told = {**told_of(panel, full), **at_limit}
@@ -67,18 +67,18 @@ def evaluation_metrics(panel: str, full: Reference, at_horizon: Reference | None
 
 
 def told_of(group: str, made: Reference) -> dict[str, float]:
-    """The numbers of one artifact, by the names under which a group tells them."""
+    """The metrics of one artifact, named as in a group."""
     return _named(_under(group, default_store().metrics(made)))
 
 
 def evaluation_seconds(iteration: Iteration) -> dict[str, float]:
-    """How long the iteration's evaluations took."""
+    """The seconds that the iteration's evaluations took."""
     made = [each for each in (iteration.evaluation, iteration.evaluation_at_horizon) if each is not None]
     return {"seconds/evaluation": sum(default_store().clock(each).get("seconds", 0.0) for each in made)}
 
 
 def _costs(iteration: Iteration, updated: bool) -> dict[str, float]:
-    """Seconds, tokens a second and memory, as clocks and the machine said them."""
+    """The cost of an iteration: seconds, tokens per second and bytes, as measured on the machine that computed it."""
     store = default_store()
     sampled = store.clock(iteration.rollout)
     costs = {
@@ -106,13 +106,13 @@ def _costs(iteration: Iteration, updated: bool) -> dict[str, float]:
 
 
 def _updated(iteration: Iteration) -> dict[str, float]:
-    """The update's metrics; none while a critic warms up, when the policy is an earlier one or holds the critic."""
+    """The update's metrics; empty while a critic warms up: the policy is then an earlier one, or holds the critic."""
     metrics = default_store().metrics(iteration.policy)
     return metrics if "skipped" in metrics else {}
 
 
 def _of_critic(iteration: Iteration) -> dict[str, float]:
-    """The critic's metrics; on the policy's trunk the update tells them, once the critic is warm."""
+    """The critic's metrics; empty if the update reports them (on the policy's trunk, after the warm-up)."""
     if iteration.critic is None or (iteration.critic == iteration.policy and _updated(iteration)):
         return {}
     return default_store().metrics(iteration.critic)
@@ -123,7 +123,7 @@ def _under(group: str, metrics: Mapping[str, float]) -> dict[str, float]:
 
 
 def _named(metrics: Mapping[str, float]) -> dict[str, float]:
-    """The metrics with their units, and without those that another name tells."""
+    """Append units to names, and leave out the metrics that are recorded under another name."""
     return {
         f"{name}_{UNITS[name]}" if name in UNITS else name: value
         for name, value in metrics.items()

@@ -1,4 +1,4 @@
-"""Results: what is taken out of the store for people, and the digests that a repeat must give."""
+"""Results: the reports that are copied out of the store, and the digests that a repeated run must reproduce."""
 
 from __future__ import annotations
 
@@ -30,13 +30,14 @@ DIGESTS_FILE = "digests.json"
 
 
 def results_folder(experiment: Experiment) -> Path:
-    """Where an ablation's report and digests lie: `results/<name>` in the project."""
+    """The folder of an ablation's report and digests: `results/<name>` in the project."""
     return project_root() / "results" / experiment.ablation.name
 
 
 def all_references(runs: Sequence[Run]) -> list[Reference]:
-    """What the runs made, in order. The curriculum's states are left out: what they tell is in the rollouts before
-    them, and what follows from them in those after.
+    """All artifacts of the runs, in order.
+
+    The curriculum's states are left out: they follow from the rollouts before them and determine the rollouts after.
     """
 
     def of(iteration: Iteration) -> list[Reference | None]:
@@ -54,8 +55,9 @@ def all_references(runs: Sequence[Run]) -> list[Reference]:
 def digests_of(
     experiment: Experiment, digest: str, prepared: Prepared, evaluations: Mapping[str, Reference], runs: Sequence[Run]
 ) -> dict[str, Any]:
-    """What a run with the same parameters and seeds must give again, to the bit, and under `made`, which is no part of
-    that, by which parameters and code and on what platform it was made.
+    """The digests that a run with the same parameters and seeds must reproduce bit by bit.
+
+    The entry `made` is not one of them: it says which parameters, code and platform produced the results.
     """
     return {
         "all": digest,
@@ -76,26 +78,26 @@ def digests_of(
 
 
 def parameters_digest(experiment: Experiment) -> str:
-    """Of all that can change a result; where it is recorded is no part of it."""
+    """Digest of everything in the configuration that can change a result; where it is recorded is not included."""
     return digest_of(experiment.model_dump(mode="json", exclude={*BESIDE_RESULTS}))
 
 
 def _brought(experiment: Experiment, prepared: Prepared) -> list[str]:
-    """What the parameters name outside, by content: a policy, conversations."""
+    """Content digests of the inputs from outside that the parameters name: a pretrained policy, conversations."""
     policy = pretrained(experiment.policy)
     said = [prepared.demonstrations.digest] if experiment.data.conversations is not None else []
     return [*([policy.content] if policy else []), *said]
 
 
 def write_results(folder: Path, story: Story, digests: Mapping[str, Any]) -> None:
-    """Write everything that `results/<name>` holds, all of one ablation: the report and `digests.json`."""
+    """Write all files of `results/<name>`: the report and `digests.json`."""
     write_report(story, folder, {DIGESTS_FILE: (json.dumps(digests, indent=1) + "\n").encode()})
 
 
 def compared_with_former(folder: Path, digests: Mapping[str, Any]) -> str:
-    """Whether these digests repeat those in the folder, or those that the commit has of it, and if not, why.
+    """Whether these digests repeat earlier ones, from the folder or else from the commit, and if not, why.
 
-    Empty where neither was made with these parameters. What does not say how it was made may have been.
+    Empty if neither was made with these parameters. Digests that do not record their parameters count as comparable.
     """
     for former in _former_digests(folder):
         made = former.get("made", {})
@@ -107,7 +109,7 @@ def compared_with_former(folder: Path, digests: Mapping[str, Any]) -> str:
 
 
 def _former_digests(folder: Path) -> Iterator[dict[str, Any]]:
-    """As they lie in the folder, then as the commit has them: DVC removes the first before it runs a stage."""
+    """Earlier digests: from the folder, then from the commit, since DVC deletes the former before it runs a stage."""
     path = folder / DIGESTS_FILE
     if path.is_file():
         yield json.loads(path.read_text(encoding="utf-8"))
@@ -124,7 +126,7 @@ def with_circumstances(
     made: Sequence[Reference],
     runs: Sequence[Run],
 ) -> Story:
-    """The story with what is no part of the results: the time account, of each variant's runs too, and the lineage."""
+    """Report data plus run metadata: times, also of each variant's runs, and the run environment and parameters."""
     work = []
     for each in story.work:
         own = all_references([run for run in runs if run.variant == each.variant])
@@ -138,9 +140,10 @@ def with_circumstances(
 
 
 def keep_time(told: Reference, seconds: float, processes: int, anew: bool) -> None:
-    """Keep how long computing what `told` tells of has taken, all processes together.
+    """Record the compute time of the stages that a report covers, over all processes.
 
-    It may have taken several goes, which add up; what has been computed `anew`, all of it, took as long as it did now.
+    An ablation may be computed in several sessions, whose times add up; if everything was recomputed now (`anew`), only
+    this session counts.
     """
     before = {} if anew else default_store().clock(told)
     default_store().record_clock(
@@ -166,7 +169,7 @@ def account(prepared: Prepared, told: Reference, made: Sequence[Reference]) -> d
 
 
 def stage_seconds(made: Sequence[Reference]) -> dict[str, float]:
-    """The seconds of sampling, worlds, updates and evaluations that made these; each counts once."""
+    """The seconds of sampling, worlds, updates and evaluations for these artifacts; each artifact counts once."""
     clocks = {reference: default_store().clock(reference) for reference in dict.fromkeys(made)}
 
     def total(kind: str, name: str) -> float:
@@ -181,13 +184,13 @@ def stage_seconds(made: Sequence[Reference]) -> dict[str, float]:
 
 
 def set_up_seconds() -> float:
-    """What `make` measured when it installed the environment; 0 where it was installed otherwise."""
+    """The installation time in seconds, as measured by `make`; 0 if the environment was installed otherwise."""
     path = Path(sys.prefix) / "set-up-seconds"
     return float(path.read_text()) if path.is_file() else 0.0
 
 
 def lineage_of(experiment: Experiment, prepared: Prepared, told: Reference) -> list[tuple[str, str]]:
-    """What the results came from: code, parameters, data, platform."""
+    """The provenance of the results: code, parameters, data, platform."""
     digests = [(f"{split} panel", panel_digest(tasks_of(prepared.panel(split), split))) for split in SPLITS]
     return [
         *run_environment.code_state().items(),

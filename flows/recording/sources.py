@@ -1,12 +1,12 @@
-"""A number by its name: what it is, and the artifacts that it is read from.
+"""Resolves the name of a number to its value and to the artifacts that it is computed from.
 
-    update/entropy_nats               a metric of MLflow, of an iteration (the last unless one is named)
-    validation/greedy                 a learning curve of the report, likewise
-    mt-grpo/greedy success            a cell of the report's table: a variant, a player or the warm start, and a column
-    mt-grpo/interquartile mean        a column of its verdicts, of a variant
+    update/entropy_nats               a metric in MLflow, of an iteration (by default the last)
+    validation/greedy                 a point of a learning curve in the report, likewise
+    mt-grpo/greedy success            a table cell of the report: a variant, a baseline or the warm start, and a column
+    mt-grpo/interquartile mean        a column of the report's verdicts, of a variant
     mt-grpo - warm start              a gain, or the difference of two variants, by the primary metric
 
-The values are computed as the report computes them: see `tasks.report.cells` and `turnwise.statistics.verdict`.
+Values are computed as in the report: see `tasks.report.cells` and `turnwise.statistics.verdict`.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ from turnwise.tracking.values import metric_name
 from turnwise.world import Column, World, make_world
 
 DIFFERENCE = re.compile(r"(?P<first>.+?) [-−] (?P<second>.+)")
-"""As the report writes it, with a minus sign, or as it is typed."""
+"""A difference of two rows, with a minus sign as in the report or with a hyphen as typed."""
 GAIN = "gain over the warm start"
 STANDING = ("mean", "interquartile mean", "normalised", "mean over the curve", GAIN)
-"""What the report's verdicts tell of one variant, as they head it."""
+"""The columns of the report's verdicts on one variant."""
 FRAME = ("random", "oracle")
-"""The players between which the report normalises a mean."""
+"""The baseline policies whose means are 0 and 1 on the report's normalised scale."""
 
 
 def answer(what: str, runs: Sequence[RecordedRun], iteration: int | None = None) -> NumberAnswer:
-    """What a number's name means in these runs: see the top of this file for names.
+    """Resolve a number's name in these runs; the names are listed at the top of this file.
 
-    Raises ConfigurationError where none of them has it.
+    Raises ConfigurationError if no run has it.
     """
     if sources := sources_of(what, runs, iteration):
         values = [source.value for source in sources if source.value is not None]
@@ -62,9 +62,9 @@ def answer(what: str, runs: Sequence[RecordedRun], iteration: int | None = None)
 
 
 def sources_of(what: str, runs: Sequence[RecordedRun], iteration: int | None = None) -> list[Source]:
-    """Where a number is read from that is the same number, or its mean, in every run: a metric, a curve, a cell.
+    """The sources of a metric, a point of a curve or a table cell: one per run that has it, to be averaged.
 
-    Empty where no run has it.
+    Empty if no run has it.
     """
     for read in (_of_metric, _of_curve):
         if found := [source for run in runs if (source := read(what, run, iteration)) is not None]:
@@ -73,7 +73,7 @@ def sources_of(what: str, runs: Sequence[RecordedRun], iteration: int | None = N
 
 
 def _of_metric(what: str, run: RecordedRun, iteration: int | None) -> Source | None:
-    """A metric as the recorder names it: MLflow shows the same numbers."""
+    """A metric by its name in MLflow."""
     group = what.partition("/")[0]
     reference = _artifact_of(group, run, iteration)
     if reference is None:
@@ -84,7 +84,7 @@ def _of_metric(what: str, run: RecordedRun, iteration: int | None) -> Source | N
 
 
 def _of_curve(what: str, run: RecordedRun, iteration: int | None) -> Source | None:
-    """A point of a curve of the report, by the curve's name: a panel and a mode, or an artifact and its metric."""
+    """A point of a curve of the report, by the curve's name: `validation` and a mode, or an artifact and its metric."""
     kind, _, name = what.partition("/")
     if kind == "validation" and name in (SAMPLED, GREEDY):
         evaluation = _artifact_of(kind, run, iteration)
@@ -108,7 +108,7 @@ def _artifact_of(group: str, run: RecordedRun, iteration: int | None) -> Referen
 
 
 def _latest(name: str, run: RecordedRun, iteration: int | None) -> Reference | None:
-    """What an iteration made under this name; without a number the last one that made it."""
+    """The artifact of this name of an iteration; by default of the last iteration that has one."""
     made = run.artifacts.iterations
     if iteration is not None:
         made = made[iteration - 1 : iteration] if iteration >= 1 else []
@@ -116,14 +116,14 @@ def _latest(name: str, run: RecordedRun, iteration: int | None) -> Reference | N
 
 
 def _of_variant(what: str, run: RecordedRun) -> Source | None:
-    """A run's part of a cell of the table: the variant, a slash, and the column's heading."""
+    """A run's contribution to a table cell, named by the variant, a slash and the column's heading."""
     heading, tested = _after(run.artifacts.variant, what), run.artifacts.test
     value = None if heading is None or tested is None else _value(heading, tested, run)
     return None if tested is None or value is None else Source(value, tested, run)
 
 
 def _of_row(what: str, runs: Sequence[RecordedRun]) -> list[Source]:
-    """A cell of a player's row, or of the warm start's: the same for all runs of an ablation."""
+    """A table cell in the row of a baseline or of the warm start, which all runs of an ablation share."""
     found: dict[Reference, Source] = {}
     for run in runs:
         for row, evaluation in run.players.items():
@@ -135,7 +135,7 @@ def _of_row(what: str, runs: Sequence[RecordedRun]) -> list[Source]:
 
 
 def _value(heading: str, evaluation: Reference, run: RecordedRun) -> float | None:
-    """What an evaluation comes to in a column of the table, or by a metric that MLflow has of a run's test."""
+    """An evaluation's value in a column of the table, or by a metric that MLflow has of a run's test."""
     column = next((column for column in _columns(run) if column.heading == heading), None)
     if column is not None:
         return cell(evaluation, _world(run), column)
@@ -144,7 +144,7 @@ def _value(heading: str, evaluation: Reference, run: RecordedRun) -> float | Non
 
 
 def _of_difference(what: str, runs: Sequence[RecordedRun]) -> NumberAnswer | None:
-    """A gain over the warm start, or one variant beside another, in either order."""
+    """A gain over the warm start, or the difference of two variants, in either order."""
     asked = DIFFERENCE.fullmatch(what)
     if asked is None:
         return None
@@ -161,7 +161,7 @@ def _of_difference(what: str, runs: Sequence[RecordedRun]) -> NumberAnswer | Non
 
 
 def _of_verdict(what: str, runs: Sequence[RecordedRun]) -> NumberAnswer | None:
-    """A number of the report's verdicts on one variant."""
+    """A number from the report's verdicts on one variant."""
     variant, _, heading = what.rpartition("/")
     groups = grouped(runs) if heading in STANDING else []
     if variant not in [group.name for group in groups]:
@@ -185,7 +185,7 @@ def _of_verdict(what: str, runs: Sequence[RecordedRun]) -> NumberAnswer | None:
 
 
 def _tests(row: str, groups: Sequence[Group]) -> list[Source]:
-    """What a group of runs, or a player, showed on the test panel by the primary metric."""
+    """The test results of a group of runs, or of a baseline, by the primary metric."""
     every = [run for group in groups for run in group.runs.values()]
     heading = _world(every[0]).primary_column.heading
     for group in groups:
@@ -196,7 +196,7 @@ def _tests(row: str, groups: Sequence[Group]) -> list[Source]:
 
 
 def _on_the_way(run: RecordedRun) -> Iterator[Source]:
-    """A run's evaluations on the validation panel, from the start on."""
+    """A run's evaluations on the validation task set, from the warm start on."""
     for number in range(len(run.artifacts.iterations) + 1):
         source = _of_curve(f"validation/{SAMPLED}", run, number)
         if source is not None:
@@ -204,7 +204,7 @@ def _on_the_way(run: RecordedRun) -> Iterator[Source]:
 
 
 def _after(row: str, what: str) -> str | None:
-    """What follows the row's name and a slash; None where it does not begin with them."""
+    """The text after the row's name and a slash; None if it does not start with them."""
     return what.removeprefix(f"{row}/") if what.startswith(f"{row}/") else None
 
 

@@ -1,7 +1,7 @@
-"""`turnwise baselines`: play the scripted players of every installed world, record what they reach, write the page.
+"""`turnwise baselines`: play the baseline policies of every installed world, record their success, write the page.
 
-A line of the record is played again when the code of its world has changed, or another number of episodes is asked for;
-all others are kept. So are those of worlds that cannot be made here, for want of Java, say, or of a browser.
+A recorded line is played again only if its world's code has changed or a different number of episodes is asked for. The
+lines of worlds that cannot be made here, for want of Java or a browser, say, are kept too.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ SEED = 0
 RANDOM_EPISODES = 5000
 OTHER_EPISODES = 1000
 FEWER_EPISODES = {"babyai": (2000, 500), "sciworld": (100, 50), "browser": (200, 100)}
-"""Worlds in which an episode takes from 10 ms to some seconds: episodes of the random player, and of each other one."""
+"""(random baseline, every other baseline): episodes in worlds where one takes from 10 ms to some seconds."""
 
 
 def record_baselines(names: Sequence[str], folder: Path, episodes: int | None = None) -> None:
-    """Bring `baselines.json` and `baselines.md` in a folder up to date, for these worlds or for all that are installed.
+    """Update `baselines.json` and `baselines.md` in a folder, for these worlds or for all that are installed.
 
-    `episodes`: of every player, instead of the numbers above. The files are written after each world.
+    `episodes` overrides the numbers above for every baseline. The files are written after each world.
     """
     console = Console(highlight=False, soft_wrap=True)
     lines = recorded_baselines(folder)
@@ -49,7 +49,7 @@ def record_baselines(names: Sequence[str], folder: Path, episodes: int | None = 
 
 
 def settings_of(world: type[World]) -> tuple[str, ...]:
-    """The names of the settings in which a world is played: its defaults, called "", and the presets that differ."""
+    """The settings in which a world is played: its defaults, named "", and the presets that differ from them."""
     usual = {name: each.default for name, each in inspect.signature(world).parameters.items()}
     different = [
         preset
@@ -60,14 +60,14 @@ def settings_of(world: type[World]) -> tuple[str, ...]:
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Whether two values of a parameter are equal, a list and a tuple of the same included."""
+    """Whether two values of a parameter are equal; a list equals a tuple of the same values."""
     return list(one) == list(other) if isinstance(one, tuple) and isinstance(other, list) else bool(one == other)
 
 
 def _lines_of(
     name: str, episodes: int | None, before: Mapping[tuple[str, str, str], BaselineRow], console: Console
 ) -> list[BaselineRow]:
-    """The lines of one world, each as it was before where nothing has changed."""
+    """The lines of one world, each kept as it was if nothing has changed."""
     found = []
     for setting in settings_of(world_class(name)):
         parameters = with_preset(name, setting, {})
@@ -96,14 +96,14 @@ def _code(name: str, parameters: dict[str, Any]) -> str:
 
 
 def _uniform(world: World) -> str:
-    """What the world's environment says of its random player."""
+    """How the world describes its random baseline: the docstring of its environment's `random`."""
     (task,) = world.tasks("test", 1)
     with closing(world.make(task, SEED)) as environment:
         return " ".join((inspect.getdoc(type(environment).random) or "").split())
 
 
 def _write(folder: Path, lines: list[BaselineRow]) -> None:
-    """Both files, in the order of the worlds' names; the settings and players of a world in their own."""
+    """Write both files, sorted by world; within a world, settings and baselines are in the world's order."""
     ordered = sorted(lines, key=lambda line: line.world)
     known_file = folder / KNOWN_FILE
     figures = read_yaml(known_file)["figures"] if known_file.is_file() else []

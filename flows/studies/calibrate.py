@@ -1,4 +1,4 @@
-"""Calibrate: runs that collapse and runs that do not, and the alarms that tell them apart in time."""
+"""Calibrate: finds alarm rules that separate runs that collapse from runs that do not, in time."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from turnwise.studies.calibration_page import FIGURE, Calibration, Cost, data, d
 def show_calibration(experiments: Sequence[Experiment], defaults: dict[str, AlarmRule], folder: Path) -> None:
     """Run the experiments, calibrate on one half of their seeds, and write page, figure and data into a folder.
 
-    Raises ConfigurationError, before any compute, for experiments that cannot be calibrated on.
+    Raises ConfigurationError, before any compute, for experiments that are unsuitable for calibration.
     """
     for experiment in experiments:
         _require_sense(experiment)
@@ -54,7 +54,7 @@ def show_calibration(experiments: Sequence[Experiment], defaults: dict[str, Alar
 
 
 def all_runs(experiment: Experiment) -> list[Run]:
-    """Every variant with every seed."""
+    """Run every variant with every seed."""
     prepared = prepare_policy(experiment, prepare_materials(experiment))
     return [
         run_variant(experiment.variant(variant), prepared, variant, seed)
@@ -64,14 +64,14 @@ def all_runs(experiment: Experiment) -> list[Run]:
 
 
 def as_watched(run: Run) -> WatchedRun:
-    """A run as its monitors tell it."""
+    """A run's monitors, over all iterations."""
     monitors = run.iterations[-1].monitors
     assert monitors is not None, "a run is watched"
     return WatchedRun(run.experiment.world.name, run.variant, run.seed, read_history(monitors))
 
 
 def cost_of(runs: Sequence[Run]) -> Cost:
-    """What watching these runs cost, when they were computed."""
+    """The median cost of monitoring these runs, per iteration and per probe, when they were computed."""
     store = default_store()
     iterations = [iteration for run in runs for iteration in run.iterations]
 
@@ -93,7 +93,7 @@ def cost_of(runs: Sequence[Run]) -> Cost:
 
 
 def write_calibration(calibration: Calibration, folder: Path) -> None:
-    """The page, the figure and the data, each whole."""
+    """Write the page, the figure and the data, each atomically."""
     figure = io.BytesIO()
     draw(calibration).savefig(figure, format="png", dpi=150, metadata={"Software": None})
     write_whole(folder / FIGURE, figure.getvalue())
@@ -102,7 +102,7 @@ def write_calibration(calibration: Calibration, folder: Path) -> None:
 
 
 def _require_sense(experiment: Experiment) -> None:
-    """Refuse what would end or change a run before its collapse is seen, and seeds that cannot be halved."""
+    """Refuse settings that would end or change a run before its collapse is seen, and fewer than two seeds."""
     for variant in experiment.ablation.variants:
         own = experiment.variant(variant)
         guards = [name for name, most in own.guards if most is not None]

@@ -1,4 +1,4 @@
-"""The study of credit: a stored policy plays the validation panel, and every rule is put beside the truth by replay."""
+"""The credit study: a stored policy plays the validation task set; every estimator is compared with replays."""
 
 from __future__ import annotations
 
@@ -30,30 +30,30 @@ from turnwise.studies.credit_study import Study
 
 FOLDER = "credit-study"
 DIMENSIONS = 4096
-"""Of the sketch of a score vector: a cosine is right to 1.6%."""
+"""Size of the sketch of a score vector: a cosine is accurate to 1.6%."""
 
 
 @dataclass(frozen=True)
 class StudyRun:
-    """A study, and what it came from."""
+    """A study and its provenance."""
 
     study: Study
     digest: str
-    """Of the study: the same parameters and seeds give the same."""
+    """Digest of the study: the same parameters and seeds give the same digest."""
     about: Mapping[str, str]
     folder: Path
-    """Where the page, the table and the figure lie."""
+    """Folder of the page, the table and the figure."""
     computed: int
     found: int
-    """Stages that were computed now, and that were found in the store."""
+    """Numbers of stages that were computed now, and that came from the cache."""
 
 
 def study_credit(
     experiment: Experiment, policy: str | None, tasks: int, replay_count: int, console: Console
 ) -> StudyRun:
-    """Study the policy that `policy` names (None: the warm start of the experiment) and write `results/credit-study`.
+    """Study the policy that `policy` names (None: the experiment's warm start) and write `results/credit-study`.
 
-    Raises ConfigurationError, before any compute, for numbers that cannot be studied and a policy that is not there.
+    Raises ConfigurationError, before any compute, for numbers that are out of range or a policy that does not exist.
     """
     _require_sense(experiment, tasks, replay_count)
     named = None if policy is None else find_policy(policy)
@@ -73,9 +73,9 @@ def study_credit(
 
 
 def find_policy(name: str) -> Reference:
-    """The stored policy with this digest, or one that begins so; or the policy in a folder, copied into the store.
+    """The stored policy with this digest or unique prefix of one; or a policy from a folder, copied into the store.
 
-    Raises ConfigurationError where there is none, or more than one.
+    Raises ConfigurationError if no policy matches, or more than one.
     """
     if Path(name).is_dir():
         return _store_policy(Path(name))
@@ -91,7 +91,7 @@ def find_policy(name: str) -> Reference:
 
 
 def write_study(study: Study, about: Mapping[str, str], folder: Path) -> None:
-    """The page, the table as CSV and the figure."""
+    """Write the page, the table as CSV and the figure."""
     figure = credit_figure(study)
     table = io.StringIO()
     writer = csv.writer(table, lineterminator="\n")
@@ -105,7 +105,7 @@ def write_study(study: Study, about: Mapping[str, str], folder: Path) -> None:
 def _stages(
     experiment: Experiment, materials: Materials, policy: Reference, tasks: int, replay_count: int
 ) -> dict[str, Reference]:
-    """Every artifact of the study, by name."""
+    """Run the stages of the study; returns their artifacts by name."""
     compute, temperature = experiment.compute, experiment.rollout.temperature
     seed = seeding.derive(experiment.evaluation.seed, "credit study")
     play = dict(play_parameters(experiment))
@@ -160,7 +160,7 @@ def _require_sense(experiment: Experiment, tasks: int, replay_count: int) -> Non
 
 
 def _require_vocabulary(policy: Reference, materials: Materials) -> None:
-    """A policy that is named must at least know the tokens that the experiment's tokenizer makes."""
+    """Raise ConfigurationError if the policy's vocabulary is smaller than that of the experiment's tokenizer."""
     from turnwise.policy.tokenizer import load_tokenizer
 
     known = json.loads((default_store().folder(policy, MODEL_FILES) / "config.json").read_text())["vocab_size"]
@@ -173,7 +173,7 @@ def _require_vocabulary(policy: Reference, materials: Materials) -> None:
 
 
 def _store_policy(folder: Path) -> Reference:
-    """A folder in Hugging Face's layout as an artifact."""
+    """Copy a folder in Hugging Face's layout into the store as a policy artifact."""
     files = model_files(folder)
     if not {"config.json", "model.safetensors"} <= {path.name for path in files}:
         raise ConfigurationError(f"--policy {folder}: a policy's folder must hold config.json and model.safetensors")

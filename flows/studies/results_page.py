@@ -18,9 +18,9 @@ from turnwise.studies.results_page import PAGE_FILE, RECORD_FILE, Lesson, lesson
 
 
 def record_lessons(overlays: Sequence[Path], folder: Path) -> None:
-    """Bring the record and the page in a folder up to date with the results of these overlays.
+    """Update the record and the page in a folder from the results of these overlays.
 
-    Without overlays: of all in `experiments/worlds`. What has no results here stays as it was recorded.
+    Without overlays, from all of `experiments/worlds`. Experiments without results here keep their recorded lines.
     """
     console = Console(highlight=False, soft_wrap=True)
     record = folder / RECORD_FILE

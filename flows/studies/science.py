@@ -1,7 +1,7 @@
-"""`turnwise science`: run what a page of `docs/science/` is about, keep the record, and write the page.
+"""`turnwise science`: run the ablations of a page of `docs/science/`, keep their record, and write the page.
 
-An ablation whose record is kept is not run again unless it is named. What is found in the store costs nothing; what was
-cut short goes on.
+A recorded ablation is not run again unless it is named. Even then cached stages are not recomputed, and an interrupted
+ablation is resumed.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ PAGES = Path("docs/science")
 
 
 def write_page(name: str, run: Sequence[str], compare: Callable[[PlannedAblation], AblationResult]) -> None:
-    """Run the named ablations of a page, `core` for all of its core, and write it from all that are recorded.
+    """Run the named ablations of a page (`core`: all of its core) and write it from all that are recorded.
 
-    Raises ConfigurationError for a page or an ablation that there is not.
+    Raises ConfigurationError for an unknown page or ablation.
     """
     claims = known_claims(name)
     folder = project_root() / PAGES
@@ -58,7 +58,7 @@ def draw_page(name: str, claims: ClaimsPage, folder: Path) -> None:
 
 
 def records(claims: ClaimsPage, folder: Path) -> dict[str, Record]:
-    """The records of a page's ablations, in the page's order; those that were not run are left out."""
+    """The records of a page's ablations, in the page's order; ablations without a record are left out."""
     paths = {ablation: _record_path(folder, ablation) for ablation in claims.ablations}
     return {
         ablation: _RECORDS.validate_json(path.read_text(encoding="utf-8"))
@@ -68,7 +68,7 @@ def records(claims: ClaimsPage, folder: Path) -> dict[str, Record]:
 
 
 def experiment_of(planned: PlannedAblation) -> Experiment:
-    """The experiment that a planned ablation is."""
+    """The configuration of a planned ablation."""
     root = project_root()
     return load(root / "params.yaml", [root / overlay for overlay in planned.overlays])
 
@@ -95,7 +95,7 @@ def _chosen(name: str, claims: ClaimsPage, run: Sequence[str]) -> list[str]:
 
 
 def _kept(story: Story, claims: ClaimsPage) -> Story:
-    """What a page may need of a story: no sampled trajectories, and of the curves those that it shows or tests."""
+    """The part of the report data that a page may need: no sampled trajectories, and only curves it shows or tests."""
     measures = [measure for claim in claims.claims for each in claim.relations for measure in each.measures]
     metrics = {*claims.curves, *measures, MEASURE}
     return dataclasses.replace(story, samples=[], curves=[curve for curve in story.curves if curve.metric in metrics])
