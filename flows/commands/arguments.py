@@ -1,4 +1,4 @@
-"""The command line's arguments: mistakes in them are told as those of a configuration are, with the nearest name."""
+"""The command line's arguments. Mistakes are reported like those in a configuration, with the nearest valid name."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from turnwise.suggestions import meant
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser that raises ConfigurationError where argparse would end the process."""
+    """An argument parser that raises ConfigurationError instead of ending the process."""
 
     def error(self, message: str) -> NoReturn:
-        """Raise ConfigurationError with argparse's message and where to read on."""
+        """Raise ConfigurationError with argparse's message and a pointer to --help."""
         raise ConfigurationError(f"{message}: see {self.prog} --help")
 
 
 def read_arguments(
     parser: Parser, commands: Mapping[str, argparse.ArgumentParser], arguments: Sequence[str]
 ) -> argparse.Namespace:
-    """The arguments of one of the commands. Raises ConfigurationError, with the nearest command or option."""
+    """Parse the arguments of one command. Raises ConfigurationError, with the nearest command or option."""
     command = next((each for each in arguments if not each.startswith("-")), "")
     if command and command not in commands:
         raise ConfigurationError(
@@ -39,7 +39,7 @@ def read_arguments(
 
 
 def whole(lowest: int, highest: int = 1_000_000) -> Callable[[str], int]:
-    """The type of an argument that is a whole number within bounds."""
+    """Make the argument type of whole numbers within bounds, inclusive."""
 
     def read(text: str) -> int:
         digits = text.removeprefix("-")
@@ -51,7 +51,7 @@ def whole(lowest: int, highest: int = 1_000_000) -> Callable[[str], int]:
 
 
 def number(lowest: float, highest: float) -> Callable[[str], float]:
-    """The type of an argument that is a finite number within bounds."""
+    """Make the argument type of finite numbers within bounds, inclusive."""
 
     def read(text: str) -> float:
         try:
@@ -66,7 +66,7 @@ def number(lowest: float, highest: float) -> Callable[[str], float]:
 
 
 def one_of(*names: str) -> Callable[[str], str]:
-    """The type of an argument that is one of these names."""
+    """Make the argument type of one of these names."""
 
     def read(text: str) -> str:
         if text not in names:
@@ -77,7 +77,7 @@ def one_of(*names: str) -> Callable[[str], str]:
 
 
 def add_commands(parser: Parser) -> Any:
-    """Where the commands are added, each of which is one of `choices`."""
+    """The object to which commands are added; its `choices` are the commands by name."""
     return parser.add_subparsers(required=True, metavar="COMMAND")
 
 

@@ -1,4 +1,4 @@
-"""The code of a recorded run in a fresh folder: a clone of the project's repository at its commit, with its diff."""
+"""Restores the code of a recorded run in a fresh folder: a clone at its commit, with its uncommitted diff applied."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ NONE = "none"
 
 
 def require_checkout(repository: Path, folder: Path, commit: str, uncommitted: str, diff: str | None) -> None:
-    """Raise ConfigurationError, before anything is written, unless the code can be had as it was.
+    """Raise ConfigurationError, before anything is written, unless the code can be restored exactly.
 
     Args:
-        repository: that the run was made in.
-        folder: where the code is to go.
-        commit: that was checked out then.
-        uncommitted: the digest of the diff from it, or "none".
-        diff: as it was recorded; None where none was.
+        repository: the repository that the run was made in.
+        folder: the folder for the code, which must not exist yet.
+        commit: the commit that was checked out then.
+        uncommitted: the digest of the diff from that commit, or "none".
+        diff: the recorded diff; None where none was recorded.
     """
     if folder.exists():
         raise ConfigurationError(f"a run is reproduced in a fresh folder; {folder} exists: name another, or remove it")
@@ -48,7 +48,7 @@ def require_checkout(repository: Path, folder: Path, commit: str, uncommitted: s
 
 
 def check_out(repository: Path, folder: Path, commit: str, diff: str | None) -> None:
-    """Write the code as it was into the folder. Raises ConfigurationError where Git refuses."""
+    """Write the run's code into the folder. Raises ConfigurationError if a Git command fails."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     _require(_git(repository, "clone", "--quiet", "--no-checkout", str(repository), str(folder)))
     _require(_git(folder, "checkout", "--quiet", "--detach", commit))

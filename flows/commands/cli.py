@@ -50,9 +50,9 @@ OFFLINE = {
     "DVC_NO_ANALYTICS": "1",
     "VLLM_NO_USAGE_STATS": "1",
 }
-"""Nothing phones home."""
+"""Environment variables that turn off telemetry."""
 THREADS = {"OMP_WAIT_POLICY": "PASSIVE", "TOKENIZERS_PARALLELISM": "false"}
-"""Threads that spin while they wait stall one another as soon as anything else runs on the cores: tenfold was seen."""
+"""Threads that spin while they wait slow each other down, tenfold was seen, when anything else uses the cores."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -64,13 +64,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def status_of(arguments: Sequence[str]) -> int:
-    """Run one command; a mistake is told in one message, without a traceback. The status of the process:
+    """Run one command; a mistake is reported in one message, without a traceback. Returns the exit status:
 
     * 0: done.
-    * 1: it ended early, or what was made is not what it should be.
-    * 2: nothing was computed, since a parameter, an argument or a file is wrong.
+    * 1: it ended early, or the result is not what it should be.
+    * 2: nothing was computed, because a parameter, an argument or a file is wrong.
     """
-    # A world of somebody's own, `module:Class`, lies in the folder where the command is given.
+    # A user's own world, `module:Class`, is imported from the folder in which the command is run.
     if os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())
     for name, value in {**OFFLINE, **THREADS}.items():
@@ -89,7 +89,7 @@ def status_of(arguments: Sequence[str]) -> int:
 
 
 def _leave(status: int) -> None:
-    """End at once: tearing the engine down takes seconds, and a world that hangs would never let go."""
+    """End the process at once: engine clean-up would take seconds, and a world that hangs would never let it end."""
     logging.shutdown()
     os._exit(status)
 

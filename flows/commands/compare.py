@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def add_compare(commands: Any) -> None:
-    """The command's arguments."""
+    """Add the command and its arguments."""
     compare = commands.add_parser("compare", help="lay recorded runs beside each other, with verdicts")
     compare.add_argument(
         "runs",
@@ -70,7 +70,7 @@ def compare_runs(parsed: argparse.Namespace) -> None:
 
 
 def _budgets(found: Sequence[AtEqualBudget]) -> list[Sheet]:
-    """What the same iterations, tokens and seconds bought each variant, on the validation panel."""
+    """Each variant's result for the same iterations, tokens and seconds, on the validation task set."""
     from turnwise.reporting.terminal.tables import Sheet
     from turnwise.reporting.terminal.verdicts import cell
 

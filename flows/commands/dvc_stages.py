@@ -1,13 +1,13 @@
-"""What DVC versions: a stage of dvc.yaml runs the flows' functions, then copies what came of it out of the store.
+"""The stages of dvc.yaml: each runs the flows' functions, then copies the results for DVC out of the store.
 
     prepare       data/panels, data/demonstrations, data/tokenizer, data/players.json
     warm_start    models/warm_start (Hugging Face's layout), models/warm_start.json and .csv
     train         runs/<variant>/<seed>: policy (likewise), metrics.json, validation.csv, training.csv, digests.json
     report        results/<name>: table.csv, curves.csv, digests.json, and for people report.html, story.json, figures
 
-DVC deletes the outs of a stage before it runs it: nothing is computed from them, and they are copied at the end. What
-DVC tracks holds no clock, so that it is the same wherever it is computed; the page, which tells the time, is not
-tracked. The store remembers what was computed, so a stage that DVC runs again computes only what is new.
+DVC deletes the outputs of a stage before it runs it. This is harmless: nothing is computed from them, and they are
+copied at the end. Files that DVC tracks contain no times, so they are the same wherever they are computed; the report
+page, which does, is not tracked. When DVC runs a stage again, only what is not in the store is recomputed.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ TRAINING_COLUMNS: Mapping[str, tuple[str, ...]] = {
     "credit": ("reward", "dead_groups"),
     "policy": ("entropy", "gradient_norm", "clip_fraction_low", "clip_fraction_high", "mismatch"),
 }
-"""What training.csv tells of each iteration, by the artifact that knows it."""
+"""The columns of training.csv, by the artifact of an iteration that they are read from."""
 
 
 def materialise(stage: str, experiment: Experiment, variant: str | None = None, seed: int | None = None) -> None:
@@ -78,7 +78,7 @@ def materialise(stage: str, experiment: Experiment, variant: str | None = None, 
 
 
 def materialise_materials(experiment: Experiment) -> None:
-    """Panels, demonstrations and tokenizer, and how the scripted players do on the test panel."""
+    """Write the task sets, the demonstrations, the tokenizer and the baselines' scores on the test task set."""
     with _showing(experiment):
         materials = prepare_materials(experiment)
         players = evaluate_players(experiment, materials)
@@ -93,7 +93,7 @@ def materialise_materials(experiment: Experiment) -> None:
 
 
 def materialise_warm_start(experiment: Experiment) -> None:
-    """The policy that reinforcement starts from, how it learned, and how it does on the test panel."""
+    """Write the policy that reinforcement starts from, its learning curve, and its scores on the test task set."""
     with _showing(experiment):
         prepared = prepare_policy(experiment, prepare_materials(experiment))
         test = evaluate_warm_start(experiment, prepared)
@@ -109,7 +109,7 @@ def materialise_warm_start(experiment: Experiment) -> None:
 
 
 def materialise_run(experiment: Experiment, variant: str, seed: int) -> None:
-    """One variant with one seed: its final policy, its scores, its curves and the digest of everything it made."""
+    """Run one variant with one seed; write its final policy, its scores, its curves and its artifacts' digests."""
     require_store(tracking_uri(experiment))
     with _showing(experiment):
         prepared = prepare_policy(experiment, prepare_materials(experiment))
@@ -125,7 +125,7 @@ def materialise_run(experiment: Experiment, variant: str, seed: int) -> None:
 
 
 def materialise_report(experiment: Experiment) -> None:
-    """The comparison of all runs, which the earlier stages have computed. Closes the ablation's record."""
+    """Compare all runs, which earlier stages have computed, and write the report; finishes the ablation's record."""
     console = Console()
     comparison = compare(experiment, console)
     if comparison.repeat:
@@ -137,7 +137,7 @@ ONCE: Mapping[str, Callable[[Experiment], None]] = {
     "warm_start": materialise_warm_start,
     "report": materialise_report,
 }
-"""The stages that an ablation has once, by their names in dvc.yaml."""
+"""The stages that run once per ablation, by their names in dvc.yaml."""
 
 
 def _require_part(experiment: Experiment, variant: str, seed: int) -> None:
@@ -159,15 +159,15 @@ def _showing(experiment: Experiment) -> Iterator[None]:
 
 
 def _warm_start_curve(prepared: Prepared) -> list[dict[str, float]]:
-    """Empty where the policy was loaded and is used as it is."""
+    """The learning curve of the warm start; empty if a loaded policy is used without one."""
     path = default_store().folder(prepared.warm_start) / CURVE_FILE
     return json.loads(path.read_text()) if path.is_file() else []
 
 
 def _digests(run: Run, prepared: Prepared) -> dict[str, Any]:
-    """What this run was made from and what it made, in order: to find the first place where two runs differ.
+    """The digests of everything that the run was made from and has made, in order, to find where two runs first differ.
 
-    The platform may explain why.
+    The platform is included, since it may explain a difference.
     """
     return {
         **{name: reference.digest for name, reference in vars(prepared).items()},
@@ -182,7 +182,7 @@ def _digests(run: Run, prepared: Prepared) -> dict[str, Any]:
 
 
 def _write_validation(path: Path, run: Run) -> None:
-    """Success on the validation panel: before the first iteration, and whenever it was evaluated."""
+    """Write the success on the validation task set: before the first iteration, and at every evaluation."""
     rows = [[0, *_success(run.start)]]
     rows += [
         [iteration.number, *_success(iteration.evaluation)] for iteration in run.iterations if iteration.evaluation
@@ -196,7 +196,7 @@ def _success(evaluation: Reference) -> list[float]:
 
 
 def _write_training(path: Path, run: Run) -> None:
-    """Batch by batch; an empty cell is a number that is not defined, as the entropy of a batch that was skipped."""
+    """Write one row per batch; an empty cell is an undefined number, such as the entropy of a skipped batch."""
     rows = []
     for iteration in run.iterations:
         row: list[Any] = [iteration.number]
@@ -208,7 +208,7 @@ def _write_training(path: Path, run: Run) -> None:
 
 
 def _grouped(metrics: Mapping[str, float]) -> dict[str, dict[str, float]]:
-    """`mode/name` as a mapping of mappings."""
+    """Turn the names `mode/name` into a nested mapping."""
     groups: dict[str, dict[str, float]] = {}
     for key, value in sorted(metrics.items()):
         group, _, name = key.partition("/")
@@ -217,12 +217,12 @@ def _grouped(metrics: Mapping[str, float]) -> dict[str, dict[str, float]]:
 
 
 def _files_of(reference: Reference) -> list[Path]:
-    """The artifact's files, its manifest among them: who has them can check them against their digest."""
+    """The artifact's files, including its manifest, against whose digests copies of them can be checked."""
     return sorted(default_store().folder(reference).iterdir())
 
 
 def _model_files(policy: Reference, prepared: Prepared) -> list[Path]:
-    """What transformers loads a policy from: configuration, weights and the tokenizer."""
+    """The files from which transformers loads a policy: configuration, weights and tokenizer."""
     model = model_files(default_store().folder(policy, MODEL_FILES))
     return [*model, *(path for path in _files_of(prepared.tokenizer) if path.name != MANIFEST)]
 
@@ -235,7 +235,7 @@ def _write_folder(folder: Path, files: Iterable[Path]) -> None:
 
 @contextmanager
 def _replaced(folder: Path) -> Iterator[Path]:
-    """A new folder to fill, which takes the place of the one of this name when the block ends without an error."""
+    """Yield a new folder to fill; it replaces the folder of this name when the block ends without an error."""
     partial = folder.with_name(f".{folder.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)

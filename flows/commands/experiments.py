@@ -1,7 +1,7 @@
 """The commands that compute stages: an experiment, parts of one, or several.
 
-They need a Prefect server, whose address must be in the environment before Prefect is imported: so each imports what it
-runs when it runs.
+They need a Prefect server, whose address must be in the environment before Prefect is imported. So each command imports
+what it needs only when it runs.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from turnwise.experiment import Experiment
 
 ECHO_TRAP = ("experiments/echo-trap.yaml", "experiments/echo-trap-bandit.yaml")
-"""The experiments that collapse on purpose."""
+"""The experiments that are designed to collapse."""
 
 
 def add_experiments(commands: Any) -> None:
-    """Every command of this module, with its arguments."""
+    """Add every command of this module and its arguments."""
     _add_ablation(commands)
     _add_experiment(commands)
     _add_evaluate(commands)
@@ -156,8 +156,8 @@ def _add_stage(commands: Any) -> None:
 def _stage(parsed: argparse.Namespace) -> None:
     from turnwise.experiment import load
 
-    # `dvc exp run --temp` runs a copy of the project and names the project itself in DVC_ROOT: parameters and results
-    # are the copy's, the store and MLflow's database the project's.
+    # `dvc exp run --temp` runs in a copy of the project and puts the path of the original into DVC_ROOT: parameters and
+    # results are the copy's, the store and MLflow's database the original's.
     os.environ["TURNWISE_HOME"] = str(home())
     os.environ.pop("DVC_ROOT", None)
     experiment = load(project_root() / parsed.parameters)
@@ -198,14 +198,14 @@ def _add_parameters(
     overlays: str = "files laid over the parameters, in order",
     settings: str = "set one value",
 ) -> None:
-    """The arguments that say which experiment."""
+    """Add the arguments that define the experiment."""
     command.add_argument("overlays", nargs="*", metavar="OVERLAY", help=overlays)
     command.add_argument("--parameters", default="params.yaml", help="the parameters file (default: %(default)s)")
     command.add_argument("-s", "--set", action="append", default=[], metavar="KEY=VALUE", help=settings)
 
 
 def _add_processes(command: argparse.ArgumentParser) -> None:
-    """The argument that says how many processes share the runs of an ablation."""
+    """Add the argument for the number of processes that share an ablation's runs."""
     command.add_argument(
         "--processes",
         type=whole(1, 1024),
@@ -222,7 +222,11 @@ def _load(parsed: argparse.Namespace) -> Experiment:
 
 
 def _ready_for_prefect() -> None:
-    """A Prefect server that answers; its settings must stand before Prefect is imported, which takes seconds too."""
+    """Start or find a Prefect server, import the libraries, and close the runs of killed processes.
+
+    The server's settings must be in the environment before Prefect is imported; that import takes seconds too, so it
+    is covered by the same status line.
+    """
     from rich.console import Console
 
     from flows.runtime.server import ensure_server

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def add_lineage(commands: Any) -> None:
-    """The command's arguments."""
+    """Add the command and its arguments."""
     lineage = commands.add_parser("lineage", help="from a number or an artifact back to all that it came from")
     lineage.add_argument(
         "what",
@@ -66,9 +66,9 @@ def show_lineage(parsed: argparse.Namespace) -> None:
 
 
 def print_answer(what: str, found: NumberAnswer, console: Console) -> None:
-    """The tree of a number: what it is read from, and above each the artifacts; then the code, parameters and platform.
+    """Print the tree of a number: the artifacts that it is read from, their ancestors, and code, parameters, platform.
 
-    Of several artifacts of one run the last is told to its roots, which lie in those of the others too.
+    If several artifacts of one run follow each other, only the last is expanded: it has the others' ancestors too.
     """
     from rich.text import Text
     from rich.tree import Tree
@@ -94,7 +94,7 @@ def print_answer(what: str, found: NumberAnswer, console: Console) -> None:
 
 
 def _add_ancestry(branch: Tree, reference: Reference) -> None:
-    """The artifacts that this one was made from, and by which code and on which platforms."""
+    """Add the ancestors of an artifact, the commits of the code that made them, and the platforms."""
     from rich.text import Text
 
     tree = ancestry(default_store(), reference)
@@ -108,7 +108,7 @@ def _add_ancestry(branch: Tree, reference: Reference) -> None:
 
 
 def _add_panels(branch: Tree, run: RecordedRun) -> None:
-    """The panels by the digests of their tasks, which other machines have as well."""
+    """Add the task sets by the digests of their tasks, which are the same on every machine."""
     from rich.text import Text
 
     from tasks.playing import tasks_of
@@ -132,7 +132,7 @@ def _add(branch: Tree, ancestor: Ancestor) -> None:
 
 
 def _print_diffs(uri: str, sources: list[Source], console: Console) -> None:
-    """Which files the uncommitted changes touched, where there were any."""
+    """Print which files the uncommitted changes touched, if there were any."""
     from turnwise.tracking.finding import UNCOMMITTED_FILE, read_text
 
     runs = {source.run.id: source.run for source in sources if source.run is not None}

@@ -1,8 +1,8 @@
-"""`--dry-run`: what an ablation would compute, counted before anything is, on a machine that could not compute it.
+"""`--dry-run`: counts what an ablation would compute, even on a machine that could not compute it.
 
-The configuration is checked as for a real run, the world is made and its panels are drawn up. No model is loaded and no
-token is sampled. The numbers are upper bounds: episodes end early, replies are shorter than they may be, and what the
-store holds is not computed again.
+The configuration is checked as for a real run, the world is made and its task sets are drawn. No model is loaded and no
+token is sampled. The numbers are upper bounds: episodes may end early, replies may be shorter than allowed, and what is
+cached is not recomputed.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from turnwise.world import SPLITS
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """What one variant computes with one seed, at most."""
+    """Upper bounds on what one variant computes with one seed."""
 
     variant: str
     estimator: str
     episodes: int
-    """Sampled in training."""
+    """Number of training episodes."""
     reply_tokens: int
-    """That these may write."""
+    """Most reply tokens in the training episodes."""
     optimizer_steps: int
     evaluated: int
-    """Episodes on the validation and the test panel."""
+    """Number of episodes on the validation and the test task set."""
     critic: bool
 
 
 def planned_run(experiment: Experiment, variant: str) -> PlannedRun:
-    """What one seed of a variant computes, at most."""
+    """Upper bounds on what a variant computes with one seed."""
     own = experiment.variant(variant)
     acting = own.make_world().limits.turns * (own.agent.mode.attempts or 1)
     lengths = _longest_replies(own.agent)
@@ -63,7 +63,7 @@ def planned_run(experiment: Experiment, variant: str) -> PlannedRun:
 
 
 def needs_of(experiment: Experiment, processes: int = 1) -> Needs | None:
-    """What the ablation needs of disk and memory at most; None where its policy's size is not known yet."""
+    """Upper bounds on the ablation's disk and memory; None if its policy's size is not known yet."""
     shapes = shapes_of(experiment)
     if shapes is None:
         return None
@@ -78,14 +78,14 @@ def needs_of(experiment: Experiment, processes: int = 1) -> Needs | None:
 
 
 def _longest_replies(agent: Agent) -> list[int]:
-    """The tokens of an acting reply, and of a thought and a summary: of either there is at most one beside it."""
+    """Most tokens of an acting reply, and of a thought and a summary, of which at most one each goes with it."""
     beside = [length for length in (agent.mode.tokens, agent.context.summary_tokens) if length is not None]
     return [agent.maximum_reply_tokens, *beside]
 
 
 def show_plan(experiment: Experiment, console: Console) -> None:
     """Print the plan of an ablation. Raises ConfigurationError as a real run would."""
-    if model_directory(experiment.policy.model) is not None:  # a hub's is not downloaded for a plan
+    if model_directory(experiment.policy.model) is not None:  # a hub model is not downloaded for a plan
         require_model(experiment)
     panels = {split: draw_panel(panel_parameters(experiment, split)) for split in SPLITS}
     require_disjoint(panels)

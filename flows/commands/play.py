@@ -1,9 +1,9 @@
-"""`turnwise play`: a person plays an episode in the terminal and is shown what the policy is shown, no more.
+"""`turnwise play`: a person plays an episode in the terminal and sees exactly what the policy would see.
 
-The person stands where the tokenizer does: what the agent would turn into tokens is printed, and what is typed takes
-the place of the policy's reply. So the format, the limits and the answers to what cannot be read are the agent's own.
+The person takes the place of the tokenizer and the policy: text that the agent would tokenize is printed, and typed
+text is used as the reply. So the format, the limits and the answers to unreadable replies are the agent's own.
 
-A reply is a line. In the formats that write one in several, it goes on to an empty line.
+A reply is one line. In formats whose replies have several lines, an empty line ends it.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from turnwise.suggestions import meant
 from turnwise.world import SPLITS, ScriptedAction, Task, World
 
 PLAIN = "plain"
-"""The form of a reply in which a line is the answer, and no thought is written."""
+"""The reply form in which a line is just the answer, without a thought."""
 FORMS = (*FORMATS, PLAIN)
 IN_LINES = (ReactFormat.name, ToolJsonFormat.name)
-"""The formats that write a reply in several lines."""
+"""The formats whose replies have several lines."""
 ORACLE, QUIT = ":oracle", ":quit"
 COMMANDS = f"{ORACLE} shows what the oracle would do, {QUIT} ends."
 LAST_LINE = " An empty line ends a reply."
@@ -32,7 +32,7 @@ PATIENCE = RetryPolicy(seconds=120.0, retries=0)
 
 
 class Screen:
-    """The frame of an agent whose policy is a person: texts are shown instead of being turned into tokens."""
+    """A chat frame for a person instead of a policy: texts are printed instead of tokenized."""
 
     end_tokens: tuple[int, ...] = ()
 
@@ -45,8 +45,9 @@ class Screen:
         self._output.flush()
 
     def ask(self, source: TextIO, in_lines: bool) -> str | None:
-        """What is typed next: a line, or, where replies have several, those up to an empty one or the input's end. None
-        when there is nothing.
+        """Read the next reply: a line or, with `in_lines`, the lines up to an empty one or the end of the input.
+
+        None at the end of the input.
         """
         self._output.write("\n> ")
         self._output.flush()
@@ -67,14 +68,14 @@ class Screen:
         return ()
 
     def decode(self, tokens: tuple[int, ...]) -> str:
-        """There are no tokens to decode."""
+        """Never called: a person's reply has no tokens."""
         raise AssertionError("a person's reply has no tokens")
 
 
 def play(world: World, split: str, number: int, form: str, seed: int, source: TextIO, output: TextIO) -> None:
     """Play task `number` of a split, reading replies from `source`, until the episode or the input ends.
 
-    Raises ConfigurationError for a task or a form that there is not, or a form that cannot express the world's actions.
+    Raises ConfigurationError for an unknown task or form, or for a form that cannot express the world's actions.
     """
     task = _task(world, split, number)
     if form not in FORMS:
@@ -108,14 +109,14 @@ def _task(world: World, split: str, number: int) -> Task:
 
 
 def _instruction(world: World, written: Format, form: str) -> str:
-    """What the policy is told, with the form of a reply that a person was asked for."""
+    """The instruction that the policy gets, adapted to the reply form of the person."""
     if form == PLAIN:
         return f"{world.instruction}\n{world.grammar}\nReply with an action; several actions are separated by ||."
     return written.instruction(world)
 
 
 def _reply(episode: Episode, world: World, written: Format, form: str, source: TextIO, screen: Screen) -> str | None:
-    """The next reply, in the agent's format; None when the person leaves, or the world is lost in asking its oracle."""
+    """The next reply, in the agent's format; None if the person quits, or if asking the oracle has lost the world."""
     while not episode.over and (typed := screen.ask(source, form in IN_LINES)) is not None and typed != QUIT:
         if typed == ORACLE:
             screen.say(_oracle(episode, world, written, form))
@@ -127,7 +128,7 @@ def _reply(episode: Episode, world: World, written: Format, form: str, source: T
 
 
 def _oracle(episode: Episode, world: World, written: Format, form: str) -> str:
-    """What the oracle would reply now; asking changes nothing."""
+    """The oracle's reply in the current state; asking does not change the episode."""
     if "oracle" not in world.players:
         return f"The world {world.name!r} has no oracle."
     decision = episode.decide("oracle", seeding.generator(0, "asked by a person"))
@@ -137,7 +138,7 @@ def _oracle(episode: Episode, world: World, written: Format, form: str) -> str:
 
 
 def _told(world: World, result: Trajectory | Lost) -> str:
-    """How the episode ended, and what it earned."""
+    """How the episode ended, and its rewards."""
     if isinstance(result, Lost):
         return f"The episode was lost: {result.reason}"
     earned = {name: result.total(name) for name in world.rewards}

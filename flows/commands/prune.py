@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def add_prune(commands: Any) -> None:
-    """The arguments of both commands."""
+    """Add both commands and their arguments."""
     prune = commands.add_parser("prune", help="remove what the section storage does not keep; it can be made again")
     prune.add_argument("overlays", nargs="*", metavar="OVERLAY", help="files laid over the parameters, in order")
     prune.add_argument("--parameters", default="params.yaml", help="the parameters file (default: %(default)s)")
@@ -85,7 +85,7 @@ def show_restored(parsed: argparse.Namespace) -> None:
 
 
 def _print(console: Console, before: dict[str, int], found: Sequence[Removal]) -> None:
-    """What is in the home by part, and how much of it goes."""
+    """Print the size of each part of the home, and how much of it is pruned."""
     from rich import box
     from rich.table import Table
 
@@ -105,7 +105,7 @@ def _print(console: Console, before: dict[str, int], found: Sequence[Removal]) -
 
 
 def _sizes(folder: Path) -> dict[str, int]:
-    """The bytes of every part of a home, the store by kind."""
+    """The bytes of every part of a home; the store is split by kind of artifact."""
     sizes: dict[str, int] = {}
     for path in folder.rglob("*"):
         if path.is_file() and not path.is_symlink():

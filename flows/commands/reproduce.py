@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from turnwise.tracking.finding import RecordedRun
 
 OF_THE_OUTER_RUN = ("DVC_ROOT", "TURNWISE_HOME")
-"""What would lead the run out of its folder."""
+"""Environment variables that would make the reproduced run use the outer project's folders."""
 
 
 def add_reproduce(commands: Any) -> None:
-    """The command's arguments."""
+    """Add the command and its arguments."""
     reproduce = commands.add_parser("reproduce", help="make a recorded run again elsewhere and compare the digests")
     reproduce.add_argument("run_wanted", metavar="RUN", help="id, name or tag of a run or an ablation")
     reproduce.add_argument("--into", type=Path, metavar="FOLDER", help="default: reproductions/<id>, in .turnwise")
@@ -64,7 +64,7 @@ def reproduce_runs(parsed: argparse.Namespace) -> None:
 
 
 def _one_state(runs: Sequence[RecordedRun]) -> tuple[str, str]:
-    """The commit and the digest of the diff that all of the runs were made with."""
+    """The commit and the diff's digest that the runs share. Raises ConfigurationError if they share none."""
     states = {(run.tags.get("commit", "none"), run.tags.get("uncommitted", "none")): run.name for run in runs}
     if len(states) > 1:
         told = "; ".join(f"{name}: {commit[:12]} {diff[:12]}" for (commit, diff), name in states.items())
@@ -73,7 +73,7 @@ def _one_state(runs: Sequence[RecordedRun]) -> tuple[str, str]:
 
 
 def _reproduced(run: RecordedRun, folder: Path, console: Console) -> bool:
-    """Make one run again and say what came of it."""
+    """Repeat one run and print whether its artifacts are equal; returns whether they are."""
     from turnwise.store import Store
     from turnwise.tracking.finding import find_runs
 
@@ -89,9 +89,9 @@ def _reproduced(run: RecordedRun, folder: Path, console: Console) -> bool:
 
 
 def equal(run: RecordedRun, again: RecordedRun, elsewhere: Store, console: Console) -> bool:
-    """Whether a run and one made again have the same artifacts; says so, or where they part and why.
+    """Whether a run and its repetition have the same artifacts; prints that, or where and why they first differ.
 
-    `elsewhere` is the store of the second; that of the first is the present home's.
+    `elsewhere` is the store of the repetition; the original run's is the current home's.
     """
     from turnwise.store import default_store
     from turnwise.tracking.reproduction import (
@@ -124,7 +124,7 @@ def equal(run: RecordedRun, again: RecordedRun, elsewhere: Store, console: Conso
 
 
 def _write_parameters(run: RecordedRun, folder: Path) -> str:
-    """The run's parameters as a file of the folder; the sections that no run has are as the project had them then."""
+    """Write the run's parameters to a file in the folder; sections that were not recorded come from its params.yaml."""
     from ruamel.yaml import YAML
 
     from turnwise.config.overlays import read_yaml
@@ -150,6 +150,6 @@ def _write_parameters(run: RecordedRun, folder: Path) -> str:
 
 
 def _environment(folder: Path) -> dict[str, str]:
-    """That of this process, but for what names another folder."""
+    """The environment of the repetition: that of this process, without variables that name other folders."""
     kept = {name: value for name, value in os.environ.items() if name not in OF_THE_OUTER_RUN}
     return {**kept, "PYTHONPATH": str(folder)}

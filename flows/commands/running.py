@@ -1,4 +1,4 @@
-"""What the command line shows of flows. Imports Prefect: the server's address must be in the environment before."""
+"""Runs flows and prints their results. Imports Prefect: the server's address must be in the environment before."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from turnwise.studies.credit_page import print_study
 
 
 def show_ablation(experiment: Experiment, processes: int = 1) -> None:
-    """Run an ablation as a flow, whose runs so many processes share, and print its comparison."""
+    """Run an ablation as a flow, with `processes` processes sharing its runs, and print its comparison."""
     console = Console()
     began = time.monotonic()
     comparison: list[AblationResult] = []
@@ -48,7 +48,7 @@ def show_ablation(experiment: Experiment, processes: int = 1) -> None:
 
 
 def show_science(name: str, run: Sequence[str], processes: int = 1) -> None:
-    """Run ablations of a page of `docs/science/`, each as a flow shared by so many processes, and write the page."""
+    """Run ablations of a page of `docs/science/`, each as a flow shared by `processes` processes; write the page."""
     console = Console()
 
     def run_planned(planned: PlannedAblation) -> AblationResult:
@@ -67,7 +67,7 @@ def show_science(name: str, run: Sequence[str], processes: int = 1) -> None:
 
 
 def show_preparation(experiment: Experiment) -> None:
-    """Make what every run starts from, and print the digests."""
+    """Make the artifacts that every run starts from, and print their digests."""
     console = Console()
 
     @flow(name="prepare", flow_run_name=f"prepare {experiment.world.name}")
@@ -81,7 +81,7 @@ def show_preparation(experiment: Experiment) -> None:
 
 
 def show_evaluation(experiment: Experiment) -> None:
-    """Play the scripted players and the warm start on the test panel, and print their success."""
+    """Evaluate the baseline policies and the warm start on the test task set, and print their success."""
     console = Console()
 
     @flow(name="evaluate", flow_run_name=f"evaluate {experiment.world.name}")
@@ -101,7 +101,7 @@ def show_evaluation(experiment: Experiment) -> None:
 
 
 def show_credit(experiment: Experiment, policy: str | None, tasks: int, replays: int) -> None:
-    """Put every credit rule beside the truth by replay, and print what was found."""
+    """Run the credit study, which compares every estimator with replays, and print its results."""
     console = Console()
     began = time.monotonic()
     made: list[StudyRun] = []

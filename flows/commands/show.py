@@ -18,14 +18,14 @@ from flows.commands.arguments import one_of, whole
 from turnwise.errors import ConfigurationError
 
 IN_THE_TERMINAL, ON_THE_PAGE = 4, 300
-"""Episodes that are shown where nobody says how many."""
+"""Default numbers of episodes."""
 
 if TYPE_CHECKING:
     from turnwise.reporting.data.episodes import Wanted
 
 
 def add_show(commands: Any) -> None:
-    """The command's arguments."""
+    """Add the command and its arguments."""
     show = commands.add_parser("show", help="look at the episodes of recorded runs")
     show.add_argument(
         "which",
@@ -124,7 +124,7 @@ def _advantages(text: str | None) -> tuple[float, float] | None:
 
 
 def recorded_in() -> str:
-    """The tracking URI of the project: as params.yaml says, or its own database."""
+    """The tracking URI of the project: the one in params.yaml, or else its own database."""
     from flows.recording.record import tracking_uri
     from turnwise.experiment import load
     from turnwise.store.paths import project_root

@@ -1,7 +1,7 @@
-"""`turnwise verify`: is everything in the home as it was written? What is not, and what mends it.
+"""`turnwise verify`: checks that everything in the home is as it was written, and says how to repair what is not.
 
-It reads every byte of the store, whatever the store's index says, every record of Prefect's, and has SQLite check both
-databases. It changes nothing, and may run beside anything else.
+It reads every byte of the store, whatever the store's index says, and every record of Prefect's, and has SQLite check
+both databases. It changes nothing and may run at the same time as anything else.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 TOLD = 20
-"""Damaged things of each part that are named; of more the number."""
+"""Number of damaged things per part that are listed; further ones are only counted."""
 SHOWN_AFTER_SECONDS = 2.0
 
 
 def add_verify(commands: Any) -> None:
-    """The command's arguments: none."""
+    """Add the command, which has no arguments."""
     verify = commands.add_parser("verify", help="is everything in the home intact? what is not, and what mends it")
     verify.set_defaults(run=show_verification)
 
@@ -53,7 +53,7 @@ def show_verification(parsed: argparse.Namespace) -> None:
 
 
 def inspect(folder: Path) -> list[Inspected]:
-    """Every part of a home."""
+    """Inspect every part of a home."""
     store = default_store()
     return [
         inspect_artifacts(store),
@@ -73,7 +73,7 @@ def inspect(folder: Path) -> list[Inspected]:
 
 
 def print_parts(parts: Sequence[Inspected], console: Console) -> None:
-    """A table of all parts; below it what is damaged and what mends it."""
+    """Print a table of all parts, and below it what is damaged and how to repair it."""
     from rich.table import Table
     from rich.text import Text
 
@@ -99,7 +99,7 @@ def print_parts(parts: Sequence[Inspected], console: Console) -> None:
 
 @contextmanager
 def _shown(console: Console) -> Iterator[None]:
-    """Show on a terminal how far the inspection is, when it takes more than a moment."""
+    """Show on a terminal how far the inspection is, if it takes more than a moment."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(bar_width=20), MofNCompleteColumn())

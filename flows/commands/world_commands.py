@@ -1,4 +1,4 @@
-"""The commands on worlds: list them, check them, play in them, serve them, record what is reached in them."""
+"""The commands on worlds: list them, check them, play them, serve them, and record what policies reach in them."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from turnwise.errors import ConfigurationError, TurnwiseError
 from turnwise.world import SPLITS
 
 MOST_WORKERS = 1024
-"""Processes of one world that a service shares its episodes between."""
+"""Most worker processes of one world in a service; they share its episodes."""
 
 
 def add_worlds(commands: Any) -> None:
-    """Every command of this module, with its arguments."""
+    """Add every command of this module and its arguments."""
     _add_list(commands)
     _add_check(commands)
     _add_play(commands)
@@ -169,7 +169,7 @@ def _serve(parsed: argparse.Namespace) -> None:
 
 
 def _workers(text: str) -> tuple[str, int]:
-    """`WORLD=N` of `--processes`."""
+    """Parse `WORLD=N` of `--processes`."""
     world, _, number = text.partition("=")
     if not world or not number.isdecimal() or not 1 <= int(number) <= MOST_WORKERS:
         raise ConfigurationError(f"--processes must be WORLD=N, with N from 1 to {MOST_WORKERS}; found {text!r}")
@@ -177,7 +177,7 @@ def _workers(text: str) -> tuple[str, int]:
 
 
 def _add_world(command: argparse.ArgumentParser) -> None:
-    """The arguments that say which world, with which parameters."""
+    """Add the arguments that name a world and its parameters."""
     command.add_argument("world", help="a world's name, or module:Class")
     command.add_argument("--preset", default="", metavar="NAME", help="published settings; -p changes them")
     command.add_argument(

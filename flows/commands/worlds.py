@@ -1,4 +1,4 @@
-"""`turnwise worlds`: every installed world with its splits, limits, actions, and what the scripted players reach."""
+"""`turnwise worlds`: every installed world with its splits, limits, actions, and what its baselines reach."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from turnwise.reporting.formatting import UNDEFINED, number
 from turnwise.world import SPLITS, Limits, World, installed_worlds, make_world, with_preset, world_class
 
 DOCS = Path(__file__).parents[2] / "docs"
-"""Where the record of the baselines lies that belongs to this code."""
+"""The folder with the baselines record that belongs to this version of the code."""
 WIDTH = 100
-"""Columns of the terminal that the table fits into."""
+"""Most columns of the terminal that the table uses."""
 NO_END = "no end"
 
 
 @dataclass(frozen=True)
 class Installed:
-    """An installed world, made with its defaults, or why that cannot be done here."""
+    """An installed world, made with its defaults, or the reason why it cannot be made here."""
 
     name: str
     made: World | str
@@ -55,7 +55,7 @@ def named_world(name: str, preset: str, settings: Iterable[str]) -> tuple[World,
 
 
 def recorded_baselines(folder: Path) -> list[BaselineRow]:
-    """What is recorded of the scripted players in a folder; nothing where there is no record."""
+    """The recorded lines of the baseline policies in a folder; empty if there is no record."""
     path = folder / RECORD_FILE
     return read_lines(path.read_text(encoding="utf-8")) if path.is_file() else []
 
@@ -69,7 +69,7 @@ def show_worlds(folder: Path) -> None:
 
 
 def _made(name: str) -> World | str:
-    """The world with its defaults, or why there is none: a package, a program or a parameter that is missing."""
+    """The world with its defaults, or why it cannot be made: a missing package, program or parameter."""
     try:
         parameters = inspect.signature(world_class(name)).parameters
         if needed := [each for each, parameter in parameters.items() if parameter.default is inspect.Parameter.empty]:
