@@ -1,7 +1,7 @@
-"""Composition: which stages follow which. No tensor, no file format, no formula."""
+"""Composition of stages into runs, ablations and studies. No tensors, file formats or formulas are handled here."""
 
 import gc
 
-# What the flows import makes a million objects that stay. To look for garbage after every 700 new ones, as Python does,
-# takes a quarter of the time that the imports take.
+# The imports of the flows create about a million objects that are never freed. With Python's default threshold of 700
+# new objects, garbage collection takes a quarter of the import time.
 gc.set_threshold(50_000, 20, 50)

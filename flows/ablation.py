@@ -1,4 +1,4 @@
-"""Ablation: variants x seeds from one preparation, compared."""
+"""Ablation: runs every variant with every seed from one preparation and compares them."""
 
 from __future__ import annotations
 
@@ -39,27 +39,28 @@ from turnwise.tracking.database import require_store
 
 @dataclass(frozen=True)
 class AblationResult:
-    """What an ablation came to."""
+    """The report data of an ablation and how it was computed."""
 
     story: Story
     folder: Path
-    """Where the report lies."""
+    """Folder of the report."""
     digest: str
-    """Of all that was computed: the same parameters and seeds give the same."""
+    """Digest of all results: the same parameters and seeds give the same digest."""
     repeat: str
-    """Whether former results with these parameters had this digest, and if not, why; empty where there are none."""
+    """Whether earlier results with these parameters had this digest, and if not, why; empty where there are none."""
     computed: int
     found: int
-    """Stages that were computed now, and that were found in the store."""
+    """Numbers of stages that were computed now, and that came from the cache."""
 
 
 def compare(experiment: Experiment, console: Console, processes: int = 1) -> AblationResult:
     """Prepare once, run every variant with every seed, record, and write the report.
 
-    `processes` share the runs, this one among them; what comes out does not depend on their number.
+    The runs are shared by `processes` processes, this one included; the results do not depend on their number.
 
-    Raises ConfigurationError, before anything long is computed, where the disk has no room for what it makes, and
-    TrainingEnded, once every run has been tried, where a guard or an alarm has ended some.
+    Raises:
+        ConfigurationError: the disk has too little room; raised before anything long is computed.
+        TrainingEnded: a guard or an alarm has ended some runs; raised once every run has been tried.
     """
     began = time.monotonic()
     require_store(tracking_uri(experiment))
@@ -89,10 +90,12 @@ def compare(experiment: Experiment, console: Console, processes: int = 1) -> Abl
 
 
 def every_run(experiment: Experiment, prepared: Prepared, record: AblationRecord, others: Beside) -> list[Run]:
-    """Every variant with every seed: those that no other process has taken, then what the others have left to find.
+    """Run every variant with every seed: first those that no other process has taken, then whatever is still missing.
 
-    A run that is ended early does not keep the others from theirs. Raises TrainingEnded at the end if there was one:
-    what is left is not the comparison that was asked for.
+    If a run is ended early, the other runs still go on.
+
+    Raises:
+        TrainingEnded: some run was ended, so the comparison would not be the one that was asked for.
     """
     made: dict[tuple[str, int], Run | TrainingEnded] = {}
 
@@ -123,7 +126,7 @@ def every_run(experiment: Experiment, prepared: Prepared, record: AblationRecord
 
 
 def run_recorded(experiment: Experiment, prepared: Prepared, record: AblationRecord, variant: str, seed: int) -> Run:
-    """One variant with one seed, as a child of the ablation in MLflow, which says so when it fails."""
+    """Run one variant with one seed, recorded as a child run of the ablation in MLflow; failures are recorded too."""
     own = experiment.variant(variant)
     name = f"{variant} seed {seed}"
     record.open(name, variant, seed, own)

@@ -1,4 +1,4 @@
-"""Evolution: one iteration of AgentEvol in place of reinforcement. See `turnwise.credit.rejection_sampling`.
+"""AgentEvol: one iteration of rejection-sampling fine-tuning. See `turnwise.credit.rejection_sampling`.
 
 trajectories_k --keep--> successes_k --fine-tune, with the demonstrations--> P_(k+1)
 """
@@ -18,7 +18,7 @@ from turnwise.store import Reference
 def evolve(
     run: Run, number: int, prepared: Prepared, policy: Reference, sampled: Reference
 ) -> tuple[LearningBatch, Learned]:
-    """What of a rollout is imitated, and the policy after it."""
+    """Select the trajectories of a rollout to imitate and fine-tune on them; returns the batch and the next policy."""
     experiment, label = run.experiment, f"{run.name} iteration {number}"
     optimization = experiment.optimization
     kept = keep.named(label)(

@@ -1,6 +1,6 @@
-"""The flows that prefect.yaml deploys, with the command line's arguments as parameters.
+"""The flows that prefect.yaml deploys; their parameters correspond to the command line's arguments.
 
-Both are read by the one model of `turnwise.experiment`: what it refuses fails the run before any stage.
+Both are parsed into the same configuration model, `turnwise.experiment`. A mistake fails the run before any stage.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from turnwise.store.paths import project_root
 
 
 def _run_name() -> str:
-    """What was asked for, as the command line would say it."""
+    """The name of a flow run: its flow and parameters, written as on the command line."""
     given = runtime.flow_run.parameters
     settings = [f"{key}={value}" for key, value in (given["settings"] or {}).items()]
     chosen = [str(given[name]) for name in ("variant", "seed") if given.get(name) is not None]

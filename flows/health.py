@@ -1,5 +1,5 @@
-"""Watch: the monitors, alarms and guards of a run, beside its chain. They read what it made and change none of it,
-until an alarm or a guard is told to.
+"""Monitoring of a run: monitors, alarms and guards. They read what the run has made and change nothing, except where
+an alarm or a guard is configured to stop the run or to return it to an earlier policy.
 
     rollout_k --probe--> probe_k         every few iterations, before the update
     rollout_k, credit_k, P_(k+1), probe_k, monitors_(k-1) --monitor--> monitors_k
@@ -37,7 +37,7 @@ logger = logging.getLogger(__name__)
 
 
 def probe_policy(run: Run, number: int, prepared: Prepared, policy: Reference, rollout: Reference) -> Reference | None:
-    """What models say of the rollout, in the iterations in which they are asked: the first, and every few after it."""
+    """Probe the rollout with models, in the first iteration and every `probe_every` after it; None in the others."""
     experiment = run.experiment
     every = experiment.monitors.probe_every
     if every is None or (number - 1) % every:
@@ -69,7 +69,7 @@ def watch(
     updated: Reference | None,
     probed: Reference | None,
 ) -> tuple[Reference, Reference]:
-    """The monitors of an iteration, and the alarm that judges them. `updated` is the policy that the update made."""
+    """Compute an iteration's monitors and judge them; `updated` is the result of the update, if there was one."""
     label, before = f"{run.name} iteration {number}", run.iterations[-1] if run.iterations else None
     settings = run.experiment.monitors
     monitors = monitor.named(label)(
@@ -99,10 +99,13 @@ def watch(
 
 
 def respond(run: Run, prepared: Prepared) -> None:
-    """Do what the guards and the alarm of the run's last iteration say, once it is recorded.
+    """Apply the guards and the alarm of the run's last iteration, once that iteration is recorded.
 
-    Where an alarm goes back, the iteration says to which policy, and the run's experiment is changed from now on.
-    Raises TrainingEnded where the run must end.
+    If an alarm returns the run to a healthy policy, the iteration is marked with that policy, and the run's experiment
+    has the changed settings from now on.
+
+    Raises:
+        TrainingEnded: a guard or an alarm ends the run.
     """
     iteration = run.iterations[-1]
     assert iteration.monitors is not None and iteration.alarm is not None, "the run has been watched"
@@ -117,7 +120,7 @@ def respond(run: Run, prepared: Prepared) -> None:
 
 
 def _go_back(run: Run, prepared: Prepared, iteration: Iteration, judgement: HealthRecord) -> None:
-    """Go on from the last healthy policy, and the critic of that time, with the change that the alarm states."""
+    """Continue from the last healthy policy, and the critic of that iteration, with the alarm's changed settings."""
     assert judgement.change is not None and iteration.alarm is not None, "a return changes something"
     run.experiment = changed(run.experiment, judgement.change)
     logger.warning(
@@ -138,7 +141,7 @@ def _go_back(run: Run, prepared: Prepared, iteration: Iteration, judgement: Heal
 
 
 def may_return_to(run: Run) -> list[Reference]:
-    """The policy, and the critic of that time, that an alarm would make the run go back to after its last iteration."""
+    """The policy and the critic that an alarm in the next iteration could return to; empty if alarms do not return."""
     alarm = run.iterations[-1].alarm
     if run.experiment.alarms.response != "return" or alarm is None:
         return []
@@ -148,19 +151,19 @@ def may_return_to(run: Run) -> list[Reference]:
 
 
 def _critic_before(run: Run, number: int) -> Reference | None:
-    """The critic with which an iteration began; of iteration 0 the first."""
+    """The critic at the start of an iteration; for iteration 0 the initial critic."""
     return run.iterations[number - 2].critic if number > 1 else run.critic
 
 
 def changed(experiment: Experiment, change: Change) -> Experiment:
-    """The experiment after a return."""
+    """The experiment with the settings that apply after a return."""
     optimization = experiment.optimization.model_copy(update={"learning_rate": change.learning_rate})
     return experiment.model_copy(update={"optimization": optimization, "selection": change.selection})
 
 
 @contextmanager
 def guarded(run: Run, number: int, policy: Reference) -> Iterator[None]:
-    """End the run with advice where the learner refuses an update of `policy`, which stays the last good one."""
+    """End the run with advice if the learner refuses to update; `policy` is named as the last good one."""
     try:
         yield
     except (MismatchError, NotFiniteError) as error:
@@ -170,12 +173,12 @@ def guarded(run: Run, number: int, policy: Reference) -> Iterator[None]:
 
 
 def sampler(run: Run, prepared: Prepared, number: int) -> Reference:
-    """The policy that sampled an iteration; of iteration 0 the warm start."""
+    """The behaviour policy of an iteration; for iteration 0 the warm start."""
     return run.iterations[number - 2].successor if number > 1 else prepared.warm_start
 
 
 def _change(experiment: Experiment) -> Change:
-    """What a return would make of the experiment's settings."""
+    """The settings that a return would apply."""
     alarms = experiment.alarms
     return Change(
         learning_rate=experiment.optimization.learning_rate * alarms.learning_rate_factor,
@@ -184,7 +187,7 @@ def _change(experiment: Experiment) -> Change:
 
 
 def _guard(run: Run, prepared: Prepared, monitors: Reference) -> None:
-    """Raise TrainingEnded where a guard's condition has held for too long."""
+    """Raise TrainingEnded if a guard's condition has held for too many iterations in a row."""
     history = read_history(monitors)
     for name in COUNTED:
         most, count = getattr(run.experiment.guards, name), in_a_row(name, history)

@@ -1,4 +1,4 @@
-"""The horizon of a run: which limit on turns its rollouts and evaluations are given, iteration by iteration."""
+"""The horizon of a run: the turn limit of its rollouts and evaluations, iteration by iteration."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from turnwise.store import Reference
 
 
 def horizon_at(experiment: Experiment, before: Reference | None) -> int | None:
-    """The limit on turns after the state `before` (None: at the start), or None where the world's own is as short."""
+    """The turn limit after the curriculum state `before` (None: at the start); None if the world's own is as short."""
     limit = experiment.make_curriculum().first().limit if before is None else read_horizon(before).limit
     return limit if limit < experiment.make_world().limits.turns else None
 
@@ -16,7 +16,7 @@ def horizon_at(experiment: Experiment, before: Reference | None) -> int | None:
 def next_horizon(
     label: str, experiment: Experiment, number: int, sampled: Reference, before: Reference | None
 ) -> Reference:
-    """The curriculum's state after an iteration."""
+    """Compute the curriculum's state after an iteration."""
     branching = experiment.rollout.scheme == "branching"
     parameters = HorizonParameters(
         curriculum=experiment.curriculum,

@@ -1,13 +1,13 @@
-"""Learning: from the rollout of an iteration to its credit, and from that to the next policy and critic.
+"""Learning: from the rollout of an iteration to its advantages, and from these to the next policy and critic.
 
-    rollout_k --values--> what the critic V_k thinks of it          where the estimator has a critic
-    rollout_k --reference--> the warm start's log-probabilities     where distance from it has a price
+    rollout_k --values--> the critic V_k's values                   where the estimator has a critic
+    rollout_k --reference--> the warm start's log-probabilities     where divergence from it is penalised
     rollout_k, these --credit--> advantages_k
     advantages_k, P_k --update--> P_(k+1)
     advantages_k, V_k --learn_values--> V_(k+1)
 
-A critic on the policy's trunk is the same artifact as the policy, and learns in the update. While a critic warms up,
-the policy stays as it is.
+A critic on the policy's trunk is part of the policy's artifact and is trained in the update. While a critic warms up,
+the policy is not updated.
 """
 
 from __future__ import annotations
@@ -28,28 +28,28 @@ from turnwise.store import Reference
 
 @dataclass(frozen=True)
 class LearningBatch:
-    """What an iteration learns from."""
+    """The artifacts that an iteration learns from."""
 
     rollout: Reference
     credit: Reference
     values: Reference | None
-    """What the critic thought of the rollout before it learned from it."""
+    """The critic's values of the rollout, from before it was trained on it."""
     reference: Reference | None
-    """The reference policy's log-probabilities, where distance from it has a price in the loss."""
+    """The reference policy's log-probabilities, if divergence from it is penalised in the loss."""
 
 
 @dataclass(frozen=True)
 class Learned:
-    """What an iteration made of its batch."""
+    """The policy and critic after an iteration."""
 
     policy: Reference
     critic: Reference | None
     updated: Reference | None
-    """The policy where an update made it; None while a critic warms up."""
+    """The policy if an update made it; None while a critic warms up."""
 
 
 def first_critic(run: Run, prepared: Prepared) -> Reference | None:
-    """A critic before it has learned anything, where the estimator has one."""
+    """The initial critic, before any training; None if the estimator has no critic."""
     if not run.experiment.has_critic:
         return None
     if run.experiment.critic.trunk == "policy":
@@ -67,7 +67,7 @@ def credited(
     selection: Reference | None,
     critic: Reference | None,
 ) -> LearningBatch:
-    """A rollout with its credit, and what credit and the update need beside it."""
+    """Compute the credit of a rollout; the result includes the scores that the update needs."""
     experiment, label = run.experiment, f"{run.name} iteration {number}"
     valued = _value(label, experiment, critic, rollout)
     scored = _score_reference(label, experiment, prepared, rollout)
@@ -91,7 +91,7 @@ def credited(
 
 
 def learn(run: Run, number: int, policy: Reference, critic: Reference | None, batch: LearningBatch) -> Learned:
-    """The policy and the critic after a batch."""
+    """Train the policy and the critic on a batch."""
     with guarded(run, number, policy):
         warming_up = critic is not None and number <= run.experiment.critic.warm_up
         updated = None if warming_up else _update(run, number, policy, batch)
@@ -141,14 +141,14 @@ def _critic_parameters(run: Run, number: int) -> CriticParameters:
 
 
 def _learner_of_critic(experiment: Experiment) -> LearnerParameters:
-    """How the critic's trunk is held: its own, or the policy's as it is trained."""
+    """How the critic's trunk is loaded: its own, or the policy's with the settings of its training."""
     if experiment.critic.trunk == "own":
         return LearnerParameters(compute=experiment.compute)
     return LearnerParameters(compute=experiment.compute, adapter=experiment.optimization.adapter, with_critic=True)
 
 
 def _value(label: str, experiment: Experiment, critic: Reference | None, sampled: Reference) -> Reference | None:
-    """What the critic thinks of the rollout, where there is one."""
+    """The critic's values of the rollout; None without a critic."""
     if critic is None:
         return None
     parameters = ValuesParameters(
@@ -158,7 +158,7 @@ def _value(label: str, experiment: Experiment, critic: Reference | None, sampled
 
 
 def _score_reference(label: str, experiment: Experiment, prepared: Prepared, sampled: Reference) -> Reference | None:
-    """The warm start's log-probabilities of the rollout, where distance from it has a price."""
+    """The warm start's log-probabilities of the rollout; None if divergence from it is not penalised."""
     if experiment.optimization.reference is None:
         return None
     parameters = ReferenceParameters(

@@ -1,14 +1,14 @@
-"""What an ablation needs of the disk and of memory at most, estimated before anything is computed.
+"""Upper bounds on the disk and memory that an ablation needs, estimated before anything is computed.
 
-Disk, with n weights of which t are trained: 4 n bytes of weights and 8 t of AdamW's moments for each policy, times the
-policies of which the section `storage` keeps them, and once more whole while the next is written; 12 n for each critic
-with a trunk of its own. Of episodes 12 bytes per token that may be sampled and 2 per token of a full context, measured
-on the demo's Parquet files; of the records in Prefect and MLflow 60 kB per stage, measured there too.
+Disk, for n weights of which t are trained: each policy takes 4 n bytes of weights and 8 t bytes of AdamW's moments,
+counted for the policies for which the section `storage` keeps them, plus one full copy while the next is written; a
+critic with its own trunk takes 12 n. Episodes take 12 bytes per token that may be sampled and 2 per token of a full
+context, measured on the demo's Parquet files. Records in Prefect and MLflow take 60 kB per stage, also measured there.
 
-Memory, of one process: 16 bytes per weight that is trained (weight, gradient, moments) and 4 per other, for the
-learner, and 16 for each weight of a critic's own trunk; 4 for the reference policy; the activations of a micro-batch,
-about 20 numbers of the hidden width per token and layer; the logits of a chunk, three times; the engine's weights, and
-its keys and values. The libraries alone take about 2 GB with vLLM and 1 GB without, measured on the demo.
+Memory, per process: for the learner 16 bytes per trained weight (weight, gradient, moments) and 4 per frozen one; 16
+per weight of a critic's own trunk; 4 per weight of the reference policy; the activations of a micro-batch, about 20
+numbers of the hidden width per token and layer; three times the logits of a chunk; the engine's weights, and its keys
+and values. The libraries alone take about 2 GB with vLLM and 1 GB without, measured on the demo.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ STAGES_PER_ITERATION = 9
 LIBRARIES = {"vllm": 2_000_000_000, "transformers": 1_000_000_000}
 ACTIVATIONS_PER_LAYER = 20
 ENGINE_CACHE_BYTES = 1_000_000_000
-"""Keys and values, at most: an engine takes less for small policies."""
+"""Upper bound on the engine's keys and values, in bytes: an engine takes less for small policies."""
 
 
 @dataclass(frozen=True)
 class Played:
-    """What an ablation plays at most."""
+    """Upper bounds on the episodes that an ablation plays and on the tokens that it samples."""
 
     episodes: int
     sampled_tokens: int
@@ -43,25 +43,25 @@ class Played:
 
 @dataclass(frozen=True)
 class Needs:
-    """In bytes."""
+    """Disk and memory needs of an ablation, in bytes."""
 
     policies: int
-    """Weights, optimizer's states and critics that stay."""
+    """Weights, optimizer states and critics that are kept."""
     next_policy: int
-    """One of each process, while it is written."""
+    """One policy per process, while it is written."""
     episodes: int
     records: int
     memory: int
-    """Of one process."""
+    """Memory of one process; everything else is disk."""
 
     @property
     def disk(self) -> int:
-        """All of it."""
+        """The disk needs in total."""
         return self.policies + self.next_policy + self.episodes + self.records
 
 
 def shapes_of(experiment: Experiment) -> Shapes | None:
-    """The weights of the policy; None where it is a hub's, which is not asked for a plan."""
+    """The shapes of the policy's weights; None for a hub model that is not here, which is not downloaded for a plan."""
     if experiment.policy.model == "scratch":
         return shapes_from_scratch(experiment.policy)
     folder = model_directory(experiment.policy.model)
@@ -69,7 +69,7 @@ def shapes_of(experiment: Experiment) -> Shapes | None:
 
 
 def needs(experiment: Experiment, shapes: Shapes, played: Played, processes: int = 1) -> Needs:
-    """What the ablation needs with a policy of these weights."""
+    """Estimate the needs of the ablation with a policy of these weights."""
     variants = [experiment.variant(name) for name in experiment.ablation.variants]
     seeds = len(experiment.ablation.seeds)
     evaluations = [-(-own.optimization.iterations // own.evaluation.every) for own in variants]
@@ -88,7 +88,7 @@ def needs(experiment: Experiment, shapes: Shapes, played: Played, processes: int
 
 
 def _of_iteration(own: Experiment, shapes: Shapes) -> tuple[int, int]:
-    """The bytes of a policy's weights, and of what else training goes on from."""
+    """Bytes of a policy's weights, and of the other state that training resumes from (optimizer, adapter, critic)."""
     adapter = own.optimization.adapter
     state = 8 * trained(shapes, adapter)
     if adapter is not None:
@@ -99,7 +99,7 @@ def _of_iteration(own: Experiment, shapes: Shapes) -> tuple[int, int]:
 
 
 def _kept_of_run(own: Experiment, shapes: Shapes) -> int:
-    """The bytes of policies and critics that stay of one run."""
+    """Bytes of the policies and critics that are kept of one run."""
     storage, iterations = own.storage, own.optimization.iterations
     weights, state = _of_iteration(own, shapes)
     evaluated = -(-iterations // own.evaluation.every) if storage.keep_evaluated else storage.keep_best
@@ -125,14 +125,14 @@ def _memory(own: Experiment, shapes: Shapes) -> int:
 
 
 def free_disk() -> int:
-    """The bytes that are free where the home lies, or will."""
+    """Free bytes on the disk of the home, which need not exist yet."""
     return shutil.disk_usage(next(place for place in (home(), *home().parents) if place.exists())).free
 
 
 class DiskGuard(Observer):
-    """Refuses an ablation once it turns out that something of it must be computed, unless the disk has room for it.
+    """Stops an ablation at its first computed stage if the disk has too little room for all of it.
 
-    What the home holds may be of this ablation, and counts as if it were.
+    Files already in the home may belong to this ablation, and are counted as if they did.
     """
 
     def __init__(self, needed: int) -> None:
@@ -140,10 +140,10 @@ class DiskGuard(Observer):
         self._checked = False
 
     def finished(self, call: StageCall) -> None:
-        """A stage has returned.
+        """Check the disk if this stage was computed.
 
         Raises:
-            ConfigurationError: it was the first that was computed, and the disk has too little room.
+            ConfigurationError: this is the first computed stage, and the disk has too little room.
         """
         if call.cached or self._checked:
             return

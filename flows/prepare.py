@@ -1,4 +1,4 @@
-"""Prepare: panels -> demonstrations -> tokenizer -> policy -> warm start, and the players that every table holds.
+"""Preparation: task sets -> demonstrations -> tokenizer -> policy -> warm start, and the baselines in every table.
 
 All variants and seeds of an ablation share what is prepared here.
 """
@@ -34,44 +34,47 @@ from turnwise.world import SPLITS, Split
 
 @dataclass(frozen=True)
 class Materials:
-    """What can be played and learned from, before any policy."""
+    """The tasks, demonstrations and tokenizer, made before any policy."""
 
     train_panel: Reference
     validation_panel: Reference
     test_panel: Reference
     demonstrations: Reference
-    """What is imitated: demonstrations, or a user's conversations."""
+    """Demonstrations or a user's conversations, to be imitated."""
     tokenizer: Reference
 
     def panel(self, split: Split) -> Reference:
-        """The tasks of a split."""
+        """The task set of a split."""
         return {"train": self.train_panel, "validation": self.validation_panel, "test": self.test_panel}[split]
 
 
 @dataclass(frozen=True)
 class Prepared(Materials):
-    """What every run of an ablation starts from."""
+    """The starting point of every run of an ablation."""
 
     warm_start: Reference
     """The policy that reinforcement starts from."""
 
 
 def play_parameters(experiment: Experiment) -> PlayParameters:
-    """What all stages that play read of an experiment."""
+    """The parameters of an experiment that all stages that play episodes share."""
     patience = PatienceSection.of(experiment.rollout)
     return PlayParameters(world=experiment.world, agent=experiment.agent, patience=patience)
 
 
 def panel_parameters(experiment: Experiment, split: Split) -> PanelParameters:
-    """What the panel of a split depends on."""
+    """The parameters of the task set of a split."""
     data = experiment.data
     counts = {"train": data.train_tasks, "validation": data.validation_tasks, "test": data.test_tasks}
     return PanelParameters(world=experiment.world, split=split, tasks=counts[split])
 
 
 def prepare_materials(experiment: Experiment) -> Materials:
-    """Panels, demonstrations and the tokenizer. Raises ConfigurationError, before anything is computed, where this
-    machine lacks what the learner is to compute with; and after the panels, where two of them share a task.
+    """Make the task sets, the demonstrations and the tokenizer.
+
+    Raises:
+        ConfigurationError: this machine lacks the device or precision that the learner needs, or the model cannot be
+            used here (both before anything is computed), or two task sets share a task.
     """
     _require_device(experiment.compute)
     require_model(experiment)
@@ -89,7 +92,7 @@ def prepare_materials(experiment: Experiment) -> Materials:
 
 
 def require_model(experiment: Experiment) -> None:
-    """Raise ConfigurationError where `policy.model` is a published model that cannot be used here."""
+    """Raise ConfigurationError if `policy.model` is a published model that cannot be used here."""
     found = pretrained(experiment.policy)
     if found is None:
         return
@@ -101,7 +104,7 @@ def require_model(experiment: Experiment) -> None:
 
 def _require_device(compute: Compute) -> None:
     if (compute.device, compute.precision, compute.compiled) == ("cpu", "float32", False):
-        return  # every machine has that, and what is all cached need not import torch
+        return  # every machine supports this, and a fully cached run need not import torch
     from turnwise.policy.model import require_device
 
     require_device(LearnerParameters(compute=compute).model, compute.device)
@@ -124,7 +127,7 @@ def _to_imitate(experiment: Experiment, train_panel: Reference) -> Reference:
 
 
 def prepare_policy(experiment: Experiment, materials: Materials) -> Prepared:
-    """The policy that reinforcement starts from: after the warm start, where there is one."""
+    """Make the policy that reinforcement starts from: the initial one, after the SFT warm start if that is enabled."""
     policy = initial_policy(
         PolicyParameters.of(experiment.policy, pretrained(experiment.policy), experiment.agent.context_tokens),
         tokenizer=materials.tokenizer,
@@ -143,7 +146,7 @@ def prepare_policy(experiment: Experiment, materials: Materials) -> Prepared:
 
 
 def evaluate_players(experiment: Experiment, materials: Materials) -> dict[str, Reference]:
-    """The world's scripted players on the test panel, by name."""
+    """Evaluate the world's baseline policies on the test task set; by name."""
     evaluation = experiment.evaluation
     return {
         name: player.named(f"player {name}")(
@@ -161,7 +164,7 @@ def evaluate_players(experiment: Experiment, materials: Materials) -> dict[str, 
 
 
 def evaluate_warm_start(experiment: Experiment, prepared: Prepared) -> Reference:
-    """The warm start on the test panel."""
+    """Evaluate the warm start on the test task set."""
     return evaluate.named("warm start on the test panel")(
         EvaluationParameters.of(play_parameters(experiment), experiment.compute, experiment.evaluation, "test"),
         policy=prepared.warm_start,

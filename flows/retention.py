@@ -1,7 +1,7 @@
-"""Retention of a run: after each iteration, what the section `storage` does not keep is pruned.
+"""Retention of a run: after each iteration, whatever the section `storage` does not keep is pruned.
 
-Nothing that the next stages of this run read is touched. What another run still needs of policies that both have made
-comes back when it asks.
+The inputs of this run's next stages are never touched. If another run still needs a pruned policy that both have made,
+it is recomputed on request.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ def prune_behind(
     whole: Collection[Reference],
     done: dict[Reference, Keep],
 ) -> None:
-    """Prune what a run need not keep of its chains, now that an iteration is over.
+    """Prune what `storage` does not keep of a run's chains, once an iteration is over.
 
     Args:
-        spared: what the run began with, which others begin with too.
-        whole: what an alarm may make the run go back to.
-        done: how much is left of what was looked at before; it grows.
+        spared: artifacts that the run started from, which other runs start from too.
+        whole: artifacts that an alarm may return the run to; kept complete.
+        done: what has been kept of each artifact so far; updated in place.
     """
     stays: dict[Reference, Keep] = {}
     for chain in chains:

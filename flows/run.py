@@ -1,10 +1,10 @@
-"""Experiment: one variant with one seed, iteration by iteration.
+"""Run: trains one variant with one seed, iteration by iteration.
 
 P_k --rollout--> trajectories_k --select--> groups_k --learn--> P_(k+1)
 
-and every n iterations an evaluation, at the world's limit on turns and, where training has a shorter one, at that too.
-The curriculum, told of trajectories_k, sets the limit of iteration k + 1. How a policy learns from trajectories is told
-in `flows.learning` and, where it imitates the best of them, in `flows.agent_evol`.
+Every n iterations there is an evaluation at the world's turn limit and, where training has a shorter limit, at that one
+too. The curriculum sets the turn limit of iteration k + 1 from trajectories_k. How a policy learns from trajectories is
+in `flows.learning` and, for rejection-sampling fine-tuning, in `flows.agent_evol`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def run_variant(
     seed: int,
     on_iteration: Callable[[Run, Iteration], None] = lambda run, iteration: None,
 ) -> Run:
-    """Train one variant with one seed and test it. `experiment` is the variant's own."""
+    """Train and test one variant with one seed. `experiment` is the variant's own configuration."""
     label = f"{variant} seed {seed} before iteration 1"
     limit = horizon_at(experiment, None)
     full, at_horizon = _evaluate(label, experiment, "validation", prepared, prepared.warm_start, limit)
@@ -63,7 +63,7 @@ def _iterate(
     critic: Reference | None,
     before: Reference | None,
 ) -> Iteration:
-    """One iteration. `before` is the curriculum's state after the last one."""
+    """Run one iteration. `before` is the curriculum's state after the previous one."""
     experiment, label = run.experiment, f"{run.name} iteration {number}"
     limit = horizon_at(experiment, before)
     sampled, selection = _sample(run, number, prepared, policy, limit)
@@ -100,9 +100,10 @@ def _iterate(
 def _sample(
     run: Run, number: int, prepared: Prepared, policy: Reference, limit: int | None
 ) -> tuple[Reference, Reference | None]:
-    """The rollout, and the selection of its groups where there is one; more rounds while it lacks groups, up to a cap.
+    """Sample a rollout and select its groups (None: all groups are kept).
 
-    What is still missing at the cap stays missing: a smaller batch, which the selection's metrics show.
+    While groups are missing, further rounds are sampled, up to a cap. If groups are still missing then, the batch is
+    smaller, as the selection's metrics show.
     """
     section = run.experiment.selection
     label = f"{run.name} iteration {number}"
@@ -150,7 +151,7 @@ def _roll_out(run: Run, number: int, prepared: Prepared, policy: Reference, limi
 def _evaluate(
     label: str, experiment: Experiment, split: Split, prepared: Prepared, policy: Reference, limit: int | None
 ) -> tuple[Reference, Reference | None]:
-    """A policy at the world's limit on turns, and at the one of training where that is shorter."""
+    """Evaluate a policy at the world's turn limit, and at the training limit where that is shorter (else None)."""
 
     def at(horizon: int | None, label: str) -> Reference:
         return evaluate.named(label)(

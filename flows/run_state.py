@@ -1,4 +1,4 @@
-"""What a run has made so far: the references of its iterations, in order."""
+"""The artifacts of a run so far: the references of its iterations, in order."""
 
 from __future__ import annotations
 
@@ -11,60 +11,60 @@ from turnwise.store.retention import Keep, Link
 
 @dataclass(frozen=True)
 class Iteration:
-    """What one iteration made."""
+    """The artifacts of one iteration."""
 
     number: int
-    """From 1; the policy of iteration n has learned from n batches."""
+    """Counts from 1; the policy of iteration n has learned from n batches."""
     rollout: Reference
     credit: Reference
     policy: Reference
     horizon: Reference
-    """The curriculum's state after it, with the limit on turns of the next."""
+    """The curriculum's state after this iteration, with the turn limit of the next one."""
     evaluation: Reference | None
-    """On the validation panel, where one was due."""
+    """On the validation task set; None in iterations without an evaluation."""
     evaluation_at_horizon: Reference | None = None
-    """The same at the limit that this iteration's episodes had, where that is below the world's."""
+    """The same at this iteration's turn limit, where that is below the world's."""
     selection: Reference | None = None
-    """Which groups were kept, where not all are."""
+    """Which groups were kept; None where all are."""
     critic: Reference | None = None
-    """After it has learned from this batch, where the estimator has one; on the policy's trunk it is the policy."""
+    """The critic after this batch, None without one; on the policy's trunk it is the policy's artifact."""
     probe: Reference | None = None
-    """What models say of the batch, where they were asked."""
+    """The measurements of the batch by models; None in iterations without a probe."""
     monitors: Reference | None = None
     alarm: Reference | None = None
     returned: Reference | None = None
-    """The healthy policy that the run went back to after this iteration, where an alarm made it."""
+    """The healthy policy that an alarm returned the run to after this iteration; None where it did not."""
 
     @property
     def successor(self) -> Reference:
-        """The policy that the next iteration samples with."""
+        """The behaviour policy of the next iteration."""
         return self.returned or self.policy
 
 
 @dataclass
 class Run:
-    """One variant with one seed."""
+    """One variant with one seed, and its artifacts so far."""
 
     variant: str
     seed: int
     experiment: Experiment
-    """The variant's own; after an alarm that made the run go back, with what that changed."""
+    """The variant's own configuration; after a return, with the settings that it changed."""
     start: Reference
-    """The evaluation of the warm start on the validation panel: iteration 0 of the curves."""
+    """Evaluation of the warm start on the validation task set: iteration 0 of the curves."""
     start_at_horizon: Reference | None = None
-    """The same at the limit of the first iteration, where that is below the world's. So for the next."""
+    """The same at the turn limit of the first iteration, where that is below the world's."""
     iterations: list[Iteration] = field(default_factory=list)
     test: Reference | None = None
-    """The final policy on the test panel."""
+    """Evaluation of the final policy on the test task set."""
     test_at_horizon: Reference | None = None
     critic: Reference | None = None
-    """Before the first iteration, where the estimator has one."""
+    """The initial critic, if the estimator has one."""
     kept: dict[Reference, Keep] = field(default_factory=dict)
-    """How much is left of what it made, once that was looked at."""
+    """What retention has kept of each artifact so far."""
 
     @property
     def name(self) -> str:
-        """What the run is called wherever people read."""
+        """The name of the run wherever it is shown."""
         return f"{self.variant} seed {self.seed}"
 
     @property
@@ -74,7 +74,7 @@ class Run:
 
     @property
     def chains(self) -> list[list[Link]]:
-        """Its policies in order, with those that it went back to, and its critics, where they are not policies."""
+        """Its policies in order, including those returned to, and its critics, if they are artifacts of their own."""
         policies = []
         for iteration in self.iterations:
             policies.append(Link(iteration.policy, iteration.evaluation))

@@ -1,1 +1,1 @@
-"""What runs flows: Prefect's server, other processes that share the work, and the display."""
+"""What runs flows: Prefect's server, worker processes that share the runs, and the display."""

@@ -1,7 +1,7 @@
-"""What a person sees while stages run: what is happening, how many of how many, how long is left, the success so far.
+"""The progress display: the current stage, its progress, the estimated time left, and the success in training so far.
 
-On a terminal bars that stay in place, one more where other processes share the work; in a log one line when a stage has
-taken its time.
+On a terminal it is bars that stay in place, with an additional one for worker processes; in a log, a line after a stage
+if it was long or the last line is some time ago.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ EXPECTED_SECONDS = {
     "return_to": 0.1,
     "report": 5.0,
 }
-"""Rough costs on two cores, from which the share of the work that is done is estimated before anything was measured."""
+"""Rough seconds per stage on two cores; they weight the stages in the estimate of the work done and left."""
 
 
 def expected_work(experiment: Experiment) -> float:
@@ -60,7 +60,7 @@ def expected_work(experiment: Experiment) -> float:
 
 
 def _of_run(experiment: Experiment) -> float:
-    """The expected seconds of one run. `experiment` is the variant's own."""
+    """The expected seconds of one run. `experiment` is the variant's own configuration."""
     iterations = experiment.optimization.iterations
     evaluations = 2 + -(-iterations // experiment.evaluation.every)
     of_iteration = ["rollout", "horizon", "monitor", "alarm"]
@@ -80,20 +80,20 @@ def _of_run(experiment: Experiment) -> float:
 
 
 class GivingWay(ProgressColumn):
-    """Of every line one of its texts. Where the terminal is narrow these are cut, and neither bars nor times are."""
+    """A text column that is truncated on a narrow terminal, so that bars and times are not."""
 
     def __init__(self, name: str) -> None:
         super().__init__(Column(no_wrap=False))
         self._name = name
 
     def render(self, task: Task) -> Text:
-        """What is shown of a line."""
+        """The column's text in one line of the display."""
         text = task.description if self._name == "description" else task.fields[self._name]
         return Text(text, no_wrap=True, overflow="ellipsis")
 
 
 def bars(console: Console) -> Progress:
-    """Bars that stay in place on a terminal, and nothing elsewhere. Their tasks have a field `note`."""
+    """Progress bars that stay in place on a terminal and are hidden elsewhere. Their tasks have a field `note`."""
     return Progress(
         GivingWay("description"),
         BarColumn(bar_width=8, table_column=Column(no_wrap=True)),
@@ -107,15 +107,15 @@ def bars(console: Console) -> Progress:
 
 
 class Display(Observer):
-    """Shows stages and progress; counts what was computed and what was found."""
+    """Shows stages and their progress; counts computed and cached stages."""
 
     def __init__(self, console: Console, work: float, processes: int = 1) -> None:
-        """`work`: see `expected_work`; `processes` share it, of which the others tell by `finished_beside`."""
+        """`work`: see `expected_work`. It is shared by `processes`; the others report through `finished_beside`."""
         self.computed = 0
         self.found = 0
         self.computed_seconds = 0.0
         self.made: set[Reference] = set()
-        """What was computed now, whether or not it had been before."""
+        """All artifacts that were computed now, even if they had been computed before."""
         self._console, self._work, self._processes = console, work, processes
         self._beside: set[tuple[str, str]] = set()
         self._lock = threading.Lock()
@@ -129,22 +129,22 @@ class Display(Observer):
 
     @contextmanager
     def showing(self) -> Iterator[Display]:
-        """Show while the block runs."""
+        """Show the display while the block runs."""
         with self._bars, observing(self), progress.listening(self._progressed):
             yield self
 
     def started(self, stage: str, label: str) -> None:
-        """A stage begins."""
+        """Show that a stage has started."""
         self._bars.reset(self._now, total=None, description=self._title(stage, label), note="")
 
     def finished(self, call: StageCall) -> None:
-        """A stage has ended: it was computed or found. What another process told of before counts once."""
+        """Count a finished stage, computed or cached, unless a worker process has already reported it."""
         with self._lock:
             if (call.stage, call.label) not in self._beside:
                 self._count(call)
 
     def finished_beside(self, call: StageCall) -> None:
-        """A stage has ended in another process."""
+        """Count a stage that a worker process has finished."""
         with self._lock:
             self._beside.add((call.stage, call.label))
             self._count(call)
@@ -179,7 +179,7 @@ class Display(Observer):
             self._console.print(f"      {told.what} {told.done} of {told.total}  {figures}", highlight=False)
 
     def _left(self) -> str:
-        """Seconds left, at the pace of what was computed so far, and the success in training."""
+        """Estimated seconds left at the pace of the computed stages so far, and the success in training."""
         success = "" if self._success is None else f"  success {self._success:.2f}"
         if not self._done_by_computing:
             return success.strip()

@@ -1,10 +1,10 @@
-"""Housekeeping of Prefect's list of runs: what a killed process left "Running" is closed by the next one.
+"""Housekeeping of Prefect's list of runs: each process closes the runs that killed processes left as "Running".
 
-    <home>/prefect/processes/<token>    locked by its process as long as that lives; the kernel lets go when it dies
+    <home>/prefect/processes/<token>    locked by its process; the kernel releases the lock when the process dies
 
-All flow runs of a process bear its token as a tag. So those of a process that is gone are known, on whatever server
-they are listed; those of one that lives, or that is none of ours, are never touched. Old runs are removed by the
-server itself: see `flows.runtime.server_settings.KEPT_DAYS`.
+All flow runs of a process have its token as a tag. So the runs of a dead process are known, whatever server lists them;
+runs of a live process, or runs that are not from this home, are never touched. Old runs are removed by the server
+itself: see `flows.runtime.server_settings.KEPT_DAYS`.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ from turnwise.store.paths import home
 
 UNFINISHED = [StateType.PENDING, StateType.RUNNING, StateType.CANCELLING]
 TOGETHER = 100
-"""Processes whose runs are asked for in one request."""
+"""Number of processes whose runs are queried in one request."""
 
 _of_this_process = ExitStack()
-"""What lasts as long as this process: its lock, and the tag of its flow runs."""
+"""Held until this process ends: its lock, and the tag of its flow runs."""
 
 
 def mark_flow_runs() -> None:
-    """From here on every flow run of this process bears its token, which is free when the process has ended."""
+    """Tag all flow runs of this process from here on with a token whose lock is released when the process ends."""
     token = uuid.uuid4().hex
     folder = _folder()
     folder.mkdir(parents=True, exist_ok=True)
-    # Under another name until it is locked: another process would take it for that of a dead one.
+    # Renamed only once it is locked: under its final name, an unlocked file would look like that of a dead process.
     unlocked = folder / f".{token}"
     lock = _of_this_process.enter_context(unlocked.open("w"))
     fcntl.lockf(lock, fcntl.LOCK_EX)
@@ -57,10 +57,7 @@ def mark_flow_runs() -> None:
 
 
 def close_abandoned_runs() -> int:
-    """Put the runs that processes of this home left unfinished when they were killed into the state Crashed.
-
-    Returns how many flow runs there were.
-    """
+    """Set the flow runs that killed processes of this home left unfinished to Crashed; returns how many there were."""
     with ExitStack() as locks:
         dead = [path for path in sorted(_folder().glob("[!.]*")) if _locked(path, locks)]
         closed = 0
@@ -83,14 +80,14 @@ def _tag(token: str) -> str:
 
 
 def _locked(path: Path, locks: ExitStack) -> bool:
-    """Whether the process of this token is gone. Its file is then locked until `locks` is closed."""
+    """Whether the process of this token is gone. If so, its file stays locked until `locks` is closed."""
     lock: IO[str] | None = None
     with suppress(FileNotFoundError):
         lock = path.open("r+")
     if lock is None:
         return False
     try:
-        # flock's would be shared with a fork; a record lock is its process's alone.
+        # A flock lock would be shared with forked processes; a record lock belongs to one process alone.
         fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except (BlockingIOError, PermissionError):
         lock.close()
@@ -108,11 +105,11 @@ def _unfinished(client: SyncPrefectClient, tokens: Sequence[str]) -> list[FlowRu
 
 
 def _close(client: SyncPrefectClient, run: FlowRun) -> None:
-    """Close a flow run and its tasks: they would say Running for ever."""
+    """Mark a flow run and its tasks as crashed; otherwise they would be listed as Running for ever."""
     crashed: State[None] = Crashed(message="The process that ran it was killed.")
     of_run = FlowRunFilter(id=FlowRunFilterId(any_=[run.id]))
     unfinished = TaskRunFilter(state=TaskRunFilterState(type=TaskRunFilterStateType(any_=UNFINISHED), name=None))
-    with suppress(ObjectNotFound):  # somebody has deleted it meanwhile
+    with suppress(ObjectNotFound):  # the run has been deleted in the meantime
         for task_run in client.read_task_runs(flow_run_filter=of_run, task_run_filter=unfinished):
             client.set_task_run_state(task_run.id, crashed, force=True)
         client.set_flow_run_state(run.id, crashed, force=True)

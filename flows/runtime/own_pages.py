@@ -1,8 +1,8 @@
-"""The application of the bundled Prefect server, for this machine and the server's own pages only.
+"""The bundled Prefect server's application, restricted to this machine and to the server's own pages.
 
-Prefect's API asks for no password. Left as it is, any web page that the user visits could delete runs through the
-browser: Prefect lets every origin in, and takes a name that an attacker has pointed at 127.0.0.1 for its own (DNS
-rebinding). So a request must name this machine as its host, and one that a page sends must come from the server's own.
+Prefect's API has no password. Unprotected, any web page that the user visits could delete runs through the browser:
+Prefect allows every origin, and accepts any host name that an attacker has pointed at 127.0.0.1 (DNS rebinding). So a
+request must name this machine as its host, and a request from a web page must come from the server's own pages.
 
 `flows.runtime.server` starts it: `uvicorn --factory flows.runtime.own_pages:application`.
 """
@@ -20,21 +20,21 @@ ORIGINS_VARIABLE = "PREFECT_SERVER_CORS_ALLOWED_ORIGINS"
 
 
 def own_origins(port: int) -> str:
-    """The origins of the pages that a server on this port serves, as Prefect's setting takes them."""
+    """The origins of the pages of a server on this port, in the format of Prefect's setting."""
     return f"http://127.0.0.1:{port},http://localhost:{port}"
 
 
 def application() -> ASGIApp:
-    """Prefect's application behind the guard. The environment says which origins are its own."""
+    """Prefect's application behind the guard; the allowed origins are read from the environment."""
     from prefect.server.api.server import create_app
 
     return OwnPages(create_app(), os.environ[ORIGINS_VARIABLE].split(","))
 
 
 class OwnPages:
-    """Lets requests pass that name this machine and come from no other origin's page.
+    """Accepts only requests that name this machine as host and do not come from a page of another origin.
 
-    Programs send no Origin and pass. The port of the host may be any: it may be forwarded from another.
+    Programs send no Origin header and are accepted. Any port is accepted in the host, since it may be forwarded.
     """
 
     def __init__(self, app: ASGIApp, origins: Collection[str]) -> None:
@@ -43,7 +43,7 @@ class OwnPages:
         self._hosts = frozenset(urlsplit(origin).hostname for origin in origins)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, or refuse it."""
+        """Handle a request, or refuse it."""
         if scope["type"] == "lifespan" or (refusal := self._refusal(scope)) is None:
             return await self._app(scope, receive, send)
         if scope["type"] == "websocket":

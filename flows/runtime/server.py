@@ -1,16 +1,16 @@
-"""One quiet local Prefect server per home, started when needed and reused: `ensure_server`.
+"""One local Prefect server per home, started when needed and reused: `ensure_server`.
 
-The server is Prefect's own, on the loopback address and a free port, with its database and its log in `<home>/prefect`.
-A small process beside it, `python -m flows.runtime.server`, starts it, and stops it when no client has given a sign of
-life for ten minutes. Of two such processes that start at once one gets the lock, and the other leaves.
+The server is Prefect's own, on the loopback address and a free port, with its database and log in `<home>/prefect`. A
+small supervisor process, `python -m flows.runtime.server`, starts it, and stops it after ten minutes without a
+heartbeat from any client. If two supervisors start at once, one gets the lock and the other exits.
 
     <home>/prefect/server.json       the address, and the process id of the supervisor
-    <home>/prefect/supervisor.lock   held by the supervisor as long as it lives; the kernel lets go of it when it dies
+    <home>/prefect/supervisor.lock   held by the supervisor; the kernel releases it when the supervisor dies
     <home>/prefect/heartbeat         touched by every client every 20 seconds
-    <home>/prefect/server.log        all that the server says
+    <home>/prefect/server.log        the server's output
     <home>/prefect/migrated          the version of Prefect that prepared the database
 
-Nothing here imports Prefect: its settings are read when it is imported, so they must be in the environment before.
+Nothing here imports Prefect: it reads its settings at import, so they must be in the environment before.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ ATTEMPTS = 3
 
 
 def ensure_server(progress: Callable[[float], None] | None = None) -> str:
-    """The address of a Prefect server that answers, put into the environment for Prefect to find.
+    """Make sure that a Prefect server answers, and return its address, which is also put into the environment.
 
-    A server that the user chose (PREFECT_API_URL) is taken as it is; otherwise the home's own is reused or started.
-    Call it before Prefect is imported. It takes some milliseconds when the server runs; on two cores some 6 s when it
-    must be started, and 12 s when its database must be made first.
+    A server that the user chose (PREFECT_API_URL) is used without a check; otherwise the home's own is reused or
+    started. Call this before Prefect is imported. It takes milliseconds if the server runs; on two cores about 6 s if
+    it must be started, and 12 s if its database must be created first.
 
     Args:
-        progress: told about once a second how many seconds it has waited for the server.
+        progress: called about once a second with the seconds spent waiting for the server.
 
     Raises:
         TurnwiseError: the server does not answer within three minutes.
@@ -71,7 +71,7 @@ def ensure_server(progress: Callable[[float], None] | None = None) -> str:
 
 
 def start_server() -> None:
-    """Start the home's server if it is not running, without waiting for it; a later `ensure_server` waits less."""
+    """Start the home's server in the background if it is not running, so that `ensure_server` waits less later."""
     if not os.environ.get("PREFECT_API_URL") and not _supervised(folder := _folder()):
         _start_supervisor(folder)
 
@@ -102,7 +102,7 @@ def _configure_client(settings: dict[str, str]) -> None:
 
 
 def _bypass_proxies() -> None:
-    """A proxy for the world cannot reach this machine's loopback address, and Prefect's client would ask it to."""
+    """Exclude the loopback address from proxies, which cannot reach it; Prefect's client would use them for it."""
     excepted = [name for name in os.environ.get("NO_PROXY", os.environ.get("no_proxy", "")).split(",") if name]
     wanted = [*excepted, *(name for name in ("127.0.0.1", "localhost") if name not in excepted)]
     os.environ["NO_PROXY"] = os.environ["no_proxy"] = ",".join(wanted)
@@ -113,7 +113,7 @@ def _await_server(folder: Path, progress: Callable[[float], None] | None) -> str
     reported = 0.0
     supervisors: list[subprocess.Popen[bytes]] = []
     while (waited := time.monotonic() - began) < START_TIMEOUT_SECONDS:
-        # The sign of life comes first: a supervisor that is about to stop looks for it after withdrawing the address.
+        # Touch the heartbeat first: a supervisor about to stop withdraws the address and then checks the heartbeat.
         (folder / "heartbeat").touch()
         record = _record(folder)
         if record and _supervised(folder) and _answers(record["url"]):
@@ -140,7 +140,7 @@ def _record(folder: Path) -> dict[str, str] | None:
 
 
 def _supervised(folder: Path) -> bool:
-    """Whether a supervisor lives: it holds the lock."""
+    """Whether a supervisor is running: it holds the lock."""
     with (folder / "supervisor.lock").open("a") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -177,7 +177,7 @@ _kept_alive: set[Path] = set()
 
 
 def _keep_alive(folder: Path) -> None:
-    """Give a sign of life as long as this process lives."""
+    """Touch the heartbeat as long as this process lives."""
     if folder not in _kept_alive:
         _kept_alive.add(folder)
         threading.Thread(target=_beat, args=(folder,), name="prefect-server-heartbeat", daemon=True).start()
@@ -190,14 +190,14 @@ def _beat(folder: Path) -> None:
 
 
 class Supervisor:
-    """Starts the server, and stops it when nobody has given a sign of life for a while, or when told to (SIGTERM)."""
+    """Starts the server; stops it after some time without a heartbeat, or on SIGTERM."""
 
     def __init__(self, folder: Path, idle_seconds: float) -> None:
         self.folder = folder
         self.idle_seconds = idle_seconds
 
     def run(self) -> int:
-        """Hold the lock and supervise until it is time to leave. Returns the exit status: 1 when the server failed."""
+        """Supervise the server until it should stop. Returns the exit status: 1 if the server failed."""
         with (self.folder / "supervisor.lock").open("a") as lock:
             if not _locked(lock):
                 return 0
@@ -218,10 +218,10 @@ class Supervisor:
         os.replace(temporary, self.folder / "server.json")
 
     def _watch(self, server: subprocess.Popen[bytes], port: int) -> None:
-        """Return when the server has ended, is no longer wanted, or when told to stop."""
+        """Return when the server has ended, when it is no longer needed, or on SIGTERM."""
         heartbeat, idle_since = self._heartbeat(), time.monotonic()
         prepared = False
-        # Blocked only now: the server would inherit it. From here on the signal is what ends the pause below.
+        # Blocked only now, since the server would inherit it. From here on, the signal interrupts sigtimedwait below.
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
         while signal.sigtimedwait({signal.SIGTERM}, min(2.0, self.idle_seconds / 5)) is None and server.poll() is None:
             if not prepared and (prepared := _answers(_url(port))):
@@ -235,7 +235,7 @@ class Supervisor:
                 self._publish(port)
 
     def _heartbeat(self) -> int:
-        """The time of the last sign of life; 0 when the folder has been deleted, which is a sign of none."""
+        """Time of the last heartbeat in nanoseconds; 0 when the folder was deleted, which counts as no heartbeat."""
         try:
             return (self.folder / "heartbeat").stat().st_mtime_ns
         except FileNotFoundError:
@@ -243,7 +243,7 @@ class Supervisor:
 
 
 def _locked(lock: IO[str]) -> bool:
-    """Whether the lock is ours now. A client that only looks holds it for an instant, hence some patience."""
+    """Try to take the lock. Clients that check it hold it for an instant, so this retries for a second."""
     for _ in range(20):
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -288,7 +288,7 @@ def _server_settings(folder: Path, port: int) -> dict[str, str]:
         **BATCHED_RECORDS,
     }
     if _is_migrated(folder):
-        # Looking for migrations to apply takes half of the start, and there are none for the same version.
+        # Checking for migrations takes half of the start, and the same version of Prefect has none.
         settings["PREFECT_SERVER_DATABASE_MIGRATE_ON_START"] = "false"
     return settings
 
@@ -304,7 +304,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 def _die_with_parent() -> None:
-    """On Linux, have the kernel stop the server when its supervisor is killed, so that none is left behind."""
+    """On Linux, have the kernel stop the server if its supervisor is killed, so that it is not left running."""
     if sys.platform == "linux":
         _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 

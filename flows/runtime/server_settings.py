@@ -1,4 +1,4 @@
-"""What the local Prefect server and its clients are set to. Nothing here imports Prefect."""
+"""Settings of the local Prefect server and its clients. Nothing here imports Prefect."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ CLIENT_SETTINGS = {
     "PREFECT_LOGGING_TO_API_WHEN_MISSING_FLOW": "ignore",
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
 }
-"""What a client of any server gets, unless the user has set it otherwise."""
+"""Settings of a client of any server; the user's environment takes precedence."""
 
 UNNEEDED_SERVICES = (
     "CANCELLATION_CLEANUP",
@@ -19,19 +19,19 @@ UNNEEDED_SERVICES = (
     "SCHEDULER",
     "TRIGGERS",
 )
-"""Loops that serve deployments and automations, which want a server of their own (`prefect server start`)."""
+"""Services for deployments and automations, which need a server of their own (`prefect server start`)."""
 
 KEPT_DAYS = 30
-"""For how long Prefect lists a run that has ended. Its results stay: they are found by their key, not by their run."""
+"""Days for which Prefect lists a finished run. Results stay cached: they are found by key, not by run."""
 
 REMOVAL_OF_OLD_RUNS = {
     "PREFECT_SERVER_SERVICES_DB_VACUUM_ENABLED": "events,flow_runs",
     "PREFECT_SERVER_SERVICES_DB_VACUUM_RETENTION_PERIOD": str(KEPT_DAYS * 24 * 3600),
 }
-"""Prefect's own service, which looks when the server starts and every hour. The environment may say otherwise."""
+"""Prefect's own clean-up service, at the server's start and every hour. The environment takes precedence."""
 
 BATCHED_RECORDS = {
     "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_BATCH_SIZE": "100",
     "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_FLUSH_INTERVAL": "1",
 }
-"""The states of tasks are written down once a second. One at a time, as is usual, it takes a tenth of a core."""
+"""Write task states once a second. Prefect's default, one at a time, takes a tenth of a core."""

@@ -1,9 +1,9 @@
-"""Runs of an ablation that other processes compute beside this one.
+"""Worker processes that share the runs of an ablation with the main process.
 
-Sampling with a small policy keeps one core busy, however many there are. So other processes take runs from the same
-list, and what they compute goes into the store that all share. This one takes runs too, and when none is left it goes
-through all of them in order: what another has computed is found, and what another was lost with is computed here. It
-alone writes to MLflow and to the terminal. What comes out does not depend on who computed it.
+Sampling with a small policy keeps only one core busy. So worker processes take runs from the same list, and their
+results go into the shared store. The main process takes runs too; when none is left, it goes through all of them in
+order: it finds the workers' results in the store and recomputes what a lost worker had started. It alone writes to
+MLflow and to the terminal. The results do not depend on which process computed them.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ from turnwise.experiment import Experiment
 from turnwise.store import Reference
 
 LAST_WORDS = 2000
-"""Characters of what a process said that are repeated when it fails."""
+"""Number of characters of a worker's error output that are shown when it fails."""
 
 
 class Assignment(BaseModel):
-    """What a process must know to compute runs of an ablation."""
+    """The input of a worker process: an ablation and how to share its runs."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     experiment: Experiment
     prepared: dict[str, Reference]
     taken: Path
-    """A folder that holds a file for each run that some process has taken."""
+    """A folder with a file for each run that some process has taken."""
 
     def runs(self) -> Iterator[tuple[str, int]]:
-        """The runs that nobody had taken, each when it is asked for: now they are this process's."""
+        """Take runs one at a time, each when the iterator is advanced; runs taken by another process are skipped."""
         for seed in self.experiment.ablation.seeds:
             for place, variant in enumerate(self.experiment.ablation.variants):
                 try:
@@ -57,8 +57,9 @@ class Assignment(BaseModel):
 
 
 class Beside(Observer):
-    """The other processes of an ablation: see `beside`. They are started when this one has computed its first stage:
-    where all is found there is nothing to share.
+    """The worker processes of an ablation: see `beside`.
+
+    They are started when the main process has computed its first stage: if all is cached, there is no work to share.
     """
 
     def __init__(
@@ -71,7 +72,7 @@ class Beside(Observer):
     ) -> None:
         self.assignment = assignment
         self.seconds = 0.0
-        """For how long the others have been at work, added up."""
+        """Wall time of the workers in seconds, added up."""
         self._wanted, self._files, self._told, self._warn = others, files, told, warn
         self._processes: list[subprocess.Popen[str]] = []
         self._listeners: list[threading.Thread] = []
@@ -79,22 +80,22 @@ class Beside(Observer):
 
     @property
     def others(self) -> int:
-        """How many other processes there are or were."""
+        """The number of worker processes started so far."""
         return len(self._processes)
 
     def finished(self, call: StageCall) -> None:
-        """A stage of this process has returned."""
+        """Start the workers at the first computed stage."""
         if not call.cached and not self._processes:
             for _ in range(self._wanted):
                 self._start()
 
     def wait(self) -> None:
-        """Until all have ended, with or without success."""
+        """Wait until all workers have ended, with or without success."""
         for listener in self._listeners:
             listener.join()
 
     def end(self) -> None:
-        """End those that still run."""
+        """Kill the workers that are still running."""
         self._ending = True
         for process in self._processes:
             process.kill()
@@ -141,11 +142,11 @@ def beside(
     told: Callable[[StageCall], None],
     warn: Callable[[str], None],
 ) -> Iterator[Beside]:
-    """While the block runs, `others` more processes compute runs. None of them outlives it, nor this process.
+    """Run `others` worker processes while the block runs. None of them outlives the block or this process.
 
     Args:
-        told: is called with every stage that one of them finishes, from another thread.
-        warn: is called with what a person should know about one that failed.
+        told: called from another thread with every stage that a worker finishes.
+        warn: called with a message for the user if a worker fails.
     """
     with tempfile.TemporaryDirectory() as taken, ExitStack() as files:
         assignment = Assignment(experiment=experiment, prepared=vars(prepared), taken=Path(taken))
@@ -158,25 +159,26 @@ def beside(
 
 
 class _Teller(Observer):
-    """Writes a line for every stage that is finished."""
+    """Writes a line for every finished stage, for the main process to read."""
 
     def __init__(self, file: IO[str]) -> None:
         self._file = file
 
     def finished(self, call: StageCall) -> None:
-        """A stage has returned."""
+        """Write the stage call as a line of JSON."""
         print(json.dumps({**vars(call), "reference": call.reference.model_dump()}), file=self._file, flush=True)
 
 
 def main() -> None:
-    """The other side: take runs and compute them, as standard input says, and tell of each stage on standard output.
+    """Worker process: take runs as standard input says, compute them, and report each stage on standard output.
 
-    A run that a guard or an alarm ends is left to the first process, which says so. Ends when standard input does.
+    A run that a guard or an alarm ends is left to the main process, which reports it. The worker exits when standard
+    input is closed.
     """
     assignment = Assignment.model_validate_json(sys.stdin.readline())
     threading.Thread(target=_end_with_the_first, daemon=True).start()
     teller = _Teller(os.fdopen(os.dup(1), "w"))
-    os.dup2(2, 1)  # whatever else is said is not for the first process to read
+    os.dup2(2, 1)  # all other output goes to standard error: the main process parses standard output
     experiment, prepared = assignment.experiment, Prepared(**assignment.prepared)
 
     @flow(name="ablation", flow_run_name=f"{experiment.ablation.name}: beside another process")
@@ -191,7 +193,7 @@ def main() -> None:
 
 
 def _end_with_the_first() -> None:
-    """A process that is killed closes its end of the pipe."""
+    """Exit when standard input closes, as it does when the main process is killed."""
     sys.stdin.read()
     os._exit(1)
 
