@@ -1,9 +1,10 @@
 """Upper bounds on the disk and memory that an ablation needs, estimated before anything is computed.
 
 Disk, for n weights of which t are trained: each policy takes 4 n bytes of weights and 8 t bytes of AdamW's moments,
-counted for the policies for which the section `storage` keeps them, plus one full copy while the next is written; a
-critic with its own trunk takes 12 n. Episodes take 12 bytes per token that may be sampled and 2 per token of a full
-context, measured on the demo's Parquet files. Records in Prefect and MLflow take 60 kB per stage, also measured there.
+counted for the policies for which the section `storage` keeps them, plus one full copy while the next is written; with
+an adapter another 4 bytes per adapter weight and per weight that it covers; a critic with its own trunk takes 12 n.
+Episodes take 12 bytes per token that may be sampled and 2 per token of a full context, measured on the demo's Parquet
+files. Records in Prefect and MLflow take 60 kB per stage, also measured there.
 
 Memory, per process: for the learner 16 bytes per trained weight (weight, gradient, moments) and 4 per frozen one; 16
 per weight of a critic's own trunk; 4 per weight of the reference policy; the activations of a micro-batch, about 20
@@ -61,7 +62,7 @@ class Needs:
 
 
 def shapes_of(experiment: Experiment) -> Shapes | None:
-    """The shapes of the policy's weights; None for a hub model that is not here, which is not downloaded for a plan."""
+    """The shapes of the policy's weights; None for a model from a hub, which is not contacted for a plan."""
     if experiment.policy.model == "scratch":
         return shapes_from_scratch(experiment.policy)
     folder = model_directory(experiment.policy.model)

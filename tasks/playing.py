@@ -43,7 +43,7 @@ class PlayParameters(Section):
 
 
 class PatienceSection(Section):
-    """The keys of `rollout` that form the retry policy for worlds, lost episodes included."""
+    """The keys of `rollout` on waiting for worlds, retrying them and accepting lost episodes."""
 
     world_seconds: float
     world_retries: int
@@ -224,7 +224,7 @@ def recorded_by(parameters: PlayParameters) -> frozenset[str]:
 
 
 def instruction_of(agent: Agent, world: World) -> str | None:
-    """The system instruction of an episode: of the world with the format, then of the mode; None where it is off."""
+    """The instruction of an episode: world and format, then mode; None where `agent.instruction` is off."""
     if not agent.instruction:
         return None
     said = [make_format(agent.format, world).instruction(world), make_mode(agent.mode).instruction]

@@ -142,7 +142,7 @@ class Stage(Generic[Arguments]):
             retry_delay_seconds=self.retry_delay_seconds,
             retry_condition_fn=_failed_by_infrastructure,
         )
-        # Tags are meant for flow runs. Per tag on a task, Prefect requests a slot from its server before computing.
+        # Tags are meant for flow runs: for each tag of a task, Prefect first requests a slot from its server.
         with TagsContext(current_tags=set()):
             reference = Reference.model_validate(task(*args, **kwargs))
         for observer in current_observers.get():

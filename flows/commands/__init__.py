@@ -1,1 +1,1 @@
-"""The command line: what it understands, and what it prints."""
+"""The command line: its commands, their arguments and their output."""

@@ -1,1 +1,1 @@
-"""What flows write down of runs, and how recorded runs are found and compared."""
+"""Recording of runs, and reading and comparing of recorded runs."""

@@ -125,7 +125,7 @@ def _shown(run: RecordedRun, world: World) -> dict[str, float]:
 
 
 def references(groups: Sequence[Group]) -> dict[str, Interval]:
-    """Success of warm starts and baselines on the test task sets, each once; named by ablation if there are several."""
+    """The primary metric of warm starts and baselines on the test task sets, each once; by ablation if several."""
     world = _world(groups[0])
     primary = world.primary_column
     runs = [next(iter(group.runs.values())) for group in groups]

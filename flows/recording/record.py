@@ -109,7 +109,7 @@ class AblationRecord:
             validated = evaluation_metrics("validation", iteration.evaluation, iteration.evaluation_at_horizon)
             child.log_iteration(iteration.number, {**validated, **evaluation_seconds(iteration)})
             self._trace(child, run, iteration)
-            if not child.finished:  # a finished one was recorded in full by another process
+            if not child.finished:  # else another process has recorded all of them
                 self._name_artifacts(child, run)
 
     def finish(self, run: Run) -> None:

@@ -47,14 +47,14 @@ class Advantages:
     """The advantages of one trajectory."""
 
     turns: list[float]
-    """One advantage per turn; for a token-level estimator the mean over the turn's reply tokens."""
+    """One advantage per turn; where tokens have advantages, the mean over the turn's reply tokens."""
     tokens: list[float] | None
-    """One advantage per reply token; None for a turn-level estimator."""
+    """One advantage per reply token, for a token-level estimator or if thoughts have credit of their own; else None."""
     value_targets: list[float] | None
     """The critic's regression target per reply token; None for an estimator without a critic."""
 
     def by_turn(self, trajectory: Trajectory) -> list[list[float]] | None:
-        """The advantages of reply tokens grouped by turn; None for a turn-level estimator."""
+        """The advantages of reply tokens grouped by turn; None if `tokens` is."""
         if self.tokens is None:
             return None
         following = iter(self.tokens)
@@ -277,7 +277,7 @@ def _table(
 
 
 def _account(batch: CreditBatch, advantages: list[list[float]], sampled: int) -> dict[str, float]:
-    """Metrics of a batch: rewards, advantages, and `dead_groups`, the number of zero-variance groups."""
+    """Metrics of a batch: rewards, advantages, and `dead_groups`: zero-variance groups, whose advantages are all 0."""
     if not len(batch):
         return {"groups": 0, "dead_groups": 0, "left_out": sampled}
     totals = [math.fsum(turns) + outcome for turns, outcome in zip(batch.turn_rewards, batch.outcome, strict=True)]

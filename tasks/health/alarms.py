@@ -30,6 +30,7 @@ class HealthRecord(Section):
 
     iteration: int
     counts: dict[str, int]
+    """By monitor, the number of consecutive measurements out of bounds; monitors at 0 are left out."""
     healthy: int
     """The last healthy iteration; the run returns to the policy that sampled it. 0: the warm start."""
     returns: int

@@ -1,1 +1,1 @@
-"""Stages that gather what a report tells."""
+"""The stage that collects the report data."""

@@ -52,7 +52,7 @@ def drawn_tasks(tasks: Sequence[Task], count: int, seed: int, iteration: int, ro
 
 @stage("rollout", retries=1, code=world_code)
 def rollout(parameters: RolloutParameters, *, policy: Reference, tokenizer: Reference, panel: Reference) -> Reference:
-    """The trajectories of one iteration, with the behaviour policy's log-probabilities."""
+    """Sample the trajectories of one iteration, with the behaviour policy's log-probabilities (nats)."""
     tasks = drawn_tasks(
         tasks_of(panel, "train"), parameters.prompts, parameters.seed, parameters.iteration, parameters.round
     )

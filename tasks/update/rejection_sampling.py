@@ -1,4 +1,4 @@
-"""Rejection sampling: selects the trajectories to imitate, as credit: 1 on all turns of those, 0 on all others."""
+"""Rejection sampling: selects trajectories to imitate, as credit: 1 on all their turns, 0 on all others."""
 
 from __future__ import annotations
 

@@ -66,11 +66,11 @@ def update(
 ) -> Reference:
     """Train the policy on one batch; the result is the next policy with its optimizer's state.
 
-    `reference` holds the reference policy's log-probabilities; `values` those values that a critic on the policy's
-    trunk gave to the rollout, and that critic is trained along.
+    `reference` holds the reference policy's log-probabilities. `values` holds the values of a critic on the policy's
+    trunk, which is trained in the same update.
 
-    If all advantages are 0 and no entropy bonus, penalty or critic adds to the loss, the batch is skipped with a
-    warning and the policy stays as it is.
+    If the advantages of all turns are 0 and no entropy bonus, penalty or critic adds to the loss, the batch is skipped
+    with a warning and the policy stays as it is.
     """
     from turnwise.policy.memory import forget_peak_memory, peak_memory_bytes
 
