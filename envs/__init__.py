@@ -1,1 +1,1 @@
-"""The worlds. They are plug-ins: they import `turnwise.world`, `turnwise.seeding` and their own library."""
+"""The worlds, as plug-ins: they import only `turnwise.world`, `turnwise.seeding` and the library that each wraps."""

@@ -1,8 +1,9 @@
-"""Requests to one server, and the ways in which it says that it failed.
+"""HTTP client for one AgentGym server, which turns every way of reporting an error into an exception.
 
-AgentGym's servers answer an error of theirs with HTTP 200 and `{"error": ...}`, some with HTTP 500, and one with an
-observation that is the name of an exception. Each is missing data and is raised here: a reward of 0 would be trained
-on. The servers cannot tell an error of theirs from one that the policy's text brought about; neither can this.
+AgentGym's servers report their own errors with HTTP 200 and `{"error": ...}`, some with HTTP 500, and one with an
+observation that is the name of an exception. Each of these is missing data and raises ServerFault: scored as a reward
+of 0, it would be trained on. The servers do not distinguish their own errors from errors that the policy's text caused,
+so this client cannot either.
 """
 
 from __future__ import annotations
@@ -19,16 +20,19 @@ NO_SUCH_ROUTE = (404, 405)
 
 
 class ServerFault(RuntimeError):
-    """The server could not be reached, or failed, or answered what cannot be read: the episode is missing data."""
+    """Raised when the server cannot be reached, fails, or sends an unreadable reply: the episode is missing data."""
 
     def __init__(self, message: str, status: int | None = None) -> None:
         super().__init__(message)
         self.status = status
-        """The HTTP status, where it was not 200."""
+        """The HTTP status if it was not 200, else None."""
 
 
 class _ServersWithoutClose:
-    """The addresses of this process's servers that have no route `close`. A world may be made many times in a run."""
+    """Addresses of servers without a `close` route.
+
+    Kept per process, because a run may construct the same world many times.
+    """
 
     def __init__(self) -> None:
         self._addresses: set[str] = set()
@@ -38,7 +42,7 @@ class _ServersWithoutClose:
         return address in self._addresses
 
     def add(self, address: str) -> None:
-        """Remember an address, and say so once."""
+        """Remember an address and log a warning, once per address."""
         with self._lock:
             if address in self._addresses:
                 return
@@ -53,7 +57,10 @@ _without_close = _ServersWithoutClose()
 
 
 class AgentGymClient:
-    """A server at an address, over pooled connections that any number of threads may share."""
+    """Client for the server at one address; its pooled connections may be shared by any number of threads.
+
+    `seconds` is the timeout of a request.
+    """
 
     def __init__(self, address: str, seconds: float) -> None:
         self._address = address
@@ -61,15 +68,18 @@ class AgentGymClient:
         self._http = httpx.Client(base_url=address, timeout=seconds, limits=unlimited)
 
     def post(self, route: str, body: dict[str, Any]) -> Any:
-        """The reply to a request that may change something. It is sent once: a second time might play a step twice."""
+        """Reply to a request that may change state. Sent once and never retried: a retry might play a step twice."""
         return self._reply("POST", route, json=body)
 
     def get(self, route: str, query: dict[str, Any]) -> Any:
-        """The reply to a question."""
+        """Reply to a read-only request."""
         return self._reply("GET", route, params=query)
 
     def close(self, body: dict[str, Any]) -> None:
-        """Free a remote environment. Some servers cannot, such as ALFWorld's: that is learned and told once."""
+        """Free a remote environment.
+
+        A server without this route, such as ALFWorld's, is logged once and not asked again.
+        """
         if self._address in _without_close:
             return
         try:
@@ -98,7 +108,7 @@ class AgentGymClient:
 
 
 def text(reply: Any, name: str) -> str:
-    """A field that must hold text. Raises ServerFault otherwise, here and below."""
+    """Value of a field that must hold text. Raises ServerFault otherwise, as do the functions below."""
     value = _field(reply, name)
     if not isinstance(value, str):
         raise ServerFault(f"the field {name!r} must be a text; found {value!r}")
@@ -106,7 +116,7 @@ def text(reply: Any, name: str) -> str:
 
 
 def number(reply: Any, name: str) -> float:
-    """A field that must hold a number."""
+    """Value of a field that must hold a number."""
     value = _field(reply, name)
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ServerFault(f"the field {name!r} must be a number; found {value!r}")
@@ -114,7 +124,7 @@ def number(reply: Any, name: str) -> float:
 
 
 def flag(reply: Any, name: str) -> bool:
-    """A field that must hold true or false."""
+    """Value of a field that must hold true or false."""
     value = _field(reply, name)
     if not isinstance(value, bool):
         raise ServerFault(f"the field {name!r} must be true or false; found {value!r}")
@@ -122,7 +132,7 @@ def flag(reply: Any, name: str) -> bool:
 
 
 def texts(reply: Any, name: str) -> tuple[str, ...]:
-    """A field that must hold a list of texts."""
+    """Value of a field that must hold a list of texts."""
     value = _field(reply, name)
     if not isinstance(value, list) or not all(isinstance(entry, str) for entry in value):
         raise ServerFault(f"the field {name!r} must be a list of texts; found {value!r}")
@@ -130,7 +140,7 @@ def texts(reply: Any, name: str) -> tuple[str, ...]:
 
 
 def handle(reply: Any, name: str) -> int:
-    """The number of a new environment: the reply itself, or one of its fields."""
+    """Number of a new environment: the field `name` of the reply, or the reply itself where `name` is empty."""
     value = _field(reply, name) if name else reply
     if isinstance(value, bool) or not isinstance(value, int):
         raise ServerFault(f"the number of a new environment must be a whole number; found {value!r}")

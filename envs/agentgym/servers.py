@@ -1,14 +1,14 @@
-"""What AgentGym's servers call their fields: one row for each, from their sources as of 2025.
+"""Table of AgentGym's servers: the field names and quirks of each, from their sources as of 2025.
 
-All have the routes `create`, `reset`, `step` and `observation`, and most have `close`; no two agree on the names. What
-is wrong in their answers is put right by the row, and nowhere else:
+All servers have the routes `create`, `reset`, `step` and `observation`, and most have `close`; no two agree on the
+field names. Errors in a server's answers are corrected by its row here, and nowhere else:
 
-* BabyAI's reward is that of the last action that was carried out, told again after every one that was not, and a
-  success in the second half of the time does not end the episode: `value="best"` counts it once, `solved` ends it.
-* WebArena's reward before the end says whether the browser did as told: `value="final"`.
-* The search server lets a wrong answer be followed by another, so that its score is success within k tries:
-  `final_action` ends the episode with the first.
-* ScienceWorld counts any score above zero as passed: `solved` is the full score.
+* BabyAI repeats the reward of the last valid action after every invalid one, and a success in the second half of the
+  time does not end the episode: `value="best"` counts the reward once, and `solved` ends the episode.
+* WebArena's reward before the end says whether the browser carried out the action: `value="final"` ignores it.
+* The search server allows another answer after a wrong one, so its score is success within k tries: `final_action`
+  ends the episode at the first answer.
+* ScienceWorld counts any score above zero as passed: `solved` requires the full score.
 """
 
 from __future__ import annotations
@@ -19,53 +19,53 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 Offer = Literal["", "observation", "reply", "webshop"]
-"""Where the actions that are possible now are told: nowhere; in the observation; in the replies; at a route."""
+"""Where a server lists the currently possible actions: nowhere, in the observation, in replies, at a route."""
 
 
 @dataclass(frozen=True)
 class Server:
-    """How one server is talked to. The defaults are what most do."""
+    """Protocol of one server: its field names and how its rewards become a score. The defaults fit most servers."""
 
     instruction: str
-    """The aim, for a newcomer."""
+    """The aim of the task, for a policy that has never seen the world."""
     grammar: str
-    """The actions."""
+    """The actions, in words."""
     turns: int = 20
-    """The limit that AgentGym-RL plays it under."""
+    """Turn limit of an episode in AgentGym-RL."""
 
     created: str = "id"
-    """The field of `create`'s reply that holds the environment's number; nothing where the reply is the number."""
+    """Field of `create`'s reply that holds the environment's number; empty where the reply is the number itself."""
     create_body: Mapping[str, Any] = field(default_factory=dict)
     handle: str = "id"
-    """What requests call the environment's number."""
+    """Name of the environment's number in requests."""
     item: str = "data_idx"
-    """What `reset` calls the number of the task."""
+    """Name of the task number in `reset` requests."""
     reset_body: Mapping[str, Any] = field(default_factory=dict)
     first: tuple[str, ...] = ("observation",)
-    """The fields of `reset`'s reply that make the first observation; nothing where the route `observation` tells it."""
+    """Fields of `reset`'s reply that form the first observation; empty where the route `observation` gives it."""
 
     action: str = "{action}"
-    """How an action is sent."""
+    """Format in which an action is sent."""
     observation: str = "observation"
     ended: str = "done"
     truncated: str = ""
     reward: str = "reward"
     scale: float = 1.0
     value: Literal["best", "total", "final"] = "best"
-    """How the score follows from the rewards: the best so far; the last, which may fall; the one at the end."""
+    """How rewards become a score: the highest so far; the latest, which may fall; the one at the end."""
     solved: float = 1.0
-    """The score from which a task is solved."""
+    """The score from which a task counts as solved."""
 
     verbs: tuple[str, ...] = ()
-    """Where actions have the form `verb[argument]`."""
+    """Verbs of a server whose actions have the form `verb[argument]`."""
     tagged: bool = False
     """Whether `verb[argument]` is sent as `<verb>argument</verb>`."""
     final_action: str = ""
-    """The verb that ends the episode, whatever the server says."""
+    """Verb that ends the episode whatever the server replies."""
     refusals: tuple[str, ...] = ()
-    """How the observation begins after what is no action."""
+    """Beginnings of the observation that follows an invalid action."""
     faults: tuple[str, ...] = ()
-    """How an observation begins that is an error of the server's."""
+    """Beginnings of an observation that reports an error of the server."""
     offers: Offer = ""
 
 
@@ -156,11 +156,14 @@ SERVERS: dict[str, Server] = {
         offers="reply",
     ),
 }
-"""By the name that the parameter `server` takes."""
+"""The servers by name, as the parameter `server` selects them."""
 
 
 def adapted(server: Server, fields: Mapping[str, Any]) -> Server:
-    """A row with other values, for a server of one's own. Raises ValueError for an unknown field or a wrong kind."""
+    """Copy of a row with some fields replaced, for a user's own server.
+
+    Raises ValueError for an unknown field or a value of the wrong type.
+    """
     known = {entry.name: getattr(server, entry.name) for entry in dataclasses.fields(server)}
     values: dict[str, Any] = {}
     for name, value in fields.items():

@@ -1,11 +1,12 @@
-"""The world: a server's items as tasks, a remote environment for each episode, and the players that there can be.
+"""The world: a server's items as tasks, one remote environment per episode, and the baseline policies where possible.
 
-What differs from AgentGym's own clients: an error is raised and not a KeyError or a reward; the environment is closed;
-connections are pooled and many episodes run at once; faults of single servers are put right (see `servers`).
+Differs from AgentGym's own clients: an error raises ServerFault instead of a KeyError or becoming a reward; the
+environment is closed; connections are pooled and many episodes run at once; quirks of single servers are corrected
+(see `servers`).
 
-These servers tell no solution, so there is no oracle; and a random player only where the possible actions are told.
-`players` says which there are. They take no seed either: whether an episode repeats is the server's affair, and the
-host that plays one again compares what it says.
+The servers reveal no solution, so there is no oracle; there is a random policy only where the server lists the possible
+actions. `players` names the policies that exist. The servers take no seed, so whether an episode repeats depends on the
+server; the host that plays an episode again compares the observations.
 """
 
 from __future__ import annotations
@@ -41,20 +42,21 @@ from turnwise.world import (
 )
 
 LISTED = "Available actions: "
-"""What stands before the list in BabyAI's observations."""
+"""Text before the list of actions in BabyAI's observations."""
 
 
 class AgentGym(World):
     """Play an environment server of AgentGym.
 
     Parameters: `server`, a name in `servers.SERVERS`; `address`, such as `http://127.0.0.1:36001`; `train`,
-    `validation` and `test`, the numbers of the items of each split, such as `0-373, 400`; `turns`, the limit of an
-    episode, by default AgentGym-RL's; `seconds`, how long a request may take; `fields`, values that differ from the
-    named row, for a server of one's own; `server_version`, what you call the server's code and data: these servers tell
-    none, so change this when they change, or episodes of before are taken for those of now.
+    `validation` and `test`, the item numbers of each split, such as `0-373, 400`; `turns`, the turn limit of an
+    episode, by default AgentGym-RL's; `seconds`, the timeout of a request; `fields`, values that replace those of the
+    server's row, for a server of one's own; `server_version`, a label of your choice for the server's code and data.
+    The servers report no version: change `server_version` when code or data change, or cached episodes of the old
+    version are reused.
 
-    Nothing is asked of the server before an episode begins. A task's id holds the server's name and the item's number:
-    that the server means the same by it tomorrow is the server's promise, and TextCraft's breaks it.
+    The server receives no request before an episode begins. A task's id holds the server's name and the item's number,
+    so it identifies a task only if the server keeps its numbering; TextCraft's does not.
     """
 
     name: ClassVar[str] = "agentgym"
@@ -95,17 +97,17 @@ class AgentGym(World):
         self._limits = Limits(turns=whole_number("turns", self.row.turns if turns is None else turns, 1, 1000))
         self.seconds = positive("seconds", seconds)
         self.players = ("random",) if self.row.offers else ()
-        # One class serves all servers, so the verbs, too, are the object's.
+        # One class serves all servers, so `verbs`, too, is set on the instance.
         self.verbs = frozenset(self.row.verbs) or None  # type: ignore[misc]
 
     @property
     def instruction(self) -> str:
-        """The aim."""
+        """The aim of the task, from the server's row."""
         return self.row.instruction
 
     @property
     def grammar(self) -> str:
-        """The actions."""
+        """The actions, from the server's row."""
         return self.row.grammar
 
     @property
@@ -115,7 +117,7 @@ class AgentGym(World):
 
     @cached_property
     def client(self) -> AgentGymClient:
-        """Connections that all episodes share."""
+        """HTTP client whose connections all episodes share."""
         return AgentGymClient(self.address, self.seconds)
 
     def tasks(self, split: Split, count: int) -> list[Task]:
@@ -128,11 +130,14 @@ class AgentGym(World):
         return [self._task(item, split) for item in self.items[split][:count]]
 
     def split_size(self, split: Split) -> int:
-        """How many items the parameter names."""
+        """Number of items that the parameter of this split names."""
         return len(self.items[split])
 
     def make(self, task: Task, seed: int) -> AgentGymEnvironment:
-        """An episode of a task. The seed is not used: the servers take none. Raises ValueError for another's task."""
+        """Environment for a task.
+
+        `seed` is unused: the servers take none. Raises ValueError for a task of another world.
+        """
         family, _, item = task.id.rpartition("/")
         if f"{family}/" != self._family or not item.isdigit():
             raise ValueError(f"a task of {self._family!r} must have an id that begins so; found {task.id!r}")
@@ -148,7 +153,7 @@ class AgentGym(World):
 
 
 class AgentGymEnvironment(Environment):
-    """One episode on a server: created with `reset`, freed with `close`."""
+    """One episode on a server: `reset` creates the remote environment, `close` frees it."""
 
     def __init__(self, client: AgentGymClient, row: Server, item: int) -> None:
         self._client = client
@@ -161,7 +166,10 @@ class AgentGymEnvironment(Environment):
         self._offered: tuple[str, ...] = ()
 
     def reset(self) -> Observation:
-        """Create the remote environment and start its task. Raises ServerFault, here and in every call."""
+        """Create the remote environment and start its task.
+
+        Raises ServerFault, as does every method that asks the server.
+        """
         row = self._row
         self._handle = handle(self._client.post("create", dict(row.create_body)), row.created)
         reply = self._client.post("reset", {row.handle: self._handle, row.item: self._item, **row.reset_body})
@@ -175,7 +183,10 @@ class AgentGymEnvironment(Environment):
         return Observation(seen)
 
     def step(self, action: str) -> Step:
-        """Send one action. What cannot be one, and what comes after the end, is answered here."""
+        """Send one action.
+
+        Text that cannot be an action, and any after the end, is refused here without asking the server.
+        """
         meant = action.strip()
         verb, bracket, rest = meant.partition("[")
         named = bracket == "[" and rest.endswith("]") and verb in self._row.verbs
@@ -188,7 +199,7 @@ class AgentGymEnvironment(Environment):
         return self._read(reply, final=named and verb == self._row.final_action)
 
     def oracle(self, remaining: Remaining) -> ScriptedAction:
-        """There is none: the servers tell no solution. Not among `players`."""
+        """Raises NotImplementedError: the servers reveal no solution, and `players` does not name an oracle."""
         raise NotImplementedError("AgentGym's servers tell no solution, so this world has no oracle")
 
     def random(self, generator: np.random.Generator, remaining: Remaining) -> ScriptedAction:
@@ -208,7 +219,7 @@ class AgentGymEnvironment(Environment):
         return ScriptedAction("a random action", (offered[int(generator.integers(len(offered)))],))
 
     def close(self) -> None:
-        """Free the remote environment, where there is one and the server can."""
+        """Free the remote environment if one was created and the server has the route."""
         if self._handle is not None:
             self._client.close({self._row.handle: self._handle})
 
@@ -251,7 +262,7 @@ class AgentGymEnvironment(Environment):
             raise ServerFault(f"the server failed and says so in its observation: {seen[:200]}")
 
     def _take_in(self, seen: str, reply: Any) -> None:
-        """Remember what was seen, and the actions that the server offers for what comes next."""
+        """Store the observation and the actions that the server lists as possible next."""
         self._seen = seen
         if self._row.offers == "reply":
             self._offered = texts(reply, "available_actions")
@@ -272,7 +283,7 @@ class AgentGymEnvironment(Environment):
 
 
 def _disjoint(named: Mapping[Split, str]) -> dict[Split, tuple[int, ...]]:
-    """The items of each split. Raises ValueError for one that is in two."""
+    """Item numbers of each split. Raises ValueError if two splits share an item."""
     items: dict[Split, tuple[int, ...]] = {split: _numbers(split, named[split]) for split in SPLITS}
     for first, second in combinations(SPLITS, 2):
         if shared := sorted(set(items[first]) & set(items[second])):
@@ -281,7 +292,7 @@ def _disjoint(named: Mapping[Split, str]) -> dict[Split, tuple[int, ...]]:
 
 
 def _numbers(split: Split, value: str) -> tuple[int, ...]:
-    """The whole numbers that a text such as `0-373, 400` names, in its order."""
+    """Whole numbers that a text such as `0-373, 400` names, in its order."""
     parts = [part.strip() for part in value.split(",")] if isinstance(value, str) else []
     matches = [re.fullmatch(r"(\d{1,9})(?:-(\d{1,9}))?", part) for part in parts]
     found: list[int] = []

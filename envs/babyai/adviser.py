@@ -1,10 +1,10 @@
-"""The package's bot as an adviser: it plays along in a twin of the episode, so that asking it changes nothing.
+"""The package's bot as an adviser: it plays along in a copy of the episode, so asking it leaves the episode unchanged.
 
-The bot plans over what has been in view so far, and must see every action that is played. The twin is the same start,
-made from the same seed when the bot is first asked; before each advice the actions that were played since are played
-in it. The bot was written for its own plans: after the moves of another player it may contradict itself, want to go
-back for ever, or find a box gone that it had counted on. Then a new bot begins where the agent stands, knowing nothing
-but what is in view; when that one fails as well, there is no advice.
+The bot plans over what has been in view so far and must see every action that is played. The copy, called the twin, has
+the same start, made from the same seed; it is created when the bot is first asked, and before each advice the actions
+played since are replayed in it. The bot was written to follow its own plans: after another policy's moves it may
+contradict itself, loop for ever, or find a box gone that it relied on. Then a new bot starts from the agent's current
+position, knowing only what is in view; when that one fails as well, there is no advice.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from minigrid.utils.baby_ai_bot import BabyAIBot, DisappearedBoxError
 from envs.babyai.levels import start
 
 MOST_PLANS = 100
-"""Subgoals that the bot may set itself before one action; it needs some ten at most, or goes round in circles."""
+"""Limit on subgoals that the bot may set before one action; it needs at most about ten unless it loops."""
 MOVES = (Actions.left, Actions.right, Actions.forward)
 
 Place = tuple[tuple[int, int], int]
@@ -31,24 +31,25 @@ Place = tuple[tuple[int, int], int]
 
 
 class GoingInCirclesError(Exception):
-    """The bot sets itself one subgoal after the other and does not come to an action."""
+    """Raised when the bot keeps setting subgoals without reaching an action."""
 
 
 FAILURES = (AssertionError, DisappearedBoxError, GoingInCirclesError, TypeError)
-"""How the bot fails. It states its expectations as assertions, and takes the absence of a place to put a thing for a
-place."""
+"""Exceptions by which the bot fails. It states its expectations as assertions, and when it finds no place to put an
+object it uses that missing place as if it were one.
+"""
 
 
 @dataclass(frozen=True)
 class Advice:
-    """The next action, and the thing that it is about as far as the bot knows: `red ball`, `door`, or nothing."""
+    """The next action and its target as far as the bot knows: `red ball`, `door`, or empty."""
 
     action: Actions
     aim: str
 
 
 class Adviser:
-    """The bot in a twin of one episode."""
+    """The bot in a copy (twin) of one episode."""
 
     def __init__(self, level: str, seed: int) -> None:
         self._twin = start(level, seed)
@@ -57,7 +58,7 @@ class Adviser:
         self._advice = self._ask(None)
 
     def advise(self, played: Sequence[Actions]) -> Advice | None:
-        """What to do after these actions, all of the episode's so far; None when the bot does not know."""
+        """Advice after `played`, which holds all actions of the episode so far; None when the bot does not know."""
         for action in played[self._seen :]:
             self._twin.step(action)
             self._advice = self._ask(action)
@@ -65,7 +66,7 @@ class Adviser:
         return self._advice
 
     def path(self, most: int) -> list[Place]:
-        """The places and directions that the bot would pass next, by its moves before any other action."""
+        """Positions and directions that the bot's next moves pass: at most `most`, up to its first other action."""
         twin, bot = copy.deepcopy((self._twin, self._bot))
         action = self._advice.action if self._advice else Actions.done
         passed: list[Place] = []
@@ -84,13 +85,13 @@ class Adviser:
 
 
 def place_of(level: RoomGridLevel) -> Place:
-    """Where the agent stands and looks."""
+    """Position and direction of the agent."""
     column, row = level.agent_pos
     return (int(column), int(row)), int(level.agent_dir)
 
 
 class _Subgoals(list[Any]):
-    """The bot's stack of subgoals, which counts how many are set."""
+    """The bot's stack of subgoals, which counts how many are set and stops at `MOST_PLANS`."""
 
     added = 0
 
@@ -102,7 +103,7 @@ class _Subgoals(list[Any]):
 
 
 class _Bot(BabyAIBot):
-    """The package's bot, with an end to its planning and a word for what it has in mind."""
+    """The package's bot with a limit on its planning and a name for its current target."""
 
     stack: _Subgoals
 
@@ -111,7 +112,7 @@ class _Bot(BabyAIBot):
         self.stack = _Subgoals(self.stack)
 
     def next_action(self, played: Actions | None) -> Actions:
-        """What to do after an action was played; `done` when the bot believes that all is done, or has failed."""
+        """Next action after `played`; `done` when the bot takes the mission for accomplished, or has failed."""
         self.stack.added = 0
         try:
             return Actions(self.replan(played))
@@ -120,7 +121,7 @@ class _Bot(BabyAIBot):
 
     @property
     def aim(self) -> str:
-        """What the subgoal is about that was set last, of those that are about a thing."""
+        """Target of the most recent subgoal that concerns an object, such as `red ball`; empty when there is none."""
         for subgoal in reversed(self.stack):
             if isinstance(subgoal.datum, ObjDesc | WorldObj):
                 return f"{subgoal.datum.color or ''} {subgoal.datum.type or 'object'}".strip()

@@ -1,4 +1,4 @@
-"""One episode of one level; and the scripted players."""
+"""One episode of one level, and its baseline policies."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ GO_TO = "go to "
 
 
 class LevelEnvironment(Environment):
-    """One episode. Its only limit is the level's own on steps, by which the reward is counted."""
+    """One episode. Its only limit is the level's own limit on steps, by which the reward is scaled."""
 
     def __init__(self, level: str, seed: int, *, go_to: bool) -> None:
         self._name = level
@@ -45,7 +45,7 @@ class LevelEnvironment(Environment):
         return self._observe()
 
     def step(self, action: str) -> Step:
-        """Play one of the actions, in capitals or not; any other text is told what is legal and changes nothing."""
+        """Play one action, in any case; other text changes nothing and is answered with the legal actions."""
         text = " ".join(action.lower().split())
         if self._terminated or self._truncated:
             return self._refuse("The episode is over.")
@@ -62,9 +62,9 @@ class LevelEnvironment(Environment):
         return self._play(found)
 
     def oracle(self, remaining: Remaining) -> ScriptedAction:
-        """What the package's bot does next: see `adviser`. The thought says where the thing is that it is about.
+        """Next action of the package's bot (see `adviser`); the thought says where its target is.
 
-        With `go to`, the bot's moves towards a thing are one action where `go to` leads to a place that they pass.
+        With `go to`, the bot's moves towards an object become one action if `go to` leads to a pose that they pass.
         """
         self._adviser = self._adviser or Adviser(self._name, self._seed)
         advice = self._adviser.advise(self._played)
@@ -80,7 +80,7 @@ class LevelEnvironment(Environment):
         return ScriptedAction("a random action", (choices[int(generator.integers(len(choices)))],))
 
     def _play(self, actions: Sequence[Actions]) -> Step:
-        """Play the package's actions one after the other until the episode ends."""
+        """Play the package's actions in order until they or the episode end."""
         before = self._state
         reward = 0.0
         for action in actions:
@@ -104,7 +104,7 @@ class LevelEnvironment(Environment):
         )
 
     def _verdict(self) -> str:
-        """What is said at the end of an episode; empty before it."""
+        """Message at the end of an episode; empty before it."""
         if self._terminated:
             return "The mission is accomplished.\n" if self._success else "The mission has failed.\n"
         return "The level allows no more steps.\n" if self._truncated else ""
@@ -120,7 +120,7 @@ class LevelEnvironment(Environment):
         return Observation(text, state=self._state)
 
     def _walk(self, advice: Advice, adviser: Adviser) -> str | None:
-        """The `go to` whose end the bot would pass last, by moves alone; None when it would pass none."""
+        """The `go to` whose final pose comes latest on the bot's path of moves; None when the path passes none."""
         meant = {name: found for name, found in ways(self._view).items() if found and _is_meant(name, advice.aim)}
         if not meant:
             return None
@@ -130,7 +130,7 @@ class LevelEnvironment(Environment):
         return GO_TO + ends[last] if last else None
 
     def _end(self, actions: Sequence[Actions]) -> Place:
-        """The place and direction to which a free way leads."""
+        """Position and direction to which a free path leads."""
         pose = HERE
         for action in actions:
             pose = moved(pose, action)
@@ -141,7 +141,7 @@ class LevelEnvironment(Environment):
         return (int(place[0]), int(place[1])), (direction + heading) % 4
 
     def _thought(self, advice: Advice) -> str:
-        """Why the advised action makes sense, in what is seen: where the thing is that the bot has in mind."""
+        """Reason for the advised action in terms of the observation: where the bot's target is."""
         ahead, carried = self._view.ahead, self._level.carrying
         if advice.action in (Actions.pickup, Actions.toggle):
             return f"{ahead.name if ahead else 'nothing'} ahead"
@@ -155,5 +155,8 @@ class LevelEnvironment(Environment):
 
 
 def _is_meant(name: str, aim: str) -> bool:
-    """Whether a `red ball` is meant by a `ball`, a `red object` or a `red ball`. Nothing is meant by nothing."""
+    """Whether an object's name fits the bot's target: `red ball` fits `ball`, `red object` and `red ball`.
+
+    Nothing fits an empty target.
+    """
     return bool(aim) and set(aim.split()) <= {*name.split(), "object"}

@@ -1,8 +1,8 @@
-"""Levels: rooms and things, a place for the agent, and a mission; all of it drawn by the package from one seed.
+"""Levels: rooms, objects, the agent's position and a mission, all drawn by the package from one seed.
 
-The split is a function of what was drawn: every tenth start, by a digest of its content, is a validation start, every
-tenth a test start, and the others are for training. A task draws starts until one of its split comes up. So no start is
-ever in two splits, however few starts a level has.
+The split is a function of what was drawn: by a digest of its content, every tenth start is a validation start, every
+tenth a test start, and the others are for training. A task draws starts until one belongs to its split. So no start is
+in two splits, however few starts a level has.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from turnwise import seeding
 from turnwise.world import Split
 
 # The package prints a line for every layout that it throws away. Standard output belongs to the process, and episodes
-# are made on many threads, so it cannot be redirected while a level is drawn.
+# are made on many threads, so redirecting it while a level is drawn would not be safe.
 vars(roomgrid_level)["print"] = lambda *words: None
 
 PREFIX = "BabyAI-"
@@ -38,12 +38,12 @@ REFUSED = {
     "PutNextS7N4Carrying": "the package's bot does not know what it carries at the start",
     "UnlockToUnlock": "on some layouts the package's bot goes round in circles",
 }
-"""Levels of which the bot fails more than one start in twenty, so that there is no competent player, and why."""
+"""Refused levels and why: the bot fails more than one start in twenty, so there is no competent baseline policy."""
 
 
 @cache
 def playable() -> dict[str, str]:
-    """Every level that can be played: our name, `GoToLocal`, and the package's, `BabyAI-GoToLocal-v0`."""
+    """Every playable level: from our name, `GoToLocal`, to the package's, `BabyAI-GoToLocal-v0`."""
     names = sorted(name for name in gymnasium.registry if name.startswith(PREFIX))
     found = {name.removeprefix(PREFIX).rpartition("-")[0]: name for name in names}
     return {level: name for level, name in found.items() if level not in REFUSED}
@@ -60,9 +60,9 @@ def start(level: str, seed: int) -> RoomGridLevel:
 
 @lru_cache(maxsize=100_000)
 def seed_of_split(level: str, split: Split, seed: int) -> int:
-    """The first seed that draws a start of this split, along an order that `seed` sets.
+    """The first seed that draws a start of this split, in a sequence of seeds derived from `seed`.
 
-    Raises ValueError when there is none to find.
+    Raises ValueError when `MAXIMUM_DRAWS` draws give none.
     """
     drawn = start(level, 0)
     for number in range(MAXIMUM_DRAWS):
@@ -76,13 +76,13 @@ def seed_of_split(level: str, split: Split, seed: int) -> int:
 
 
 def split_of(drawn: RoomGridLevel) -> Split:
-    """The one split that a start belongs to."""
+    """The split that a start belongs to."""
     share = seeding.derive(0, "babyai split", drawn.mission, content(drawn)) % 10
     return "validation" if share == 8 else "test" if share == 9 else "train"
 
 
 def content(drawn: RoomGridLevel) -> str:
-    """A digest of the grid, the agent, what it carries, and how far the mission is. Steps are not counted in it."""
+    """Digest of the grid, the agent, what it carries and the progress of the mission. The step count is left out."""
     told = [
         [cell and ("wall" if cell.type == "wall" else cell.encode()) for cell in drawn.grid.grid],
         [int(place) for place in drawn.agent_pos],
@@ -94,13 +94,13 @@ def content(drawn: RoomGridLevel) -> str:
 
 
 def _progress(instruction: Instr) -> list[Any]:
-    """What the package remembers of a mission: which parts are done, where its things are, and what was carried."""
+    """The package's record of a mission: which parts are done, where its objects are, and what was carried."""
     if isinstance(instruction, AfterInstr | AndInstr | BeforeInstr):
         parts = [instruction.instr_a, instruction.instr_b]
         done = [instruction.a_done == "success", instruction.b_done == "success"]
         return [done, *(_progress(part) for part in parts)]
     meant = [getattr(instruction, name) for name in ("desc", "desc_move", "desc_fixed") if hasattr(instruction, name)]
-    # To the package a grey wall is a grey object.
+    # The package counts a grey wall as a grey object.
     things = [thing for described in meant for thing in described.obj_set if thing.type != "wall"]
     places = [[int(place) for place in thing.cur_pos] for thing in things]
     return [places, _name(getattr(instruction, "preCarrying", None))]

@@ -1,4 +1,4 @@
-"""What the agent sees, in words: things by their place relative to the agent, and walls straight ahead and beside it.
+"""The agent's view in words: objects by their position relative to the agent, and walls ahead, left and right of it.
 
 The field of view is the package's: 7 by 7 cells, the agent in the middle of the nearest row, nothing behind walls and
 closed doors. The words follow BabyAI-Text (arXiv 2302.02662), but shorter.
@@ -13,40 +13,40 @@ import numpy as np
 from minigrid.core.constants import IDX_TO_COLOR, IDX_TO_OBJECT, STATE_TO_IDX
 
 REACH = 3
-"""Cells that are seen to either side."""
+"""Cells in view to either side."""
 DEPTH = 6
-"""Cells that are seen ahead."""
+"""Cells in view ahead."""
 SIDES = {"forward": (0, 1), "left": (-1, 0), "right": (1, 0)}
 
 Cell = tuple[int, int]
-"""Cells to the right of the agent (negative: to the left), and ahead of it."""
+"""Relative position: cells to the right of the agent (negative: to the left), and cells ahead of it."""
 
 _STATES = {number: state for state, number in STATE_TO_IDX.items()}
 
 
 @dataclass(frozen=True)
 class Thing:
-    """Something in view that a mission can be about."""
+    """An object in view that a mission can refer to."""
 
     name: str
-    """`red ball`."""
+    """Colour and kind, such as `red ball`."""
     cell: Cell
     state: str = ""
-    """Of a door: open, closed or locked."""
+    """State of a door: open, closed or locked. Empty for other objects."""
 
     def __str__(self) -> str:
-        """`a locked red door 2 left 3 forward`."""
+        """Full description, such as `a locked red door 2 left 3 forward`."""
         words = f"{self.state} {self.name}".strip()
         return f"{'an' if words[0] in 'aeiou' else 'a'} {words} {self.place}"
 
     @property
     def kind(self) -> str:
-        """`ball`."""
+        """Kind without the colour, such as `ball`."""
         return self.name.split()[-1]
 
     @property
     def place(self) -> str:
-        """`2 left 3 forward`."""
+        """Position relative to the agent, such as `2 left 3 forward`."""
         right, forward = self.cell
         beside = f"{abs(right)} {'right' if right > 0 else 'left'}" if right else ""
         return f"{beside} {f'{forward} forward' if forward else ''}".strip()
@@ -54,26 +54,29 @@ class Thing:
 
 @dataclass(frozen=True)
 class View:
-    """The field of view. `things` from near to far; `walls` by side; `free`, the cells that can be walked on."""
+    """The field of view.
+
+    `things` are sorted from near to far; `walls` gives the distance in cells by side; `free` are the cells to walk on.
+    """
 
     things: tuple[Thing, ...]
     walls: dict[str, int]
     free: frozenset[Cell]
 
     def __str__(self) -> str:
-        """Two lines, on things and on walls."""
+        """Two lines: objects, then walls."""
         things = ", ".join(str(thing) for thing in self.things)
         walls = ", ".join(f"{distance} {side}" for side, distance in self.walls.items())
         return f"You see: {things or 'nothing'}\nWalls: {walls or 'none'}"
 
     @property
     def ahead(self) -> Thing | None:
-        """The thing right in front of the agent."""
+        """The object directly in front of the agent, or None."""
         return next((thing for thing in self.things if thing.cell == (0, 1)), None)
 
 
 def view_of(image: np.ndarray) -> View:
-    """The view that the package encodes as 7 x 7 x 3 numbers: kind, colour and state of each cell."""
+    """View decoded from the package's array, [7, 7, 3]: object type, colour and state of each cell."""
     things, walled, free = [], set(), set()
     numbers = image.tolist()
     for column, row in product(range(2 * REACH + 1), range(DEPTH + 1)):
@@ -95,7 +98,7 @@ def view_of(image: np.ndarray) -> View:
 
 
 def _nearest(walled: set[Cell]) -> dict[str, int]:
-    """How far the nearest wall is on each side, where there is one in view."""
+    """Distance in cells to the nearest wall on each side that has one in view."""
     found = {}
     for side, (right, forward) in SIDES.items():
         distances = [far for far in range(1, DEPTH + 1) if (far * right, far * forward) in walled]

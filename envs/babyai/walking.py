@@ -1,4 +1,4 @@
-"""The way to a thing in view: the fewest turns and steps, over cells seen to be free, until it is right ahead."""
+"""Shortest paths to objects in view: turns and steps over cells seen to be free, until the object is right ahead."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from minigrid.core.actions import Actions
 from envs.babyai.view import Cell, View
 
 HEADINGS: tuple[Cell, ...] = ((0, 1), (1, 0), (0, -1), (-1, 0))
-"""Where a step leads: ahead, and then clockwise."""
+"""Direction of a step for each heading: ahead, and then clockwise."""
 
 Pose = tuple[Cell, int]
-"""A cell and a heading, by its place in `HEADINGS`."""
+"""A cell, and a heading as an index into `HEADINGS`."""
 HERE: Pose = ((0, 0), 0)
 
 
 def way(view: View, name: str) -> list[Actions] | None:
-    """The shortest way to any thing of this name, `red ball` or `ball`: empty when one is right ahead.
+    """Shortest path to any object of this name, `red ball` or `ball`: empty when one is directly ahead.
 
-    None when no such thing is in view, or no way to it.
-    Of ways that are equally short the one that goes straight on for longer is taken, then the one that turns left.
+    None when no such object is in view, or no path to it. Of equally short paths, the one that goes straight on for
+    longer is taken, then the one that turns left.
     """
     goals = {thing.cell for thing in view.things if name in (thing.name, thing.kind)}
     came: dict[Pose, tuple[Pose, Actions] | None] = {HERE: None}
@@ -38,13 +38,13 @@ def way(view: View, name: str) -> list[Actions] | None:
 
 
 def ways(view: View) -> dict[str, list[Actions]]:
-    """The shortest way to a thing of each name in view, where there is one, from near to far."""
+    """Shortest path to each object name in view that can be reached, from near to far."""
     names = dict.fromkeys(thing.name for thing in view.things)
     return {name: found for name in names if (found := way(view, name)) is not None}
 
 
 def moved(pose: Pose, action: Actions) -> Pose:
-    """The pose after a turn, or after a step that nothing bars."""
+    """Pose after a turn, or after a step that nothing blocks."""
     if action == Actions.forward:
         return _ahead(pose), pose[1]
     return pose[0], (pose[1] + (1 if action == Actions.right else -1)) % len(HEADINGS)
@@ -56,7 +56,7 @@ def _ahead(pose: Pose) -> Cell:
 
 
 def _back(came: dict[Pose, tuple[Pose, Actions] | None], pose: Pose) -> list[Actions]:
-    """The actions that led to a pose."""
+    """Actions that led to a pose, in order."""
     actions = []
     step = came[pose]
     while step is not None:

@@ -1,9 +1,9 @@
-"""The world: starts of BabyAI's levels as tasks, its parameters and its reward.
+"""The world: starts of BabyAI's levels as tasks, with its parameters and reward.
 
-What differs from AgentGym's BabyAI (arXiv 2406.04151): the reward is given once; every action that is offered is
-accepted; of its actions that walk by themselves only `go to` is here, and without numbers: it leads to the nearest
-thing of a name; starts of validation and test are never training starts; levels that the package's bot does not master
-are refused, so that there is an oracle for all that is played.
+Differs from AgentGym's BabyAI (arXiv 2406.04151): the reward is given once; every offered action is accepted; of its
+actions that walk by themselves only `go to` exists here, and without numbers: it leads to the nearest object of a name;
+validation and test starts are never training starts; levels that the package's bot does not master are refused, so
+that every playable level has an oracle.
 """
 
 from __future__ import annotations
@@ -54,17 +54,18 @@ AGENTGYM = (
     "BossLevel",
     "BossLevelNoUnlock",
 )
-"""AgentGym's forty levels without the five of them that are refused here."""
+"""AgentGym's forty levels, without the five that are refused here."""
 
 
 class BabyAI(World):
-    """Follow a mission in rooms of which only what is in front of the agent can be seen.
+    """Follow a mission in rooms of which only the part in front of the agent is visible.
 
-    Parameters: `levels`, names of BabyAI levels as in `GoToLocal`, from which tasks are drawn in turn; `turns`, the
-    limit of an episode, one action each; `go_to`, whether there is an action that walks up to a thing in view.
+    Parameters: `levels`, names of BabyAI levels such as `GoToLocal`, from which tasks are drawn in turn; `turns`, the
+    turn limit of an episode, one action per turn; `go_to`, whether there is an action that walks up to an object in
+    view.
 
-    A task is a start of a level. Nothing in an episode is random. A level has a limit on steps of its own, from its
-    size, which cuts the episode off; every step of a walk by `go to` counts for it and for the reward.
+    A task is a start of a level. Nothing in an episode is random. Each level has its own limit on steps, set by its
+    size, which truncates the episode; every step of a walk by `go to` counts towards it and towards the reward.
     """
 
     name: ClassVar[str] = "babyai"
@@ -89,7 +90,7 @@ class BabyAI(World):
 
     @property
     def instruction(self) -> str:
-        """The aim, and how places are told."""
+        """The aim, and how positions are described."""
         return (
             "Do what the mission says. You stand in a room and see what is in front of you, up to 6 cells forward and "
             "3 to each side, but not through walls and closed doors. Places are told from where you stand and look: "
@@ -99,7 +100,7 @@ class BabyAI(World):
 
     @property
     def grammar(self) -> str:
-        """The six actions, and the seventh where there is one."""
+        """The six actions, and `go to` where it is enabled."""
         walk = (
             " go to COLOR THING, or go to THING, walks up to the nearest such thing in view, if a way to it is in view."
         )
@@ -110,20 +111,23 @@ class BabyAI(World):
 
     @property
     def limits(self) -> Limits:
-        """The limit on turns that was given as a parameter."""
+        """The turn limit given as a parameter."""
         return self._limits
 
     def tasks(self, split: Split, count: int) -> list[Task]:
-        """The first `count` starts of a split, which has no end; the levels take turns. The tag is the level."""
+        """The first `count` starts of a split, which is unbounded; the levels take turns.
+
+        The tag `level` names the level.
+        """
         return [
             self._task(self.levels[number % len(self.levels)], split, number // len(self.levels))
             for number in range(count)
         ]
 
     def make(self, task: Task, seed: int) -> LevelEnvironment:
-        """An episode from the task's start; `seed` drives nothing. Raises ValueError for another world's task.
+        """Environment at the task's start; `seed` has no effect. Raises ValueError for a task of another world.
 
-        The start is looked for here: one or two draws of the level for a training task, some ten for another.
+        The start is searched for here: one or two draws of the level for a training task, about ten for another split.
         """
         level = task.id.removeprefix(self._family).split("/")[0]
         if not task.id.startswith(self._family) or level not in playable():
@@ -132,7 +136,7 @@ class BabyAI(World):
 
     @classmethod
     def distributions(cls, parameters: Mapping[str, Any]) -> tuple[str, ...]:
-        """The levels, their bot, and what draws them."""
+        """Distributions whose versions count: the levels with their bot (minigrid), and Gymnasium, which makes them."""
         return ("gymnasium", "minigrid")
 
     def attribution(self) -> str:

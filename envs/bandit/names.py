@@ -1,9 +1,9 @@
-"""The names of the arms, and which split may use them.
+"""Names of the arms, and the split that may use each.
 
-Every name sounds steady or daring, and stands in one list only. By default the names of a split are its own: what was
-learned of a name in training says nothing of a name in the test, unless the policy knows the words from elsewhere. With
-`unseen="pairs"` all names occur in training, and only their pairings are kept apart: every tenth pair, by a digest of
-its names, is a validation pair, every tenth a test pair.
+Every name sounds steady or daring, and is in one list only. By default each split has names of its own: what was
+learned about a name in training says nothing about a test name, unless the policy knows the words from elsewhere. With
+`unseen="pairs"` all names occur in training and only their pairings are held out: by a digest of its names, every tenth
+pair is a validation pair and every tenth a test pair.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from turnwise import seeding
 from turnwise.world import SPLITS, Split
 
 UNSEEN = ("names", "pairs")
-"""What of the validation and test arms does not occur in training."""
+"""What validation and test arms do not share with training."""
 
 
 @dataclass(frozen=True)
 class Names:
-    """The names that a split may use, by how they sound."""
+    """Names that a split may use, by how they sound."""
 
     steady: tuple[str, ...]
     daring: tuple[str, ...]
@@ -63,7 +63,7 @@ THEMES = {"professions": PROFESSIONS, "animals": ANIMALS}
 
 
 def draw_pair(generator: np.random.Generator, split: Split, theme: str, unseen: str) -> tuple[str, str]:
-    """A uniformly random pair of a split: a steady name and a daring one."""
+    """Uniformly random pair of a split: a steady name and a daring one."""
     if unseen == "names":
         return _any_pair(generator, THEMES[theme][split])
     names = _all_names(theme)
@@ -74,7 +74,7 @@ def draw_pair(generator: np.random.Generator, split: Split, theme: str, unseen: 
 
 
 def split_of_pair(pair: tuple[str, str]) -> Split:
-    """The one split that a pair belongs to where only pairs are kept apart."""
+    """The split that a pair belongs to when only pairs are held out."""
     draw = seeding.derive(0, "bandit split", *pair) % 10
     return "validation" if draw == 8 else "test" if draw == 9 else "train"
 

@@ -1,18 +1,18 @@
-"""The world: pairs of arms as tasks, one pull as an episode, and its two scripted players.
+"""The world: pairs of arms as tasks, one pull as an episode, and its two baseline policies.
 
-The low arm has a steady name and pays `low_payoff` every time. The high arm has a daring name and pays `high_payoff`
-with `high_probability`, else nothing. RAGEN's figures are 0.1 (0.15 in its paper) against 1 with probability 0.25, so
-that the high arm pays more on average and loses three times out of four.
+The low arm has a steady name and always pays `low_payoff`. The high arm has a daring name and pays `high_payoff` with
+probability `high_probability`, else nothing. RAGEN uses 0.1 (0.15 in its paper) against 1 with probability 0.25, so the
+high arm pays more on average but pays nothing three times out of four.
 
-What a policy can learn here. Nothing in an episode tells the arms apart but their names, and an episode is over after
-one pull. From rewards alone it can learn how the names of the training arms pay, in spite of noise that makes the worse
-arm look better in most comparisons. A policy that was trained on nothing else cannot know names that it has never read:
-on the test names, by default all new, it is at chance, 50%. A policy that was trained on language can carry the rule
-"the daring arm pays more" over to them, and that is what the paper tests. `unseen="pairs"` asks for less: the test
-joins known names in new pairs, and a small policy can succeed.
+What a policy can learn here: only the names distinguish the arms within an episode, and an episode is over after one
+pull. From rewards alone a policy can learn how the names of the training arms pay, despite noise that makes the worse
+arm look better in most comparisons. A policy trained on nothing else cannot know names that it has never read: on the
+test names, by default all new, it is at chance, 50%. A policy that was trained on language can transfer the rule "the
+daring arm pays more" to them, which is what the paper tests. `unseen="pairs"` is easier: the test joins known names in
+new pairs, and a small policy can succeed.
 
-What differs from RAGEN (arXiv 2504.20073): the names are our own, and many pairs instead of one or a dozen; no name is
-in two splits; every reply of a group draws a payoff of its own; success is to choose the better arm, not to be lucky.
+Differs from RAGEN (arXiv 2504.20073): the names are our own, and there are many pairs instead of one or a dozen; no
+name is in two splits; every reply of a group draws its own payoff; success is choosing the better arm, not being lucky.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Bandit(World):
     what the high arm pays and how often, both payoffs from 0 to 1; `swapped`, whether the steady name is on the high
     arm instead, against what the names suggest (RAGEN's reversed bandit).
 
-    A task names two arms and their order and no payoff: every episode draws its own, and results at different payoffs
+    A task fixes two arms and their order but no payoff: every episode draws its own, and results at different payoffs
     are on the same arms.
     """
 
@@ -98,7 +98,7 @@ class Bandit(World):
 
     @property
     def instruction(self) -> str:
-        """The aim, and that the names matter; the payoffs are to be learned."""
+        """The aim, and that the names matter; the payoffs are left for the policy to learn."""
         return (
             "You pull one of two arms, once. Each pays by a rule of its own, which its name hints at. "
             "Pull the arm that pays more on average."
@@ -115,14 +115,16 @@ class Bandit(World):
         return Limits(turns=1, actions_per_turn=1, actions=1)
 
     def tasks(self, split: Split, count: int) -> list[Task]:
-        """The first `count` tasks of a split, which has no end: pairs return. The tag `first` is the first arm's kind.
+        """The first `count` tasks of a split, which is unbounded, so pairs recur.
 
-        A policy that prefers a place to a name shows in the difference between `first: steady` and `first: daring`.
+        Tag `first`: the kind of the first arm.
+
+        A policy that prefers a position over a name shows as a difference between `first: steady` and `first: daring`.
         """
         return [self._task(split, number) for number in range(count)]
 
     def make(self, task: Task, seed: int) -> BanditEnvironment:
-        """An episode on the task's arms; `seed` drives the payoff. Raises ValueError for another world's task."""
+        """Environment on the task's arms; `seed` drives the payoff. Raises ValueError for a task of another world."""
         require_family(task, self._family)
         steady, daring, steady_first = self._arms(task.seed, task.split)
         return BanditEnvironment(self, task, steady, daring, steady_first, seed)
@@ -138,7 +140,7 @@ class Bandit(World):
         return Task(self.name, name, split, seed, {"first": "steady" if steady_first else "daring"})
 
     def _arms(self, seed: int, split: Split) -> tuple[str, str, bool]:
-        """The steady and the daring name, and whether the steady one is named first."""
+        """The steady name, the daring name, and whether the steady one is listed first."""
         generator = seeding.generator(seed, "bandit arms")
         steady, daring = draw_pair(generator, split, self.theme, self.unseen)
         return steady, daring, bool(generator.integers(2))
@@ -159,7 +161,7 @@ class BanditEnvironment(Environment):
         return self._observe()
 
     def step(self, action: str) -> Step:
-        """Pull an arm by its name, in capitals or not; any other text leaves everything as it was."""
+        """Pull an arm by its name, in any case; other text changes nothing."""
         meant = action.strip().capitalize()
         if self._pulled is not None:
             return Step(self._observe(), terminated=True, valid=False, effective=False, success=self._succeeded)
@@ -171,7 +173,7 @@ class BanditEnvironment(Environment):
         return Step(self._observe(), rewards, terminated=True, success=self._succeeded)
 
     def oracle(self, remaining: Remaining) -> ScriptedAction:
-        """The arm with the higher expected payoff, whatever it will pay this time."""
+        """The arm with the higher expected payoff, whatever it pays in this episode."""
         return ScriptedAction(f"{self._better} pays more", (self._better,))
 
     def random(self, generator: np.random.Generator, remaining: Remaining) -> ScriptedAction:

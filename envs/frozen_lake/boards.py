@@ -1,8 +1,8 @@
-"""Boards: a random start and goal with a path between them, and the split that a board belongs to.
+"""Boards with a random start, a random goal and a path between them, and the split that each belongs to.
 
-The split is a function of the board's own content: every tenth board, by a digest of its text, is a validation board,
-every tenth a test board, and the others are for training. A task draws boards until one of its split comes up. So no
-board is ever in two splits, whatever the number of tasks, the size or the share of ice.
+The split is a function of the board's content: by a digest of its text, every tenth board is a validation board, every
+tenth a test board, and the others are for training. A task draws boards until one belongs to its split. So no board is
+in two splits, whatever the number of tasks, the size or the share of ice.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from turnwise.world import Split
 START, ICE, HOLE, GOAL = "S", "F", "H", "G"
 """Gymnasium's letters."""
 MOVES: tuple[tuple[int, int], ...] = ((0, -1), (1, 0), (0, 1), (-1, 0))
-"""Rows down and columns right that Gymnasium's actions 0 to 3 lead: left, down, right, up."""
+"""(rows down, columns right) of Gymnasium's actions 0 to 3: left, down, right, up."""
 MAXIMUM_DRAWS = 20_000
 
 
@@ -41,16 +41,16 @@ class LakeBoard:
 
     @property
     def start(self) -> int:
-        """The cell where the player begins."""
+        """The cell where the agent starts."""
         return self.cells.index(START)
 
     @property
     def goal(self) -> int:
-        """The cell to be reached."""
+        """The cell to reach."""
         return self.cells.index(GOAL)
 
     def neighbour(self, cell: int, action: int) -> int:
-        """The cell that an action leads to when nothing slips; the same cell at the edge of the board."""
+        """The cell that an action leads to without slipping; at the edge of the board, the same cell."""
         row, column = divmod(cell, self.size)
         down, right = MOVES[action]
         inside = 0 <= row + down < self.size and 0 <= column + right < self.size
@@ -58,7 +58,7 @@ class LakeBoard:
 
     @cached_property
     def distances(self) -> tuple[int | None, ...]:
-        """The actions that the shortest way from each cell to the goal takes; None from where there is none."""
+        """Length in actions of the shortest path from each cell to the goal; None where there is no path."""
         found: dict[int, int] = {self.goal: 0}
         frontier = deque([self.goal])
         while frontier:
@@ -77,13 +77,16 @@ class LakeBoard:
 
     @property
     def split(self) -> Split:
-        """The one split that this board belongs to."""
+        """The split that this board belongs to."""
         draw = seeding.derive(0, "frozen_lake split", *self.rows) % 10
         return "validation" if draw == 8 else "test" if draw == 9 else "train"
 
 
 def draw_board(seed: int, split: Split, size: int, frozen: float) -> LakeBoard:
-    """The board of the task with this seed: of its split, with a path. Raises ValueError when there is none to find."""
+    """The board that a task's seed draws: of its split, with a path.
+
+    Raises ValueError after `MAXIMUM_DRAWS` failed draws.
+    """
     generator = seeding.generator(seed, "frozen_lake board")
     for _ in range(MAXIMUM_DRAWS):
         board = _any_board(generator, size, frozen)
@@ -96,7 +99,7 @@ def draw_board(seed: int, split: Split, size: int, frozen: float) -> LakeBoard:
 
 
 def _any_board(generator: np.random.Generator, size: int, frozen: float) -> LakeBoard:
-    """A uniformly random start and another goal; every other cell is ice with probability `frozen`, else a hole."""
+    """Board with a uniformly random start and goal; every other cell is ice with probability `frozen`, else a hole."""
     letters = [ICE if share < frozen else HOLE for share in generator.random(size * size)]
     start = int(generator.integers(size * size))
     goal = (start + 1 + int(generator.integers(size * size - 1))) % (size * size)

@@ -1,11 +1,11 @@
-"""The world: boards as tasks, Gymnasium's lake as environment, and its two scripted players.
+"""The world: boards as tasks, Gymnasium's lake as environment, and its two baseline policies.
 
-What differs from RAGEN (arXiv 2504.20073): validation and test boards are never training boards; the penalty for an
-invalid turn is the agent's, since only the agent sees the reply; the oracle plans under the limits on turns and
-actions, without looking between the actions of one turn, as the policy must.
+Differs from RAGEN (arXiv 2504.20073): validation and test boards are never training boards; the agent applies the
+penalty for an invalid turn, since only the agent sees the reply; the oracle plans under the limits on turns and actions
+and, like the policy, sees no observation between the actions of one turn.
 
-The best player solves 47% to 50% of the boards at RAGEN's first setting, depending on how many actions a turn has, and
-94.7% at its second, with the larger share of ice; with the smaller one that would be 89%.
+The best policy solves 47% to 50% of the boards at RAGEN's first setting, depending on the number of actions per turn,
+and 94.7% at its second, which has the larger share of ice; with the smaller share that would be 89%.
 """
 
 from __future__ import annotations
@@ -45,15 +45,15 @@ class FrozenLake(World):
     Parameters: `size`, cells along one side (3 to 12); `frozen`, the share of ice among the other cells, in (0, 1];
     `success_rate`, the probability that an action leads where it points, else to either side with equal probability
     (1: no slip; 1/3: Gymnasium's default); `turns`, `actions_per_turn` and `actions`, the limits of an episode;
-    `symbols`, six characters for the player, ice, hole, goal, the player in a hole and the player on the goal.
+    `symbols`, six characters for the agent, ice, hole, goal, the agent in a hole and the agent on the goal.
 
-    A task names a board and no slip: results at different success rates are on the same boards.
+    A task fixes a board but no slip, so results at different success rates are on the same boards.
     """
 
     name: ClassVar[str] = "frozen_lake"
     version: ClassVar[str] = "1"
     oracle_success: ClassVar[float] = 1.0
-    """No path on 4 x 4 cells is longer than 10 actions, if it is the shortest: the default limits suffice for all."""
+    """No shortest path on 4 x 4 cells is longer than 10 actions, so the default limits suffice for every board."""
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "ragen-v1": {"frozen": 0.8, "success_rate": 1 / 3, "turns": 5, "actions_per_turn": 5, "actions": 10},
         "ragen-v2": {"frozen": 0.9, "success_rate": 0.8, "turns": 5, "actions_per_turn": 2, "actions": 10},
@@ -84,7 +84,7 @@ class FrozenLake(World):
 
     @property
     def instruction(self) -> str:
-        """The aim, the symbols and the slip."""
+        """The aim, the meaning of the symbols, and the slip."""
         player, ice, hole, goal, fallen, arrived = self.symbols
         legend = (
             f"{player} you, {ice} ice, {hole} hole, {goal} goal, {fallen} you in a hole, {arrived} you on the goal."
@@ -101,21 +101,24 @@ class FrozenLake(World):
 
     @property
     def limits(self) -> Limits:
-        """The limits on turns and actions that were given as parameters."""
+        """The limits on turns and actions given as parameters."""
         return self._limits
 
     def tasks(self, split: Split, count: int) -> list[Task]:
-        """The first `count` boards of a split, which has no end. The tag `distance` is the shortest path in actions."""
+        """The first `count` boards of a split, which is unbounded.
+
+        The tag `distance` is the shortest path in actions.
+        """
         return [self._task(split, number) for number in range(count)]
 
     def make(self, task: Task, seed: int) -> LakeEnvironment:
-        """An episode on the task's board; `seed` drives the slip. Raises ValueError for another world's task."""
+        """Environment on the task's board; `seed` drives the slip. Raises ValueError for a task of another world."""
         require_family(task, self._family)
         return LakeEnvironment(self, task, self._board(task.seed, task.split), seed)
 
     @classmethod
     def distributions(cls, parameters: Mapping[str, Any]) -> tuple[str, ...]:
-        """Gymnasium's lake, which is played here in words."""
+        """Gymnasium, whose lake is played here in words."""
         return ("gymnasium",)
 
     @property
@@ -132,7 +135,7 @@ class FrozenLake(World):
 
 
 class LakeEnvironment(Environment):
-    """One episode on one board. It keeps no limit: Gymnasium's own 100 steps are switched off."""
+    """One episode on one board. It enforces no limit itself: Gymnasium's own limit of 100 steps is switched off."""
 
     def __init__(self, world: FrozenLake, task: Task, board: LakeBoard, seed: int) -> None:
         self._world = world
@@ -142,12 +145,12 @@ class LakeEnvironment(Environment):
         self._cell = board.start
 
     def reset(self) -> Observation:
-        """The board with the player at the start."""
+        """The board with the agent at the start."""
         self._cell, _ = self._lake.reset(seed=self._seed)
         return self._observe()
 
     def step(self, action: str) -> Step:
-        """Play one of the four actions, in capitals or not; any other text leaves everything as it was."""
+        """Play one of the four actions, in any case; other text changes nothing."""
         meant = action.strip().capitalize()
         if meant not in ACTIONS:
             refusal = self._observe(f"Not an action. Legal: {LEGAL}.\n")
@@ -161,7 +164,7 @@ class LakeEnvironment(Environment):
     def oracle(self, remaining: Remaining) -> ScriptedAction:
         """The sequence with the highest probability of reaching the goal under the remaining limits: see `planner`.
 
-        When the goal is out of reach, the player walks towards it as though just enough actions were left.
+        When the goal is out of reach, the oracle walks towards it as if just enough actions were left.
         """
         limits = self._world.limits
         per_turn = min(remaining.actions_per_turn, LONGEST_SEQUENCE)
@@ -193,12 +196,12 @@ class LakeEnvironment(Environment):
         shown[self._cell] = {GOAL: arrived, HOLE: fallen}.get(self._board.cells[self._cell], player)
         size = self._board.size
         rows = [shown[first : first + size] for first in range(0, size * size, size)]
-        # Spaces make every cell a token of its own.
+        # Spaces make every cell a separate token.
         text = preface + "\n".join(" ".join(row) for row in rows)
         return Observation(text, state="/".join("".join(row) for row in rows))
 
     def _thought(self) -> str:
-        """Where the goal is as seen from the player, and on which sides holes are."""
+        """Where the goal is relative to the agent, and on which sides there are holes."""
         down, right = (
             there - here
             for there, here in zip(

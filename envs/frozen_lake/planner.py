@@ -1,14 +1,14 @@
 """The optimal policy of a slippery lake under limits, by finite-horizon dynamic programming.
 
-A turn is an open-loop choice: a sequence q of 1 to k actions, played without looking in between. With t turns and a
-actions left, in cell s, and P_q the chain of the sequence's transition matrices (Gymnasium's own model),
+A turn is an open-loop choice: a sequence q of 1 to k actions, played without an observation in between. With t turns
+and a actions left, in cell s, and P_q the product of the sequence's transition matrices (Gymnasium's own model),
 
     V_t(s, a) = max over q of  sum over s' of P_q(s' | s) V_{t-1}(s', a - |q|),    V_0(goal, .) = 1, V_0(other, .) = 0,
 
-is the probability of reaching the goal. Holes and the goal absorb, so a sequence may run on past the end at no cost.
-Among sequences of equal probability the plan takes the one with the fewest expected actions until the episode ends,
-then the fewest expected turns, then the first in the order: shorter ones first, left before down before right before
-up.
+is the probability of reaching the goal. Holes and the goal are absorbing, so a sequence may run past the end at no
+cost. Among sequences of equal probability the plan takes the one with the fewest expected actions until the episode
+ends, then the fewest expected turns, then the first in this order: shorter sequences first, left before down before
+right before up.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from numpy.typing import NDArray
 from envs.frozen_lake.boards import GOAL, HOLE, LakeBoard
 
 LONGEST_SEQUENCE = 5
-"""Actions per turn that the plan looks through: there are 4^n sequences of n actions."""
+"""Limit on actions per turn in the plan's search: there are 4^n sequences of n actions."""
 TOLERANCE = 1e-9
-"""Below this two values are a tie: rounding must not choose between equally good sequences."""
+"""Values closer than this are a tie, so that rounding does not choose between equally good sequences."""
 
 
 def make_lake(board: LakeBoard, success_rate: float) -> Any:
-    """Gymnasium's lake without wrappers: its limit of 100 steps would cut an episode off behind the agent's back."""
+    """Gymnasium's lake without wrappers, whose limit of 100 steps would truncate episodes unknown to the agent."""
     made = gymnasium.make(
         "FrozenLake-v1",
         desc=list(board.rows),
@@ -44,12 +44,12 @@ def make_lake(board: LakeBoard, success_rate: float) -> Any:
 
 @lru_cache(maxsize=256)
 def plan(board: LakeBoard, success_rate: float, turns: int, actions_per_turn: int, actions: int) -> LakePlan:
-    """The plan for at most so many turns and actions, remembered: every episode on a board asks for the same one."""
+    """Plan for at most `turns` turns and `actions` actions, cached: all episodes on a board need the same one."""
     return LakePlan(board, success_rate, turns, actions_per_turn, actions)
 
 
 class LakePlan:
-    """What to do in every cell, with every number of turns and actions left up to those given."""
+    """Optimal sequences for every cell and every number of remaining turns and actions up to those given."""
 
     def __init__(self, board: LakeBoard, success_rate: float, turns: int, actions_per_turn: int, actions: int) -> None:
         self._sequences = [
@@ -67,11 +67,11 @@ class LakePlan:
             self._look_one_turn_back()
 
     def sequence(self, cell: int, turns: int, actions: int) -> tuple[int, ...]:
-        """The best sequence of actions for this turn, with so many turns (at least 1) and actions (at least 1) left."""
+        """Best sequence of actions for this turn, with `turns` (at least 1) and `actions` (at least 1) left."""
         return self._sequences[int(self._choices[turns - 1][cell, actions])]
 
     def probability(self, cell: int, turns: int, actions: int) -> float:
-        """The probability that the optimal player reaches the goal."""
+        """Probability that the optimal policy reaches the goal from `cell` with `turns` and `actions` left."""
         return float(self._values[turns][0, cell, actions])
 
     def _look_one_turn_back(self) -> None:
@@ -83,11 +83,11 @@ class LakePlan:
         self._values.append(values)
 
     def _candidates(self, after: NDArray[np.float64]) -> NDArray[np.float64]:
-        """What each sequence is worth, when `after` is what follows it: shape (sequences, 3, cells, actions + 1)."""
+        """Values of each sequence when `after` holds the values that follow it: [sequences, 3, cells, actions + 1]."""
         candidates = []
         current = after[None]
         for length in range(1, self._longest + 1):
-            # Prepending the action keeps the order of `product`: the first action is the slowest index.
+            # Prepending an action keeps the order of `product`: the first action is the slowest index.
             current = (self._moves[:, None, None] @ current[None]).reshape(4**length, *after.shape)
             current[:, 1] += self._alive
             affordable = np.full_like(current, np.inf)
@@ -100,7 +100,7 @@ class LakePlan:
 
 
 def _first_best(candidates: NDArray[np.float64]) -> NDArray[np.intp]:
-    """The first sequence among those of the highest probability, then the fewest actions, then the fewest turns."""
+    """Index of the best sequence, [cells, actions + 1]: highest probability, then fewest actions, then fewest turns."""
     best = candidates[:, 0] >= candidates[:, 0].max(axis=0) - TOLERANCE
     for cost in (candidates[:, 1], candidates[:, 2]):
         among_best = np.where(best, cost, np.inf)
@@ -109,7 +109,7 @@ def _first_best(candidates: NDArray[np.float64]) -> NDArray[np.intp]:
 
 
 def _transitions(board: LakeBoard, success_rate: float) -> NDArray[np.float64]:
-    """Gymnasium's model as matrices: shape (4 actions, cells, cells), rows sum to 1."""
+    """Gymnasium's model as transition matrices, [4 actions, cells, cells], whose rows sum to 1."""
     model = make_lake(board, success_rate).P
     matrices = np.zeros((4, len(board.cells), len(board.cells)))
     for cell, action in product(range(len(board.cells)), range(4)):

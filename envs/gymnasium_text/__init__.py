@@ -1,10 +1,10 @@
 """The world `gymnasium`: any environment that `gymnasium.make` makes, as a text world, by configuration alone.
 
-* `settings`: what must be said of an environment, and the settings of those that come with Gymnasium.
-* `views`: an observation as text.
+* `settings`: what an environment needs to be played in text, with values for those that come with Gymnasium.
+* `views`: observations as text.
 * `planner`: value iteration where the environment publishes its model.
 * `game`: an environment together with its settings.
-* `episode`: one episode, and its scripted players.
+* `episode`: one episode, and its baseline policies.
 * `world`: the world, its parameters and its tasks.
 """
 

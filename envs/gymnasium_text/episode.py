@@ -1,9 +1,9 @@
-"""One episode of a Gymnasium environment, and its scripted players.
+"""One episode of a Gymnasium environment, and its baseline policies.
 
-Gymnasium has one generator for both the problem and the noise of an episode. Here `reset` gets the task's seed, so that
-the task alone says how an episode begins; then the generator is replaced by one of the episode's own seed, so that the
-episodes of a group differ in their noise. An environment that draws from elsewhere, against Gymnasium's rules, gives
-equal noise to all episodes of a task, or does not repeat at all: `turnwise check` shows it.
+Gymnasium uses one generator for both the problem and the noise of an episode. Here `reset` gets the task's seed, so the
+task alone determines how an episode begins; then the generator is replaced by one seeded for the episode, so that the
+episodes of a group differ in their noise. An environment that draws random numbers elsewhere, against Gymnasium's
+rules, has equal noise in all episodes of a task, or does not repeat at all: `turnwise check` shows it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from turnwise.world import Environment, Observation, Remaining, ScriptedAction, 
 
 
 class GymnasiumEpisode(Environment):
-    """An environment, lent by the game until the episode is closed. Its own step limit holds: it ends as truncated."""
+    """One episode on an environment borrowed from the game until `close`. Its own step limit applies, as truncation."""
 
     def __init__(self, game: Game, task: Task, seed: int) -> None:
         self._game = game
@@ -27,7 +27,7 @@ class GymnasiumEpisode(Environment):
         self._terminated = self._truncated = self._success = False
 
     def reset(self) -> Observation:
-        """The beginning that the task's seed says; what follows draws from the episode's own seed."""
+        """Start from the task's seed; everything after the first observation draws from the episode's own seed."""
         observation, _ = self._environment.reset(seed=self._task.seed)
         noise = seeding.generator(self._seed, "gymnasium noise", self._task.id)
         self._environment.unwrapped.np_random = noise
@@ -35,7 +35,7 @@ class GymnasiumEpisode(Environment):
         return self._observe()
 
     def step(self, action: str) -> Step:
-        """Play an action by its name, in capitals or not; any other text leaves everything as it was."""
+        """Play an action by its name, in any case; other text changes nothing."""
         meant = action.strip().casefold()
         value = next((value for name, value in self._game.actions.items() if name.casefold() == meant), None)
         if value is None or self._ended:
@@ -56,7 +56,7 @@ class GymnasiumEpisode(Environment):
         )
 
     def oracle(self, remaining: Remaining) -> ScriptedAction:
-        """The best actions under the environment's own model: see `planner`. Raises ValueError where there is none."""
+        """The best actions under the environment's own model: see `planner`. Raises ValueError if there is no plan."""
         if self._game.plan is None:
             raise ValueError(
                 "the oracle needs the environment's model and state, P and s, and success_reward; "
@@ -77,7 +77,7 @@ class GymnasiumEpisode(Environment):
         )
 
     def close(self) -> None:
-        """Give the environment back."""
+        """Return the environment to the game."""
         self._game.give_back(self._environment)
 
     @property
@@ -85,7 +85,7 @@ class GymnasiumEpisode(Environment):
         return self._terminated or self._truncated
 
     def _observe(self, preface: str = "") -> Observation:
-        # A published model names the states; without one, nothing says which situations are equal.
+        # A published model numbers the states; without one, nothing says which situations are equal.
         state = None if self._game.plan is None else str(int(self._environment.unwrapped.s))
         return Observation(preface + self._text, state)
 

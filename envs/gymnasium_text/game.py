@@ -1,4 +1,4 @@
-"""A Gymnasium environment together with its settings: everything that the episodes of a world share."""
+"""A Gymnasium environment with its settings: everything that the episodes of a world share."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from envs.gymnasium_text.views import Template, without_colours
 
 
 class Game:
-    """Makes environments, names their actions, describes their observations, and plans where they publish a model.
+    """Makes environments, names their actions, shows observations as text, and plans where they publish a model.
 
-    Everything that can be wrong with the settings is found out here, by trying, and raises ValueError.
+    The settings are validated by trying them out. Raises ValueError.
     """
 
     def __init__(self, identifier: str, arguments: Mapping[str, Any], settings: Settings) -> None:
@@ -28,18 +28,18 @@ class Game:
         self._idle: list[Any] = []
         environment = self.take()
         self.actions = _ordered(settings.action_values, environment.action_space)
-        """The value of every action by its name, in the order of the values."""
+        """The value of every action by name, sorted by value."""
         observation, _ = environment.reset(seed=0)
         self.describe(environment, observation)
         self.plan = self._plan(environment.unwrapped)
-        """What the oracle does; None where there can be no oracle."""
+        """The oracle's plan; None where no oracle is possible."""
         self.give_back(environment)
 
     def take(self) -> Any:
-        """An environment that no other episode has: one that was given back, or a new one.
+        """An environment that no other episode uses: a returned one, or a new one.
 
-        Making one can take longer than a whole episode. Taxi works out its model each time, 14 ms against 0.04 ms for a
-        reset. Gymnasium demands of a reset that it leaves nothing of the episode before.
+        Environments are reused because making one can take longer than a whole episode: Taxi computes its model each
+        time, 14 ms against 0.04 ms for a reset. Gymnasium requires that a reset leaves nothing of the episode before.
         """
         try:
             return self._idle.pop()
@@ -47,11 +47,11 @@ class Game:
             return self._make()
 
     def give_back(self, environment: Any) -> None:
-        """Let another episode have it."""
+        """Make the environment available to another episode."""
         self._idle.append(environment)
 
     def describe(self, environment: Any, observation: Any) -> str:
-        """An observation as text. Raises ValueError when the view does not fit it."""
+        """Observation as text. Raises ValueError when the view does not fit it."""
         if self._template is not None:
             return self._template.fill(observation)
         shown = environment.render() if self._settings.view == "ansi" else observation
@@ -67,7 +67,7 @@ class Game:
 
     @property
     def legal(self) -> str:
-        """The names of the actions, as a refusal says them."""
+        """The names of the actions as listed in a refusal."""
         *others, last = self.actions
         return f"{', '.join(others)} or {last}" if others else last
 
@@ -81,7 +81,7 @@ class Game:
             ) from error
 
     def _plan(self, unwrapped: Any) -> GamePlan | None:
-        """The plan, if success is a reward and the model is one as Gymnasium's own are: states numbered from 0."""
+        """Plan, if success is defined by a reward and the model has Gymnasium's form: states numbered from 0."""
         model = getattr(unwrapped, "P", None)
         if self._settings.success_reward is None or not isinstance(model, Mapping) or not hasattr(unwrapped, "s"):
             return None
@@ -91,7 +91,10 @@ class Game:
 
 
 def _ordered(action_values: Mapping[str, int], space: Any) -> dict[str, int]:
-    """The values by name, in the order of the values, whatever order a file has them in. Raises ValueError."""
+    """Actions sorted by value (then name), so that the order in a file does not matter.
+
+    Raises ValueError for a value that the action space lacks.
+    """
     for name, value in action_values.items():
         if not isinstance(value, int) or isinstance(value, bool) or not space.contains(value):
             raise ValueError(f"action_values.{name} must be a whole number out of {space}; found {value!r}")

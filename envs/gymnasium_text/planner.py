@@ -4,11 +4,11 @@ With k actions left, the value of a state is
 
     V_k(s) = max over a of  sum over (p, s', r, end) of  p (success + (1 - end) d V_{k-1}(s')),    V_0 = 0,
 
-where success is 1 if the episode ends with at least the reward that counts as success, and d = 0.999: of two ways that
+where success is 1 if the episode ends with at least the reward that counts as success, and d = 0.999: of two paths that
 are equally sure the shorter one is taken. So the plan maximises the probability of success within the actions that are
-left, up to that discount, if it may look after every action. Where outcomes are certain, nothing is to be seen, and a
-turn of several actions loses nothing. Where they are not, the oracle plays one action per turn although the plan counts
-the actions that are left: with several actions per turn it is then too patient, and not the best player there is.
+left, up to that discount, assuming an observation after every action. Where outcomes are certain, observations add
+nothing, and a turn of several actions loses nothing. Where they are not, the oracle plays one action per turn although
+the plan counts all remaining actions: with several actions per turn it is then too patient, and not the best policy.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 Model = Mapping[int, Mapping[int, Sequence[tuple[float, int, float, bool]]]]
-"""By state and action: the outcomes, each with its probability, following state, reward, and whether it ends."""
+"""Outcomes by state and action, each (probability, next state, reward, whether the episode ends)."""
 DISCOUNT = 0.999
 LONGEST = 1_000
-"""With more actions left than this, the plan is the one for so many."""
+"""Horizon limit: with more actions left than this, the plan for this many is used."""
 
 
 class GamePlan:
-    """What to do in every state, for every number of actions that are left; worked out as far as it is asked for."""
+    """The best action for every state and every number of remaining actions; computed as far as it is asked for."""
 
     def __init__(self, model: Model, actions: Sequence[int], success: float) -> None:
         self._model = model
@@ -47,12 +47,12 @@ class GamePlan:
         self._choices: list[NDArray[np.intp]] = []
 
     def value(self, state: int, actions: int) -> float:
-        """The discounted probability of success with so many actions left."""
+        """Discounted probability of success from `state` with `actions` actions left."""
         self._look_ahead(actions)
         return float(self._values[actions][state])
 
     def action(self, state: int, actions: int) -> int:
-        """The best action with so many (at least 1) left; if they cannot suffice, as though just enough were left."""
+        """The best action with `actions` (at least 1) left; if they cannot suffice, as if just enough were left."""
         actions = min(actions, LONGEST)
         while actions < min(len(self._model), LONGEST) and self.value(state, actions) == 0:
             actions += 1
@@ -60,7 +60,7 @@ class GamePlan:
         return self._actions[int(self._choices[actions - 1][state])]
 
     def sequence(self, state: int, actions: int, most: int) -> tuple[int, ...]:
-        """The best actions, up to `most`, as far as each but the last surely leads to one state and goes on."""
+        """The best actions, at most `most`, up to and including the first that is uncertain or may end the episode."""
         played: list[int] = []
         while len(played) < most:
             played.append(self.action(state, actions - len(played)))

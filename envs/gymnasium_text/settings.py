@@ -1,6 +1,6 @@
-"""What must be said of a Gymnasium environment before it can be played in text, and what is known of Gymnasium's own.
+"""What a Gymnasium environment needs to be played in text, with values for Gymnasium's own environments.
 
-Gymnasium says nothing of what its numbers mean: which action is which, what an observation shows, when a task counts as
+Gymnasium does not say what its numbers mean: which action is which, what an observation shows, when a task counts as
 solved. These settings do. For the identifiers in `KNOWN` each has a value already, and any of them can be replaced.
 """
 
@@ -18,7 +18,7 @@ STARTS = ("apart", "shared")
 
 @dataclass(frozen=True)
 class Settings:
-    """How an environment is played in text: the parameters of `GymnasiumText`, which says what each means."""
+    """How an environment is played in text: the parameters of `GymnasiumText`, whose docstring explains each."""
 
     instruction: str
     action_values: Mapping[str, int]
@@ -50,7 +50,7 @@ class Settings:
 
 
 def settings_of(identifier: str, given: Mapping[str, Any]) -> Settings:
-    """The settings of an environment: what is given, and for the rest what is known. Raises ValueError."""
+    """Settings of an environment: the given values, completed from `KNOWN`. Raises ValueError where both lack one."""
     if not isinstance(identifier, str):
         raise ValueError(f"id must be a text such as 'Taxi-v4'; found {identifier!r}")
     chosen = {name: value for name, value in given.items() if value is not None}

@@ -1,10 +1,10 @@
-"""An observation as text.
+"""An observation as text, in one of three views.
 
-* A template: named fields are filled into a text such as "taxi {row} {column}". An observation of several parts gives
-  them in order, or by name if its parts have names. A whole number that holds several fields, as Taxi's does, is taken
-  apart by their sizes, the last field changing fastest.
-* The picture in letters that the environment renders itself; what is coloured there stands between < and >.
-* The observation itself, where it is a text.
+* template: named fields are filled into a text such as "taxi {row} {column}". An observation of several parts gives
+  them in order, or by name if its parts have names. A whole number that encodes several fields, as Taxi's does, is
+  decoded by their sizes, the last field changing fastest.
+* ansi: the picture in letters that the environment renders itself; what is coloured there stands between < and >.
+* text: the observation itself, where it is a text.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _PLACE = re.compile(r"\{(\w+)\}")
 
 
 class Template:
-    """A text with named places, and what the fields of an observation are called and look like.
+    """A text with placeholders, and the names and display of an observation's fields.
 
-    `fields`: one mapping of one name each, in order: from the name to its number of values, to the words that stand for
+    `fields`: an ordered list of mappings with one name each: from the name to its number of values, to the words for
     its values 0, 1, ..., or to None where the value is shown as it is. Raises ValueError.
     """
 
@@ -38,7 +38,10 @@ class Template:
             raise ValueError(f"template must name only fields; found {unknown} beside {[*self._kinds]}")
 
     def fill(self, observation: Any) -> str:
-        """The text with the observation's fields. Raises ValueError when the observation has not these fields."""
+        """The text with the observation's values filled in.
+
+        Raises ValueError when the observation lacks these fields.
+        """
         values = self._take_apart(observation)
         return _PLACE.sub(lambda place: self._word(place[1], values[place[1]]), self._text)
 
@@ -75,7 +78,7 @@ class Template:
 
 
 def without_colours(picture: str) -> str:
-    """The picture with < and > in place of colours, and without empty lines at its ends."""
+    """The picture with < and > in place of colours, and without empty lines at its start and end."""
     return _COLOURED.sub(r"<\1>", picture).strip("\n")
 
 

@@ -1,8 +1,8 @@
 """The world: a Gymnasium environment by its identifier, with seeds as tasks.
 
-The oracle. Where the environment publishes its model and its state, as `P` and `s`, the oracle plans with them (see
-`planner`). Where it does not, there is none to be had from configuration alone: `players` is then only `random`, and
-asking for the oracle raises.
+Where the environment publishes its model and its state, as `P` and `s`, the oracle plans with them (see `planner`).
+Otherwise configuration alone cannot provide an oracle: `players` then holds only `random`, and asking for the oracle
+raises ValueError.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ class GymnasiumText(World):
 
     Parameters: `id`, as `gymnasium.make` takes it, also `module:Name-v0`; `arguments`, further arguments of
     `gymnasium.make`; `instruction`, what a newcomer must know; `action_values`, the number of every action by its name;
-    `success_reward`, an episode succeeds if it terminates with at least this reward in its last step, or
-    `success_info`, if it terminates with this key in its information, and true; `view`, "template" with `template` and
-    `fields` (see `views.Template`), "ansi" for the environment's own picture, or "text" for an observation that is one;
-    `starts`, "apart" if no first observation may be in two splits, else "shared"; `turns`, `actions_per_turn` and
-    `actions`, the limits of an episode.
+    `success_reward`: an episode succeeds if it terminates with at least this reward in its last step, or
+    `success_info`: if it terminates with a true value under this key of its information; `view`, "template" with
+    `template` and `fields` (see `views.Template`), "ansi" for the environment's own picture, or "text" for an
+    observation that is a text; `starts`, "apart" if no first observation may be in two splits, else "shared"; `turns`,
+    `actions_per_turn` and `actions`, the limits of an episode.
 
-    What is not given is taken from `settings.KNOWN`, which has Gymnasium's four worlds that are made for text. A limit
-    that the environment was registered with holds as well, and ends an episode as truncated.
+    Missing values are taken from `settings.KNOWN`, which covers the four environments of Gymnasium that are made for
+    text. A limit that the environment was registered with applies as well, and truncates the episode.
 
-    `oracle_success` is that of Taxi, the default. On Gymnasium's slippery 4 x 4 lake the best player succeeds three
+    `oracle_success` is that of Taxi, the default. On Gymnasium's slippery 4 x 4 lake the best policy succeeds three
     times out of four.
     """
 
@@ -107,18 +107,18 @@ class GymnasiumText(World):
 
     @classmethod
     def modules(cls, parameters: Mapping[str, Any]) -> tuple[str, ...]:
-        """The module that the identifier names too, where it is `module:Name-v0`."""
+        """The world's own module, and the module named in the identifier where that is `module:Name-v0`."""
         module, named, _ = str(parameters.get("id", "")).rpartition(":")
         return (cls.__module__, module) if named else (cls.__module__,)
 
     @classmethod
     def distributions(cls, parameters: Mapping[str, Any]) -> tuple[str, ...]:
-        """Gymnasium. The version of an environment from another package stands in its identifier."""
+        """Gymnasium. An environment from another package carries its version in its identifier."""
         return ("gymnasium",)
 
     @property
     def instruction(self) -> str:
-        """What was given as a parameter, or is known."""
+        """The instruction given as a parameter, or the one in `settings.KNOWN`."""
         return self.settings.instruction
 
     @property
@@ -128,15 +128,18 @@ class GymnasiumText(World):
 
     @property
     def limits(self) -> Limits:
-        """The limits on turns and actions that were given as parameters."""
+        """The limits on turns and actions given as parameters."""
         return self._limits
 
     def tasks(self, split: Split, count: int) -> list[Task]:
-        """The first `count` seeds of a split, which has no end."""
+        """The first `count` seeds of a split, which is unbounded."""
         return [self._task(split, number) for number in range(count)]
 
     def make(self, task: Task, seed: int) -> GymnasiumEpisode:
-        """An episode that begins as the task says; `seed` drives its noise. Raises ValueError for another's task."""
+        """Environment that begins as the task fixes; `seed` drives its noise.
+
+        Raises ValueError for another world's task.
+        """
         require_family(task, self._family)
         return GymnasiumEpisode(self._game, task, seed)
 
@@ -160,7 +163,7 @@ class GymnasiumText(World):
         )
 
     def _split_of_start(self, seed: int) -> Split:
-        """The one split of a first observation, by a digest of its content: of ten, eight are for training."""
+        """The split of a first observation, by a digest of its content: eight in ten are for training."""
         environment = self._game.take()
         observation, _ = environment.reset(seed=seed)
         self._game.give_back(environment)
@@ -169,7 +172,7 @@ class GymnasiumText(World):
 
 
 def _plain(observation: Any) -> Any:
-    """An observation as what JSON knows."""
+    """An observation converted to types that JSON can hold."""
     if isinstance(observation, np.ndarray | np.generic):
         return observation.tolist()
     if isinstance(observation, Mapping):

@@ -1,7 +1,8 @@
-"""Several worlds in one panel, by weight: training on some of them, testing on others.
+"""The world `mixture`: several worlds in one task set, by weight, to train on some of them and test on others.
 
-`world` is the world that offers them all, `parts` what is said of each and read from the parameters, `episode` an
-episode of one of them under the mixture's names.
+* `world`: the world that offers them all.
+* `parts`: the description of each part, read from the parameters.
+* `episode`: an episode of one part, under the mixture's names.
 """
 
 from envs.mixture.world import Mixture

@@ -1,4 +1,4 @@
-"""An episode of one part, under the mixture's names: rewards and metrics are called `PART/NAME`."""
+"""An episode of one part, with its rewards and metrics renamed to `PART/NAME`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from turnwise.world import Environment, Observation, Remaining, ScriptedAction, 
 
 
 class PartEpisode(Environment):
-    """A part's own environment; only names change, and the first observation may begin with an introduction."""
+    """Wraps a part's environment: only names change, and the first observation may begin with an introduction."""
 
     def __init__(self, part: str, environment: Environment, introduction: str) -> None:
         self._part = part
@@ -19,12 +19,12 @@ class PartEpisode(Environment):
         self._introduction = introduction
 
     def reset(self) -> Observation:
-        """The part's first observation, after the introduction where there is one."""
+        """The part's first observation, after the introduction if there is one."""
         first = self._named(self._environment.reset())
         return replace(first, text=f"{self._introduction}\n{first.text}") if self._introduction else first
 
     def step(self, action: str) -> Step:
-        """The part's answer."""
+        """The part's step, renamed."""
         step = self._environment.step(action)
         return replace(
             step,
@@ -42,11 +42,11 @@ class PartEpisode(Environment):
         return self._environment.random(generator, remaining)
 
     def decide(self, player: str, generator: np.random.Generator, remaining: Remaining) -> ScriptedAction:
-        """The part's player of this name."""
+        """The part's baseline policy of this name."""
         return self._environment.decide(player, generator, remaining)
 
     def close(self) -> None:
-        """Free what the part holds."""
+        """Free the resources of the part's environment."""
         self._environment.close()
 
     def _named(self, observation: Observation) -> Observation:

@@ -1,4 +1,4 @@
-"""The parts of a mixture: which worlds, how often each, and in which order their tasks come."""
+"""The parts of a mixture: which worlds, with which weights, and the order in which their tasks come."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NAME = re.compile(r"[A-Za-z0-9_-]+")
 
 @dataclass(frozen=True)
 class Part:
-    """One world of a mixture. Its share of a panel is its weight over the sum of the weights."""
+    """One world of a mixture. Its share of a task set is its weight over the sum of the weights."""
 
     name: str
     world: World
@@ -26,14 +26,14 @@ class Part:
 
 @dataclass(frozen=True)
 class Description:
-    """What the parameters say of a part, read but not made."""
+    """A part as the parameters describe it, validated but not constructed."""
 
     world: str
     parameters: Mapping[str, Any]
     weight: float
 
     def make(self, name: str) -> Part:
-        """The part. Raises ValueError where its world refuses the parameters."""
+        """Construct the part. Raises ValueError if its world refuses the parameters."""
         try:
             return Part(name, make_world(self.world, self.parameters), self.weight)
         except (TypeError, ValueError) as error:
@@ -41,7 +41,7 @@ class Description:
 
 
 def described(parts: Mapping[str, Mapping[str, Any]]) -> dict[str, Description]:
-    """What is said of each part, by its name. Raises ValueError where it cannot be meant."""
+    """Description of each part by name. Raises ValueError for an invalid one."""
     if not isinstance(parts, Mapping) or not parts:
         raise ValueError(f"parts must name the worlds, such as {{lake: {{world: frozen_lake}}}}; found {parts!r}")
     return {name: _described(name, said) for name, said in parts.items()}
@@ -65,10 +65,10 @@ def _described(name: str, said: Mapping[str, Any]) -> Description:
 
 
 def in_turn(parts: Sequence[Part]) -> Iterator[Part]:
-    """The parts without end, each as often as its weight says, at every moment as nearly as whole numbers allow.
+    """The parts without end, so that at every point their counts are as close to their weights as whole numbers allow.
 
-    The next one is the part that is furthest behind its share; among equals the first. So the first tasks of a panel
-    are mixed as the whole is, and a longer panel begins with a shorter one.
+    The next part is the one furthest behind its share; the first of them on a tie. So the first tasks of a task set are
+    mixed as the whole is, and a longer task set begins with a shorter one.
     """
     total = sum(part.weight for part in parts)
     given = [0] * len(parts)

@@ -1,7 +1,8 @@
-"""The world: tasks of several worlds in one panel, each with its own world's name as the tag `world`.
+"""The world: tasks of several worlds in one task set, each tagged `world` with the name of its part.
 
-AgentGym-RL (arXiv 2509.08755) trains one policy per world, AgentGym (arXiv 2406.04151) one on all of them and tests it
-on some that it was not trained on. Here both are a configuration: which worlds, with which weights, in which split.
+AgentGym-RL (arXiv 2509.08755) trains one policy per world; AgentGym (arXiv 2406.04151) trains one on all of them and
+tests it on some that it was not trained on. Here both are a configuration: which worlds, with which weights, in which
+split.
 """
 
 from __future__ import annotations
@@ -23,12 +24,13 @@ TAG = "world"
 class Mixture(World):
     """Play several worlds, one in each episode.
 
-    Parameters: `parts`, by a name for each, its `world` (by default the name), `preset`, `parameters` and `weight` (1);
-    `train`, `validation` and `test`, the names of the parts that a split's tasks are of: by default all, and for
+    Parameters: `parts`, by name, each with its `world` (by default the name), `preset`, `parameters` and `weight` (1);
+    `train`, `validation` and `test`, the names of the parts that provide a split's tasks: by default all, and for
     validation those of train; `introduce`, whether an episode begins with its world's instruction and grammar.
 
-    A split takes its parts in turn by their weights. Every task keeps the limits of its own world, as `limits_of` says.
-    Rewards and metrics are called `PART/NAME`, so that parts may share names; a player is one that all parts have.
+    A split takes its parts in turn by their weights. Every task keeps the limits of its own world (`limits_of`).
+    Rewards and metrics are called `PART/NAME`, so parts may share names. The baseline policies are those that all parts
+    have.
     """
 
     name: ClassVar[str] = "mixture"
@@ -59,13 +61,13 @@ class Mixture(World):
         first, *others = [part.world for part in self.parts.values()]
         self.players = tuple(player for player in first.players if all(player in other.players for other in others))
         self.names_states = all(part.world.names_states for part in self.parts.values())
-        # A class serves all mixtures, so what one has differs by the object.
+        # One class serves all mixtures, so these are set on the instance.
         self.rewards = self._all_rewards()  # type: ignore[misc]
         self.columns = self._all_columns()  # type: ignore[misc]
 
     @property
     def instruction(self) -> str:
-        """That there are several worlds; what each asks for, unless its episodes say it themselves."""
+        """That there are several worlds; also the instruction of each, unless the episodes begin with it."""
         if self.introduce:
             return "Each episode is in one of several worlds. It begins by saying what to do there."
         told = [f"{part.name}: {part.world.instruction} {part.world.grammar}" for part in self.parts.values()]
@@ -73,12 +75,12 @@ class Mixture(World):
 
     @property
     def grammar(self) -> str:
-        """Where the actions are told."""
+        """Where the policy finds the list of actions."""
         return f"The actions are those that {'the beginning of the episode' if self.introduce else 'its world'} names."
 
     @property
     def limits(self) -> Limits:
-        """The largest of each kind: see `limits_of`."""
+        """The largest limit of each kind over all parts: see `limits_of` for one task."""
         limits = [part.world.limits for part in self.parts.values()]
         actions = [each.actions for each in limits if each.actions is not None]
         return Limits(
@@ -88,19 +90,22 @@ class Mixture(World):
         )
 
     def limits_of(self, task: Task) -> Limits:
-        """Those of the task's own world."""
+        """The limits of the task's own world."""
         part, own = self._own(task)
         return part.world.limits_of(own)
 
     def tasks(self, split: Split, count: int) -> list[Task]:
-        """The first `count` tasks: of the parts in turn. Tags: the world's own, and `world`, the part's name."""
+        """The first `count` tasks, of the parts in turn.
+
+        Tags: those of the part's world, and `world`, the part's name.
+        """
         order = list(islice(in_turn(self._parts_of[split]), count))
         needed = Counter(part.name for part in order)
         own = {name: iter(self._tasks_of(self.parts[name], split, number)) for name, number in needed.items()}
         return [self._task(part, next(own[part.name])) for part in order]
 
     def split_size(self, split: Split) -> int | None:
-        """How far the parts suffice: to where the first of them has no further task."""
+        """Number of tasks until the first part runs out; None if no part does."""
         left = {part.name: part.world.split_size(split) for part in self._parts_of[split]}
         if all(size is None for size in left.values()):
             return None
@@ -112,26 +117,26 @@ class Mixture(World):
         raise AssertionError("a split that ends must end")
 
     def make(self, task: Task, seed: int) -> PartEpisode:
-        """An episode of the task's own world. Raises ValueError when the task is of none of the parts."""
+        """Environment of the task's own world. Raises ValueError when the task belongs to none of the parts."""
         part, own = self._own(task)
         introduction = f"{part.world.instruction}\n{part.world.grammar}\n" if self.introduce else ""
         return PartEpisode(part.name, part.world.make(own, seed), introduction)
 
     def attribution(self) -> str | None:
-        """Those of the parts."""
+        """The attributions of the parts, joined; None if there are none."""
         told = dict.fromkeys(part.world.attribution() for part in self.parts.values())
         return " ".join(text for text in told if text) or None
 
     @classmethod
     def modules(cls, parameters: Mapping[str, Any]) -> tuple[str, ...]:
-        """Those of all parts too."""
+        """The modules of all parts, and this one."""
         parts = described(parameters["parts"]).values()
         found = {module for part in parts for module in world_class(part.world).modules(part.parameters)}
         return (cls.__module__, *sorted(found))
 
     @classmethod
     def files(cls, parameters: Mapping[str, Any]) -> Mapping[str, Path | None]:
-        """Those of the parts."""
+        """The files of the parts, under the parameter that names each."""
         return {
             f"parts.{name}.parameters.{key}": path
             for name, part in described(parameters["parts"]).items()
@@ -140,13 +145,13 @@ class Mixture(World):
 
     @classmethod
     def distributions(cls, parameters: Mapping[str, Any]) -> tuple[str, ...]:
-        """Those of the parts."""
+        """The distributions of the parts."""
         parts = described(parameters["parts"]).values()
         return tuple({name for part in parts for name in world_class(part.world).distributions(part.parameters)})
 
     @classmethod
     def state(cls, parameters: Mapping[str, Any]) -> Mapping[str, str]:
-        """Those of the parts, each after the part's name."""
+        """The state of each part, under keys that begin with the part's name."""
         return {
             f"{name}/{what}": version
             for name, part in described(parameters["parts"]).items()
@@ -169,7 +174,7 @@ class Mixture(World):
         )
 
     def _own(self, task: Task) -> tuple[Part, Task]:
-        """The part that a task is of, and the task as that part's world knows it."""
+        """The part that a task belongs to, and the task as that part's world knows it."""
         name, _, own = task.id.removeprefix(self._family).partition("/")
         if not task.id.startswith(self._family) or name not in self.parts:
             raise ValueError(f"a task of this mixture must be named {self._family}PART/...; found {task.id!r}")
@@ -182,7 +187,7 @@ class Mixture(World):
         }
 
     def _all_columns(self) -> tuple[Column, ...]:
-        """Success in all, and in every world of the test panel."""
+        """Columns for success over all tasks and for each world of the test task set, then the usual ones."""
         success, *others = World.columns
         trained = [part.name for part in self._parts_of["train"]]
         of_parts = [
@@ -198,7 +203,7 @@ class Mixture(World):
 
 
 def _chosen(split: Split, names: Sequence[str] | None, known: Sequence[str]) -> Sequence[str]:
-    """The names of a split's parts, all unless some are given."""
+    """Names of a split's parts; all parts if `names` is None."""
     if names is None:
         return known
     if not isinstance(names, list | tuple) or not names or len(set(map(str, names))) != len(names):

@@ -1,4 +1,4 @@
-"""The two actions of a search agent, in both worlds: how they are told, and how they are read."""
+"""The two actions of a search agent, for both worlds: their description and their parser."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ LEGAL = "Legal: search[QUERY] or answer[TEXT]."
 
 
 def read_action(action: str) -> tuple[str, str] | None:
-    """The verb, `search` or `answer`, and its text; None for what is no action."""
+    """The verb, `search` or `answer`, and its text; None for text that is no action."""
     verb, bracket, rest = action.strip().partition("[")
     verb = verb.strip().lower()
     if bracket != "[" or not rest.endswith("]") or verb not in ("search", "answer"):

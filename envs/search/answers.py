@@ -1,4 +1,4 @@
-"""When an answer is right, when it only holds the answer, and what is answered without looking."""
+"""Exact match, containment of the right answer, and the closed-book guess."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from envs.search.questions import Question, questions
 from envs.search.words import normalise
 
 FURTHER_WORDS = 4
-"""Words that an answer may have beside the alias: `Lyon is a city in France` has four, articles not counted."""
+"""Words that an answer may have besides the alias: `Lyon is a city in France` has four, articles not counted."""
 
 
 def is_exact(answer: str, fact: Fact) -> bool:
-    """Whether an answer is an alias of the fact's value, both in normal form."""
+    """Whether an answer equals an alias of the fact's value, both in normal form."""
     return normalise(answer) in fact.aliases
 
 
 def is_present(answer: str, fact: Fact) -> bool:
-    """Whether an answer holds an alias as whole words, and does not list candidates.
+    """Whether an answer contains an alias as whole words and does not list candidates.
 
-    It lists candidates when it is more than four words longer than the alias, or when it holds another value of the
+    It lists candidates when it is more than four words longer than the alias, or when it contains another value of the
     relation that is not a part of the alias (`Guinea` is a part of `Guinea-Bissau`), or another number where the value
-    is one.
+    is a number.
     """
     words = normalise(answer).split()
     if len(words) > FURTHER_WORDS + max(len(alias.split()) for alias in fact.aliases):
@@ -45,7 +45,7 @@ def _positions_of(words: list[str], aliases: tuple[str, ...]) -> set[int]:
 
 
 def _stretches(length: int) -> list[tuple[int, int]]:
-    """Every run of words, from its first to before its last."""
+    """Every run of words as (index of its first word, index after its last)."""
     return [(first, last) for first in range(length) for last in range(first + 1, length + 1)]
 
 
@@ -65,12 +65,12 @@ def _names(relation: str) -> frozenset[str]:
 
 @functools.cache
 def vocabulary(relation: str) -> tuple[str, ...]:
-    """The values that a relation takes where questions ask for it, in order."""
+    """Sorted values of a relation that questions may ask for."""
     return tuple(sorted({fact.value for fact in facts().all if fact.relation == relation and fact.readable}))
 
 
 def majority(question: Question) -> str:
-    """The most frequent answer of the training questions that are alike but for their entity."""
+    """The most frequent answer of the training questions along the same relations."""
     return _majority(question.relations)
 
 

@@ -1,7 +1,7 @@
 """The corpus: one short passage per fact, and BM25 over them (Robertson et al., 1994; Lucene's variant, by bm25s).
 
-What differs from bm25s' own retrieval: passages of equal score are in the order of the corpus, whatever the machine,
-and a passage that has no word of the query is never a result.
+Differs from bm25s' own retrieval: passages of equal score come in the order of the corpus on every machine, and a
+passage that shares no word with the query is never a result.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from envs.search.words import holds, normalise
 
 MAXIMUM_RESULTS = 10
 LONGEST_QUERY = 32
-"""Words of a query that are read; what follows is ignored, so that no query is slow."""
+"""Limit on the words of a query; the rest is ignored, so that no query is slow."""
 _UNSEARCHED = frozenset({"of", "is", "in", "what", "which"})
-"""Words that most passages or questions have; articles are not in the normal form."""
+"""Words too frequent to search for: most passages or questions have them. The normal form has no articles anyway."""
 
 
 @dataclass(frozen=True)
 class Passage:
-    """One sentence, the fact it states, and its normal form. `number` is its place in the corpus."""
+    """One sentence, the fact that it states, its normal form, and `number`, its index in the corpus."""
 
     number: int
     fact: Fact
@@ -35,7 +35,7 @@ class Passage:
 
 
 class Corpus:
-    """All passages, and the index over them."""
+    """All passages and their index."""
 
     def __init__(self, stated: tuple[Fact, ...]) -> None:
         import bm25s  # takes seconds where numba is installed: only those who search wait for it
@@ -57,16 +57,16 @@ class Corpus:
         self._ranks: dict[Fact, int] = {}
 
     def search(self, query: str, count: int) -> tuple[Passage, ...]:
-        """The `count` passages that fit a query in normal form best, best first; fewer when fewer have a word of it."""
+        """The `count` best passages for a query in normal form, best first; fewer if fewer share a word with it."""
         scores = self._scores(query)
         results: list[Passage] = []
-        while len(results) < count and scores[best := int(scores.argmax())] > 0:  # of equal ones argmax takes the first
+        while len(results) < count and scores[best := int(scores.argmax())] > 0:  # on ties argmax takes the first
             results.append(self.passages[best])
             scores[best] = 0
         return tuple(results)
 
     def rank(self, fact: Fact) -> int:
-        """The place, from 1, of a fact's passage among all passages by how well they fit the fact's own query."""
+        """Rank, from 1, of a fact's passage in the results for the fact's own query, over the whole corpus."""
         if fact not in self._ranks:
             number = self._numbers[fact.entity, fact.relation]
             scores = self._scores(normalise(fact.query))
@@ -75,13 +75,13 @@ class Corpus:
         return self._ranks[fact]
 
     def mentioning(self, phrase: str) -> list[Passage]:
-        """Every passage in which a phrase in normal form stands as whole words, in the order of the corpus."""
+        """Every passage that contains a phrase (in normal form) as whole words, in the order of the corpus."""
         lists = [self._holding_word.get(word, []) for word in phrase.split()]
         shortest = min(lists, key=len, default=[])
         return [self.passages[number] for number in shortest if holds(self.passages[number].normal, phrase)]
 
     def _scores(self, query: str) -> np.ndarray:
-        """How well each passage fits a query in normal form: 0 where it has no word of it."""
+        """BM25 score of each passage for a query in normal form, [passages]; 0 where they share no word."""
         words = _searched(query)[:LONGEST_QUERY]
         return self._index.get_scores(words) if words else np.zeros(len(self.passages), dtype=np.float32)
 
@@ -94,7 +94,7 @@ _building = threading.Lock()
 
 
 def corpus() -> Corpus:
-    """The corpus of this process: built once (about a second), also when many episodes' threads ask at once."""
+    """The corpus, built once per process (about a second), also when the threads of many episodes ask at once."""
     with _building:
         return _corpus()
 

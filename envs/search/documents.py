@@ -4,10 +4,10 @@ A line is `{"id": ..., "title": ..., "text": ...}`, or `{"id": ..., "contents": 
 
     CACHE/<digest of the file, the normal form and bm25s>/    the index, as bm25s writes it: numpy arrays and JSON
 
-The index is written to a draft beside it and renamed, so that a reader finds all of it or nothing; of two processes
-that index the same file at once the second takes what the first has written. Documents of equal score are in the order
-of the file, and one that has no word of the query is no result. Titles and texts are held in memory: for a collection
-that does not fit, use a retriever over HTTP.
+The index is written to a draft in the same folder and renamed, so that a reader finds all of it or nothing; of two
+processes that index the same file at once the second uses what the first has written. Documents of equal score are in
+the order of the file, and one that shares no word with the query is no result. Titles and texts are held in memory: for
+a collection that does not fit, use a retriever over HTTP.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from envs.search.retriever import Document, document_of
 from envs.search.words import normalise
 
 NORMAL_FORM = "1"
-"""Raise it when `words.normalise` changes: an index that was made with another is not used."""
+"""Version of the normal form. Raise it when `words.normalise` changes, so that older indexes are not used."""
 
 
 class DocumentIndex:
-    """The documents of a file, and the index over their titles and texts. `digest` names the file's content."""
+    """The documents of a file, and the index over their titles and texts. `digest` identifies the file's content."""
 
     def __init__(self, path: Path, cache: Path) -> None:
         import bm25s  # takes seconds where numba is installed: only those who search wait for it
@@ -52,13 +52,13 @@ class DocumentIndex:
             raise ValueError(f"the index must be that of {path}; that in {self.folder} is not: delete it")
 
     def search(self, query: str, count: int) -> tuple[Document, ...]:
-        """The `count` documents that fit a query best, best first; fewer when fewer have a word of it."""
+        """The `count` best documents for a query, best first; fewer if fewer share a word with it."""
         asked = normalise(query).split()[:LONGEST_QUERY]
         if not asked:
             return ()
         scores = self._index.get_scores(asked)
         results: list[Document] = []
-        while len(results) < count and scores[best := int(scores.argmax())] > 0:  # of equal ones argmax takes the first
+        while len(results) < count and scores[best := int(scores.argmax())] > 0:  # on ties argmax takes the first
             results.append(self.documents[best])
             scores[best] = 0
         return tuple(results)
@@ -68,7 +68,7 @@ _building = threading.Lock()
 
 
 def document_index(path: Path, cache: Path) -> DocumentIndex:
-    """The index of a file, made or read once in a process, also when many episodes' threads ask at once."""
+    """The index of a file, made or read once per process, also when the threads of many episodes ask at once."""
     with _building:
         return _document_index(path, cache)
 
@@ -105,11 +105,11 @@ def _document(written: dict[str, Any]) -> Document:
 
 
 def _write(documents: Sequence[Document], folder: Path) -> None:
-    """Make the index, and put it into its folder whole."""
+    """Build the index and put it in place atomically."""
     import bm25s
 
     words = [normalise(f"{document.title} {document.text}").split() for document in documents]
-    # Numbered as they come up, so that the files are the same in every process.
+    # Numbered by first occurrence, so that the files are the same in every process.
     numbers = {word: number for number, word in enumerate(dict.fromkeys(word for text in words for word in text))}
     index = bm25s.BM25(backend="numpy")
     tokens = ([[numbers[word] for word in text] for text in words], numbers)
@@ -127,7 +127,7 @@ def _write(documents: Sequence[Document], folder: Path) -> None:
 
 
 def _rename(draft: Path, folder: Path) -> None:
-    """Give a draft its name, unless another process was first."""
+    """Rename a draft to its final folder, unless another process did so first."""
     try:
         draft.rename(folder)
     except OSError as error:

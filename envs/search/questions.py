@@ -1,13 +1,13 @@
-"""Questions: chains of one to three facts, which of them are asked, and the split that a question belongs to.
+"""Questions: chains of one to three facts, the rule for which are asked, and the split that a question belongs to.
 
 A question is on one entity, a city or a country, and belongs to the split of that entity. A chain is asked when
 
 * its entity and all its values are short plain names, and each value is the next fact's entity;
-* the answer does not stand in the question;
-* with more than one hop, no passage of the corpus that names the entity holds the answer: so the capital of the
-  country of Mombasa is not asked, since "The time zone of Mombasa is Africa/Nairobi." would do;
-* it is, in a derived order, among the first `QUESTIONS_PER_ANSWER` along the same relations that have this answer, so
-  that little is gained by knowing which answer is frequent; and among the first `QUESTIONS_PER_CHAIN` of those.
+* the question does not contain the answer;
+* with more than one hop, no passage of the corpus that names the entity contains the answer: the capital of the
+  country of Mombasa is not asked, since "The time zone of Mombasa is Africa/Nairobi." would suffice;
+* in a seeded order, it is among the first `QUESTIONS_PER_ANSWER` along the same relations that have this answer, so
+  that knowing the frequent answers gains little; and among the first `QUESTIONS_PER_CHAIN` of those.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from turnwise.world import SPLITS, Split
 
 VERSION = "1"
 FAMILY = f"search/{VERSION}/{DATA}/"
-"""What every task id begins with."""
+"""Prefix of every task id."""
 STATED = "/stated"
-"""What the id of a question that states its facts ends with."""
+"""Suffix of the id of a question that states its facts."""
 MAXIMUM_HOPS = 3
 QUESTIONS_PER_ANSWER = 200
 QUESTIONS_PER_CHAIN = 12000
@@ -49,19 +49,19 @@ CHAINS: Mapping[int, tuple[tuple[str, ...], ...]] = {
         *(("country", "only_neighbour", relation) for relation in _OF_NEIGHBOUR),
     ),
 }
-"""By number of hops: the relations from the question's entity to the answer."""
+"""Relations from the question's entity to the answer, by number of hops."""
 
 
 @dataclass(frozen=True)
 class Question:
-    """A chain of facts as a question on the first one's entity. `stated`: the facts stand before the question."""
+    """A chain of facts as a question on the first fact's entity. `stated`: the facts are stated before the question."""
 
     facts: tuple[Fact, ...]
     stated: bool = False
 
     @property
     def entity(self) -> str:
-        """What the question is about."""
+        """The entity that the question is about."""
         return self.facts[0].entity
 
     @property
@@ -76,7 +76,7 @@ class Question:
 
     @property
     def id(self) -> str:
-        """The name for ever, e.g. `search/1/geonames-3.0.2/Nairobi:country:currency`."""
+        """Permanent id, such as `search/1/geonames-3.0.2/Nairobi:country:currency`."""
         return f"{FAMILY}{':'.join((self.entity, *self.relations))}{STATED if self.stated else ''}"
 
     @cached_property
@@ -96,13 +96,13 @@ class Question:
 
 @functools.cache
 def split_of(entity: str) -> Split:
-    """The one split that an entity belongs to: by a digest of its name. Shares: 7 train, 1 validation, 2 test."""
+    """The split that an entity belongs to, by a digest of its name, in the shares 7 train, 1 validation, 2 test."""
     draw = seeding.derive(0, "search split", entity) % 10
     return "train" if draw < 7 else "validation" if draw == 7 else "test"
 
 
 def find(task_id: str) -> Question:
-    """The question that a task id names. Raises ValueError when it names none of this data set's."""
+    """The question that a task id names. Raises ValueError for an id that is not of this data set."""
     name = task_id.removeprefix(FAMILY)
     stated = name.endswith(STATED)
     entity, *relations = name.removesuffix(STATED).split(":")
@@ -116,7 +116,7 @@ _building = threading.Lock()
 
 
 def questions(hops: int) -> Mapping[Split, tuple[Question, ...]]:
-    """All questions with this number of hops, by split, each in a derived order: built once in a process."""
+    """All questions with this number of hops, by split, in a seeded order. Built once per process."""
     with _building:
         return _questions(hops)
 
@@ -148,7 +148,7 @@ def _gives_itself_away(question: Question) -> bool:
 
 
 def _has_a_shortcut(question: Question) -> bool:
-    """Whether one passage leads from the entity to the answer of a question of several hops."""
+    """Whether a single passage leads from the entity to the answer of a question with several hops."""
     if len(question.facts) == 1:
         return False
     naming = corpus().mentioning(normalise(question.entity))

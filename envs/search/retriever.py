@@ -1,11 +1,11 @@
-r"""What a search engine is to this world, and one that is reached over HTTP in Search-R1's form (arXiv 2503.09516).
+r"""Interface of a search engine, and one that is reached over HTTP in Search-R1's format (arXiv 2503.09516).
 
     POST url    {"queries": ["..."], "topk": k, "return_scores": true}
     answer      {"result": [[{"document": {"contents": "title\ntext"}, "score": s}, ...]]}
 
-What differs from Search-R1's client: there is a time limit, and a server that is not there, fails or answers in
-another form raises `RetrieverFault`. The agent's host takes that for a fault of the world: it tries again, and then
-gives the episode up as missing data. Theirs would show whatever came, or nothing, as a result.
+Differs from Search-R1's client: there is a time limit, and a server that is absent, fails or answers in another format
+raises `RetrieverFault`. The agent's host treats that as a fault of the world: it retries, and then gives the episode up
+as missing data. Search-R1's client would show the policy whatever came back, or nothing, as a result.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import httpx
 
 LONGEST_QUERY = 1000
-"""Characters of a query that are sent."""
+"""Characters of a query that are sent; the rest is cut off."""
 
 
 @dataclass(frozen=True)
@@ -29,20 +29,20 @@ class Document:
 
 
 class Retriever(Protocol):
-    """Finds documents. The same query must find the same ones, or an episode could not be replayed."""
+    """Finds documents. Equal queries must give equal results, or an episode could not be replayed."""
 
     def search(self, query: str, count: int) -> tuple[Document, ...]:
-        """At most `count` documents that fit a query, best first."""
+        """At most `count` documents for a query, best first."""
 
 
 class RetrieverFault(RuntimeError):
-    """The retriever could not be asked: a fault of the world, not of who searched."""
+    """Raised when the retriever cannot be reached: a fault of the world, not of the policy."""
 
 
 class HttpRetriever:
-    """A retriever at an address. `seconds`: how long it may take to connect, and to send each part of its answer.
+    """A retriever at an address. `seconds`: the limit for connecting, and for each part of the reply.
 
-    Proxies that the environment names are not used: a retriever is a machine of one's own.
+    Proxies named by environment variables are not used, since a retriever is a machine of one's own.
     """
 
     def __init__(self, url: str, seconds: float) -> None:
@@ -50,7 +50,7 @@ class HttpRetriever:
         self._client = httpx.Client(timeout=seconds, trust_env=False)
 
     def search(self, query: str, count: int) -> tuple[Document, ...]:
-        """The documents that the server finds, in its order. Raises RetrieverFault when it cannot be asked."""
+        """The documents that the server finds, in its order. Raises RetrieverFault when it cannot be reached."""
         sent = query.encode("utf-8", "replace").decode("utf-8")[:LONGEST_QUERY]
         question = {"queries": [sent], "topk": count, "return_scores": True}
         try:
@@ -65,7 +65,7 @@ class HttpRetriever:
 
 
 def document_of(name: str, contents: str) -> Document:
-    """A document from a text whose first line is its title, with or without quotation marks round it."""
+    """Document from a text whose first line is its title, with or without quotation marks."""
     title, _, text = contents.partition("\n")
     return Document(name, title.strip().strip('"'), text.strip())
 

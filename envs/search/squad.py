@@ -1,10 +1,10 @@
-"""SQuAD's measures of an answer (Rajpurkar et al. 2016): exact match and F1 over words, in SQuAD's normal form.
+"""SQuAD's metrics of an answer (Rajpurkar et al. 2016): exact match and F1 over words, in SQuAD's normal form.
 
-    F1 = 2 |common| / (|answer| + |alias|),    |.| counts words, common ones as often as both have them;
+    F1 = 2 |common| / (|answer| + |alias|),    |.| counts words; common words count as often as both texts have them;
 
-both are the best over all aliases. TriviaQA and NQ-open are measured the same way here, as Search-R1 does; their own
-scripts differ in quotation marks and underscores. Questions without an answer (SQuAD 2.0) are not asked, so what the
-official script says of them is left out.
+both are the maximum over all aliases. TriviaQA and NQ-open are measured the same way here, as Search-R1 does; their own
+scripts differ in quotation marks and underscores. Questions without an answer (SQuAD 2.0) are not asked, so the
+official script's rule for them is left out.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def exact_match(answer: str, aliases: Sequence[str]) -> float:
 
 
 def f1(answer: str, aliases: Sequence[str]) -> float:
-    """The best overlap of words with an alias, from 0 to 1."""
+    """Maximum overlap of words with an alias, from 0 to 1."""
     return max((_overlap(squad_normal(answer).split(), squad_normal(alias).split()) for alias in aliases), default=0.0)
 
 

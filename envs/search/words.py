@@ -1,4 +1,4 @@
-"""The one normal form in which texts are searched, compared and matched."""
+"""The normal form in which texts are searched, compared and matched."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import unicodedata
 
 ARTICLES = frozenset({"a", "an", "the"})
 _INSIDE_WORDS = re.compile(r"(?<=\d),(?=\d)|['’ʻ`.]")
-"""What joins what stands around it: `522,250` is `522250`, `N'Djamena` is `NDjamena`, `U.S.` is `US`."""
+"""Characters removed without splitting the word: `522,250` gives `522250`, `N'Djamena` `NDjamena`, `U.S.` `US`."""
 _BETWEEN_WORDS = re.compile(r"[\W_]+")
 
 
@@ -23,11 +23,11 @@ def normalise(text: str) -> str:
 
 
 def _without_accents(text: str) -> str:
-    # Some letters, such as mathematical ones, become capitals only when they are taken apart.
+    # Some letters, such as mathematical ones, become capitals only by decomposition; hence twice.
     decomposed = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", text).casefold())
     return "".join(letter for letter in decomposed if not unicodedata.combining(letter))
 
 
 def holds(text: str, phrase: str) -> bool:
-    """Whether a phrase stands in a text as whole words, both in normal form. An empty phrase stands nowhere."""
+    """Whether a text contains a phrase as whole words, both in normal form. False for an empty phrase."""
     return phrase != "" and f" {phrase} " in f" {text} "

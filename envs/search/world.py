@@ -1,7 +1,7 @@
 """The world: questions as tasks, its parameters, and the rewards of MT-GRPO (arXiv 2505.11821).
 
-What differs from the paper: facts from GeoNames instead of Wikipedia and TriviaQA; a failed search is no execution of
-the tool, and a query repeated in an episode earns nothing again; an answer counts as found only in a passage that
+Differs from the paper: facts from GeoNames instead of Wikipedia and TriviaQA; a failed search does not count as a tool
+execution, and a query repeated in an episode earns nothing again; an answer counts as found only in a passage that
 states the very fact; an answer that lists candidates earns nothing.
 """
 
@@ -22,16 +22,17 @@ from turnwise.world import Column, Limits, Reward, Split, Task, World, share, wh
 class Search(World):
     """Answer questions on cities and countries by searching short passages, each of which states one fact.
 
-    Parameters: `hops`, the numbers of facts in a chain, 1 to 3, from which tasks are drawn in turn; `turns`, the limit
-    of an episode; `passages`, the results of a search (1 to 10); `needless_share`, the share of tasks whose facts stand
-    before the question, in [0, 1]; `longest_name`, the characters that a question's entity has at most; `relations`,
-    what questions may ask for in the end (all, unless given): numbers, say, are hard to copy digit by digit.
+    Parameters: `hops`, the numbers of facts in a chain, 1 to 3, from which tasks are drawn in turn; `turns`, the turn
+    limit of an episode; `passages`, the results of a search (1 to 10); `needless_share`, the share of tasks whose facts
+    are stated before the question, in [0, 1]; `longest_name`, the maximum number of characters of a question's entity;
+    `relations`, the relations whose value may be the answer (all by default): numbers, for instance, are hard to copy
+    digit by digit.
 
-    Train, validation and test tasks are on different entities. What they share is what lies behind the entity: that
-    the currency of Japan is the Yen may be learned in training and serve a test question of two hops, once a search has
-    said that a city is in Japan; and a name may sound like its country. The closed-book row and the spread between
-    splits show how much that is worth. A task whose supporting passages are not all found, by the oracle's queries,
-    among the first `passages` results is left out; so a panel depends on `passages`, a task id does not.
+    Train, validation and test tasks are on different entities. They share what lies behind the entity: that the
+    currency of Japan is the Yen may be learned in training and help with a test question of two hops, once a search has
+    shown that a city is in Japan; and a name may sound like its country. The closed-book row and the difference between
+    splits show how much that is worth. A task is left out unless the oracle's queries find all its supporting passages
+    among the first `passages` results; so a task set depends on `passages`, a task id does not.
     """
 
     name: ClassVar[str] = "search"
@@ -101,13 +102,13 @@ class Search(World):
 
     @property
     def limits(self) -> Limits:
-        """The limit on turns that was given as a parameter."""
+        """The turn limit given as a parameter."""
         return self._limits
 
     def tasks(self, split: Split, count: int) -> list[Task]:
-        """The first `count` tasks of a split, of each number of hops in turn.
+        """The first `count` tasks of a split, of each number of hops in turn. Raises ValueError when there are fewer.
 
-        Tags: `hops`; `relation`, the last of the chain; `needless`, 1 where the facts stand before the question.
+        Tags: `hops`; `relation`, the last of the chain; `needless`, 1 where the facts are stated before the question.
         """
         sources = [self._answerable(hops, split) for hops in self.hops]
         found: list[Task] = []
@@ -122,7 +123,7 @@ class Search(World):
         return found
 
     def make(self, task: Task, seed: int) -> SearchEnvironment:
-        """An episode of a task; nothing in it is random. Raises ValueError when the task is another world's."""
+        """Environment for a task; nothing in it is random. Raises ValueError for a task of another world."""
         return SearchEnvironment(find(task.id), corpus(), self.passages)
 
     @classmethod
@@ -135,7 +136,7 @@ class Search(World):
         return ATTRIBUTION
 
     def _answerable(self, hops: int, split: Split) -> Iterator[Question]:
-        """The questions whose facts the oracle's queries find, a share of them with the facts stated."""
+        """Questions whose facts the oracle's queries find, a share of them with the facts stated."""
         for question in questions(hops)[split]:
             if len(question.entity) > self.longest_name or question.final.relation not in self.relations:
                 continue
@@ -152,7 +153,7 @@ class Search(World):
 
 
 def _uniform(question: Question) -> float:
-    """A number in [0, 1) that is the question's own, so that a larger share states more questions and the same ones."""
+    """Fixed number in [0, 1) of a question: a larger share states the same questions and more."""
     return seeding.derive(0, "search needless", question.id) / 2**63
 
 

@@ -1,17 +1,17 @@
-"""Boards: a room is carved by a random walk, and the boxes are dragged away from their targets.
+"""Boards: a random walk carves a room, and the boxes are dragged away from their targets.
 
-1. Walk over the square, turning now and then, and make floor of a small shape around every cell of the walk.
+1. Walk over the square, turning now and then, and turn a small shape around every cell of the walk into floor.
 2. Place the targets, each with its box on it, and the player, uniformly over the floor.
-3. Play in reverse: by breadth-first search, look through what `reverse_moves` moves can lead to, where the player drags
-   along the box that he walks away from. Of the positions right after a drag that leave every target bare, keep one
-   where the boxes are farthest from their own targets, in rows plus columns.
+3. Play in reverse: a breadth-first search over `reverse_moves` moves, in which the player drags along the box that he
+   walks away from. Of the positions right after a drag that leave every target bare, keep one where the boxes are
+   farthest from their own targets, in rows plus columns.
 4. Let the player walk 0, 1 or 2 cells away, without coming back.
-5. Solve the board, forwards. It stays if the shortest solution has from `shortest` to `longest` actions.
+5. Solve the board forwards. It is kept if the shortest solution has from `shortest` to `longest` actions.
 
-Every board therefore has a solution, twice over: the reverse of how it was made, and the one that was found.
+So every board is known to be solvable in two ways: the reverse of how it was made, and the solution that was found.
 
 This is the procedure of gym-sokoban (Schrader 2018, after Racanière et al. 2017, arXiv 1707.06203), which RAGEN uses.
-What differs: gym-sokoban's reverse play is a depth-first search that keeps the first of the farthest positions and
+Differs from it: gym-sokoban's reverse play is a depth-first search that keeps the first of the farthest positions and
 favours a change of the dragged box; RAGEN's walk has up to 3 steps; there, some boards need more actions than an
 episode has.
 """
@@ -35,19 +35,22 @@ SHAPES: tuple[tuple[tuple[int, int], ...], ...] = (
     ((0, -1), (0, 0), (1, -1), (1, 0)),
     ((0, 0), (0, 1), (1, 0)),
 )
-"""What becomes floor around a cell of the walk, in rows down and columns right: two straights, two corners, a block."""
+"""Cells that become floor around a step of the walk, as (rows down, columns right).
+
+Two straights, two corners and a block.
+"""
 TURN_PROBABILITY = 0.35
 STEPS_PER_SIDE = 1.7
-"""The walk has so many steps per cell of the square's height plus width."""
+"""Steps of the walk per cell of the square's height plus width."""
 LONGEST_WALK_AWAY = 2
 MOST_POSITIONS = 20_000
-"""Where the reverse play stops, however many moves it was given."""
+"""Number of positions after which the reverse play stops, whatever `reverse_moves` is."""
 MAXIMUM_DRAWS = 20_000
 
 
 @dataclass(frozen=True)
 class RoomRecipe:
-    """What boards are to be like: see the parameters of `Sokoban`."""
+    """Requirements on boards: see the parameters of `Sokoban`."""
 
     size: int
     boxes: int
@@ -58,7 +61,7 @@ class RoomRecipe:
 
 @dataclass(frozen=True)
 class SokobanBoard:
-    """A room, where player and boxes begin, and the actions that a shortest solution has."""
+    """A room, the initial position of player and boxes, and the number of actions of a shortest solution."""
 
     room: Room
     start: Position
@@ -67,9 +70,9 @@ class SokobanBoard:
 
 @lru_cache(maxsize=50_000)
 def draw_board(seed: int, split: Split, recipe: RoomRecipe) -> SokobanBoard:
-    """The board of the task with this seed: of its split, and solvable. Raises ValueError when there is none to find.
+    """The solvable board of the split that a task's seed draws. Raises ValueError after `MAXIMUM_DRAWS` failed draws.
 
-    Remembered, so that a process makes a board once however many episodes are played on it.
+    Cached, so that a process makes a board once for all episodes that are played on it.
     """
     generator = seeding.generator(seed, "sokoban board")
     for _ in range(MAXIMUM_DRAWS):
@@ -83,7 +86,7 @@ def draw_board(seed: int, split: Split, recipe: RoomRecipe) -> SokobanBoard:
 
 
 def _any_board(generator: np.random.Generator, split: Split, recipe: RoomRecipe) -> SokobanBoard | None:
-    """One draw: None if it has no place for the boxes, is of another split, or is not solved in the bounds."""
+    """One draw: None if there is no space for the boxes, the split is another, or the solution is out of bounds."""
     floor = _carve(generator, recipe.size)
     cells = [cell for cell, is_floor in enumerate(floor) if is_floor]
     if len(cells) < 2 * recipe.boxes + 1:
@@ -103,7 +106,7 @@ def _any_board(generator: np.random.Generator, split: Split, recipe: RoomRecipe)
 
 
 def _carve(generator: np.random.Generator, size: int) -> tuple[bool, ...]:
-    """The floor that a random walk leaves within the outermost cells, which stay walls. It is connected."""
+    """Connected floor from a random walk, [size * size]; the outermost cells stay walls."""
     steps = int(STEPS_PER_SIDE * 2 * size)
     turns = (generator.random(steps) < TURN_PROBABILITY).tolist()
     directions = generator.integers(len(MOVES), size=steps + 1).tolist()
@@ -122,7 +125,7 @@ def _carve(generator: np.random.Generator, size: int) -> tuple[bool, ...]:
 
 
 def _drag_apart(generator: np.random.Generator, room: Room, player: int, reverse_moves: int) -> Position | None:
-    """A uniformly random one of the farthest positions of the reverse play; None if no box can be dragged away."""
+    """Uniformly random choice among the farthest positions of the reverse play; None if no box can be dragged away."""
     farthest, best = 0, [(player, room.targets)]
     for position in _dragged(room, player, reverse_moves):
         distance = _distance(room, position[1])
@@ -171,7 +174,7 @@ def _distance(room: Room, boxes: tuple[int, ...]) -> int:
 
 
 def _walk_away(generator: np.random.Generator, room: Room, position: Position) -> Position:
-    """0, 1 or 2 steps onto free floor, none of them back; fewer where there is no way on."""
+    """Position after 0, 1 or 2 steps onto free floor without turning back; fewer where the player cannot go on."""
     player, boxes = position
     been = [player]
     for _ in range(generator.integers(LONGEST_WALK_AWAY + 1)):

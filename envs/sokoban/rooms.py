@@ -1,9 +1,9 @@
 """Rooms: walls and targets, the rule of the push, and the split that a room belongs to.
 
-The split is a function of the room's own content: every tenth room, by a digest of its text, is for validation, every
-tenth for the test, and the others are for training. A room and its seven rotations and reflections have one digest. So
-no held-out board shares its walls and targets with a training board, not even in the mirror, wherever the boxes and the
-player stand.
+The split is a function of the room's content: by a digest of its text, every tenth room is a validation room, every
+tenth a test room, and the others are for training. A room and its seven rotations and reflections have one digest. So
+no held-out board shares its walls and targets with a training board, not even mirrored, wherever the boxes and the
+player are.
 """
 
 from __future__ import annotations
@@ -18,19 +18,22 @@ from turnwise import seeding
 from turnwise.world import Split
 
 LETTERS = "#-.*$@+"
-"""How Sokoban boards are usually written: wall, floor, target, box on a target, box, player, player on a target."""
+"""The usual notation of Sokoban boards: wall, floor, target, box on a target, box, player, player on a target."""
 WALL, FLOOR, TARGET, BOX_ON_TARGET, BOX, PLAYER, PLAYER_ON_TARGET = tuple(LETTERS)
 ACTIONS = ("Up", "Down", "Left", "Right")
 MOVES: tuple[tuple[int, int], ...] = ((-1, 0), (1, 0), (0, -1), (0, 1))
-"""Rows down and columns right that each action leads."""
+"""(rows down, columns right) of each action."""
 SALT = 23
-"""Part of the digest. Of 6 x 6 cells there are few rooms: less than two thousand make nearly all boards, and the most
-frequent one makes 3%. One tenth of them can therefore be twice as easy as another. Of the numbers 0 to 299 this one
-makes the splits most alike in the lengths of solutions and in what a uniformly random player solves."""
+"""Part of the digest.
+
+There are few rooms of 6 x 6 cells: fewer than two thousand account for nearly all boards, and the
+most frequent one for 3%. One tenth of them can therefore be twice as easy as another. Of the numbers 0 to 299 this one
+makes the splits most alike in the lengths of solutions and in the success of a uniformly random policy.
+"""
 
 
 class Position(NamedTuple):
-    """The cell where the player stands and those of the boxes, in ascending order."""
+    """Cell of the player, and cells of the boxes in ascending order."""
 
     player: int
     boxes: tuple[int, ...]
@@ -38,22 +41,22 @@ class Position(NamedTuple):
 
 @dataclass(frozen=True)
 class Room:
-    """A square that walls close, with some cells as targets. Cells are numbered row by row."""
+    """A square enclosed by walls, with some cells as targets. Cells are numbered row by row."""
 
     size: int
     """Cells along one side."""
     floor: tuple[bool, ...]
-    """For every cell, whether it is no wall."""
+    """For every cell, True unless it is a wall."""
     targets: tuple[int, ...]
-    """The cells where the boxes belong, in ascending order; as many as boxes."""
+    """Target cells in ascending order; as many as boxes."""
 
     @cached_property
     def offsets(self) -> tuple[int, ...]:
-        """How far each action leads, in cells."""
+        """Change of the cell number under each action."""
         return tuple(down * self.size + right for down, right in MOVES)
 
     def after(self, position: Position, action: int) -> Position:
-        """The position that an action leads to: the same one where a wall, or a box that cannot give way, bars it."""
+        """Position after an action: unchanged if a wall, or a box that cannot move, blocks it."""
         player, boxes = position
         ahead = player + self.offsets[action]
         if not self.floor[ahead]:
@@ -75,9 +78,9 @@ class Room:
 
     @cached_property
     def pushes(self) -> tuple[int | None, ...]:
-        """For every cell, the pushes that would take a box from there to a target if it were alone; None if none can.
+        """For every cell, the fewest pushes from there to a target for a box on its own; None if there is no way.
 
-        Found backwards: a box came from the cell beside it if behind that one there is room for the player.
+        Found backwards: a box can come from a neighbouring cell if the player has room behind it.
         """
         found: dict[int, int] = dict.fromkeys(self.targets, 0)
         frontier = deque(self.targets)
@@ -91,7 +94,7 @@ class Room:
         return tuple(found.get(cell) for cell in range(len(self.floor)))
 
     def letters(self, position: Position | None = None) -> str:
-        """The room row by row, with the player and the boxes of a position, or empty."""
+        """The room row by row, with the player and the boxes of a position, or empty without one."""
         player, boxes = position or Position(-1, ())
         shown = [FLOOR if floor else WALL for floor in self.floor]
         for target in self.targets:
@@ -104,13 +107,13 @@ class Room:
 
     @cached_property
     def split(self) -> Split:
-        """The one split that this room belongs to."""
+        """The split that this room belongs to."""
         draw = seeding.derive(0, "sokoban split", SALT, min(_images(self.letters(), self.size))) % 10
         return "validation" if draw == 8 else "test" if draw == 9 else "train"
 
 
 def read_rows(rows: Sequence[str]) -> tuple[Room, Position]:
-    """A room and a position from a board as it is usually written, one text per row."""
+    """Room and position from a board in the usual notation, one text per row."""
     letters = "".join(rows)
     floor = tuple(letter != WALL for letter in letters)
     room = Room(len(rows), floor, _cells(letters, TARGET + BOX_ON_TARGET + PLAYER_ON_TARGET))
@@ -123,7 +126,7 @@ def _cells(letters: str, kinds: str) -> tuple[int, ...]:
 
 
 def _images(letters: str, size: int) -> Iterator[str]:
-    """The four rotations of a square, each as it is and reflected."""
+    """The eight images of a square: its four rotations, each as it is and reflected."""
     rows = [letters[first : first + size] for first in range(0, size * size, size)]
     for _ in range(4):
         rows = ["".join(column) for column in zip(*reversed(rows), strict=True)]

@@ -1,9 +1,9 @@
-"""The shortest solution of a board: breadth-first search over where the player and the boxes are.
+"""The shortest solution of a board: breadth-first search over the positions of player and boxes.
 
-A position is left out where a lower bound says that it cannot be solved in time: every box needs at least the pushes
-that would take it to its nearest target if it were alone (`Room.pushes`), each of them an action, and a box from where
-none lead is lost. Among solutions of equal length the search finds the first in the order of the actions, Up before
-Down before Left before Right at the first difference, so that what is left of a solution is what would be found anew.
+A position is pruned where a lower bound shows that it cannot be solved in time: every box needs at least the pushes
+that would take it to its nearest target if it were alone (`Room.pushes`), each of them an action, and a box in a cell
+without such pushes is lost. Among solutions of equal length the search finds the first in the order of the actions (Up,
+Down, Left, Right at the first difference), so that the rest of a solution equals the solution found from there.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from functools import lru_cache
 from envs.sokoban.rooms import ACTIONS, Position, Room
 
 MOST_POSITIONS = 200_000
-"""Where the search gives up: a few seconds, and beyond any board of two boxes on 8 x 8 cells."""
+"""Positions at which the search gives up: a few seconds, and beyond any board of two boxes on 8 x 8 cells."""
 
 
 @lru_cache(maxsize=20_000)
 def solve(room: Room, position: Position, most: int) -> tuple[int, ...] | None:
     """The fewest actions, as indices, that bring every box to a target; None if more than `most` would be needed.
 
-    None as well after `MOST_POSITIONS` positions, which large rooms with many boxes can reach.
+    Also None after `MOST_POSITIONS` positions, which large rooms with many boxes can reach.
     """
     if room.solved(position):
         return ()
@@ -47,7 +47,7 @@ def solve(room: Room, position: Position, most: int) -> tuple[int, ...] | None:
 
 @dataclass(frozen=True)
 class Push:
-    """The first push of a solution: the cell of the box, the action, and the cell where the box will be in the end."""
+    """The first push of a solution: cell of the box, action, and final cell of that box."""
 
     box: int
     action: int
@@ -55,7 +55,7 @@ class Push:
 
 
 def first_push(room: Room, position: Position, solution: tuple[int, ...]) -> Push:
-    """What a solution pushes first. Raises ValueError when it pushes nothing."""
+    """The first push of a solution. Raises ValueError when it contains none."""
     pushes = []
     for action in solution:
         before, position = position, room.after(position, action)
@@ -72,7 +72,7 @@ def first_push(room: Room, position: Position, solution: tuple[int, ...]) -> Pus
 
 
 def _pushes_needed(room: Room, position: Position) -> float:
-    """A lower bound on the pushes that are still needed; infinite where a box is lost."""
+    """Lower bound on the pushes still needed; infinite if a box is lost."""
     needed = 0.0
     for box in position.boxes:
         pushes = room.pushes[box]

@@ -1,7 +1,7 @@
-"""What is shown of a position: a grid of symbols, or the coordinates of everything.
+"""Text of a position: a grid of symbols, or the coordinates of everything.
 
-Two views and any number of symbol sets show the same boards, so that a policy can be tested on whether it learned the
-game or the look of it.
+Two views and any number of symbol sets show the same boards, so that a test can tell whether a policy learned the game
+or the look of it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from envs.sokoban.rooms import LETTERS, Position, Room
 
 VIEWS = ("grid", "coordinates")
 MEANINGS = ("wall", "floor", "target", "box on a target", "box", "you", "you on a target")
-"""Of the seven symbols, in the order of `LETTERS`."""
+"""Meanings of the seven symbols, in the order of `LETTERS`."""
 
 
 def legend(view: str, symbols: str) -> str:
@@ -26,13 +26,13 @@ def legend(view: str, symbols: str) -> str:
 
 
 def show(view: str, symbols: str, room: Room, position: Position) -> str:
-    """The position as a text of one line per row, or per kind of thing."""
+    """The position as text, one line per row of the grid or per kind of object."""
     return _grid(symbols, room, position) if view == "grid" else _coordinates(room, position)
 
 
 def _grid(symbols: str, room: Room, position: Position) -> str:
     shown = room.letters(position).translate(str.maketrans(LETTERS, symbols))
-    # Spaces make every cell a token of its own.
+    # Spaces make every cell a separate token.
     return "\n".join(" ".join(shown[first : first + room.size]) for first in range(0, len(shown), room.size))
 
 

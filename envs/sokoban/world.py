@@ -1,13 +1,14 @@
-"""The world: boards as tasks, pushes as actions, and its two scripted players.
+"""The world: boards as tasks, pushes as actions, and its two baseline policies.
 
-The rewards are RAGEN's and gym-sokoban's: -0.1 for every action, a blocked one included; +1 for a box that comes onto a
-target and -1 for one that leaves it; +10 when all are there, which ends the episode. No box begins on a target, so an
-episode of n actions sums to 10 + boxes - 0.1 n if it is solved, and to (boxes on a target at its end) - 0.1 n if not.
+The rewards are RAGEN's and gym-sokoban's: -0.1 for every action, also a blocked one; +1 for a box that moves onto a
+target and -1 for one that leaves it; +10 when all are on targets, which ends the episode. No box starts on a target, so
+an episode of n actions sums to 10 + boxes - 0.1 n if it is solved, and to (boxes on a target at its end) - 0.1 n if
+not.
 
-What differs from RAGEN (arXiv 2504.20073): every board can be solved within the action limit; held-out boards are in
-rooms of their own; a text that is no action costs nothing here, since the penalty for an invalid turn is the agent's;
-and see `generation` for how boards are made. A uniformly random player is as good here as there, near 18% with one box
-on 6 x 6 cells and 2% with two on 8 x 8, both in 10 actions.
+Differs from RAGEN (arXiv 2504.20073): every board can be solved within the action limit; held-out boards are in rooms
+of their own; text that is no action costs nothing here, since the agent applies the penalty for an invalid turn; and
+see `generation` for how boards are made. A uniformly random policy is as good here as there, near 18% with one box on 6
+x 6 cells and 2% with two on 8 x 8, both in 10 actions.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from turnwise.world import (
 
 LEGAL = "Up, Down, Left or Right"
 PATIENCE = 100
-"""How far the oracle looks when the actions that are left do not suffice: it then plays as though they did."""
+"""Search horizon of the oracle, in actions, when the remaining ones do not suffice: it then plays as if they did."""
 STEP, ON_TARGET, SOLVED = -0.1, 1.0, 10.0
 RAGEN: dict[str, Any] = {"size": 6, "boxes": 1, "turns": 5, "actions_per_turn": 5, "actions": 10, "longest": 10}
 
@@ -49,12 +50,12 @@ class Sokoban(World):
     """Push every box to a target: boxes can be pushed and not pulled, one at a time.
 
     Parameters: `size`, cells along one side, the outer walls included (5 to 10); `boxes` (1 to 4); `shortest` and
-    `longest`, the bounds on the actions that a shortest solution has; `reverse_moves`, how far boards are played in
-    reverse when they are made (see `generation`); `turns`, `actions_per_turn` and `actions`, the limits of an episode;
-    `view`, "grid" or "coordinates"; `symbols`, seven characters for wall, floor, target, box on a target, box, player
-    and player on a target, for the grid.
+    `longest`, the bounds on the number of actions of a shortest solution; `reverse_moves`, how many moves boards are
+    played in reverse when they are made (see `generation`); `turns`, `actions_per_turn` and `actions`, the limits of an
+    episode; `view`, "grid" or "coordinates"; `symbols`, seven characters for wall, floor, target, box on a target, box,
+    player and player on a target, for the grid.
 
-    A task names a board and no view: results under different views, symbols and limits are on the same boards.
+    A task fixes a board and no view: results under different views, symbols and limits are on the same boards.
     """
 
     name: ClassVar[str] = "sokoban"
@@ -111,7 +112,7 @@ class Sokoban(World):
 
     @property
     def instruction(self) -> str:
-        """The aim, the rule of the push, and how to read what is shown."""
+        """The aim, the rule of the push, and how to read the view."""
         aim = "Push every box to a target. You push a box by walking against it, one box at a time, and cannot pull."
         return f"{aim} {legend(self.view, self.symbols)}"
 
@@ -122,15 +123,15 @@ class Sokoban(World):
 
     @property
     def limits(self) -> Limits:
-        """The limits on turns and actions that were given as parameters."""
+        """The limits on turns and actions given as parameters."""
         return self._limits
 
     def tasks(self, split: Split, count: int) -> list[Task]:
-        """The first `count` boards of a split, which has no end. The tag `solution`: actions of a shortest solution."""
+        """The first `count` boards of a split, which is unbounded. Tag `solution`: actions of a shortest solution."""
         return [self._task(split, number) for number in range(count)]
 
     def make(self, task: Task, seed: int) -> SokobanEnvironment:
-        """An episode on the task's board, where nothing is random. Raises ValueError for another world's task."""
+        """Environment on the task's board; nothing in it is random. Raises ValueError for a task of another world."""
         require_family(task, self._family)
         return SokobanEnvironment(self, draw_board(task.seed, task.split, self._recipe))
 
@@ -147,7 +148,7 @@ class Sokoban(World):
 
 
 class SokobanEnvironment(Environment):
-    """One episode on one board. It keeps no limit: those are the agent's."""
+    """One episode on one board. It enforces no limit: those are the agent's."""
 
     def __init__(self, world: Sokoban, board: SokobanBoard) -> None:
         self._world = world
@@ -155,11 +156,11 @@ class SokobanEnvironment(Environment):
         self._position = board.start
 
     def reset(self) -> Observation:
-        """The board as it begins."""
+        """The board at the start."""
         return self._observe()
 
     def step(self, action: str) -> Step:
-        """Play one of the four actions, in capitals or not; any other text leaves everything as it was."""
+        """Play one of the four actions, in any case; other text changes nothing."""
         meant = action.strip().capitalize()
         if meant not in ACTIONS or self._solved:
             refusal = self._observe("" if self._solved else f"Not an action. Legal: {LEGAL}.\n")
@@ -173,8 +174,8 @@ class SokobanEnvironment(Environment):
     def oracle(self, remaining: Remaining) -> ScriptedAction:
         """The next actions of a shortest solution, as many as the turn allows.
 
-        When none fits into the actions that are left, the player goes on as though there were more; when a box is stuck
-        for good, he makes any move.
+        When no solution fits into the remaining actions, the oracle plays as if there were more; when a box is stuck
+        for good, it makes any move.
         """
         solution = solve(self._room, self._position, remaining.actions)
         if solution is None:
@@ -213,7 +214,7 @@ class SokobanEnvironment(Environment):
         return Observation(text, state=self._room.letters(self._position))
 
     def _thought(self, solution: tuple[int, ...]) -> str:
-        """Where the next box to push is, as seen from the player; where it shall go, as seen from it; and the push."""
+        """Thought: where the next box is from the player, where it should go from there, and the push."""
         push = first_push(self._room, self._position, solution)
         box, target = self._way(self._position.player, push.box), self._way(push.box, push.end)
         return f"box {box}, target {target}, push {ACTIONS[push.action].lower()}"

@@ -1,4 +1,4 @@
-"""The grammar: `get N ITEM`, `craft N ITEM using N ITEM, N ITEM` and `inventory`, in capitals or not."""
+"""The grammar: `get N ITEM`, `craft N ITEM using N ITEM, N ITEM` and `inventory`, in any case."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Get:
 
 @dataclass(frozen=True)
 class Craft:
-    """Use a recipe, once or several times at once."""
+    """Use a recipe, one or more times at once."""
 
     product: str
     amount: int
@@ -31,13 +31,13 @@ class Craft:
 
 @dataclass(frozen=True)
 class Inventory:
-    """Look at what is held."""
+    """List the items held."""
 
 
 def read(action: str) -> Get | Craft | Inventory | None:
-    """The command that a text is, or None when it has not the form of one. Numbers are from 1 to 9999.
+    """The command in a text, or None if it does not have the form of one. Numbers are from 1 to 9999.
 
-    Whether there is such an item or recipe is not looked at. An ingredient that is named twice counts twice.
+    Whether such an item or recipe exists is not checked. An ingredient that is named twice counts twice.
     """
     text = " ".join(action.lower().split())
     verb, _, rest = text.partition(" ")
@@ -63,6 +63,6 @@ def _craft(text: str) -> Craft | None:
 
 
 def _amount(text: str) -> tuple[str, int] | None:
-    """`2 oak planks` as an item and a number."""
+    """Item and number from a text such as `2 oak planks`; None if it has another form."""
     found = _AMOUNT.fullmatch(text)
     return (found[2], int(found[1])) if found else None

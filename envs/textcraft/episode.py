@@ -1,4 +1,4 @@
-"""One episode: a list of recipes, an inventory, and a goal; and the scripted players."""
+"""One episode (a list of recipes, an inventory and a goal), and its baseline policies."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from turnwise.world import Environment, Observation, Remaining, ScriptedAction, 
 
 
 class CraftingEnvironment(Environment):
-    """One episode. What is not listed does not exist: an item that no listed recipe makes is raw and can be taken."""
+    """One episode. Only listed items exist: an item that no listed recipe makes is raw and can be taken."""
 
     def __init__(self, problem: CraftingProblem, listed: tuple[Recipe, ...]) -> None:
         self._problem = problem
@@ -31,7 +31,7 @@ class CraftingEnvironment(Environment):
         return self._observe("\n".join(["Recipes:", *lines, f"Goal: {goal}"]))
 
     def step(self, action: str) -> Step:
-        """Play one command. What is impossible is told why, and changes nothing."""
+        """Play one command. An impossible one changes nothing and is answered with the reason."""
         if self._solved:
             return self._refuse("The episode is over.")
         command = read(action)
@@ -44,9 +44,10 @@ class CraftingEnvironment(Environment):
         return Step(self._observe(f"You have {_listed(self._held) or 'nothing'}."), effective=False)
 
     def oracle(self, remaining: Remaining) -> ScriptedAction:
-        """Take what is missing at the bottom of the goal's recipe tree, then craft upwards: as few commands as it can.
+        """Take what is missing at the bottom of the goal's recipe tree, then craft upwards, with as few commands as
+        possible.
 
-        The thought lists what is missing from the goal down, and the action is about the last of the list.
+        The thought lists what is missing from the goal down, and the action concerns the last item of the list.
         """
         short = missing(self._problem.goal, self._problem.wanted, self._held, self._recipes)
         if not short:
@@ -85,7 +86,7 @@ class CraftingEnvironment(Environment):
             return self._refuse(f"The recipe is: {recipe.command()}. All numbers may be multiplied by the same one.")
         if lacking := self._lacks(used):
             return self._refuse(f"You are missing {lacking}.")
-        # Unary plus drops what is used up.
+        # Unary plus removes the items that were used up.
         self._held = +(self._held - Counter(used))
         self._held[recipe.product] += command.amount
         made = f"Crafted {amount_of(recipe.product, command.amount)}."
@@ -100,14 +101,14 @@ class CraftingEnvironment(Environment):
         )
 
     def _progress(self, recipe: Recipe) -> dict[str, float]:
-        """By how much the deepest product of the goal's tree that was ever crafted is deeper now."""
+        """Increase in depth of the deepest product of the goal's recipe tree crafted so far, as a metric."""
         reached = depth(recipe.product) if recipe in tree(self._problem.goal) else 0
         gained = max(0, reached - self._depth_reached)
         self._depth_reached += gained
         return {"depth_reached": float(gained)} if gained else {}
 
     def _lacks(self, needed: dict[str, int]) -> str:
-        """What is not held of what is needed, in words; empty when all of it is."""
+        """The needed items that are not held, in words; empty when all are held."""
         return _listed(Counter(needed) - self._held)
 
     def _refuse(self, text: str) -> Step:
@@ -122,5 +123,5 @@ class CraftingEnvironment(Environment):
 
 
 def _listed(amounts: Counter[str]) -> str:
-    """`2 oak log, 1 stick`, in alphabetical order: the same things held are the same text."""
+    """Text such as `2 oak log, 1 stick`, sorted by name so that equal inventories give equal texts."""
     return ", ".join(amount_of(item, amounts[item]) for item in sorted(amounts))

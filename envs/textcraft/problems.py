@@ -1,9 +1,9 @@
-"""Problems: a goal, how many of it are wanted, and the recipes that the task lists.
+"""Problems: a goal, the number wanted, and the recipes that the task lists.
 
 A goal belongs to one split, by a digest of its name: every fifth item is a test goal, every tenth a validation goal.
-The goals of a split come in rounds: in each round every goal once, in an order and beside distractors of the round's
-own. So a panel may be longer than the list of goals; beyond it, goals repeat. What splits share is the kind of goal
-(stairs of birch and of oak are two goals) and intermediate products, which every recipe list shows.
+The goals of a split come in rounds: each round has every goal once, in its own order and with its own distractors. So a
+task set may be longer than the list of goals; beyond it, goals repeat. Splits share the kinds of goal (birch stairs and
+oak stairs are two goals) and intermediate products, which every recipe list shows.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ Thing = TypeVar("Thing")
 VERSION = "1"
 FAMILY = f"textcraft/{VERSION}/minecraft-{GAME_VERSION}/"
 DEPTHS = (1, 2, 3, 4)
-"""Of the goals that there are: the longest chain of crafts from raw items."""
+"""Possible depths of a goal: the longest chain of crafts from raw items."""
 
 
 @dataclass(frozen=True)
 class CraftingProblem:
-    """Make `wanted` of the item `goal`. `round` sets the distractors and the order of the recipe list."""
+    """Make `wanted` of the item `goal`. `round` determines the distractors and the order of the recipe list."""
 
     goal: str
     wanted: int
@@ -36,20 +36,20 @@ class CraftingProblem:
 
     @property
     def id(self) -> str:
-        """Names the problem for ever: it depends on the game's version and on nothing else."""
+        """Permanent id: it depends on the game's version and on nothing else."""
         name = self.goal.replace(" ", "_")
         return f"{FAMILY}{name}/{self.wanted}/{self.round}"
 
     @property
     def seed(self) -> int:
-        """What the distractors and the order of the list are drawn from."""
+        """Seed for the distractors and the order of the list."""
         return seeding.derive(0, self.id)
 
     def listed(self, distractors: int) -> tuple[Recipe, ...]:
-        """The goal's recipe tree and so many recipes that it does not need, in random order.
+        """The goal's recipe tree and `distractors` recipes that it does not need, in random order.
 
-        Distractors use an ingredient of the tree, as in AgentGym, while there are such. A longer list of distractors
-        holds those of a shorter one.
+        Distractors use an ingredient of the tree, as in AgentGym, while there are any. A longer list of distractors
+        contains the shorter ones.
         """
         needed = tree(self.goal)
         used = {item for recipe in needed for item, _ in recipe.ingredients}
@@ -74,7 +74,7 @@ def find(task_id: str) -> CraftingProblem:
 
 
 def split_of(goal: str) -> Split:
-    """The one split that a goal belongs to."""
+    """The split that a goal belongs to."""
     draw = seeding.derive(0, "textcraft split", goal) % 10
     return "validation" if draw == 7 else "test" if draw > 7 else "train"
 
@@ -85,7 +85,7 @@ def goals(split: Split, depths: Sequence[int]) -> list[str]:
 
 
 def problems(split: Split, depths: Sequence[int], most: int) -> Iterator[CraftingProblem]:
-    """The problems of a split, without end: goals in rounds, from 1 to `most` of each wanted."""
+    """The problems of a split without end: goals in rounds, from 1 to `most` wanted of each."""
     items = goals(split, depths)
     number = 0
     while items:

@@ -1,10 +1,10 @@
-"""The recipes of Minecraft 1.19: one per item, without circles, so that every goal is a tree with raw items as leaves.
+"""The recipes of Minecraft 1.19, one per item and without cycles: every goal is a tree with raw items as leaves.
 
-The package holds 1,405 crafting recipes for 667 items. In the game some of them go in circles, since a block of iron
-is nine ingots and can be taken apart again. Here the items of `RAW` have no recipe; a recipe that would still close a
-circle is left out; and of the alternatives that remain (planks of nine woods make a stick) the one stands whose
-ingredients come first in the game's own numbering, so that oak comes before birch and white before red. Items are
-named as they are shown, `oak planks` for the game's `oak_planks`.
+The package holds 1,405 crafting recipes for 667 items. Some of them form cycles: a block of iron is made of nine
+ingots and can be taken apart again. Here the items of `RAW` have no recipe; a recipe that would still close a cycle is
+left out; and of the remaining alternatives (planks of nine woods make a stick) the one is kept whose ingredients come
+first in the game's own numbering, so oak comes before birch and white before red. Items have their displayed names,
+`oak planks` for the game's `oak_planks`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from turnwise import seeding
 
 GAME_VERSION = "1.19"
 FINGERPRINT = 4326646916270059686
-"""Of every recipe that is kept. Another number means other data, and then task ids would name other tasks."""
+"""Digest of all kept recipes. A different number means different data, under which task ids would name other tasks."""
 
 RAW = (
     "coal",
@@ -39,27 +39,30 @@ RAW = (
     "slime ball",
     "wheat",
 )
-"""Items whose recipes are dropped. The game has them mined, smelted, dried, gathered or grown, which no crafting recipe
-says; the recipes that it has for them only take apart what was made of them. Were any one of these missing here,
-it and all that is made of it could not be crafted from raw items at all."""
+"""Items whose recipes are dropped.
+
+In the game they are mined, smelted, dried, gathered or grown, which no crafting recipe expresses; their crafting
+recipes only take apart what was made of them. Without any one entry here, that item and all that is made of it could
+not be crafted from raw items at all.
+"""
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """`count` of the product for `ingredients`, which are used up: pairs of an item and how many of it."""
+    """Makes `count` of the product and uses up `ingredients`, pairs of an item and its number."""
 
     product: str
     count: int
     ingredients: tuple[tuple[str, int], ...]
 
     def command(self, times: int = 1) -> str:
-        """The command that uses this recipe so many times at once."""
+        """The command that uses this recipe `times` times at once."""
         parts = ", ".join(amount_of(item, amount * times) for item, amount in self.ingredients)
         return f"craft {amount_of(self.product, self.count * times)} using {parts}"
 
 
 def amount_of(item: str, amount: int) -> str:
-    """`2 oak planks`: the game has one form for one and for many."""
+    """Text such as `2 oak planks`: the game has one form for singular and plural."""
     return f"{amount} {item}"
 
 
@@ -67,7 +70,7 @@ def amount_of(item: str, amount: int) -> str:
 def recipes() -> Mapping[str, Recipe]:
     """The recipe of every item that has one, by the item's name and in the game's order.
 
-    Raises ValueError when the installed data are not those that the task ids name.
+    Raises ValueError when the installed data differ from those that the task ids refer to.
     """
     numbers, alternatives = _game_data()
     chosen = {
@@ -84,10 +87,10 @@ def recipes() -> Mapping[str, Recipe]:
 
 
 def without_circles(alternatives: Mapping[str, Sequence[Recipe]]) -> dict[str, list[Recipe]]:
-    """The recipes that lead from raw items to products and never back; at least one for every product.
+    """The recipes without cycles, at least one for every product.
 
-    A recipe is left out when one of its ingredients can be made of the product and takes no fewer crafts on end to
-    reach than the product. Raises ValueError when a product cannot be reached from items without a recipe.
+    A recipe is left out when one of its ingredients can be made of the product and needs a chain of crafts at least as
+    long as the product's. Raises ValueError when a product cannot be reached from items without a recipe.
     """
     shortest = _shortest(alternatives)
     if unreachable := [product for product in alternatives if product not in shortest]:
@@ -107,21 +110,21 @@ def without_circles(alternatives: Mapping[str, Sequence[Recipe]]) -> dict[str, l
 
 @cache
 def depth(item: str) -> int:
-    """The longest chain of crafts that leads from raw items to this one: 0 for a raw item."""
+    """The longest chain of crafts from raw items to this item: 0 for a raw item."""
     recipe = recipes().get(item)
     return 0 if recipe is None else 1 + max(depth(ingredient) for ingredient, _ in recipe.ingredients)
 
 
 @cache
 def tree(goal: str) -> tuple[Recipe, ...]:
-    """The recipes that it takes to make the goal from raw items, the goal's own first and the deepest product first."""
+    """The recipes needed to make the goal from raw items, by decreasing depth: the goal's own first."""
     known = {product: (recipe,) for product, recipe in recipes().items()}
     products = [goal, *(item for item in _all_ingredients(goal, known) if item in known)]
     return tuple(recipes()[product] for product in sorted(products, key=lambda item: (-depth(item), item)))
 
 
 def _game_data() -> tuple[dict[str, int], dict[str, list[Recipe]]]:
-    """The game's number of every item, and every recipe of every item that is not in `RAW`."""
+    """The game's number of every item, and all recipes of every item that is not in `RAW`."""
     data = minecraft_data(GAME_VERSION)
     names: dict[int, str] = {item["id"]: item["name"].replace("_", " ") for item in data.items_list}
     alternatives: dict[str, list[Recipe]] = {}
@@ -137,7 +140,7 @@ def _game_data() -> tuple[dict[str, int], dict[str, list[Recipe]]]:
 
 
 def _shortest(alternatives: Mapping[str, Sequence[Recipe]]) -> dict[str, int]:
-    """The fewest crafts on end that lead to an item, for every item that can be reached."""
+    """The shortest chain of crafts to each item that can be reached."""
     products = [recipe for known in alternatives.values() for recipe in known]
     found = {item: 0 for recipe in products for item, _ in recipe.ingredients if item not in alternatives}
     crafts, before = 0, -1
@@ -150,7 +153,7 @@ def _shortest(alternatives: Mapping[str, Sequence[Recipe]]) -> dict[str, int]:
 
 
 def _all_ingredients(product: str, alternatives: Mapping[str, Sequence[Recipe]]) -> dict[str, None]:
-    """What the product can be made of, its ingredients' ingredients included, each once and in a fixed order."""
+    """All direct and indirect ingredients of a product, each once and in a fixed order."""
     found: dict[str, None] = {}
     frontier = [product]
     while frontier:

@@ -1,8 +1,9 @@
-"""What is missing on the way to the goal: the whole of the oracle's mind, and a thought that a small policy can follow.
+"""The items still missing for the goal: all that the oracle needs, and a thought that a small policy can follow.
 
-Needs go down the recipe tree, the deepest product first. The need of an item is what all recipes above it use of it;
-what is held counts against it; what is then missing, n of an item whose recipe makes c at once, takes ceil(n / c)
-crafts, and so many times the recipe's ingredients. Surplus of one craft is held and so counts for the next.
+Needs propagate down the recipe tree, the deepest product first. The need of an item is the sum of what all recipes
+above it use; held items count against it; if n are then missing of an item whose recipe makes c at once, that takes
+ceil(n / c) crafts, and as many times the recipe's ingredients. The surplus of a craft is held and counts for later
+ones.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ from envs.textcraft.recipes import Recipe
 
 
 def missing(goal: str, wanted: int, held: Mapping[str, int], recipes: Mapping[str, Recipe]) -> list[tuple[str, int]]:
-    """What is missing of each item, from the goal down: `[("stick", 4), ("oak planks", 2), ("oak log", 1)]`.
+    """Missing number of each item, from the goal down: `[("stick", 4), ("oak planks", 2), ("oak log", 1)]`.
 
-    `recipes` has a recipe of every product of the goal's tree. Nothing is missing of the ingredients of the last item:
-    it is the one to be crafted or taken next. The list is empty when the goal is held as often as wanted.
+    `recipes` has a recipe for every product of the goal's tree. The ingredients of the last item are all held: it is
+    the one to craft or take next. The list is empty when enough of the goal is held.
     """
     needed = Counter({goal: wanted})
     found = []
@@ -33,7 +34,7 @@ def missing(goal: str, wanted: int, held: Mapping[str, int], recipes: Mapping[st
 
 
 def crafts(recipe: Recipe, amount: int) -> int:
-    """How often a recipe must be used to make an amount."""
+    """How many times a recipe must be used to make an amount."""
     return -(-amount // recipe.count)
 
 

@@ -1,9 +1,9 @@
 """The world: goals as tasks, its parameters and its reward.
 
-What differs from AgentGym's TextCraft (arXiv 2406.04151): one recipe per item instead of alternatives and tags, so that
-all that can be done is on the list; a recipe can be used several times at once; a goal may be wanted more than once;
-task ids and distractors depend on neither the order of a directory nor a hash seed; goals of validation and test are
-never training goals; and the recipes are those of the package `minecraft-data`.
+Differs from AgentGym's TextCraft (arXiv 2406.04151): one recipe per item instead of alternatives and tags, so the list
+holds everything that can be done; a recipe can be used several times at once; more than one of a goal may be wanted;
+task ids and distractors depend on neither the order of a directory nor a hash seed; validation and test goals are never
+training goals; and the recipes are those of the package `minecraft-data`.
 """
 
 from __future__ import annotations
@@ -22,12 +22,13 @@ from turnwise.world import Column, Limits, Reward, Split, Task, World, whole_num
 class TextCraft(World):
     """Craft a Minecraft item: take raw items, and use the listed recipes in the right order and the right amounts.
 
-    Parameters: `depths`, the lengths of the longest chain of crafts, 1 to 4, from which goals are drawn; `distractors`,
-    the recipes on the list that the goal does not need (0 to 50); `wanted`, how many of the goal are asked for at most
-    (1 to 16; a task's number is drawn from 1 up to it); `turns`, the limit of an episode, one command each.
+    Parameters: `depths`, the lengths of the goal's longest chain of crafts, 1 to 4, from which goals are drawn;
+    `distractors`, the listed recipes that the goal does not need (0 to 50); `wanted`, the maximum number wanted of the
+    goal (1 to 16; each task draws its number from 1 up to it); `turns`, the turn limit of an episode, one command per
+    turn.
 
     There are 652 goals: 170, 251, 193 and 38 of the depths 1 to 4. A split has every one of its goals once before any
-    comes again with other distractors. Nothing in an episode is random.
+    repeats with other distractors. Nothing in an episode is random.
     """
 
     name: ClassVar[str] = "textcraft"
@@ -62,7 +63,7 @@ class TextCraft(World):
 
     @property
     def instruction(self) -> str:
-        """The aim, and what a recipe means."""
+        """The aim, and how to read a recipe."""
         return (
             "Make the goal. Each recipe says what it makes and, after the word using, what it uses up. An item that no "
             "recipe makes can be taken with get, as many as you like; all others must be crafted. To use a recipe "
@@ -76,24 +77,24 @@ class TextCraft(World):
 
     @property
     def limits(self) -> Limits:
-        """The limit on turns that was given as a parameter."""
+        """The turn limit given as a parameter."""
         return self._limits
 
     def tasks(self, split: Split, count: int) -> list[Task]:
-        """The first `count` tasks of a split, which has no end.
+        """The first `count` tasks of a split, which is unbounded.
 
         The tag `depth` is the longest chain of crafts from raw items to the goal.
         """
         return [self._task(problem, split) for problem in islice(problems(split, self.depths, self.wanted), count)]
 
     def make(self, task: Task, seed: int) -> CraftingEnvironment:
-        """An episode of a task; `seed` drives nothing. Raises ValueError when the task is not of this world."""
+        """Environment for a task; `seed` has no effect. Raises ValueError for a task of another world."""
         problem = find(task.id)
         return CraftingEnvironment(problem, problem.listed(self.distractors))
 
     @classmethod
     def distributions(cls, parameters: Mapping[str, Any]) -> tuple[str, ...]:
-        """The recipes."""
+        """The package with the recipes."""
         return ("minecraft-data",)
 
     def attribution(self) -> str:
