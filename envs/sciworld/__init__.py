@@ -1,10 +1,10 @@
-"""The world `sciworld`: ScienceWorld (arXiv 2203.07540), a house in which elementary-school science is done as text.
+"""The world `sciworld`: ScienceWorld (arXiv 2203.07540), elementary-school science done as text in a house.
 
 * `variations`: the thirty types of task, their variations and splits.
-* `simulator`: one Java process of the package, and what keeps the episodes in it apart.
-* `watch`: which tells a process that hangs from one that is slow.
+* `simulator`: one Java process of the package, and the isolation of the episodes in it.
+* `watch`: a watchdog that tells a process that hangs from one that is slow.
 * `pool`: the few processes that all episodes share.
-* `episode`: one episode, and its scripted players.
+* `episode`: one episode, and its baseline policies.
 * `world`: tasks, parameters and rewards.
 """
 

@@ -1,9 +1,9 @@
-"""One episode: the simulator's answers to the policy's actions, and the scripted players.
+"""One episode (the simulator's answers to the policy's actions), and its baseline policies.
 
-Three things that the simulator does are put right here. An action that fits several objects opens a question, to be
-answered with a number; there, any other reply lets time pass and is lost. Here the question is dropped and the reply
-is played. A reply that is no action changes nothing, not even an open question. And `reset task`, which is listed among
-the actions and does nothing, is not one.
+Three behaviours of the simulator are corrected here. An action that fits several objects opens a question, to be
+answered with a number; in the simulator any other reply then only lets time pass, whereas here the question is dropped
+and the reply is played. A reply that is no action changes nothing, not even an open question. And `reset task`, which
+the simulator lists among the actions although it does nothing, is no action.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from envs.sciworld.variations import Variation
 from turnwise.world import Environment, Observation, Remaining, ScriptedAction, Step, Task
 
 LONGEST_ACTION = 200
-"""In characters. The simulator's own are below 120, and its parser's work grows with the length."""
+"""Maximum characters of an action. The simulator's own are below 120, and its parser slows down with the length."""
 UNKNOWN = ("No known action matches that input.", "Unknown action.")
 QUESTION = "Ambiguous request:"
 NOT_ACTIONS = ("reset task",)
 FULL, FAILED = 100, -100
-"""The simulator's score in points when the task is solved, and when it can no longer be."""
+"""The simulator's score, in points, when the task is solved, and when it can no longer be solved."""
 
 
 @dataclass(frozen=True)
 class Rules:
-    """What all episodes of a world share."""
+    """What all episodes of a world share: the processes, the simplification and the description of the actions."""
 
     pool: Pool
     simplification: str
@@ -46,20 +46,20 @@ class SciWorldEnvironment(Environment):
         self._task = task
         self._variation = variation
         self._simulation: Simulation | None = None
-        self._played: list[str] = []  # what was an action
-        self._effective: list[str] = []  # what changed something, a question asked included
-        self._question: tuple[str, int] | None = None  # the action that asked it, and the number of choices
+        self._played: list[str] = []  # all actions played
+        self._effective: list[str] = []  # those that changed something; opening a question counts
+        self._question: tuple[str, int] | None = None  # the action that opened it, and the number of choices
         self._points = 0
         self._moves = 0
         self._ended = False
 
     def reset(self) -> Observation:
-        """The task, and what is to be seen. Raises SimulatorLost, here and in every call."""
+        """The task and the first view. Raises SimulatorLost, as does every method that calls the simulator."""
         self._simulation = self._rules.pool.open(self._variation, self._rules.simplification)
         return self._observe(f"{self._simulation.description}\n{self._simulation.look()}")
 
     def step(self, action: str) -> Step:
-        """Play one action; what is none is told what is legal and leaves everything as it was."""
+        """Play one action; text that is no action changes nothing and is answered with the legal actions."""
         meant = " ".join(action.lower().split())
         if self._ended:
             return self._refuse("The episode is over.")
@@ -72,16 +72,17 @@ class SciWorldEnvironment(Environment):
         return self._play(meant)
 
     def oracle(self, remaining: Remaining) -> ScriptedAction:
-        """The next action of the path by which the package's own agent solves the task.
+        """Next action of the path by which the package's own agent solves the task (its gold path).
 
-        The path is found in a world of its own, so that asking changes nothing. After detours it is taken up behind the
-        longest part of it that was played in order, and from its beginning once all of it was played in vain: a good
-        guess, and no more, since the path knows nothing of what the detours changed.
+        The path is found in a separate world, so asking for it changes nothing. After other actions, the oracle resumes
+        behind the longest prefix of the path that was played in order, and starts over once all of it was played
+        without success. This is a good guess at best, since the path does not account for what the other actions
+        changed.
         """
         path = self._rules.pool.gold_path(self._variation, self._rules.simplification)
         place = reached(path, self._played)
         if path[place].isdigit() and self._question is None:
-            place -= 1  # its question was dropped: ask again
+            place -= 1  # its question was dropped, so ask it again
         return ScriptedAction("the plan goes on", (path[place],))
 
     def random(self, generator: np.random.Generator, remaining: Remaining) -> ScriptedAction:
@@ -99,7 +100,7 @@ class SciWorldEnvironment(Environment):
         return ScriptedAction("a random action", (action,))
 
     def close(self) -> None:
-        """Give the simulator's side back."""
+        """Release the simulator's side of the episode."""
         if self._simulation is not None:
             self._rules.pool.close(self._simulation)
 
@@ -109,7 +110,7 @@ class SciWorldEnvironment(Environment):
         return self._simulation
 
     def _answer_question(self, meant: str) -> Step:
-        """With one of its numbers; or drop it and play another action."""
+        """Answer the open question with a number, or drop the question and play another action."""
         assert self._question is not None
         asked, choices = self._question
         if meant.isdigit():
@@ -121,7 +122,7 @@ class SciWorldEnvironment(Environment):
         self._question = None
         step = self._play(meant)
         if not step.valid:
-            # Asking again takes no time and asks the same.
+            # Asking again takes no time and opens the same question.
             self._running.step(asked)
             self._question = asked, choices
         return step
@@ -160,15 +161,18 @@ class SciWorldEnvironment(Environment):
         return Step(self._observe(text), terminated=self._ended, valid=False, effective=False, success=solved)
 
     def _observe(self, text: str) -> Observation:
-        """The state is named by what was played: the simulator has no name for it, and equal plays are equal states."""
+        """Observation whose state is named by the effective actions so far.
+
+        The simulator has no name for a state; equal actions lead to equal states.
+        """
         played = hashlib.blake2b("\n".join(self._effective).encode(), digest_size=8).hexdigest()
         return Observation(text.replace("\t", " ").strip(), state=f"{self._task.id} after {played}")
 
 
 def reached(path: Sequence[str], played: Sequence[str]) -> int:
-    """The place on a path behind the longest beginning of it that was played in order, others between or not.
+    """Length of the longest prefix of `path` that was played in order, with or without other actions in between.
 
-    When its end was reached, the beginning again.
+    0 again once the whole path was played.
     """
     place = 0
     for action in played:

@@ -1,7 +1,8 @@
 """A few Java processes for all episodes of this Python process, however many worlds and threads there are.
 
-An episode goes to the process with the fewest open episodes; a process is started when all others have one. A process
-that is lost takes its own episodes with it, and no others: they raise, and whoever plays them again gets another.
+An episode goes to the process with the fewest open episodes; a new process is started only when each has at least one.
+A lost process takes only its own episodes with it: they raise, and an episode that is played again gets another
+process.
 """
 
 from __future__ import annotations
@@ -24,15 +25,15 @@ class Pool:
         self._lock = threading.Lock()
         self._simulators: list[Simulator] = []
         self.gold_path = lru_cache(GOLD_PATHS_KEPT)(self._gold_path)
-        """By variation and simplification: a second or two to find, the same for ever."""
+        """Gold path by variation and simplification, cached: finding it takes a second or two, and it never changes."""
 
     @property
     def simulators(self) -> tuple[Simulator, ...]:
-        """Those that live."""
+        """The simulators that are running."""
         return tuple(simulator for simulator in self._simulators if not simulator.ended)
 
     def open(self, variation: Variation, simplification: str) -> Simulation:
-        """An episode at its start. Give it back with `close`."""
+        """A new episode at its start. Release it with `close`."""
         simulator = self._take()
         try:
             return Simulation(simulator, variation, simplification)
@@ -41,12 +42,12 @@ class Pool:
             raise
 
     def close(self, simulation: Simulation) -> None:
-        """Free an episode."""
+        """Release an episode."""
         self._give_back(simulation.simulator)
         simulation.close()
 
     def end(self) -> None:
-        """End every process. The pool can be used again; what is open is lost."""
+        """End every process. Open episodes are lost; the pool can be used again."""
         with self._lock:
             for simulator in self.simulators:
                 simulator.end()
@@ -78,6 +79,6 @@ _pools_lock = threading.Lock()
 
 
 def pool(processes: int, call_seconds: float = CALL_SECONDS) -> Pool:
-    """The pool of this kind in this Python process: a forked one must not talk through its parent's connections."""
+    """The pool with these settings, one per Python process: a fork must not use its parent's connections."""
     with _pools_lock:
         return _pools.setdefault((os.getpid(), processes, call_seconds), Pool(processes, call_seconds))

@@ -1,15 +1,16 @@
-"""One Java process of ScienceWorld, and what keeps the episodes that share it apart.
+"""One Java process of ScienceWorld, and the isolation of the episodes that share it.
 
 A process takes 1.4 s to start and a quarter of a gigabyte, so it holds many episodes. It is not made for that: calls
-from two threads at once put agents into the wrong rooms, and three things exist once per process although each
-belongs to an episode. `load` gives them values for the episode that begins, and the others play on with those:
+from two threads at once put agents into the wrong rooms, and three things exist once per process although each belongs
+to an episode. `load` sets them for the episode that begins, and the other episodes would continue with those values:
 
-* the number of the next object: an object that is made later would bear a number that is taken;
-* the random generator, which moves the animals, and which also words the valid actions;
-* the list of simplifications, which decides on the actions there are.
+* the number of the next object: an object made later would get a number that is already in use;
+* the random generator, which moves the animals and also words the valid actions;
+* the list of simplifications, which determines the possible actions.
 
-So a lock lets one call in at a time, and each episode has its own three, put in place before its calls (`Own`). A
-fourth, Java's identity hash, orders the objects in every observation; it is made a constant, or replays would differ.
+So a lock admits one call at a time, and each episode has its own three values, set before each of its calls (`Own`). A
+fourth global, Java's identity hash, orders the objects in every observation; it is made constant, or replays would
+differ.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from envs.sciworld.watch import Watch
 
 HEAP_MEGABYTES = 256
 CALL_SECONDS = 25.0
-"""After which a call in which the process does not work is given up: below the 30 s that an episode's host waits."""
+"""Seconds of waiting, or of work, after which a call is given up: below the 30 s that an episode's host waits."""
 JAVA_OPTIONS = (
     f"-Xmx{HEAP_MEGABYTES}m",
     "-XX:+UseSerialGC",
@@ -37,42 +38,42 @@ JAVA_OPTIONS = (
     "-XX:hashCode=2",
 )
 NUMBER_BEYOND_ALL = 1_000_000_000
-"""For objects that are made beside an episode: above every number that an episode gives out."""
+"""First object number for objects made outside an episode: above every number that an episode uses."""
 
 
 class SimulatorLost(RuntimeError):
-    """The Java process has ended, was ended because it hung, or raised: the episodes that it took are missing data."""
+    """Raised when the Java process ended, was ended because it hung, or raised: its episodes are missing data."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What the simulator says to one action. `points`: the score so far, 0 to 100, or -100 after a failure."""
+    """The simulator's reply to one action. `points`: the score so far, 0 to 100, or -100 after a failure."""
 
     text: str
     points: int
     completed: bool
     moves: int
-    """How much time has passed: looking costs none, waiting costs ten."""
+    """Simulated time so far: looking takes none, waiting takes ten."""
 
 
 @dataclass(eq=False)
 class Own:
-    """An episode's own value of what the process has once."""
+    """An episode's own values of the globals of a process."""
 
     simplifications: str = ""
     next_number: int = 0
     generator: Any = None
-    """A `java.util.Random`, made when it is first put in place."""
+    """A `java.util.Random`, created when it is first put in place."""
 
 
 def java() -> str | None:
-    """The path of the Java virtual machine, or None where there is none."""
+    """Path of the Java virtual machine, or None if there is none."""
     return shutil.which("java")
 
 
 @cache
 def java_version() -> str:
-    """What the Java virtual machine calls itself, in its first line. Raises ValueError where there is none."""
+    """First line of `java -version`. Raises ValueError if there is no Java."""
     path = java()
     if path is None:
         raise ValueError("ScienceWorld needs Java; found no 'java' on the path")
@@ -83,11 +84,11 @@ def java_version() -> str:
 class Simulator:
     """A Java process that plays episodes, one call at a time.
 
-    `call_seconds`: how long a call may wait, and how long it may work: see `watch`.
+    `call_seconds`: the time limit of a call, for waiting and for working: see `watch`.
     """
 
     def __init__(self, call_seconds: float = CALL_SECONDS) -> None:
-        # Here and not above: their import takes time that a configuration need not pay.
+        # Imported here, since the import takes time that reading a configuration need not pay.
         from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
         from scienceworld.constants import BASEPATH, JAR_PATH
 
@@ -103,11 +104,11 @@ class Simulator:
                 die_on_exit=True,
                 return_proc=True,
             )
-        except ValueError as error:  # what it says first must be the number of its port
+        except ValueError as error:  # its first output must be the number of its port
             raise SimulatorLost(f"{path} must start with {' '.join(JAVA_OPTIONS)}; it ended at once") from error
         self.process: subprocess.Popen[bytes] = process
         self.episodes = 0
-        """Open ones: kept by the pool."""
+        """Number of open episodes, maintained by the pool."""
         self.ended = False
         self._lock = threading.Lock()
         self._watch = Watch(process, call_seconds)
@@ -117,7 +118,7 @@ class Simulator:
             self._find_what_there_is_once()
 
     def gold_path(self, variation: Variation, simplification: str) -> tuple[str, ...]:
-        """The actions by which the package's own agent solves a variation. The open episodes do not notice."""
+        """The actions by which the package's own agent solves a variation. Open episodes are not affected."""
         with self.attending(Own()):
             interface = self.interface()
             self.load(interface, variation, simplification, gold=True)
@@ -132,27 +133,27 @@ class Simulator:
         return self._interface_class()
 
     def load(self, interface: Any, variation: Variation, simplification: str, gold: bool = False) -> None:
-        """Build a variation's world. Raises SimulatorLost when the simulator says that it cannot."""
+        """Load a variation. Raises SimulatorLost when the simulator reports an error."""
         error = interface.load(variation.type, variation.number, simplification, gold)
         if error:
             raise SimulatorLost(f"the simulator must load {variation}; it said: {error}")
-        # The interface keeps the objects of every task that might have been: 11 MB, of no use once it is loaded.
+        # The interface keeps the objects of every possible task: 11 MB, of no use after loading.
         getattr(interface, "taskMaker_$eq")(None)
         assert self._in_place is not None, "load is called while attending"
         self._in_place.simplifications = interface.agentInterface().get().simplificationStr()
 
     def detach(self, interface: Any) -> None:
-        """Let the Java side forget an episode, if it still lives."""
+        """Free an episode on the Java side, if the process is still running."""
         with self._lock, self._watch.over():
             if not self.ended:
                 self._gateway.detach(interface)
 
     @contextmanager
     def attending(self, own: Own) -> Iterator[None]:
-        """Hold the process for one episode. Raises SimulatorLost when it has ended, hangs, or raises.
+        """Hold the process for one episode. Raises SimulatorLost when the process has ended, hangs, or raises.
 
-        A process that broke off or is out of memory is ended, with every episode in it; what Java raised else is the
-        fault of the one episode.
+        A process that broke off or is out of memory is ended, with every episode in it; any other Java exception
+        affects only the one episode.
         """
         from py4j.protocol import Py4JError, Py4JJavaError
 
@@ -174,7 +175,7 @@ class Simulator:
                 raise SimulatorLost(f"the simulator's process {verdict}") from error
 
     def end(self) -> None:
-        """Kill the process: whatever it is doing is not worth waiting for."""
+        """Kill the process at once, without waiting for its current call."""
         self.ended = True
         self._watch.end()
         self.process.kill()
@@ -182,7 +183,7 @@ class Simulator:
         self._gateway.close()
 
     def _find_what_there_is_once(self) -> None:
-        """Names are looked up once: each part of a dotted name is a call of its own."""
+        """Look up Java names once, since each part of a dotted name is a remote call."""
         virtual_machine = self._gateway.jvm
         self._interface_class = virtual_machine.scienceworld.runtime.pythonapi.PythonInterface
         self._random_class = virtual_machine.java.util.Random
@@ -198,7 +199,7 @@ class Simulator:
             return
         if before is not None:
             before.next_number = self._numbers.count()
-        self._in_place = None  # until all three are: a fault between them must not look like one of the two
+        self._in_place = None  # until all three are set: a fault in between leaves neither episode in place
         if own.generator is None:
             own.generator = self._random_class(0)
         getattr(self._numbers, "count_$eq")(own.next_number)
@@ -211,7 +212,7 @@ class Simulation:
     """One episode in a process."""
 
     def __init__(self, simulator: Simulator, variation: Variation, simplification: str) -> None:
-        """Load it. Raises SimulatorLost, here and in every call."""
+        """Load the episode. Raises SimulatorLost, as do all other methods."""
         self.simulator = simulator
         self._own = Own()
         with simulator.attending(self._own):
@@ -220,16 +221,16 @@ class Simulation:
             self.description: str = self._interface.getTaskDescription()
 
     def look(self) -> str:
-        """What is to be seen where the agent stands. Nothing passes, and no goal is reached by it."""
+        """View of the agent's surroundings. It takes no time, and no goal is reached by it."""
         with self.simulator.attending(self._own):
             seen: str = self._interface.freeActionLook()
         return seen
 
     def step(self, action: str) -> Answer:
-        """Play an action, or the number that resolves an open question."""
+        """Play an action, or the number that answers an open question."""
         with self.simulator.attending(self._own):
             text = self._interface.step(action)
-            # As the package rounds it.
+            # The package rounds the score like this.
             points = round(100 * self._interface.getScore())
             answer = Answer(text, points, self._interface.getCompleted(), self._interface.getNumMoves())
             if points < 0:
@@ -237,14 +238,15 @@ class Simulation:
         return answer
 
     def drop_question(self) -> None:
-        """Take back an ambiguous action without letting time pass, which the simulator's own way of cancelling does."""
+        """Cancel an ambiguous action without letting time pass, which the simulator's own way of cancelling does."""
         with self.simulator.attending(self._own):
             self._interface.agentInterface().get().inputParser().clearAmbiguousState()
 
     def valid_actions(self) -> list[str]:
-        """What the simulator lists as valid now, in order: tens to thousands, a tenth of a second and more to find.
+        """The actions that the simulator lists as valid now, sorted: tens to thousands, found in a tenth of a second or
+        more.
 
-        A third and more of it is not: what is in a closed box is listed, and objects by names that it does not
+        A third or more of them are not valid: it lists what is in a closed box, and objects by names that it does not
         understand. See `understands`.
         """
         with self.simulator.attending(Own(self._own.simplifications, NUMBER_BEYOND_ALL)):
@@ -252,7 +254,7 @@ class Simulation:
         return sorted({str(valid["action"]) for valid in told["validActions"]})
 
     def understands(self, action: str) -> bool:
-        """Whether the parser finds an action, or several, in a text; it is not played."""
+        """Whether the parser finds one or more actions in a text, without playing it."""
         with self.simulator.attending(self._own):
             agent = self._interface.agentInterface().get()
             parser, container = agent.inputParser(), agent.agent().getContainer().get()
@@ -264,11 +266,14 @@ class Simulation:
         return found or ambiguous
 
     def close(self) -> None:
-        """Free the Java side."""
+        """Free the episode on the Java side."""
         self.simulator.detach(self._interface)
 
     def _require_no_error(self) -> None:
-        """A score below zero is a failure of the player, or one of the simulator, which goes on after its own."""
+        """Raise SimulatorLost if a score below zero comes from an error of the simulator.
+
+        Otherwise it is a failure of the policy. The simulator goes on after an error of its own.
+        """
         agent = self._interface.agentInterface().get()
         if agent.isInErrorState():
             raise SimulatorLost(f"the simulator is in an error state: {agent.getErrorStateMessage()}")

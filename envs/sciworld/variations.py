@@ -1,9 +1,9 @@
-"""What there is to play: ScienceWorld's thirty types of task, their variations, and the split of each.
+"""ScienceWorld's thirty types of task, their variations, and the split of each.
 
-A type of task, such as `boil`, has variations that differ in the substance, the plant, the rooms. The package divides
-them by number: the first half trains, the third quarter validates, the rest tests; later variations hold things that
-earlier ones do not. Only the simulator knows the counts, and starting it takes seconds, so they stand here; a test
-compares them and the rule with what the simulator says.
+A type of task, such as `boil`, has variations that differ in the substance, the plant, the rooms. The package splits
+them by number: the first half for training, the third quarter for validation, the rest for testing; later variations
+contain things that earlier ones do not. Only the simulator knows the counts, and starting it takes seconds, so they are
+listed here; a test compares the counts and the rule with the simulator.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from turnwise.world import Split
 
 PACKAGE_VERSION = "1.2.3"
-"""Of `scienceworld`: the counts, the variations behind the numbers and the gold paths are this version's."""
+"""Version of `scienceworld` to which the counts, the variations behind the numbers and the gold paths belong."""
 
 COUNTS = {
     "boil": 30,
@@ -59,7 +59,7 @@ class Variation:
 
 
 def numbers(type: str, split: Split) -> range:
-    """The numbers of a type's variations that belong to a split: the package's own rule."""
+    """Numbers of a type's variations that belong to a split, by the package's own rule."""
     count = COUNTS[type]
     quarter = count // 4
     bounds: dict[Split, tuple[int, int]] = {

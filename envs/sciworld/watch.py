@@ -1,11 +1,11 @@
-"""Tells a process that hangs from one that is slow, since all others on the machine are at work too.
+"""Watchdog that tells a process that hangs from one that is slow because the machine is busy.
 
-A clock cannot: on a busy machine a call of a second may take a minute, and to end the process for it would cost every
-episode in it. So a call is judged by what the process does. It hangs when it waits: when through `seconds` on the clock
-the process was on a processor for less than a hundredth of them. And it hangs when it goes round in circles: when it
-has taken `seconds` of processor time, of which a call takes two at most.
+A wall clock cannot tell: on a busy machine a call of a second may take a minute, and ending the process for it would
+cost every episode in it. So a call is judged by the process's CPU time. The process hangs if it waits: if in `seconds`
+of wall time it used a CPU for less than a hundredth of them. And it hangs if it loops: if one call has used `seconds`
+of CPU time, where a normal call uses two at most.
 
-Where the system tells no processor time of other processes (there is no /proc), the clock decides alone.
+Where the system does not report the CPU time of other processes (there is no /proc), the wall clock alone decides.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from contextlib import contextmanager
 from pathlib import Path
 
 LOOKS = 10
-"""In `seconds`: a process is ended after so many of them, and one, at most."""
+"""Number of checks in `seconds`: a process is ended after this many checks, plus at most one."""
 WORKING_SHARE = 0.01
-"""A Java process that waits takes a thousandth of a processor; one of 200 that want a processor gets more than this."""
+"""A waiting Java process uses a thousandth of a CPU; one that competes with 200 for a CPU gets more than this share."""
 
 
 class Watch:
-    """Ends a process when a call of it hangs. `over` surrounds each call, of which there is one at a time."""
+    """Ends a process when one of its calls hangs. Wrap each call in `over`; there is one call at a time."""
 
     def __init__(self, process: subprocess.Popen[bytes], seconds: float) -> None:
         self._process, self._seconds = process, seconds
         self._call: object | None = None
         self._over = threading.Event()
         self.verdict = ""
-        """Why the process was ended; empty while it was not."""
+        """Reason why the process was ended; empty while it was not."""
         threading.Thread(target=self._look, daemon=True, name="simulator watch").start()
 
     @contextmanager
     def over(self) -> Iterator[None]:
-        """Watch while a call lasts."""
+        """Watch for the duration of a call."""
         self._call = object()
         try:
             yield
@@ -45,7 +45,7 @@ class Watch:
             self._call = None
 
     def end(self) -> None:
-        """Watch no longer."""
+        """Stop watching."""
         self._over.set()
 
     def _look(self) -> None:
@@ -55,7 +55,7 @@ class Watch:
         looked = time.monotonic()
         while not self._over.wait(pause):
             now, worked = time.monotonic(), processor_seconds(self._process.pid)
-            # When this process has slept, or was stopped, the other may have been too.
+            # If this process was asleep or stopped, the other may have been too, so a long pause counts as two at most.
             passed, looked = min(now - looked, 2 * pause), now
             if self._call is None or self._call is not call:
                 call, began, moved, idle = self._call, worked, worked, 0.0
@@ -72,7 +72,7 @@ class Watch:
 
 
 def processor_seconds(process: int) -> float:
-    """How long a process was on a processor so far, all its threads together; 0 where that is not told."""
+    """CPU seconds of a process so far, over all its threads; 0 where the system does not report them."""
     try:
         told = Path(f"/proc/{process}/stat").read_text()
     except OSError:  # it has ended, or this system has no such file

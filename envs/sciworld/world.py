@@ -1,8 +1,8 @@
 """The world: variations as tasks, its parameters, and the simulator's score as the reward.
 
-What differs from AgentGym-RL (arXiv 2509.08755), which plays the same simulator: success is the full score, where
-theirs is any score above zero; the splits are the package's, so that no variation is trained and tested on; a
-simplification can be chosen; and processes are few and shared, where theirs are one per episode and never freed.
+Differs from AgentGym-RL (arXiv 2509.08755), which plays the same simulator: success is the full score instead of any
+score above zero; the splits are the package's, so that no variation is both trained and tested on; a simplification can
+be chosen; and a few processes are shared, where AgentGym-RL has one per episode that is never freed.
 """
 
 from __future__ import annotations
@@ -57,13 +57,14 @@ ACTIONS = (
 class SciWorld(World):
     """Do a science task in a house of ten rooms, by text.
 
-    Parameters: `types`, names of types of task, in turn the tasks of a split; `simplification`, `easy`, a list such as
-    `teleportAction,openDoors`, or nothing; `turns`, the limit of an episode, one action each; `processes`, how many
-    Java processes the episodes of this Python process share at most, each of 350 MB; `call_seconds`, after which a call
-    is given up with its process and the episodes in it: so long on the clock in which the process hardly worked, or so
-    long on a processor. A busy machine makes calls slow and loses none. Keep it below `rollout.world_seconds`.
+    Parameters: `types`, names of types of task, which provide the tasks of a split in turn; `simplification`, `easy`, a
+    list such as `teleportAction,openDoors`, or nothing; `turns`, the turn limit of an episode, one action per turn;
+    `processes`, the maximum number of Java processes, of 350 MB each, that the episodes of this Python process share;
+    `call_seconds`, after which a call is given up with its process and the episodes in it: that many seconds of wall
+    time in which the process hardly worked, or that many of CPU time. A busy machine makes calls slow and loses none.
+    Keep `call_seconds` below `rollout.world_seconds`.
 
-    Java must be on the path; without it a ValueError is raised here, before anything is computed.
+    Java must be on the path; otherwise the constructor raises ValueError, before anything is computed.
     """
 
     name: ClassVar[str] = "sciworld"
@@ -131,16 +132,19 @@ class SciWorld(World):
 
     @property
     def limits(self) -> Limits:
-        """The limit on turns that was given as a parameter."""
+        """The turn limit given as a parameter."""
         return self._limits
 
     @cached_property
     def pool(self) -> Pool:
-        """The Java processes. None is started before an episode is."""
+        """The Java processes. None is started before the first episode."""
         return pool(self.processes, self.call_seconds)
 
     def tasks(self, split: Split, count: int) -> list[Task]:
-        """The first `count` variations of a split, of each type in turn while it has any. The tag is the `type`."""
+        """The first `count` variations of a split, of each type in turn while it has any.
+
+        The tag `type` names the type.
+        """
         found = list(self._ordered(split))
         if count > len(found):
             raise ValueError(
@@ -150,11 +154,14 @@ class SciWorld(World):
         return [self._task(variation, split) for variation in found[:count]]
 
     def split_size(self, split: Split) -> int:
-        """The variations of all types together."""
+        """Number of variations over all types."""
         return sum(len(numbers(type, split)) for type in self.types)
 
     def make(self, task: Task, seed: int) -> SciWorldEnvironment:
-        """An episode of a task; what is random in it is the variation's own. Raises ValueError for another's task."""
+        """Environment for a task; its randomness is fixed by the variation.
+
+        Raises ValueError for a task of another world.
+        """
         family, _, name = task.id.rpartition(f"/{self._simplified}/")
         type, _, number = name.rpartition("/")
         if family != self._family or type not in COUNTS or not number.isdigit() or int(number) >= COUNTS[type]:
@@ -166,12 +173,12 @@ class SciWorld(World):
 
     @classmethod
     def state(cls, parameters: Mapping[str, Any]) -> Mapping[str, str]:
-        """The Java that the simulator runs on."""
+        """Version of the Java that the simulator runs on."""
         return {"java": java_version()}
 
     @classmethod
     def distributions(cls, parameters: Mapping[str, Any]) -> tuple[str, ...]:
-        """The simulator, and what speaks to it."""
+        """The simulator, and the bridge between Python and Java."""
         return ("py4j", "scienceworld")
 
     def attribution(self) -> str:
@@ -188,7 +195,10 @@ class SciWorld(World):
 
     @property
     def _simplifications(self) -> tuple[str, ...]:
-        """Those that hold; what `easy` means depends on the type, in whether there are electrical actions."""
+        """Names of the active simplifications.
+
+        `easy` includes `noElectricalAction` only if no type needs electricity.
+        """
         if self.simplification == EASY:
             electrical = any(_is_electrical(type) for type in self.types)
             names = ("teleportAction", "openDoors", "selfWateringFlowerPots")
@@ -196,7 +206,7 @@ class SciWorld(World):
         return tuple(self.simplification.split(",")) if self.simplification else ()
 
     def _ordered(self, split: Split) -> Iterator[Variation]:
-        """One of each type after the other, a type's own in a shuffled order: neighbours differ in a detail only."""
+        """Variations of each type in turn, shuffled within a type: neighbouring numbers differ only in a detail."""
         shuffled = []
         for type in self.types:
             own = list(numbers(type, split))
@@ -227,7 +237,11 @@ def _known_types(value: Sequence[str]) -> tuple[str, ...]:
 
 
 def _known_simplification(value: str, types: Sequence[str]) -> str:
-    """`easy`, nothing, or names; the simulator takes an electrical task without electrical actions and none can win."""
+    """Validated simplification: `easy`, nothing, or names. Raises ValueError.
+
+    An electrical task without electrical actions is refused, because the simulator accepts it although it cannot be
+    solved.
+    """
     named = value.split(",") if isinstance(value, str) and value not in ("", EASY) else []
     if (
         not isinstance(value, str)

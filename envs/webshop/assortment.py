@@ -34,27 +34,27 @@ OPTIONS: Mapping[str, tuple[str, ...]] = {
     "flavor": ("vanilla", "caramel", "lemon", "mint", "cinnamon", "honey", "ginger", "smoked"),
     "scent": ("lavender", "citrus", "sandalwood", "rose", "coconut", "jasmine"),
 }
-"""By kind, the values that an option may have."""
+"""Possible values of each kind of option."""
 OPTION_NAMES: Mapping[str, str] = {"clothes": "size", "shoes": "size", "beds": "size", "bottles": "size"}
-"""What a kind is called on the page, where that is not its own name."""
+"""Displayed name of a kind where it differs from the kind."""
 VALUES_OFFERED = 4
-"""Values of one option that a product offers at most."""
+"""Maximum number of values that a product offers of one option."""
 
 
 @dataclass(frozen=True)
 class Department:
-    """Things that are sold side by side: the same attributes, options and prices make sense for all of them."""
+    """Products sold together: the same attributes, options and prices make sense for all of them."""
 
     name: str
     groups: Mapping[str, tuple[str, ...]]
-    """By group, the things in it."""
+    """The products of each group."""
     attributes: tuple[str, ...]
     options: tuple[str, ...]
-    """Kinds of `OPTIONS`."""
+    """Keys of `OPTIONS`."""
     prices: tuple[int, int]
-    """The lowest and the highest, in dollars."""
+    """Lowest and highest price, in dollars."""
     notes: tuple[str, ...]
-    """Sentences for the description."""
+    """Sentences of which the description uses one."""
 
 
 DEPARTMENTS = (

@@ -1,4 +1,4 @@
-"""One episode: a customer with a wish walks through the shop until something is bought; and the scripted players."""
+"""One episode (a customer with a wish walks through the shop until something is bought), and its baseline policies."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from envs.webshop.words import words
 from turnwise.world import Environment, Observation, Remaining, ScriptedAction, Step
 
 RANDOM_WORDS = 2
-"""Of a random query."""
+"""Number of words in a random query."""
 
 
 class ShopEnvironment(Environment):
@@ -25,17 +25,18 @@ class ShopEnvironment(Environment):
         self._style = style
         self._target = shop.products[goal.product]
         self._place = Place()
-        self._opened: set[str] = set()  # products whose page was shown
+        self._opened: set[str] = set()  # ids of products whose page was shown
         self._solved = False
 
     def reset(self) -> Observation:
-        """The search page, with what is wanted."""
+        """The search page, with the wish."""
         return self._observe(self._page.text)
 
     def step(self, action: str) -> Step:
-        """Play `search[QUERY]` or `click[BUTTON]`; any other text is told what is legal and changes nothing.
+        """Play `search[QUERY]` or `click[BUTTON]`; other text changes nothing and is answered with the legal actions.
 
-        A search is possible on the search page, as in WebShop's paper; the released environment takes one anywhere.
+        A search is possible only on the search page, as in WebShop's paper; the released environment allows one
+        anywhere.
         """
         if self._place.page == "bought":
             return self._refuse("The episode is over.")
@@ -55,11 +56,11 @@ class ShopEnvironment(Environment):
         return self._buy(place) if place.page == "bought" else self._go(place, {})
 
     def oracle(self, remaining: Remaining) -> ScriptedAction:
-        """Search the words of the wish, open the first promising result, choose what is wanted, and buy.
+        """Search the words of the wish, open the first promising result, choose the wanted options, and buy.
 
-        A promising result is of the kind, has the attributes and is cheap enough: in our own shop its line says so; of
-        another catalogue the player knows the texts without opening them. One that turns out not to have the options
-        is left again. In its last turn the player buys what it is looking at.
+        A promising result is of the right kind, has the attributes and is cheap enough: in our own shop its line says
+        so; in another catalogue the oracle knows the texts without opening them. It leaves a product that turns out to
+        lack the options. In its last turn it buys the product that it is looking at.
         """
         if self._place.page == "search":
             return ScriptedAction("search what is wanted", (f"search[{self._goal.query}]",))
@@ -82,7 +83,7 @@ class ShopEnvironment(Environment):
         return ScriptedAction("a random button", (f"click[{button}]",))
 
     def _browse(self) -> ScriptedAction:
-        """On a page of results: open a promising one, turn to where one is, or search again."""
+        """On a page of results: open a promising one, turn the page towards one, or search again."""
         for number, name in enumerate(on_page(self._place, self._style), start=1):
             if self._is_worth_opening(name):
                 return ScriptedAction(f"result {number} fits", (f"click[{name}]",))
@@ -93,7 +94,7 @@ class ShopEnvironment(Environment):
         return ScriptedAction("look further", (f"click[{NEXT if is_ahead else PREVIOUS}]",))
 
     def _choose(self, product: Product) -> ScriptedAction:
-        """On a product's page: choose the next option that is wanted, and buy when all are chosen."""
+        """On a product's page: choose the next wanted option, and buy when all are chosen."""
         choice = needed_options(product, self._goal) if self._is_promising(product) else None
         if choice is None:
             return ScriptedAction("not what is wanted", (f"click[{PREVIOUS}]",))
@@ -104,7 +105,7 @@ class ShopEnvironment(Environment):
         return ScriptedAction("all is chosen" if choice else "nothing to choose", (f"click[{BUY_NOW}]",))
 
     def _is_worth_opening(self, name: str) -> bool:
-        """Whether a result is promising and was not already seen to lack what is wanted."""
+        """Whether a result is promising and was not already seen to lack a wanted option."""
         product = self._shop.products[name]
         return self._is_promising(product) and (
             name not in self._opened or needed_options(product, self._goal) is not None
@@ -152,7 +153,7 @@ class ShopEnvironment(Environment):
 
 
 def turns_needed(shop: Shop, goal: Goal, results_per_page: int) -> int | None:
-    """The turns in which the oracle meets a goal; None where the search for the wish finds no product that can."""
+    """Number of turns in which the oracle meets a goal; None if its search finds no product that meets the goal."""
     target = shop.products[goal.product]
     opened_in_vain = 0
     for place, name in enumerate(shop.search(goal.query)):

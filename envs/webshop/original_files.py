@@ -3,13 +3,13 @@
     catalogue    items_shuffle.json      [{asin, name, query, product_category, full_description, small_description,
                                            pricing, customization_options, ...}, ...]
     goals        items_human_ins.json    {asin: [{instruction, instruction_attributes, instruction_options}, ...]}
-    attributes   items_ins_v2.json       {asin: {attributes: [...]}}, may be left out
+    attributes   items_ins_v2.json       {asin: {attributes: [...]}}, optional
 
-What differs from the released loader: where a product has a range of prices, the one price that counts is drawn by a
-digest of its asin, not anew in each process, and is shown instead of the range; so is a goal's limit. An option value
-that an earlier option of the same product has, or that is worded like a button, is shown with its option's name, so
-that every button is one of a kind. Square brackets become round ones, since they mark buttons here. A goal that is
-worded as an earlier one is left out, as is one without attributes or without its product.
+Differs from the released loader: where a product has a range of prices, the one price that counts is drawn by a digest
+of its asin instead of separately in each process, and is shown instead of the range; a goal's limit is drawn the same
+way. An option value that repeats one of an earlier option of the product, or that is worded like a button, is shown
+with its option's name, so that every button is unique. Square brackets become round ones, since they mark buttons here.
+A goal that is worded like an earlier one is left out, as is one without attributes or without its product.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from turnwise import seeding
 
 LONGEST_ASIN = 10
 UNPRICED = 100.0
-"""What WebShop charges where no price is known."""
+"""Price in dollars that WebShop charges where none is known."""
 
 
 def read_products(catalogue: Path, attributes: Path | None, count: int | None) -> list[Product]:
-    """The products of the first `count` items, each asin once. Raises ValueError where the layout is another."""
+    """The products of the first `count` items, each asin once. Raises ValueError for another layout."""
     items = _json(catalogue)
     if not isinstance(items, list) or not items:
         raise ValueError(f"catalogue must hold a list of items as items_shuffle.json does; {catalogue} does not")
@@ -52,7 +52,7 @@ def read_products(catalogue: Path, attributes: Path | None, count: int | None) -
 
 
 def read_goals(path: Path, products: Sequence[Product]) -> list[Goal]:
-    """The goals for these products, in the products' order. Raises ValueError where the layout is another."""
+    """The goals for these products, in the products' order. Raises ValueError for another layout."""
     instructions = _by_asin(path, "goals", "items_human_ins.json")
     goals: dict[str, Goal] = {}
     for product in products:
@@ -89,7 +89,7 @@ def _product(item: Mapping[str, Any], attributes: Sequence[str]) -> Product:
 
 
 def _price(asin: str, pricing: str | None) -> float:
-    """The only price, or one drawn uniformly between the first two, in whole cents."""
+    """Price in dollars: the only one given, or one drawn uniformly between the first two, in whole cents."""
     found = [float(re.sub(r"[^\d.]", "", part)) for part in (pricing or "").split("$")[1:]]
     if len(found) < 2:
         return found[0] if found else UNPRICED
@@ -127,7 +127,7 @@ def _goal(product: Product, number: int, written: Mapping[str, Any]) -> Goal:
 
 
 def _clean(text: str) -> str:
-    """Single spaces, and no square brackets."""
+    """Text with single spaces, and round brackets for square ones."""
     return " ".join(text.replace("[", "(").replace("]", ")").split())
 
 

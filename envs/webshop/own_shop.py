@@ -1,8 +1,8 @@
 """Our own shop: products and goals drawn from the word lists of `assortment`.
 
-Product number n is drawn from a stream of its own, so a smaller shop holds the first products of a larger one. A title
-names the brand, all attributes and the thing, in that order: what is wanted can be read off a page of results, but for
-the options, which are on the product's own page.
+Product number n is drawn from its own random stream, so a smaller shop holds the first products of a larger one. A
+title names the brand, all attributes and the product, in that order: a page of results shows everything that a goal
+asks for, except the options, which are on the product's own page.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ ATTRIBUTES_PER_GOAL = 2
 GOALS_PER_PRODUCT = 3
 PRICE_STEP = 10
 PRICE_STEPS = 4
-"""A limit is one of the next multiples of 10 dollars above the price, as in WebShop."""
+"""A price limit is one of this many multiples of 10 dollars above the price, as in WebShop."""
 
 
 def own_products(count: int) -> list[Product]:
-    """The first `count` products of the shop, which has no end."""
+    """The first `count` products of the shop, which is unbounded."""
     return [_product(number) for number in range(count)]
 
 
 def own_goals(products: list[Product]) -> list[Goal]:
-    """Up to three goals for each product, in order; a goal that is worded as an earlier one is left out."""
+    """Up to three goals for each product, in order; a goal that is worded like an earlier one is left out."""
     goals: dict[str, Goal] = {}
     for product in products:
         for number in range(GOALS_PER_PRODUCT):
@@ -38,7 +38,7 @@ def own_goals(products: list[Product]) -> list[Goal]:
 
 
 def price_limit(price: float, generator: np.random.Generator) -> float | None:
-    """The higher of two of the next four multiples of 10 dollars, or None from 980 dollars on, as in WebShop."""
+    """The higher of two drawn from the next four multiples of 10 dollars; None from 980 dollars on, as in WebShop."""
     above = [float(step) for step in range(PRICE_STEP, 100 * PRICE_STEP, PRICE_STEP) if step > price][:PRICE_STEPS]
     if len(above) < 2:
         return None

@@ -1,8 +1,8 @@
-"""What each place shows: a short text in which everything that can be clicked stands in square brackets.
+"""The text of each place: short, with everything that can be clicked in square brackets.
 
-Compact by default: titles and prices, the wish on the search page only. The layout differs from WebShop's, whose text
-is that of an HTML page with ` [SEP] ` between its parts; what can be done on a page is the same, but for reviews and
-pictures, which there are none of.
+Compact by default: titles and prices, and the wish on the search page only. The layout differs from WebShop's, whose
+text is that of an HTML page with ` [SEP] ` between its parts; the same actions are possible on a page, except those on
+reviews and pictures, which do not exist here.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ class PageStyle:
     description: bool
     """Whether a product has pages with its description and its features."""
     repeat_goal: bool
-    """Whether every page shows what is wanted, as WebShop's do, and not only the search page."""
+    """Whether every page shows the wish, as WebShop's do, instead of only the search page."""
 
 
 @dataclass(frozen=True)
 class Page:
-    """A text, and the buttons that stand in it."""
+    """A text and the buttons in it."""
 
     text: str
     buttons: tuple[str, ...] = ()
@@ -36,18 +36,18 @@ class Page:
 
     @property
     def legal(self) -> str:
-        """What can be done here, as actions."""
+        """The possible actions."""
         actions = ["search[QUERY]"] if self.searchable else [f"click[{button}]" for button in self.buttons]
         return ", ".join(actions)
 
     def button(self, text: str) -> str | None:
-        """The button that a text names, in capitals or not; None when none is shown that is named so."""
+        """The button with this label, in any case; None if the page has no such button."""
         named = " ".join(text.casefold().split())
         return next((button for button in self.buttons if button.casefold() == named), None)
 
 
 def show(place: Place, goal: Goal, shop: Shop, style: PageStyle) -> Page:
-    """The page at a place. What was bought is not a page: the episode is over."""
+    """The page at a place. There is none after a purchase, since the episode is over."""
     if place.page == "search":
         return Page(f"{goal.instruction}.\nSearch the shop.", searchable=True)
     if place.page == "results":
@@ -59,7 +59,7 @@ def show(place: Place, goal: Goal, shop: Shop, style: PageStyle) -> Page:
 
 
 def on_page(place: Place, style: PageStyle) -> tuple[str, ...]:
-    """The results that stand on this page of them."""
+    """The results on the current page of results."""
     return place.results[(place.number - 1) * style.results_per_page : place.number * style.results_per_page]
 
 

@@ -1,4 +1,4 @@
-"""Where a customer can be in the shop, and where each button leads."""
+"""The customer's possible positions in the shop, and where each button leads."""
 
 from __future__ import annotations
 
@@ -11,37 +11,37 @@ from turnwise import seeding
 BACK_TO_SEARCH, PREVIOUS, NEXT = "Back to Search", "< Prev", "Next >"
 DESCRIPTION, FEATURES, BUY_NOW = "Description", "Features", "Buy Now"
 BUTTONS = (BACK_TO_SEARCH, PREVIOUS, NEXT, DESCRIPTION, FEATURES, BUY_NOW)
-"""WebShop's; every other button is a product's id or the value of an option."""
+"""WebShop's fixed buttons; every other button is a product's id or the value of an option."""
 
 PageName = Literal["search", "results", "product", "description", "features", "bought"]
 
 
 @dataclass(frozen=True)
 class Place:
-    """A page, and how it was reached as far as that matters for where it leads."""
+    """A page, and as much of its history as determines where its buttons lead."""
 
     page: PageName = "search"
     results: tuple[str, ...] = ()
-    """The ids that the last search found, best first."""
+    """Product ids that the last search found, best first."""
     number: int = 1
-    """Of the page of results."""
+    """Number of the current page of results, from 1."""
     product: str = ""
-    """The id of the product that is looked at."""
+    """Id of the product being viewed."""
     chosen: tuple[tuple[str, str], ...] = ()
-    """Names and values of the options that are chosen, by name."""
+    """(name, value) of the chosen options, sorted by name."""
 
     @property
     def state(self) -> str:
-        """A name that two places have only if they are the same."""
+        """Name of the place, equal only for equal places."""
         results = seeding.derive(0, "webshop results", *self.results)
         chosen = ", ".join(f"{name} {value}" for name, value in self.chosen)
         return f"{self.page} {self.product} ({chosen}) of {results:x}, page {self.number}"
 
 
 def follow(place: Place, button: str, product: Product | None) -> Place:
-    """Where a button of this place leads. `product`: the one that is looked at, if any.
+    """The place to which a button of this place leads. `product`: the one being viewed, if any.
 
-    As in WebShop, the way back from a product to the results forgets the options that were chosen.
+    As in WebShop, going back from a product to the results forgets the options that were chosen.
     """
     if button == BACK_TO_SEARCH:
         return Place()

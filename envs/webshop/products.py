@@ -1,4 +1,4 @@
-"""What a product is, and what a customer may want of one."""
+"""Products, and the goals that a customer may have."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ class Product:
     price: float
     """In dollars."""
     query: str
-    """The words under which the shop files it, e.g. `raincoat`."""
+    """The words under which the shop files it, such as `raincoat`."""
     category: tuple[str, ...]
-    """From the most general to the most special, e.g. `("fashion", "outerwear", "raincoat")`."""
+    """From the most general to the most specific, such as `("fashion", "outerwear", "raincoat")`."""
     naming_words: tuple[str, ...]
-    """The words of the title that say what kind of thing it is: by these two products are compared."""
+    """The words of the title that name the kind of product; the reward compares products by these."""
     attributes: tuple[str, ...]
     options: Mapping[str, tuple[str, ...]]
-    """By name, such as `color`, the values of which the customer may choose one."""
+    """Values of each option by its name, such as `color`; the customer may choose one of each."""
     description: str
     features: tuple[str, ...]
 
     @property
     def price_tag(self) -> str:
-        """The price as it is shown, e.g. `$45` or `$45.50`."""
+        """The price as displayed, such as `$45` or `$45.50`."""
         return dollars(self.price)
 
 
@@ -42,20 +42,20 @@ class Goal:
     wish: str
     """The instruction without the price."""
     query: str
-    """The words of the wish that say what is wanted."""
+    """The significant words of the wish."""
     attributes: tuple[str, ...]
     options: tuple[str, ...]
     """Values, such as `navy`."""
     price_limit: float | None
-    """In dollars; None where any price will do."""
+    """In dollars; None where any price is acceptable."""
 
     @property
     def instruction(self) -> str:
-        """What the customer says."""
+        """The customer's request: the wish and the price limit."""
         limit = "" if self.price_limit is None else f", price at most {dollars(self.price_limit)}"
         return self.wish + limit
 
 
 def dollars(amount: float) -> str:
-    """An amount as it is shown: cents only where there are any."""
+    """An amount as displayed, with cents only if there are any."""
     return f"${amount:.2f}".removesuffix(".00")

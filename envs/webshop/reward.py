@@ -9,14 +9,14 @@ counts what the goal asks for. With t the share of the naming words of the goal'
              0.5  if t <= 0.2, the two are filed under different words and share fewer than two categories
              1    otherwise.
 
-An attribute is matched when it is like one of the product's (see `similarity`) or stands in its title, features or
-description; an option when a chosen value is like it, or equal to it where the option is a size.
+An attribute is matched when it is similar to one of the product's (see `similarity`) or when the title, features or
+description contain it; an option when a chosen value is similar to it, or equal to it where the option is a size.
 
-What differs from the released code: naming words are all words of a title that say something instead of the nouns that
-a spaCy model finds (our own shop knows the one or two words that name the thing); an attribute must stand in a text as
-whole words, where theirs may be inside another word; options of the goal are counted, each once, where theirs counts
-chosen options, so that two chosen ones could match the same wish and the reward exceed 1; a chosen value that stands
-in the title is not taken for a wish that was met; colours are not first mapped to basic ones.
+Differs from the released code: naming words are all significant words of a title instead of the nouns that a spaCy
+model finds (in our own shop, the one or two words that name the product); a text must contain an attribute as whole
+words, where the released code also matches inside another word; the options of the goal are counted, each once, where
+the released code counts chosen options, so that two chosen ones could match the same wish and the reward exceed 1; a
+wanted option does not count as met because a chosen value is in the title; colours are not first mapped to basic ones.
 """
 
 from __future__ import annotations
@@ -29,29 +29,29 @@ from envs.webshop.similarity import alike
 from envs.webshop.words import holds
 
 EXACT = "size"
-"""The option whose value must be equal: `large` is not `x-large`."""
+"""Name of the option whose value must be equal: `large` is not `x-large`."""
 SHARED_CATEGORIES = 2
 
 
 @dataclass(frozen=True)
 class PurchaseEvaluation:
-    """What of a goal a purchase meets."""
+    """How much of a goal a purchase meets."""
 
     attributes: int
     options: int
     price: bool
     type_score: float
     asked: int
-    """Attributes, options and the price, all counted."""
+    """Number of requirements: attributes, options and the price."""
 
     @property
     def score(self) -> float:
-        """The reward, from 0 to 1; exactly 1 when all is met."""
+        """The reward, from 0 to 1; exactly 1 when everything is met."""
         return self.type_score * ((self.attributes + self.options + int(self.price)) / self.asked)
 
 
 def evaluate(product: Product, chosen: Mapping[str, str], goal: Goal, target: Product) -> PurchaseEvaluation:
-    """A purchase of a product with the chosen options by name, for a goal that `target` would meet."""
+    """Evaluation of buying `product` with the options `chosen` (value by name), for a goal that `target` would meet."""
     return PurchaseEvaluation(
         attributes=sum(has_attribute(product, attribute) for attribute in goal.attributes),
         options=sum(_is_chosen(wanted, chosen) for wanted in goal.options),
@@ -62,14 +62,14 @@ def evaluate(product: Product, chosen: Mapping[str, str], goal: Goal, target: Pr
 
 
 def is_promising(product: Product, goal: Goal, target: Product) -> bool:
-    """Whether a product meets all of a goal but perhaps the options: its kind, the attributes and the price."""
+    """Whether a product meets all of a goal except perhaps the options: its kind, the attributes and the price."""
     if not is_affordable(product, goal) or type_score(product, target) < 1:
         return False
     return all(has_attribute(product, attribute) for attribute in goal.attributes)
 
 
 def needed_options(product: Product, goal: Goal) -> dict[str, str] | None:
-    """The options of a product, by name, that a goal asks for; None where the product does not offer them all."""
+    """The product's options, value by name, that a goal asks for; None if the product does not offer them all."""
     choice: dict[str, str] = {}
     for wanted in goal.options:
         offers = [(name, value) for name, values in product.options.items() if name not in choice for value in values]
@@ -82,7 +82,7 @@ def needed_options(product: Product, goal: Goal) -> dict[str, str] | None:
 
 
 def type_score(product: Product, target: Product) -> float:
-    """How far a product is the kind of thing that was wanted: 0, 0.1, 0.5 or 1."""
+    """Similarity in kind between a product and the wanted one: 0, 0.1, 0.5 or 1."""
     named = set(target.naming_words)
     shared = len(named & set(product.naming_words)) / len(named) if named else 0.2  # as WebShop does without a noun
     if shared == 0:
@@ -95,7 +95,7 @@ def type_score(product: Product, target: Product) -> float:
 
 
 def has_attribute(product: Product, attribute: str) -> bool:
-    """Whether a product has an attribute, by its list of them or by its texts."""
+    """Whether a product has an attribute, by its list of attributes or by its texts."""
     if any(alike(own, attribute) for own in product.attributes):
         return True
     return any(holds(text, attribute) for text in (product.title, *product.features, product.description))

@@ -1,7 +1,8 @@
 """A shop: products and goals together, the search engine over them, and the split that a goal belongs to.
 
 The search engine is BM25 (Lucene's variant, by bm25s) over title, description, first feature and options, as in
-WebShop. Products of equal score are in the order of the catalogue, and one that has no word of the query is no result.
+WebShop. Products of equal score come in the order of the catalogue, and one that shares no word with the query is no
+result.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ from turnwise import seeding
 from turnwise.world import SPLITS, Split
 
 MAXIMUM_RESULTS = 50
-"""Of one search, over all its pages, as in WebShop."""
+"""Limit on the results of one search, over all its pages, as in WebShop."""
 LONGEST_QUERY = 64
-"""Words of a query that are read; what follows is ignored, so that no query is slow."""
+"""Limit on the words of a query; the rest is ignored, so that no query is slow."""
 
 
 class Shop:
-    """Products, goals and the index. `name` names the data for ever: it is part of every task's id."""
+    """Products, goals and the index. `name` permanently identifies the data: it is part of every task's id."""
 
     def __init__(self, name: str, products: Sequence[Product], goals: Sequence[Goal]) -> None:
         import bm25s  # takes seconds where numba is installed: only those who shop wait for it
@@ -41,12 +42,12 @@ class Shop:
         self._index = bm25s.BM25(backend="numpy")
         self._index.index([words(_indexed(product)) for product in products], show_progress=False)
         self.title_words = tuple(sorted({word for product in products for word in words(product.title)}))
-        """Every word that a title has, in order."""
+        """Every word that occurs in a title, sorted."""
         self.goals_of: Mapping[Split, tuple[Goal, ...]] = {split: _in_split(split, goals) for split in SPLITS}
-        """The goals of each split, in a derived order."""
+        """The goals of each split, in a seeded order."""
 
     def search(self, query: str) -> tuple[str, ...]:
-        """The ids of the products that fit a query best, best first: at most 50."""
+        """Ids of the best products for a query, best first: at most 50."""
         asked = words(query)[:LONGEST_QUERY]
         if not asked:
             return ()
@@ -59,7 +60,7 @@ class Shop:
 
 
 def split_of(product: str) -> Split:
-    """The one split that the goals of a product belong to, by a digest of its id: 7 train, 1 validation, 2 test."""
+    """The split of a product's goals, by a digest of its id, in the shares 7 train, 1 validation, 2 test."""
     draw = seeding.derive(0, "webshop split", product) % 10
     return "train" if draw < 7 else "validation" if draw == 7 else "test"
 
@@ -73,7 +74,7 @@ _building = threading.Lock()
 
 
 def own_shop(count: int) -> Shop:
-    """Our own shop with this many products: built once in a process, also when many threads ask at once."""
+    """Our own shop with this many products, built once per process, also when many threads ask at once."""
     with _building:
         return _own_shop(count)
 
@@ -85,7 +86,7 @@ def _own_shop(count: int) -> Shop:
 
 
 def shop_from_files(catalogue: Path, goals: Path, attributes: Path | None, count: int | None) -> Shop:
-    """The shop of WebShop's own files, or of others in their layout: read once in a process. See `original_files`."""
+    """The shop of WebShop's own files, or of others in their layout, read once per process. See `original_files`."""
     with _building:
         return _shop_from_files(catalogue, goals, attributes, count)
 
@@ -99,7 +100,7 @@ def _shop_from_files(catalogue: Path, goals: Path, attributes: Path | None, coun
 
 
 def _digest(paths: Sequence[Path]) -> str:
-    """A name for the content of the files, in this order."""
+    """Digest of the content of the files, in this order."""
     found = []
     for path in paths:
         with path.open("rb") as file:

@@ -1,12 +1,12 @@
 """When two short phrases count as the same: the token-set ratio of `thefuzz`, by which WebShop compares attributes.
 
-Let s be the words that both phrases have, x and y the others of either, each sorted and joined by spaces. Then
+Let s be the words that both phrases have, x and y the remaining words of each, all sorted and joined by spaces. Then
 
     ratio = max( r(s + x, s + y), r(s, s + x), r(s, s + y) ),    r(u, v) = 100 * (1 - d(u, v) / (|u| + |v|)),
 
-where d counts the characters to be inserted and deleted to turn u into v; s + x stands for s, a space and x. When one
-phrase has all words of the other the ratio is 100; when they share none, only the first term counts. In the first
-term d is taken between x and y alone, as rapidfuzz does: the common s costs nothing.
+where d counts the characters to insert and delete to turn u into v; s + x stands for s, a space and x. When one phrase
+has all words of the other the ratio is 100; when they share none, only the first term counts. In the first term d is
+taken between x and y alone, as rapidfuzz does: the common s costs nothing.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def alike(first: str, second: str) -> bool:
 
 
 def token_set_ratio(first: str, second: str) -> int:
-    """From 0 for nothing in common to 100 where one phrase has all words of the other."""
+    """Similarity from 0, no common characters, to 100, where one phrase has all words of the other."""
     one, other = dict.fromkeys(words(first)), dict.fromkeys(words(second))
     if not one or not other:
         return 0
@@ -49,7 +49,7 @@ def _ratio(changes: int, characters: int) -> float:
 
 
 def _changes(first: str, second: str) -> int:
-    """The characters to be inserted and deleted: all that are not in the longest common subsequence."""
+    """Number of characters to insert and delete: all that are not in the longest common subsequence."""
     longest = [0] * (len(second) + 1)
     for letter in first:
         diagonal = 0

@@ -1,4 +1,4 @@
-"""The one normal form in which texts are searched and compared: lower-case words without punctuation."""
+"""The normal form in which texts are searched and compared: lower-case words without punctuation."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ INSIGNIFICANT = frozenset(
         "that the them there these they this to want wanted was will with would you your"
     )
 )
-"""Words that say nothing of what is wanted."""
+"""Words that say nothing about what is wanted."""
 
 
 def significant(text: str) -> list[str]:
-    """The different words of a text that say what a thing is: with a letter, and more than one character."""
+    """Distinct words of a text that describe a product: of two characters or more, no number, not `INSIGNIFICANT`."""
     kept = (word for word in words(text) if len(word) > 1 and not word.isdigit() and word not in INSIGNIFICANT)
     return list(dict.fromkeys(kept))
 
 
 def holds(text: str, phrase: str) -> bool:
-    """Whether a phrase stands in a text as whole words. An empty phrase stands nowhere."""
+    """Whether a text contains a phrase as whole words. False for an empty phrase."""
     wanted = " ".join(words(phrase))
     return wanted != "" and f" {wanted} " in f" {' '.join(words(text))} "

@@ -1,8 +1,8 @@
 """The world: goals as tasks, the shop as environment, and WebShop's reward (Yao et al. 2022, arXiv 2207.01206).
 
-What differs from WebShop: the products are our own, a few thousand from word lists, unless its files are given; pages
-are short texts; no price and no limit is drawn anew in each process; a goal that the oracle's search does not lead to
-within the turns is left out; validation and test goals want no product that a training goal wants. See `reward`,
+Differs from WebShop: the products are our own, a few thousand from word lists, unless its files are given; pages are
+short texts; prices and limits are not redrawn in each process; a goal is left out if the oracle's search does not lead
+to it within the turns; validation and test goals want no product that a training goal wants. See `reward`,
 `original_files`, `pages` and `episode` for the rest.
 """
 
@@ -20,18 +20,18 @@ from turnwise import seeding
 from turnwise.world import Column, Limits, Reward, Split, Task, World, whole_number
 
 PRODUCTS = 4000
-"""Of our own shop, unless another number is asked for."""
+"""Default number of products in our own shop."""
 
 
 class WebShop(World):
     """Find a product that meets a wish, choose its options, and buy it.
 
     Parameters: `products`, how many our own shop has, or how many of a catalogue's items are read (by default 4000, or
-    all); `turns`, the limit of an episode; `results_per_page` (1 to 50); `description`, whether a product has pages
-    with its description and features; `repeat_goal`, whether every page shows the wish; `catalogue`, `goals` and
+    all); `turns`, the turn limit of an episode; `results_per_page` (1 to 50); `description`, whether a product has
+    pages with its description and features; `repeat_goal`, whether every page shows the wish; `catalogue`, `goals` and
     `attributes`, files in WebShop's layout to be used instead of our own shop (see `original_files`).
 
-    A task names a goal. Which goals make up a panel depends on `turns` and `results_per_page`, a task's id does not.
+    A task fixes a goal. Which goals form a task set depends on `turns` and `results_per_page`, a task's id does not.
     """
 
     name: ClassVar[str] = "webshop"
@@ -78,7 +78,7 @@ class WebShop(World):
 
     @property
     def instruction(self) -> str:
-        """The aim, what is shown, and what counts."""
+        """The aim, how pages are read, and what is scored."""
         return (
             "You are a customer of an online shop. Find a product that meets the wish, choose the options that it "
             "names, and buy the product. What you can click stands in [square brackets]; an option that is chosen is "
@@ -93,11 +93,14 @@ class WebShop(World):
 
     @property
     def limits(self) -> Limits:
-        """The limit on turns that was given as a parameter."""
+        """The turn limit given as a parameter."""
         return self._limits
 
     def tasks(self, split: Split, count: int) -> list[Task]:
-        """The first `count` goals of a split. Tags: `department`, and how many `options` are wanted."""
+        """The first `count` goals of a split. Raises ValueError when there are fewer.
+
+        Tags: `department`, and `options`, the number of options wanted.
+        """
         goals = self._attainable(split)
         found: list[Task] = []
         for number in range(count):
@@ -111,7 +114,7 @@ class WebShop(World):
         return found
 
     def make(self, task: Task, seed: int) -> ShopEnvironment:
-        """An episode of a task; nothing in it is random. Raises ValueError when the task is another shop's."""
+        """Environment for a task; nothing in it is random. Raises ValueError for a task of another shop."""
         goal = self.shop.goals.get(task.id.removeprefix(self._family))
         if goal is None or not task.id.startswith(self._family):
             raise ValueError(f"a task of this shop must be named like '{self._family}B0000:0'; found {task.id!r}")
@@ -119,7 +122,7 @@ class WebShop(World):
 
     @classmethod
     def files(cls, parameters: Mapping[str, Any]) -> Mapping[str, Path | None]:
-        """WebShop's files, where they are given."""
+        """Those of WebShop's files that are given."""
         return {name: Path(parameters[name]) for name in ("catalogue", "goals", "attributes") if parameters.get(name)}
 
     @classmethod
@@ -128,7 +131,7 @@ class WebShop(World):
         return ("bm25s",)
 
     def attribution(self) -> str | None:
-        """Where products come from that are not our own."""
+        """Source of the products where they are not our own; None for our own shop."""
         if self._files is None:
             return None
         return f"Products and goals from {self._files[0]} and {self._files[1]}; WebShop's own are Yao et al.'s (2022)."
@@ -167,7 +170,10 @@ def _yes_or_no(name: str, value: object) -> bool:
 
 
 def _files(catalogue: str | None, goals: str | None, attributes: str | None) -> tuple[Path, Path, Path | None] | None:
-    """The paths, in this order, or None where our own shop is meant."""
+    """The paths in this order, or None for our own shop.
+
+    Raises ValueError for an incomplete or missing set of files.
+    """
     if catalogue is None and goals is None and attributes is None:
         return None
     if catalogue is None or goals is None:
