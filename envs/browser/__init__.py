@@ -2,14 +2,14 @@
 
 * `world`: the world `browser`, its parameters and its tasks.
 * `webarena`: the world `webarena`: tasks from WebArena's files, on sites whose addresses the user gives.
-* `episode`: one episode, and its random player.
-* `problem`: what an episode is about: where it starts, when it is solved, how a competent player goes on.
-* `miniwob`, `miniwob_players`: pages of MiniWoB++ as problems, and who plays them well.
-* `catalogue`, `shop`, `shop_problems`: a small shop of our own, its goods, its pages and its problems.
+* `episode`: one episode, and its random policy.
+* `problem`: the interface of a problem: where it starts, when it is solved, and its oracle.
+* `miniwob`, `miniwob_players`: pages of MiniWoB++ as problems, and their oracles.
+* `catalogue`, `shop`, `shop_problems`: a small shop of our own: its products, its pages and its problems.
 * `webarena_tasks`, `webarena_checks`: WebArena's files, and when one of its tasks is solved.
 * `actions`: the grammar.
 * `reading`: a page as text: the accessibility tree, or pruned HTML.
-* `tabs`, `tab`: what is done in the browser.
+* `tabs`, `tab`: the actions carried out in the browser.
 * `chromium`: the one browser of the process, and the thread that owns it.
 * `loopback`: the web server of the pages.
 """

@@ -1,6 +1,6 @@
 """WebArena's actions (arXiv 2307.13854), read from text.
 
-What differs from WebArena: an action is the whole text and nothing around it; names of keys are checked before they are
+Differs from WebArena: an action is the whole text and nothing around it; names of keys are checked before they are
 pressed; a typed text has at most `LONGEST_TEXT` characters.
 """
 
@@ -23,7 +23,7 @@ LEGAL = f"Legal: {GRAMMAR}"
 _FORMS = {
     "click": r" ?\[(?P<number>[0-9]{1,6})\]",
     "hover": r" ?\[(?P<number>[0-9]{1,6})\]",
-    # The text is taken as short as it can be, so that a [0] or [1] at the end is no part of it.
+    # The text is matched as short as possible, so that a final [0] or [1] is not a part of it.
     "type": r" ?\[(?P<number>[0-9]{1,6})\] ?\[(?P<text>.*?)\](?: ?\[(?:press_enter_after=)?(?P<enter>[01])\])?",
     "press": r" ?\[(?P<text>[^\[\]]+|[\[\]])\]",
     "scroll": r" ?\[(?:direction=)?(?P<text>up|down)\]",
@@ -49,12 +49,12 @@ _KEYS = {
 
 
 class Refused(Exception):
-    """The action is none, or is not allowed here; the message says why, for the policy to read."""
+    """Raised when text is no action or the action is not allowed here; the message tells the policy why."""
 
 
 @dataclass(frozen=True)
 class Action:
-    """One action. `number` is an element's or a tab's; `text` is typed, pressed, gone to or answered."""
+    """One action. `number` is an element's or a tab's; `text` is what to type, press, open or answer."""
 
     verb: str
     number: int = 0
@@ -63,7 +63,7 @@ class Action:
 
 
 def read_action(text: str) -> Action:
-    """The action that a text is. Raises Refused with what is legal when it is none."""
+    """The action in a text. Raises Refused, with the legal actions, when it contains none."""
     stripped = text.strip()
     verb = re.match("[a-z_]*", stripped).group()  # type: ignore[union-attr]  # an empty match is a match
     found = _PATTERNS[verb].fullmatch(stripped) if verb in _PATTERNS else None
@@ -80,7 +80,7 @@ def read_action(text: str) -> Action:
 
 
 def _key_combination(text: str) -> str:
-    """The names that the browser knows, e.g. `Control+a` for `ctrl+a`. Raises Refused for an unknown key."""
+    """Key names as the browser knows them, such as `Control+a` for `ctrl+a`. Raises Refused for an unknown key."""
     # A plus sign at the end is the key of that name.
     *modifiers, key = re.findall(r"[^+]+|\+$", text) or [text]
     known = _KEYS.get(key.lower(), key if len(key) == 1 and key.isprintable() else None)

@@ -1,7 +1,7 @@
-"""The goods of the shop: made from a seed, and no product is on sale in two splits.
+"""The products of the shop, drawn from a seed so that no product is on sale in two splits.
 
-A product is a colour, a material and a thing, e.g. `red oak lamp`. Each belongs to one split, by a digest of its name,
-and a shop sells products of its task's split alone: so the products of a test task, right answers and others, are new.
+A product is a colour, a material and a thing, such as `red oak lamp`. Each belongs to one split, by a digest of its
+name, and a shop sells only products of its task's split: so all products of a test task, right answers or not, are new.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ THINGS_IN_A_SHOP = 4
 PRODUCTS_OF_A_THING = 4
 
 LOWEST, HIGHEST = 500, 20_000
-"""Prices, in cents."""
+"""Bounds of prices, in cents."""
 
 
 @dataclass(frozen=True)
 class CatalogueProduct:
-    """Something on sale. `number` is its place in the catalogue, from 1; the price is in cents."""
+    """A product on sale. `number` is its position in the catalogue, from 1; `price` is in cents."""
 
     number: int
     name: str
@@ -35,18 +35,18 @@ class CatalogueProduct:
 
     @property
     def shown_price(self) -> str:
-        """The price as pages show it, e.g. `$12.40`."""
+        """The price as displayed, such as `$12.40`."""
         return dollars(self.price)
 
 
 def dollars(cents: int) -> str:
-    """An amount as pages show it, e.g. `$12.40`."""
+    """An amount as displayed, such as `$12.40`."""
     return f"${cents // 100}.{cents % 100:02d}"
 
 
 @cache
 def names(split: Split) -> dict[str, tuple[str, ...]]:
-    """The names of a split's products, by thing: eight in ten belong to train, one each to validation and test."""
+    """Names of a split's products by thing: eight in ten belong to train, one each to validation and test."""
     found: dict[str, tuple[str, ...]] = {}
     for thing in THINGS:
         every = [f"{colour} {material} {thing}" for colour, material in product(COLOURS, MATERIALS)]

@@ -1,13 +1,12 @@
 """One headless Chromium for the whole process, and the thread that owns it.
 
-Every environment lives on a thread of its own, and an object of Playwright belongs to the event loop that made it. So
-one thread holds the loop, Playwright's driver and the browser; environments hand it coroutines and wait for what they
-return. Many episodes are under way at once, each in a browser context of its own, which shares neither cookies nor
-storage with another.
+Every environment runs on its own thread, but an object of Playwright belongs to the event loop that made it. So one
+thread holds the loop, Playwright's driver and the browser; environments submit coroutines to it and wait for their
+results. Many episodes run at once, each in its own browser context, which shares neither cookies nor storage.
 
-A browser that dies takes its own episodes with it and nothing else: their calls raise `BrowserLost`, and the next
-`running` starts another. Nothing outlives the process: an orderly exit closes the browser, and when the process is
-killed the driver sees its pipe close and ends the browser.
+A browser that dies takes only its own episodes with it: their calls raise `BrowserLost`, and the next call of `running`
+starts another. Nothing outlives the process: an orderly exit closes the browser, and when the process is killed the
+driver sees its pipe close and ends the browser.
 """
 
 from __future__ import annotations
@@ -27,25 +26,26 @@ from playwright.async_api import Browser, Error, Playwright, async_playwright
 Result = TypeVar("Result")
 
 CALL_SECONDS = 60.0
-"""After this a call is given up: a page whose script never ends answers nothing."""
+"""Seconds after which a call is given up: a page whose script never ends does not answer."""
 START_SECONDS = 60.0
 NEWS_SECONDS = 1.0
-"""How long after a failed call the news of a crash is waited for."""
+"""Seconds to wait, after a failed call, for the report of a crash."""
 
 DEBIAN_BROWSERS = ("/usr/lib/chromium/chromium-headless-shell", "/usr/bin/chromium")
-"""Two builds of one Chromium. The first draws no windows, so that an episode takes it half as long; its script in
-/usr/bin only starts it, and would stand between it and a signal."""
+"""Two builds of the same Chromium. The first draws no windows, so an episode takes half as long. Its script in /usr/bin
+only starts it, and would receive signals in its place.
+"""
 
 ARGUMENTS = ("--disable-gpu", "--font-render-hinting=none", "--hide-scrollbars", "--mute-audio")
 """No graphics card, and fonts and widths that do not depend on the machine's settings."""
 
 
 class BrowserLost(RuntimeError):
-    """The browser, or the page of one episode, has died or does not answer: the episode is missing data."""
+    """Raised when the browser, or a page of the episode, dies or does not answer: the episode is missing data."""
 
 
 def find_chromium(executable: str | None) -> str:
-    """The path of the browser; None stands for the first of Debian's. Raises ValueError when there is none."""
+    """Path of the browser; for None, the first of Debian's that exists. Raises ValueError if there is none."""
     candidates = DEBIAN_BROWSERS if executable is None else (executable,)
     found = next(filter(None, map(shutil.which, candidates)), None)
     if found is None:
@@ -58,7 +58,7 @@ def find_chromium(executable: str | None) -> str:
 
 @cache
 def version_of(executable: str) -> str:
-    """What the browser calls itself, such as `Chromium 140.0.7339.16`. Raises ValueError where it does not say."""
+    """The browser's version text, such as `Chromium 140.0.7339.16`. Raises ValueError if it reports none."""
     told = subprocess.run([executable, "--version"], capture_output=True, text=True, timeout=START_SECONDS, check=False)
     if told.returncode != 0 or not told.stdout.strip():
         raise ValueError(f"executable must be a Chromium that tells its --version; {executable} said {told.stderr!r}")
@@ -66,7 +66,7 @@ def version_of(executable: str) -> str:
 
 
 class Chromium:
-    """A running browser. `hosts` maps host names to ports of the loopback address, where the browser finds them."""
+    """A running browser. `hosts` maps the host names of the pages to ports of the loopback address."""
 
     def __init__(self, executable: str, hosts: Mapping[str, int]) -> None:
         self._loop = asyncio.new_event_loop()
@@ -86,20 +86,20 @@ class Chromium:
 
     @property
     def browser(self) -> Browser:
-        """Playwright's browser, for coroutines that `run` runs."""
+        """Playwright's browser, for use in coroutines passed to `run`."""
         assert self._browser is not None, "the browser has not been started"
         return self._browser
 
     @property
     def alive(self) -> bool:
-        """Whether the browser still runs, in this very process and not in the one that it was forked from."""
+        """Whether the browser is running and belongs to this process, not to the one that it was forked from."""
         return self._process == os.getpid() and self._loop.is_running() and not self._died.is_set()
 
     def run(self, coroutine: Coroutine[Any, Any, Result], crashed: asyncio.Event | None = None) -> Result:
-        """What the coroutine returns or raises.
+        """Result of the coroutine; exceptions pass through.
 
-        Raises BrowserLost when the browser dies, when `crashed` says that a page of the episode has crashed, and when
-        nothing comes within `CALL_SECONDS`.
+        Raises BrowserLost when the browser dies, when `crashed` is set because a page of the episode crashed, and when
+        there is no result within `CALL_SECONDS`.
         """
         if not self.alive:
             coroutine.close()
@@ -108,7 +108,7 @@ class Chromium:
         return asyncio.run_coroutine_threadsafe(guarded, self._loop).result()
 
     def close(self) -> None:
-        """End the browser, the driver and the thread. Harmless on one that has died."""
+        """End the browser, the driver and the thread. Harmless if the browser has died."""
         if self._process != os.getpid() or not self._loop.is_running():
             return
         asyncio.run_coroutine_threadsafe(self._stop(), self._loop).result()
@@ -132,7 +132,7 @@ class Chromium:
             if self._playwright is not None:
                 await asyncio.wait_for(self._playwright.stop(), START_SECONDS)
         except (Error, TimeoutError):
-            pass  # a driver that has died has taken its browser along; one that hangs does so when this process ends
+            pass  # a driver that died took its browser along; one that hangs does so when this process ends
 
     async def _unless_lost(self, coroutine: Coroutine[Any, Any, Result], crashed: asyncio.Event) -> Result:
         work = asyncio.ensure_future(coroutine)
@@ -144,7 +144,7 @@ class Chromium:
             if death.done() or (work.done() and not await self._answers()):
                 self._died.set()
                 raise BrowserLost("the browser died during a call")
-            # The news of a crash may come after the failure of the call that was under way.
+            # The report of a crash may come after the failure of the running call.
             await asyncio.wait({crash}, timeout=NEWS_SECONDS)
             if crash.done():
                 raise BrowserLost("a page of this episode has crashed")
@@ -156,7 +156,7 @@ class Chromium:
                 task.cancel()
 
     async def _answers(self) -> bool:
-        """Whether browser and driver are there: nobody says so when the driver has died."""
+        """Whether browser and driver respond, since the death of the driver is not reported."""
         try:
             session = await self.browser.new_browser_cdp_session()
             await session.detach()
@@ -170,7 +170,7 @@ _running: dict[tuple[str, tuple[tuple[str, int], ...]], Chromium] = {}
 
 
 def running(executable: str, hosts: Mapping[str, int]) -> Chromium:
-    """The browser of this process for these hosts: the living one, or a new one when there is none or it has died."""
+    """The browser of this process for these hosts: the running one, or a new one if there is none or it died."""
     key = (executable, tuple(sorted(hosts.items())))
     with _lock:
         found = _running.get(key)

@@ -1,4 +1,4 @@
-"""One episode: pages shown as text, WebArena's actions played on them."""
+"""One episode: pages shown as text, WebArena's actions played on them, and the random policy."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from turnwise.world import Environment, Observation, Remaining, ScriptedAction, 
 class BrowserEnvironment(Environment):
     """One problem in one browser context. Nothing is opened before `reset`.
 
-    `hosts` maps host names to ports of the loopback address; `most_lines` is what an observation shows of a page.
+    `hosts` maps host names to ports of the loopback address; `most_lines` is the maximum number of lines of a page in
+    an observation.
     """
 
     def __init__(
@@ -40,13 +41,13 @@ class BrowserEnvironment(Environment):
         self._crashed = asyncio.Event()
 
     def reset(self) -> Observation:
-        """The goal, and the page on which the episode begins. Raises BrowserLost."""
+        """The goal and the first page. Raises BrowserLost."""
         self._chromium = running(self._executable, self._hosts)
         self._chromium.run(self._open(), self._crashed)
         return self._observe(f"Goal: {self._problem.goal}")
 
     def step(self, action: str) -> Step:
-        """Play one of WebArena's actions; any other text is told what is legal. Raises BrowserLost."""
+        """Play one of WebArena's actions; other text is answered with the legal actions. Raises BrowserLost."""
         if self._verdict is not None:
             return self._refuse("The episode is over.")
         try:
@@ -62,7 +63,7 @@ class BrowserEnvironment(Environment):
         return Step(self._observe(said or ""), effective=effective)
 
     def oracle(self, remaining: Remaining) -> ScriptedAction:
-        """What the problem's own player does on the page as it is shown: it sees what the policy sees."""
+        """Action of the problem's own oracle, which sees the page as the policy sees it."""
         return self._problem.oracle(self._reading, self._address)
 
     def random(self, generator: np.random.Generator, remaining: Remaining) -> ScriptedAction:
@@ -88,7 +89,7 @@ class BrowserEnvironment(Environment):
         return ScriptedAction("a random element", (f"click [{chosen.number}]",))
 
     def close(self) -> None:
-        """Close the episode's browser context, unless the browser has died, and what the problem holds."""
+        """Close the episode's browser context, unless the browser died, and release what the problem holds."""
         try:
             if self._chromium is not None and self._tabs is not None and self._chromium.alive:
                 self._chromium.run(self._tabs.close())
@@ -96,7 +97,7 @@ class BrowserEnvironment(Environment):
             self._problem.close()
 
     def _find(self, action: Action) -> Element | None:
-        """The element that an action is about. Raises Refused when there is none, or none that fits."""
+        """The target element of an action. Raises Refused if there is none, or if the action does not fit it."""
         if action.verb not in ("click", "hover", "type"):
             return None
         element = self._reading.element(action.number)
@@ -116,7 +117,7 @@ class BrowserEnvironment(Environment):
     async def _open(self) -> None:
         assert self._chromium is not None, "the browser must be running"
         problem, browser = self._problem, self._chromium.browser
-        # Kept before anything can go wrong, so that `close` finds it.
+        # Stored before anything can fail, so that `close` finds it.
         self._tabs = await Tabs.open(browser, problem.sites, problem.context, problem.load_seconds, self._crashed)
         await self._tabs.begin()
         await self._problem.prepare(self._tabs.context)
@@ -138,7 +139,7 @@ class BrowserEnvironment(Environment):
         return said
 
     async def _look(self) -> None:
-        """Take in what has become of the page: whether that is the end, what it shows, and which state that is."""
+        """Update the verdict (has the page ended the episode?), the text of the page, and the state."""
         assert self._tabs is not None, "reset must be called first"
         self._address = self._tabs.front.page.url
         self._verdict = await self._problem.look(self._tabs.front.page)
@@ -171,6 +172,6 @@ class BrowserEnvironment(Environment):
 
 
 def _words(text: str) -> list[str]:
-    """The words of a text, without what surrounds them: quotes, brackets, a full stop."""
+    """Words of a text without the surrounding quotes, brackets and punctuation."""
     found = [word.strip("\"'.,;:?!()[]") for word in re.split(r"\s+", text)]
     return [word for word in found if word]

@@ -1,7 +1,7 @@
-"""A small web server on the loopback address: several sites on one free port, told apart by their host names.
+"""A small web server on the loopback address: several sites on one free port, distinguished by host name.
 
-The browser is told to find these host names here (see `chromium`), so that pages have addresses without a port, the
-same in every process.
+The browser resolves these host names to this server (see `chromium`), so pages have addresses without a port, the same
+in every process.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 LONGEST_FORM = 1_000_000
-"""Bytes that a request may carry; nothing of ours sends as much."""
+"""Limit on the bytes of a request's body; our pages send far less."""
 
 CONTENT_TYPES = {
     ".html": "text/html; charset=utf-8",
@@ -31,7 +31,7 @@ CONTENT_TYPES = {
 
 @dataclass(frozen=True)
 class PageRequest:
-    """What a browser asks: a path that starts with a slash, and the fields of its address and its form."""
+    """A browser's request: a path that starts with a slash, and the fields of its address and its form."""
 
     method: str
     path: str
@@ -42,7 +42,7 @@ class PageRequest:
 
 @dataclass(frozen=True)
 class Response:
-    """What a site answers; `location` sends the browser elsewhere."""
+    """A site's response; `location` redirects the browser."""
 
     body: bytes = b""
     status: int = 200
@@ -59,7 +59,7 @@ def page(text: str, status: int = 200) -> Response:
 
 
 def redirect(location: str) -> Response:
-    """Go there, with a GET: what follows a form, so that going back never sends it again."""
+    """Redirect with a GET, as after a form, so that going back never sends the form again."""
     return Response(status=303, location=location)
 
 
@@ -67,13 +67,13 @@ NOT_FOUND = page("<!DOCTYPE html><title>Not found</title><h1>Not found</h1>", 40
 
 
 class Folder:
-    """A site that is a folder of files."""
+    """A site that serves a folder of files."""
 
     def __init__(self, root: Path) -> None:
         self._root = root.resolve()
 
     def __call__(self, request: PageRequest) -> Response:
-        """The file at the path, of a kind that a page needs; anything else is not found."""
+        """The file at the path if its type is in `CONTENT_TYPES`; otherwise "not found"."""
         file = (self._root / request.path.lstrip("/")).resolve()
         content_type = CONTENT_TYPES.get(file.suffix)
         if content_type is None or not file.is_relative_to(self._root) or not file.is_file():
@@ -82,7 +82,7 @@ class Folder:
 
 
 class Loopback:
-    """A running server. `sites` maps host names to sites; a request for any other host gets `default`."""
+    """A running server. `sites` maps host names to sites; a request for any other host goes to `default`."""
 
     def __init__(self, sites: Mapping[str, Site], default: Site | None = None) -> None:
         self.sites = dict(sites)
@@ -93,11 +93,11 @@ class Loopback:
 
     @property
     def hosts(self) -> dict[str, int]:
-        """The host names and where they are found, as a browser needs to be told."""
+        """Host names and their port, as `Chromium` takes them."""
         return dict.fromkeys(self.sites, self.port)
 
     def answer(self, host: str, request: PageRequest) -> Response:
-        """What the site of that host answers."""
+        """Response of the site at that host."""
         site = self.sites.get(host, self.default)
         return NOT_FOUND if site is None else site(request)
 
@@ -109,7 +109,7 @@ class Loopback:
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
-    # Every page opens several connections at once; one that finds the queue full is tried again seconds later.
+    # Every page opens several connections at once; one that finds the queue full is retried only seconds later.
     request_queue_size = 1024
 
     def __init__(self, owner: Loopback) -> None:
@@ -138,7 +138,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._respond(_fields(self.rfile.read(int(length)).decode("utf-8", "replace")))
 
     def log_message(self, *arguments: object) -> None:
-        """Say nothing: a request is not news."""
+        """Log nothing: requests are not worth a line each."""
 
     def _respond(self, form: dict[str, str]) -> None:
         address = urlsplit(self.path)
@@ -163,5 +163,5 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _fields(encoded: str) -> dict[str, str]:
-    """The fields of a query or a form; of a field that is given more than once, the last."""
+    """The fields of a query or a form; the last value where a field is given more than once."""
     return {name: values[-1] for name, values in parse_qs(encoded, keep_blank_values=True).items()}

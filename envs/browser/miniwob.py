@@ -1,11 +1,11 @@
 """Pages of MiniWoB++ (Liu et al. 2018, arXiv 1802.08802), from the package `miniwob`, as problems.
 
-A page makes its problem from a seeded random generator of its own, and says itself whether it was solved: +1, or less
-for a wrong or partial answer.
+A page makes its problem with its own seeded random generator, and reports itself whether it was solved: +1, or less for
+a wrong or partial answer.
 
-What differs from the package: no wall clock (a page would end after 10 to 30 s, and its reward would fall with time),
-so the reward is the raw one; a problem counts as solved at a raw reward of 1 and not below; animations are off; the
-scoreboard and the instruction are not shown on the page, since the goal is told at the beginning.
+Differs from the package: no wall clock (a page would end after 10 to 30 s, and its reward would fall with time), so the
+reward is the raw one; a problem counts as solved at a raw reward of 1 and not below; animations are off; the scoreboard
+and the instruction are not shown on the page, since the first observation gives the goal.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from envs.browser.reading import PageReading
 from turnwise.world import ScriptedAction
 
 VERSION = "1.1.0"
-"""The version of the package whose pages these are: part of every task's id."""
+"""Version of the package with these pages: part of every task's id."""
 HOST = "miniwob.test"
 
 KINDS = tuple(PLAYERS)
-"""The pages for which there is an oracle."""
+"""The pages that have an oracle."""
 
-# Runs after every action; the problem is made anew, and is the same one, when the page has been loaded again.
+# Runs after every action. If the page was loaded again, it makes the problem again, the same one.
 LOOK = """seed => {
     if (typeof core === 'undefined') return null;
     if (!window.problemWasStarted) {
@@ -50,7 +50,7 @@ LOOK = """seed => {
 
 
 def require_package() -> None:
-    """Raise ValueError when the installed package has other pages than the tasks' ids name."""
+    """Raise ValueError when the installed package is not the version that the tasks' ids name."""
     found = importlib.metadata.version("miniwob")
     if found != VERSION:
         raise ValueError(f"pages 'miniwob' must come from miniwob {VERSION}; found {found}: install that version")
@@ -62,7 +62,7 @@ def site() -> Folder:
 
 
 class MiniWobProblem(PageProblem):
-    """One page with one seed. It ends by itself; `stop` gives up."""
+    """One page with one seed. The page ends the episode; `stop` gives up."""
 
     ends_with_stop: ClassVar[bool] = False
 
@@ -73,12 +73,12 @@ class MiniWobProblem(PageProblem):
 
     @property
     def starts(self) -> Sequence[str]:
-        """The page."""
+        """Address of the page."""
         return (f"http://{HOST}/miniwob/{self._kind}.html",)
 
     @property
     def sites(self) -> Sequence[str]:
-        """The page alone: another one would be another problem."""
+        """The page alone, since another one would be another problem."""
         return self.starts
 
     @property
@@ -87,7 +87,7 @@ class MiniWobProblem(PageProblem):
         return self._goal
 
     async def look(self, page: Page) -> PageVerdict | None:
-        """Start the problem where the page is new, and ask whether it is over."""
+        """Start the problem if the page is new, and return the verdict if it is over."""
         found: Mapping[str, Any] | None = await page.evaluate(LOOK, self._seed)
         if found is None:
             return None
@@ -95,11 +95,11 @@ class MiniWobProblem(PageProblem):
         return _verdict(float(found["reward"])) if found["done"] else None
 
     async def judge(self, page: Page, answer: str) -> PageVerdict:
-        """Giving up: not solved, and no reward of the page's own."""
+        """Verdict on giving up: not solved, with raw reward 0."""
         return _verdict(0.0)
 
     def oracle(self, reading: PageReading, address: str) -> ScriptedAction:
-        """What the player of this kind of page does: it reads the goal and the page."""
+        """Action of the oracle for this kind of page, from the goal and the page."""
         return PLAYERS[self._kind](self._goal, reading.elements)
 
 

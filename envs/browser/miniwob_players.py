@@ -1,7 +1,7 @@
-"""Competent players of the MiniWoB++ pages: each reads the goal and the elements, and nothing that is hidden.
+"""Oracles for the MiniWoB++ pages: each reads the goal and the elements, and nothing that is hidden.
 
-A player is a function of the goal and of what the page shows now, so it can be asked at any time, and goes on wherever
-another player has left the page.
+An oracle is a function of the goal and of what the page shows now, so it can be asked at any time, and continues from
+wherever another policy has left the page.
 """
 
 from __future__ import annotations
@@ -37,27 +37,27 @@ def _quoted(goal: str) -> list[str]:
 
 
 def _give_up(why: str) -> ScriptedAction:
-    """Where another player has left a page on which nothing can be won any more, or the goal cannot be read."""
+    """Give up, where another policy made success impossible or the goal cannot be read."""
     return ScriptedAction(why, ("stop [N/A]",))
 
 
 def _press_the_named_button(goal: str, elements: Elements) -> ScriptedAction:
-    """`Click on the "ok" button.`"""
+    """Goal: `Click on the "ok" button.`"""
     (name,) = _quoted(goal)
     found = _named(_of_role(elements, "button"), name)
     return _click(found[0], f"the button {name}") if found else _give_up(f"there is no button {name}")
 
 
 def _press_the_only_button(goal: str, elements: Elements) -> ScriptedAction:
-    """`Click the button.` and `Close the dialog box by clicking the "x".`"""
+    """Goals: `Click the button.` and `Close the dialog box by clicking the "x".`"""
     found = _of_role(elements, "button")
     return _click(found[0], "the only button") if found else _give_up("there is no button")
 
 
 def _press_one(goal: str, elements: Elements) -> ScriptedAction:
-    """`Click button ONE.`, and `Click button ONE, then click button TWO.`
+    """Goals: `Click button ONE.`, and `Click button ONE, then click button TWO.`
 
-    Which of the two was clicked last can be seen: it has the focus.
+    The button that was clicked last is visible: it has the focus.
     """
     first_is_done = any(element.name == "ONE" and "focused" in element.states for element in elements)
     name = "TWO" if first_is_done and "TWO" in goal else "ONE"
@@ -66,21 +66,21 @@ def _press_one(goal: str, elements: Elements) -> ScriptedAction:
 
 
 def _follow_the_named_link(goal: str, elements: Elements) -> ScriptedAction:
-    """`Click on the link "dolor".`: the page's links are words that listen for clicks."""
+    """Goal: `Click on the link "dolor".` The page's links are words that listen for clicks."""
     (name,) = _quoted(goal)
     found = _named(_of_role(elements, "clickable", "link"), name)
     return _click(found[0], f"the link {name}") if found else _give_up(f"there is no link {name}")
 
 
 def _open_the_named_tab(goal: str, elements: Elements) -> ScriptedAction:
-    """`Click on Tab #2.`"""
+    """Goal: `Click on Tab #2.`"""
     name = goal.removeprefix("Click on ").removesuffix(".")
     found = _named(_of_role(elements, "tab"), name)
     return _click(found[0], name) if found else _give_up(f"there is no {name}")
 
 
 def _look_through_the_tabs(goal: str, elements: Elements) -> ScriptedAction:
-    """`... find and click on the link "dolor".`: the tab or section after the open one, until the link is shown."""
+    """Goal: `... find and click on the link "dolor".` Opens the next tab or section until the link is shown."""
     (name,) = _quoted(goal)
     if found := _named(_of_role(elements, "clickable", "link"), name):
         return _click(found[0], f"the link {name}")
@@ -93,13 +93,13 @@ def _look_through_the_tabs(goal: str, elements: Elements) -> ScriptedAction:
 
 
 def _expand_and_submit(goal: str, elements: Elements) -> ScriptedAction:
-    """`Expand the section below and click submit.`"""
+    """Goal: `Expand the section below and click submit.`"""
     closed = [tab for tab in _of_role(elements, "tab") if "expanded" not in tab.states]
     return _click(closed[0], f"expand {closed[0].name}") if closed else _submit(elements)
 
 
 def _tick_and_submit(goal: str, elements: Elements) -> ScriptedAction:
-    """`Select a, b and click Submit.`: boxes, of which none may be ticked, or one of a set of round ones."""
+    """Goal: `Select a, b and click Submit.` with checkboxes, of which any number may be wanted, or radio buttons."""
     wanted = goal.removeprefix("Select ").removesuffix(" and click Submit.").split(", ")
     for box in _of_role(elements, "checkbox", "radio"):
         if (box.name in wanted) != ("checked" in box.states) and (box.role == "checkbox" or box.name in wanted):
@@ -108,7 +108,7 @@ def _tick_and_submit(goal: str, elements: Elements) -> ScriptedAction:
 
 
 def _choose_and_submit(goal: str, elements: Elements) -> ScriptedAction:
-    """`Select Aruba from the list and click Submit.`"""
+    """Goal: `Select Aruba from the list and click Submit.`"""
     wanted = goal.removeprefix("Select ").removesuffix(" from the list and click Submit.")
     found = _named(_of_role(elements, "option"), wanted)
     if found and "selected" not in found[0].states:
@@ -117,7 +117,7 @@ def _choose_and_submit(goal: str, elements: Elements) -> ScriptedAction:
 
 
 def _fill_and_submit(goal: str, elements: Elements) -> ScriptedAction:
-    """`Enter "..." into the text field and press Submit.`, or one text for each of two fields, in order."""
+    """Goals: `Enter "..." into the text field and press Submit.`, or one text for each of two fields, in order."""
     fields, texts = [element for element in elements if element.is_field], _quoted(goal)
     for field, text in zip(fields, texts if len(texts) == len(fields) else texts * len(fields), strict=False):
         # A password is shown as dots, one for each character.
@@ -127,7 +127,7 @@ def _fill_and_submit(goal: str, elements: Elements) -> ScriptedAction:
 
 
 def _focus_the_field(goal: str, elements: Elements) -> ScriptedAction:
-    """`Focus into the textbox.` and `Focus into the 2nd input textbox.`"""
+    """Goals: `Focus into the textbox.` and `Focus into the 2nd input textbox.`"""
     place = int((re.findall("[0-9]", goal) or ["1"])[0])
     fields = [element for element in elements if element.is_field]
     return _click(fields[place - 1], f"field {place}") if len(fields) >= place else _give_up(f"no field {place}")
@@ -159,4 +159,4 @@ PLAYERS: dict[str, Player] = {
     "focus-text": _focus_the_field,
     "click-test": _press_the_only_button,
 }
-"""The player of each page, in the order in which tasks are drawn from the pages."""
+"""The oracle of each page, in the order in which tasks are drawn from the pages."""

@@ -1,4 +1,4 @@
-"""What an episode is about: where it starts, when it is solved, and how a competent player goes on."""
+"""Interface of an episode's problem: where it starts, when it is solved, and its oracle."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from turnwise.world import ScriptedAction
 
 @dataclass(frozen=True)
 class PageVerdict:
-    """How an episode ended."""
+    """The outcome of an episode."""
 
     solved: bool
     metrics: Mapping[str, float] = field(default_factory=dict)
@@ -25,50 +25,50 @@ class PageProblem(ABC):
     """One episode's problem. Its coroutines run on the browser's thread, everything else on the environment's."""
 
     ends_with_stop: ClassVar[bool] = True
-    """Whether `stop` can solve it: a player who never stops then fails, and one who guesses may guess an answer."""
+    """Whether `stop` can solve it: a policy that never stops then fails, and one that guesses may guess an answer."""
     repeatable: ClassVar[bool] = True
-    """Whether the same actions lead to the same pages, so that a situation can be named."""
+    """Whether the same actions lead to the same pages, so that states can be named."""
     load_seconds: ClassVar[float | None] = None
-    """How long a page may take to load before the agent is shown what there is; None for as long as it takes."""
+    """Seconds after which a page that is still loading is shown as it is; None to wait as long as it takes."""
 
     @property
     @abstractmethod
     def starts(self) -> Sequence[str]:
-        """The addresses that are open when the episode begins, each in a tab."""
+        """Addresses that are open when the episode begins, one tab each."""
 
     @property
     @abstractmethod
     def sites(self) -> Sequence[str]:
-        """What the addresses of allowed pages begin with."""
+        """Prefixes of the addresses of allowed pages."""
 
     @property
     def context(self) -> Mapping[str, Any]:
-        """Options of the browser context beyond those of every episode."""
+        """Options of the browser context, added to those of every episode."""
         return {}
 
     @property
     @abstractmethod
     def goal(self) -> str:
-        """What is to be done; known once the page has been looked at."""
+        """The goal in words; known once `look` has run."""
 
     async def prepare(self, context: BrowserContext) -> None:  # noqa: B027  (most need no preparation)
-        """Before the first page is opened."""
+        """Prepare the context before the first page is opened."""
 
     async def look(self, page: Page) -> PageVerdict | None:
-        """After every action, on the page that is shown: the verdict, where the page itself ends the episode."""
+        """Verdict if the current page itself ends the episode, else None; called after every action."""
         return None
 
     @abstractmethod
     async def judge(self, page: Page, answer: str) -> PageVerdict:
-        """The verdict on an episode that ends with `stop [answer]` on that page."""
+        """Verdict on an episode that ends with `stop [answer]` on this page."""
 
     def hidden(self) -> str:
-        """The state that no page shows at the moment, such as what lies in a cart."""
+        """State that the current page does not show, such as the content of a cart."""
         return ""
 
     @abstractmethod
     def oracle(self, reading: PageReading, address: str) -> ScriptedAction:
-        """What a competent player does who sees this page."""
+        """Action of a competent policy that sees this page."""
 
     def close(self) -> None:  # noqa: B027  (most hold nothing)
         """Free what the problem holds outside the browser."""

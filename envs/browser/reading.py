@@ -1,13 +1,13 @@
-"""What a page shows, as text: Chromium's accessibility tree, or pruned HTML, one element a line with its id.
+"""A page as text: Chromium's accessibility tree, or pruned HTML, one element per line with its number.
 
-Both views come from the same walk over the browser's own accessibility tree. An element that can be acted on gets a
-number, in the order of the document and anew for every reading: `[12] button "Submit"`, or in the HTML view
+Both views come from the same walk over the browser's own accessibility tree. Every element that can be acted on gets a
+number, in document order and anew for every reading: `[12] button "Submit"`, or in the HTML view
 `[12] <button type="submit">Submit</button>`. Everything else that is shown is a line of text without a number. Only
-what lies in the window is read, which is what scrolling is for.
+what lies in the window is read, so a policy has to scroll.
 
-What differs from WebArena's tree: no indentation, no numbers for what cannot be acted on, no containers; an element
-without a role of its own that listens for clicks is numbered as `clickable`, since the tree alone hides it. What a
-page embeds as a frame is not read.
+Differs from WebArena's tree: no indentation, no numbers for what cannot be acted on, no containers; an element without
+a role of its own that listens for clicks is numbered as `clickable`, since the tree alone does not show it. Embedded
+frames are not read.
 """
 
 from __future__ import annotations
@@ -24,31 +24,31 @@ View = Literal["tree", "html"]
 VIEWS: tuple[View, ...] = ("tree", "html")
 
 LONGEST_NAME = 200
-"""Characters of a name, a value or a text that a line shows."""
+"""Limit on the characters of a name, a value or a text in a line."""
 
 FIELDS = frozenset({"textbox", "searchbox", "spinbutton"})
-"""Roles that can be typed into; a combobox can where it is no menu."""
+"""Roles that can be typed into; a combobox can too unless it is a menu."""
 LEAVES = FIELDS | {
     *("button", "link", "checkbox", "radio", "switch", "tab", "option", "slider", "ColorWell", "DisclosureTriangle"),
     *("menuitemcheckbox", "menuitemradio"),
 }
-"""Roles of elements whose name says all that is in them."""
+"""Roles of elements whose name covers all of their content."""
 PARENTS = frozenset({"combobox", "listbox", "menuitem", "treeitem"})
-"""Roles of elements that hold others that can be acted on."""
+"""Roles of elements that contain others that can be acted on."""
 WIDGETS = LEAVES | PARENTS
 TITLES = frozenset({"heading", "image", "img"})
-"""Roles that are shown by their name, without a number, unless they hold something that can be acted on."""
+"""Roles shown by their name, without a number, unless they contain something that can be acted on."""
 TEXTS = frozenset({"StaticText"})
 
 LABELLED_TAGS = frozenset({"input", "select", "textarea"})
-"""Elements whose name is no text of their own: the HTML view puts it before them."""
+"""Tags whose name is not text of their own: the HTML view puts it before them."""
 EMPTY_TAGS = frozenset({"img", "area"})
 SHOWN_ATTRIBUTES = ("type", "name", "href", "placeholder", "title", "alt", "aria-label", "role", "for")
 
 
 @dataclass(frozen=True)
 class Element:
-    """Something on the page that can be acted on. `node` is the browser's own name for it."""
+    """An element that can be acted on. `node` is the browser's id of it."""
 
     number: int
     role: str
@@ -65,14 +65,17 @@ class Element:
 
 @dataclass(frozen=True)
 class PageReading:
-    """What is shown of a page now. Equal fingerprints: the same visible document, with the same values and marks."""
+    """What a page shows now.
+
+    Equal fingerprints mean the same visible document, with the same values and marks.
+    """
 
     lines: tuple[str, ...]
     elements: tuple[Element, ...]
     fingerprint: str
 
     def element(self, number: int) -> Element | None:
-        """The element with that number."""
+        """The element with that number, or None."""
         return self.elements[number - 1] if 1 <= number <= len(self.elements) else None
 
 
@@ -81,7 +84,7 @@ def read_page(
 ) -> PageReading:
     """Read a page from `Accessibility.getFullAXTree` and `DOMSnapshot.captureSnapshot`, taken together.
 
-    `window`: width and height in pixels. What comes after `most_lines` lines is left out, and a last line says so.
+    `window`: width and height in pixels. Lines beyond `most_lines` are left out, and a last line says so.
     """
     walk = _Walk(tree, _Document(snapshot, window), view)
     lines: list[str] = []
@@ -97,7 +100,7 @@ def read_page(
 
 
 class _Document:
-    """The DOM, as the browser's snapshot gives it: parallel lists of strings' and nodes' places."""
+    """The DOM from the browser's snapshot: parallel lists, with indices for strings and nodes."""
 
     def __init__(self, snapshot: Mapping[str, Any], window: tuple[int, int]) -> None:
         self._strings: Sequence[str] = snapshot["strings"]
@@ -115,7 +118,7 @@ class _Document:
         return place is not None and place in self._clickable and self._tag(place) not in ("html", "body", "#document")
 
     def in_window(self, node: int) -> bool:
-        """Whether a node lies in the window, if only in part. One without a box, such as an option, always does."""
+        """Whether any part of a node lies in the window. True for a node without a box, such as an option."""
         place = self._places.get(node)
         if place is None or place not in self._bounds:
             return True
@@ -124,7 +127,10 @@ class _Document:
         return left < self._window[0] and top < self._window[1] and left + width > 0 and top + height > 0
 
     def markup(self, node: int, text: str, value: str = "", states: Sequence[str] = ()) -> str:
-        """The element as a line of HTML: its tag, a few of its attributes, and the text. A text gets its parent's."""
+        """Line of HTML for an element: its tag, a few attributes, and the text.
+
+        For a text node, those of its parent.
+        """
         place = self._places[node]
         if self._tag(place) == "#text":
             place = self._nodes["parentIndex"][place]
@@ -138,9 +144,9 @@ class _Document:
 
     @cached_property
     def fingerprint(self) -> str:
-        """A digest of every visible node with its attributes, the values of fields, and how far the page is scrolled.
+        """Digest of every visible node with its attributes, the values of fields, and the scroll position.
 
-        Positions and the browser's own numbers are left out.
+        Positions of nodes and the browser's own numbers are left out.
         """
         texts, values = self._nodes["nodeValue"], self._sparse("inputValue")
         checked, chosen = set(self._nodes["inputChecked"]["index"]), set(self._nodes["optionSelected"]["index"])
@@ -172,7 +178,7 @@ class _Document:
 
 
 class _Walk:
-    """The accessibility tree, in the order of the document."""
+    """The accessibility tree, in document order."""
 
     def __init__(self, tree: Sequence[Mapping[str, Any]], document: _Document, view: View) -> None:
         self._nodes = {node["nodeId"]: node for node in tree}
@@ -182,7 +188,7 @@ class _Walk:
         self.document = document
 
     def shown(self) -> Iterator[tuple[str, Element | None]]:
-        """Every line, with the element that it is of, if that can be acted on."""
+        """Every line with its element, or None if that cannot be acted on."""
         yield from self._lines(self._root, texts=True)
 
     def _lines(self, node: Mapping[str, Any], *, texts: bool) -> Iterator[tuple[str, Element | None]]:
@@ -213,7 +219,7 @@ class _Walk:
         return text if self._view == "tree" else self.document.markup(node["backendDOMNodeId"], text)
 
     def _widget_line(self, node: Mapping[str, Any], role: str, name: str) -> tuple[str, Element | None]:
-        """The line of an element, which has a number unless it is disabled."""
+        """Line of an element, which has a number unless it is disabled."""
         if role not in WIDGETS:
             role, name = "clickable", _tidy(self._text(node))
         properties = {found["name"]: found["value"].get("value") for found in node.get("properties", ())}
@@ -232,7 +238,7 @@ class _Walk:
         return " ".join([f'{role} "{name}"', *([f'= "{value}"'] if value else []), *states])
 
     def _is_clickable(self, node: Mapping[str, Any]) -> bool:
-        """A thing with text that listens for clicks itself, and holds nothing else that does."""
+        """Whether a node with text listens for clicks itself and contains nothing else that does."""
         return (
             self.document.is_clickable(node.get("backendDOMNodeId", 0))
             and not self._holds_widget(node)
@@ -240,7 +246,7 @@ class _Walk:
         )
 
     def _names_a_widget(self, label: Mapping[str, Any]) -> bool:
-        """Whether the text of a label is said by the name of what it holds."""
+        """Whether the name of a widget within a label already repeats the label's text."""
         return any(
             (_role(child) in WIDGETS and bool(_value_of(child, "name"))) or self._names_a_widget(child)
             for child in self._children(label)
@@ -271,13 +277,13 @@ def _value_of(node: Mapping[str, Any], field: str) -> str:
 
 
 def _tidy(text: str) -> str:
-    """White space as single spaces, and no more than a line can show."""
+    """Text with single spaces, cut to `LONGEST_NAME`."""
     tidied = " ".join(text.split())
     return tidied if len(tidied) <= LONGEST_NAME else f"{tidied[:LONGEST_NAME]}..."
 
 
 def _states(role: str, properties: Mapping[str, Any]) -> tuple[str, ...]:
-    """What is true of an element, in a fixed order."""
+    """States of an element that are true, in a fixed order."""
     states = [name for name in ("selected", "expanded", "focused", "disabled") if properties.get(name) is True]
     states += [name for name in ("checked", "pressed") if properties.get(name) in (True, "true", "mixed")]
     if role == "combobox" and properties.get("editable"):

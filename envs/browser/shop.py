@@ -1,7 +1,7 @@
 """A small shop of several pages, made for this world: search, categories, products, comments and a cart.
 
-A shop is the state behind one episode: its catalogue, what lies in its cart, and what was posted. `respond` is what its
-web server does, a function of that state and the request, with no clock and no chance in it.
+A shop is the state of one episode: its catalogue, the content of its cart, and the posted comments. `respond` is its
+web server: a function of that state and the request, without clock or randomness.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from envs.browser.catalogue import CatalogueProduct, dollars
 from envs.browser.loopback import NOT_FOUND, PageRequest, Response, page, redirect
 
 VERSION = "1"
-"""Of catalogue and pages: part of every task's id."""
+"""Version of catalogue and pages: part of every task's id."""
 HOST = "shop.test"
 COOKIE = "shop"
 
@@ -26,7 +26,7 @@ LONGEST_COMMENT = 300
 
 @dataclass(frozen=True)
 class Comment:
-    """What somebody wrote below a product."""
+    """A comment on a product."""
 
     product: int
     text: str
@@ -38,7 +38,7 @@ class BrowserShop:
     def __init__(self, products: Sequence[CatalogueProduct]) -> None:
         self.products = tuple(products)
         self.cart: dict[int, int] = {}
-        """How many of each product, by its number, in the order in which they were put there."""
+        """Quantity of each product by its number, in the order in which they were added."""
         self.comments: list[Comment] = []
         self._pages: dict[tuple[str, str], Callable[[PageRequest], Response]] = {
             ("GET", "/"): self._home,
@@ -52,12 +52,12 @@ class BrowserShop:
         }
 
     def respond(self, request: PageRequest) -> Response:
-        """The page at the path, or one that says that there is none."""
+        """The page at the path, or "not found"."""
         found = self._pages.get((request.method, request.path))
         return NOT_FOUND if found is None else found(request)
 
     def find(self, number: str) -> CatalogueProduct | None:
-        """The product with that number, if the text is one."""
+        """The product with that number, or None."""
         return next((product for product in self.products if str(product.number) == number), None)
 
     def _home(self, request: PageRequest) -> Response:
@@ -148,7 +148,7 @@ class BrowserShop:
 
 
 class ShopSite:
-    """The shops of all episodes as one site: a cookie says which shop a browser context sees."""
+    """The shops of all episodes as one site: a cookie selects the shop that a browser context sees."""
 
     def __init__(self) -> None:
         self._shops: dict[str, BrowserShop] = {}
@@ -156,7 +156,7 @@ class ShopSite:
         self._lock = threading.Lock()
 
     def open(self, shop: BrowserShop) -> str:
-        """Open a shop; the value of the cookie that leads to it."""
+        """Register a shop and return the value of its cookie."""
         with self._lock:
             self._opened += 1
             key = str(self._opened)
@@ -164,14 +164,14 @@ class ShopSite:
         return key
 
     def close(self, key: str) -> None:
-        """Forget a shop."""
+        """Remove a shop."""
         self._shops.pop(key, None)
 
     def __len__(self) -> int:
         return len(self._shops)
 
     def __call__(self, request: PageRequest) -> Response:
-        """The answer of the shop that the cookie names."""
+        """Response of the shop that the cookie selects."""
         shop = self._shops.get(request.cookies.get(COOKIE, ""))
         return NOT_FOUND if shop is None else shop.respond(request)
 

@@ -1,6 +1,6 @@
 """Problems in the shop: find a price, compare prices, fill a cart, post a comment. All end with `stop`.
 
-Whether one is solved is read off the shop's own state, and off the answer given to `stop`, never off what a page says.
+Success is determined by the shop's own state and by the answer given to `stop`, never by what a page says.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class ShopOrder:
 
     @property
     def goal(self) -> str:
-        """The task as the agent is told it."""
+        """The goal in words."""
         name = self.product.name
         return {
             "price": f"What does the {name} cost? Stop with the price.",
@@ -46,7 +46,7 @@ class ShopOrder:
 
 
 def draw_order(kind: str, products: Sequence[CatalogueProduct], seed: int) -> ShopOrder:
-    """What the task with that seed asks for."""
+    """The order that a task's seed draws."""
     generator = seeding.generator(seed, "browser shop order")
     product = products[int(generator.integers(len(products)))]
     if kind == "cheapest":
@@ -78,20 +78,20 @@ class ShopProblem(PageProblem):
 
     @property
     def goal(self) -> str:
-        """What the order asks for."""
+        """The order in words."""
         return self.order.goal
 
     async def prepare(self, context: BrowserContext) -> None:
-        """Open the shop, and give the browser context the cookie that leads there."""
+        """Open the shop, and give the browser context its cookie."""
         self._key = self._site.open(self.shop)
         await context.add_cookies([{"name": COOKIE, "value": self._key, "url": ADDRESS}])
 
     async def judge(self, page: Page, answer: str) -> PageVerdict:
-        """Solved when the answer, or the state of the shop, is exactly what was asked for."""
+        """Solved if the answer, or the state of the shop, is exactly what was asked for."""
         return PageVerdict(self.is_solved(answer))
 
     def is_solved(self, answer: str) -> bool:
-        """Whether a `stop` with this answer would be right now."""
+        """Whether a `stop` with this answer would solve the problem now."""
         order, said = self.order, " ".join(answer.split()).lower()
         if order.kind == "price":
             return said.removeprefix("$") == order.product.shown_price.removeprefix("$")
@@ -102,11 +102,11 @@ class ShopProblem(PageProblem):
         return self.shop.comments == [Comment(order.product.number, order.comment)]
 
     def hidden(self) -> str:
-        """What lies in the cart and what was posted."""
+        """The content of the cart and the posted comments."""
         return repr((sorted(self.shop.cart.items()), self.shop.comments))
 
     def oracle(self, reading: PageReading, address: str) -> ScriptedAction:
-        """Search for the product, or open its category, and do there what the order asks for."""
+        """Search for the product, or open its category, and carry out the order there."""
         path = address.removeprefix(ADDRESS)
         if self.order.kind == "cheapest":
             return self._compare(reading, path)

@@ -1,8 +1,8 @@
-"""One page of the browser: what is done to it, and how it is known that it has come to rest.
+"""One page of the browser: the actions on it, and how to tell when it has come to rest.
 
-An action returns when its consequences are over: the page has drawn two frames, and no navigation that it asked for is
-under way. Chromium says in its protocol when a page asks for a navigation, before it answers anything that comes later,
-so nothing depends on how long the action took.
+An action returns when its consequences are over: the page has drawn two frames, and no navigation that it requested is
+under way. Chromium's protocol reports a request for a navigation before it answers any later command, so nothing
+depends on how long the action took.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ TWO_FRAMES = """new Promise(resolve => {
 })"""
 """The timer is for a page that another has covered meanwhile: it may draw no frames."""
 
-# A click goes to the middle of the element, as a person's would. Where something else lies there, or the element is an
-# option, which no mouse reaches in a closed list, the click is sent to the element itself and this returns null.
+# A click goes to the middle of the element, as a person's would. If something else covers that point, or the element is
+# an option, which no mouse reaches in a closed list, the click is sent to the element itself and this returns null.
 CLICK_POINT = """function() {
     if (!this.isConnected) throw new Error('gone');
     if (this.tagName === 'OPTION') {
@@ -55,7 +55,7 @@ HOVER_POINT = """function() {
     return box ? {x: box.left + box.width / 2, y: box.top + box.height / 2} : null;
 }"""
 
-# Whether a text can be pasted here: not where the browser itself reads keys, as in the parts of a date.
+# Whether text can be pasted here: not where the browser itself reads keys, as in the parts of a date.
 SELECT_CONTENT = """function() {
     if (!this.isConnected) throw new Error('gone');
     this.scrollIntoViewIfNeeded();
@@ -67,14 +67,14 @@ SELECT_CONTENT = """function() {
 
 
 class ElementGone(Exception):
-    """The page has changed by itself since it was read, and the element with this number is no longer part of it."""
+    """Raised when the page has changed by itself since it was read, and the element is no longer part of it."""
 
 
 class Tab:
     """A page with a session of Chromium's own protocol. Its coroutines run on the browser's thread.
 
-    `load_seconds`: how long it may take to load before the agent is shown what there is; None for as long as a call may
-    take, after which the episode is lost, so that no clock decides what an agent sees.
+    `load_seconds`: seconds after which a page that is still loading is shown as it is. With None the agent waits as
+    long as a call may take, after which the episode is lost, so that no clock decides what an agent sees.
     """
 
     def __init__(self, page: Page, protocol: CDPSession, frame: str, load_seconds: float | None) -> None:
@@ -86,7 +86,7 @@ class Tab:
         self._loading = False
         self._changed = asyncio.Event()
         self.windows_asked_for = 0
-        """How many new windows the page has asked for and not been given yet."""
+        """Number of new windows that the page has requested and that have not been opened yet."""
         for event in ("frameRequestedNavigation", "frameScheduledNavigation"):
             protocol.on(f"Page.{event}", lambda told: self._note(told, asked=True))
         for event in ("frameClearedScheduledNavigation", "navigatedWithinDocument"):
@@ -97,18 +97,18 @@ class Tab:
 
     @classmethod
     async def of(cls, page: Page, load_seconds: float | None) -> Tab:
-        """The tab of a page that has just been opened."""
+        """The tab of a page that was just opened."""
         protocol = await page.context.new_cdp_session(page)
         found = await protocol.send("Page.getFrameTree")
         tab = cls(page, protocol, found["frameTree"]["frame"]["id"], load_seconds)
         await protocol.send("Page.enable")
-        # What began to load before it was listened to.
+        # Wait for whatever began to load before the listeners were added.
         with suppress(LoadTimeout):
             await page.wait_for_load_state("load", timeout=tab._limit)
         return tab
 
     async def goto(self, address: str) -> str | None:
-        """Open an address. What went wrong, if anything, else None."""
+        """Open an address. Returns the reason of a failure, else None."""
         try:
             await self.page.goto(address, wait_until="load", timeout=self._limit)
         except Error as error:
@@ -120,19 +120,19 @@ class Tab:
         return None
 
     async def click(self, element: Element) -> None:
-        """A click in the middle of the element, or sent to it where the mouse does not reach it."""
+        """Click in the middle of the element, or send the click to it where the mouse does not reach it."""
         point = await self._call(element, CLICK_POINT)
         if point is not None:
             await self.page.mouse.click(point["x"], point["y"])
 
     async def hover(self, element: Element) -> None:
-        """The mouse over the middle of the element."""
+        """Move the mouse over the middle of the element."""
         point = await self._call(element, HOVER_POINT)
         if point is not None:
             await self.page.mouse.move(point["x"], point["y"])
 
     async def fill(self, element: Element, text: str, *, enter: bool) -> None:
-        """The text in place of what stands in the field, as though it were pasted; then Enter, if asked for."""
+        """Replace the content of the field by the text, as if pasted; then press Enter, if asked for."""
         can_paste = await self._call(element, SELECT_CONTENT)
         if not text:
             await self.page.keyboard.press("Delete")
@@ -144,15 +144,15 @@ class Tab:
             await self.page.keyboard.press("Enter")
 
     async def press(self, keys: str) -> None:
-        """A key, or a combination such as `Control+a`."""
+        """Press a key, or a combination such as `Control+a`."""
         await self.page.keyboard.press(keys)
 
     async def scroll(self, windows: int) -> None:
-        """So many windows down, or up where negative, at once."""
+        """Scroll by this many window heights at once: down, or up where negative."""
         await self.page.evaluate("count => scrollBy({top: count * innerHeight, behavior: 'instant'})", windows)
 
     async def move_in_history(self, by: int) -> None:
-        """One page back (-1) or forward (1). Raises Refused where there is none."""
+        """Go one page back (-1) or forward (1). Raises Refused if there is none."""
         history = await self._protocol.send("Page.getNavigationHistory")
         entries, place = history["entries"], history["currentIndex"] + by
         if not 0 <= place < len(entries) or entries[place]["url"] == "about:blank":
@@ -161,7 +161,7 @@ class Tab:
         await self._protocol.send("Page.navigateToHistoryEntry", {"entryId": entries[place]["id"]})
 
     async def rest(self) -> None:
-        """Wait until two frames are drawn and nothing is loading."""
+        """Wait until two frames are drawn and nothing is loading, for at most `load_seconds`."""
         try:
             await asyncio.wait_for(self._rest(), self._load_seconds)
         except TimeoutError:
@@ -185,11 +185,11 @@ class Tab:
         try:
             await self._protocol.send("Runtime.evaluate", {"expression": TWO_FRAMES, "awaitPromise": True})
         except Error as error:
-            # A page that navigates meanwhile takes the question with it; `rest` then waits for what comes instead.
+            # A page that navigates meanwhile drops the command; `rest` then waits for the page that follows.
             self._require_alive(error)
 
     async def _call(self, element: Element, function: str) -> Any:
-        """What a function of the page returns, `this` being the element. Raises ElementGone."""
+        """Result of a JavaScript function with `this` set to the element. Raises ElementGone."""
         try:
             found = await self._protocol.send("DOM.resolveNode", {"backendNodeId": element.node})
             parameters = {"functionDeclaration": function, "objectId": found["object"]["objectId"]}
@@ -208,7 +208,7 @@ class Tab:
 
     @property
     def _limit(self) -> float:
-        """The time to load in milliseconds, where Playwright takes 0 for no limit."""
+        """The load limit in milliseconds; Playwright takes 0 for no limit."""
         return (self._load_seconds or 0) * 1000
 
     def _note(self, told: Mapping[str, Any], *, asked: bool, loading: bool | None = None) -> None:

@@ -58,51 +58,51 @@ class Tabs:
     ) -> Tabs:
         """A new context without tabs; `begin` opens the first.
 
-        `sites`: what the addresses of allowed pages begin with; `load_seconds`: see `Tab`; `crashed` is set when a
-        page crashes.
+        `sites`: prefixes of the addresses of allowed pages; `load_seconds`: see `Tab`; `crashed` is set when a page
+        crashes.
         """
         return cls(await browser.new_context(**{**CONTEXT, **options}), sites, load_seconds, crashed)
 
     async def begin(self) -> None:
-        """Put every other site out of reach, and open an empty tab."""
+        """Block every other site, and open an empty tab."""
         reached = "|".join(re.escape(site) for site in [*_origins(self._sites), "about:", "data:", "blob:"])
         await self.context.route(re.compile(f"^(?!{reached})"), lambda route: route.abort())
         await self._new()
 
     @property
     def front(self) -> Tab:
-        """The tab that is shown."""
+        """The tab in front."""
         return self._tabs[self._front]
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        """The addresses of all tabs, in order."""
+        """Addresses of all tabs, in order."""
         return tuple(tab.page.url for tab in self._tabs)
 
     def header(self) -> str:
-        """The address of the shown page, and of all tabs where there are several."""
+        """Line with the address of the front page, and one with those of all tabs if there are several."""
         if len(self._tabs) == 1:
             return f"Page: {self.front.page.url}"
         shown = [f"[{number}] {address}" for number, address in enumerate(self.addresses)]
         return "\n".join([f"Page: {self.front.page.url}", f"Tabs: {' '.join(shown)}, shown: [{self._front}]"])
 
     async def goto(self, address: str) -> str | None:
-        """Open an address in the shown tab. What went wrong, if anything."""
+        """Open an address in the front tab. Returns the reason of a failure, else None."""
         failure = await self.front.goto(address)
         await self.rest()
         return failure
 
     async def play(self, action: Action, element: Element | None) -> str | None:
-        """Play an action until the page is at rest, and say what must be said of it. Raises Refused.
+        """Play an action until the page is at rest. Returns a message for the policy, or None. Raises Refused.
 
-        `element` is the one that a click, a hover or a typing is about.
+        `element` is the target of a click, a hover or a typing.
         """
         said = await self._play(action, element)
         await self.rest()
         return said
 
     async def rest(self) -> None:
-        """Wait until the shown page is at rest; a window that it has opened is shown instead."""
+        """Wait until the front page is at rest; a window that it has opened comes to the front."""
         opener = self.front
         await opener.rest()
         while opener.windows_asked_for:
@@ -117,11 +117,11 @@ class Tabs:
                 await self._new()
 
     async def read(self, view: View, most_lines: int) -> PageReading:
-        """What the shown page shows."""
+        """What the front page shows."""
         return await self.front.read(WINDOW, view, most_lines)
 
     async def close(self) -> None:
-        """Close every page of the episode and forget what they stored."""
+        """Close every page of the episode and delete what they stored."""
         await self.context.close()
 
     async def _play(self, action: Action, element: Element | None) -> str | None:
@@ -157,7 +157,7 @@ class Tabs:
             await self.front.fill(element, action.text, enter=action.enter)
 
     async def _goto_allowed(self, address: str) -> str | None:
-        # A prefix without its path's slash would also allow a longer host name.
+        # A bare prefix without a slash would also allow a longer host name.
         if not any(address == site or address.startswith(f"{site.rstrip('/')}/") for site in self._sites):
             raise Refused(f"goto may only open {' or '.join(self._sites)} and what is below it.")
         failure = await self.front.goto(address)
@@ -168,7 +168,7 @@ class Tabs:
         await self._adopt()
 
     async def _adopt(self) -> None:
-        """Show the window that was opened. One that never comes was blocked by the browser."""
+        """Bring the window that was opened to the front. One that never comes was blocked by the browser."""
         try:
             page = await asyncio.wait_for(self._opened.get(), self._load_seconds)
         except TimeoutError:
@@ -195,6 +195,6 @@ class Tabs:
 
 
 def _origins(sites: Sequence[str]) -> list[str]:
-    """The origins of the sites, each with the slash that ends a host name, without repeats."""
+    """Origins of the sites without repeats, each with the slash that ends a host name."""
     found = [re.match(r"[a-z]+://[^/]+", site) for site in sites]
     return [f"{origin}/" for origin in dict.fromkeys(match.group() for match in found if match)]

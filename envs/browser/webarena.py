@@ -1,10 +1,10 @@
 """WebArena's tasks (arXiv 2307.13854) on sites whose addresses the user gives.
 
-The sites themselves are WebArena's docker images, or any others that the task files speak of. Their state is theirs:
-what one episode posts the next one sees, until somebody resets them, so episodes are not repeatable and name no states.
+The sites are WebArena's docker images, or any others that the task files refer to. They keep their own state: what one
+episode posts the next one sees, until somebody resets them, so episodes are not repeatable and name no states.
 
-What differs from WebArena: an episode is judged when the agent stops; one that runs into the turn limit is not solved
-(there, an empty answer is judged).
+Differs from WebArena: an episode is judged when the agent stops; one that reaches the turn limit is not solved (in
+WebArena, an empty answer is judged).
 """
 
 from __future__ import annotations
@@ -30,13 +30,14 @@ from turnwise.world import SPLITS, Limits, Reward, ScriptedAction, Split, Task, 
 class WebArena(World):
     """Tasks that WebArena's files describe, played and judged in a real Chromium.
 
-    Parameters: `task_files`, a file or a folder of them; `sites`, the address for each placeholder, e.g.
+    Parameters: `task_files`, a file or a folder of them; `sites`, the address for each placeholder, such as
     `{"__SHOPPING__": "http://localhost:7770"}`; `logins`, the folder of the browser states that tasks name as
-    `storage_state`; `unsupported`, `refuse` to raise ValueError where a task cannot be judged here, or `leave out` to
-    go on without it (`refused` says which and why); `splits`, `test` to make every task a test task, as they are meant,
-    or `templates` to deal them out, eight templates in ten to training, so that no intent's template is in two splits;
-    `view`, `turns`, `most_lines` and `executable` as for `browser`; `sites_version`, what you call what the sites hold:
-    nobody can ask them, so change this when that changes, or episodes of before are taken for those of now.
+    `storage_state`; `unsupported`, `refuse` to raise ValueError for a task that cannot be judged here, or `leave out`
+    to continue without it (`refused` lists which and why); `splits`, `test` to make every task a test task, as intended
+    by WebArena, or `templates` to assign eight templates in ten to training, so that no intent's template is in two
+    splits; `view`, `turns`, `most_lines` and `executable` as for `browser`; `sites_version`, a label of your choice for
+    the content of the sites. The sites cannot report it, so change the label when the content changes, or cached
+    episodes of the old content are reused.
     """
 
     name: ClassVar[str] = "webarena"
@@ -78,7 +79,7 @@ class WebArena(World):
 
     @property
     def instruction(self) -> str:
-        """The aim, and what is shown."""
+        """The aim, and how pages are shown."""
         return f"{INSTRUCTION} Stop with the answer, if the goal asks for one."
 
     @property
@@ -88,11 +89,14 @@ class WebArena(World):
 
     @property
     def limits(self) -> Limits:
-        """The limit on turns that was given as a parameter."""
+        """The turn limit given as a parameter."""
         return self._limits
 
     def tasks(self, split: Split, count: int) -> list[Task]:
-        """The first `count` tasks of a split, in the order of their numbers. Tags: `sites` and `template`."""
+        """The first `count` tasks of a split, by number.
+
+        Tags: `sites` and `template`. Raises ValueError for too few tasks.
+        """
         found = self._of(split)
         if len(found) < count:
             raise ValueError(
@@ -105,11 +109,11 @@ class WebArena(World):
         ]
 
     def split_size(self, split: Split) -> int:
-        """How many tasks of the files fall to a split."""
+        """Number of tasks of the files that belong to a split."""
         return len(self._of(split))
 
     def make(self, task: Task, seed: int) -> BrowserEnvironment:
-        """An episode of a task. Raises ValueError when these files do not hold it."""
+        """Environment for a task. Raises ValueError when these files do not contain it."""
         if task.id not in self._tasks:
             raise ValueError(f"a task must be one of these files; found {task.id!r}")
         problem = WebArenaProblem(self._tasks[task.id], tuple(self.sites.values()))
@@ -117,7 +121,7 @@ class WebArena(World):
 
     @classmethod
     def files(cls, parameters: Mapping[str, Any]) -> Mapping[str, Path | None]:
-        """The tasks and the logins; where the browser lies decides nothing."""
+        """The tasks and the logins; the path of the browser does not affect results."""
         found = {name: Path(parameters[name]) for name in ("task_files", "logins") if parameters.get(name)}
         return {**found, **({"executable": None} if "executable" in parameters else {})}
 
@@ -128,7 +132,7 @@ class WebArena(World):
 
     @classmethod
     def distributions(cls, parameters: Mapping[str, Any]) -> tuple[str, ...]:
-        """What drives the browser, and the pages of `browser` in the same package."""
+        """The browser's driver, and the pages of `browser`, which is in the same package."""
         return ("miniwob", "playwright")
 
     def _of(self, split: Split) -> list[tuple[str, WebArenaTask]]:
@@ -163,7 +167,7 @@ class WebArenaProblem(PageProblem):
 
     @property
     def context(self) -> Mapping[str, Any]:
-        """Logged in, and somewhere, where the task says so."""
+        """Login state and geolocation, where the task asks for them."""
         options: dict[str, Any] = {}
         if self._task.login is not None:
             options["storage_state"] = self._task.login
@@ -177,14 +181,14 @@ class WebArenaProblem(PageProblem):
         return self._task.intent
 
     async def judge(self, page: Page, answer: str) -> PageVerdict:
-        """Solved when every check holds."""
+        """Solved if every check holds."""
         for check in self._task.checks:
             if not await check.holds(page, answer):
                 return PageVerdict(False)
         return PageVerdict(True)
 
     def oracle(self, reading: PageReading, address: str) -> ScriptedAction:
-        """There is none: `players` does not name it."""
+        """Raises ValueError: there is no oracle, and `players` does not name one."""
         raise ValueError("WebArena's files hold no demonstrations, so this world has no oracle; ask for 'random'")
 
 

@@ -1,18 +1,18 @@
-"""WebArena's checks (arXiv 2307.13854): is the answer right, is the page the right one, does it say what it should?
+"""WebArena's checks (arXiv 2307.13854): of the answer, of the final address, and of the content of pages.
 
-An episode is solved when every check of its task holds. With c(x) = x without the quotes around it, in small letters:
+An episode is solved when every check of its task holds. With c(x) = x without the quotes around it, in lower case:
 
     exact_match:   c(answer) = c(reference)
     must_include:  c(reference) is part of c(answer), for every reference; where a single reference is one character
                    long, it must be a word of the answer
-    url_match:     the address without its query holds a reference's; for every field of the references' queries the
+    url_match:     the address without its query contains a reference's; for every field of the references' queries the
                    address has one of their values
-    program_html:  the text that a locator, or none, finds on a page is, or includes, what is required
+    program_html:  the text that a locator, or none, finds on a page equals, or includes, what is required
 
-What differs from WebArena's own: `fuzzy_match` asks a language model, and `func:` calls Python functions that use the
-sites' own interfaces: both are refused when the file is read, not answered with a guess. Words are cut by a regular
-expression instead of NLTK. A page other than the last is opened in a tab of its own, and read when it is at rest
-instead of after three seconds. A locator that finds nothing finds the empty text (there: "None").
+Differs from WebArena's own: `fuzzy_match` asks a language model, and `func:` calls Python functions that use the sites'
+own interfaces; both are refused when the file is read, instead of being answered with a guess. Words are split by a
+regular expression instead of NLTK. A page other than the last is opened in a tab of its own, and read when it is at
+rest instead of after three seconds. A locator that finds nothing gives the empty text (in WebArena: "None").
 """
 
 from __future__ import annotations
@@ -31,29 +31,29 @@ from envs.browser.tab import Tab
 
 OR = " |OR| "
 LOAD_SECONDS = 15.0
-"""How long a page that is looked at to judge an episode may take to load; what it shows then is judged."""
+"""Time limit, in seconds, for loading a page that is needed to judge an episode; what it shows then is judged."""
 
 
 class Unsupported(Exception):
-    """A task asks for a check that cannot be made here; the message says which and why."""
+    """Raised for a task with a check that cannot be made here; the message says which and why."""
 
 
 class PageCheck(ABC):
-    """Something that must hold when the agent stops."""
+    """A condition on the final page and the answer when the agent stops."""
 
     @abstractmethod
     async def holds(self, page: Page, answer: str) -> bool:
-        """Whether it does, on the page that is shown at the end, with that answer."""
+        """Whether the condition holds for the final page and this answer."""
 
 
 @dataclass(frozen=True)
 class AnswerIs(PageCheck):
-    """The answer is the reference."""
+    """The answer equals the reference."""
 
     reference: str
 
     async def holds(self, page: Page, answer: str) -> bool:
-        """Equal but for capitals and quotes."""
+        """Whether they are equal except for case and quotes."""
         return cleaned(answer) == cleaned(self.reference)
 
 
@@ -64,7 +64,7 @@ class AnswerIncludes(PageCheck):
     references: tuple[str, ...]
 
     async def holds(self, page: Page, answer: str) -> bool:
-        """As parts of the text; a single reference of one character as a word."""
+        """Whether each is a substring; a single reference of one character must be a word."""
         said = cleaned(answer)
         wanted = [cleaned(reference) for reference in self.references]
         if len(wanted) == 1 and len(wanted[0]) == 1:
@@ -74,18 +74,18 @@ class AnswerIncludes(PageCheck):
 
 @dataclass(frozen=True)
 class AddressIs(PageCheck):
-    """The page that is shown has one of these addresses."""
+    """The final page has one of these addresses."""
 
     references: tuple[str, ...]
 
     async def holds(self, page: Page, answer: str) -> bool:
-        """See `address_matches`."""
+        """Whether the address matches: see `address_matches`."""
         return address_matches(page.url, self.references)
 
 
 @dataclass(frozen=True)
 class PageSays(PageCheck):
-    """A page says something. `address` is None for the page that is shown at the end; `locator` may be empty."""
+    """A page contains a text. `address` is None for the final page; `locator` may be empty."""
 
     address: str | None
     locator: str
@@ -93,7 +93,7 @@ class PageSays(PageCheck):
     includes: tuple[str, ...]
 
     async def holds(self, page: Page, answer: str) -> bool:
-        """Whether the located text is `exact`, or else includes one alternative of each of `includes`."""
+        """Whether the located text equals `exact` or, if that is None, includes an alternative of each `includes`."""
         found = cleaned(unescape(await self._found(page)))
         if self.exact is not None:
             return found == cleaned(self.exact)
@@ -114,7 +114,7 @@ class PageSays(PageCheck):
 
 
 async def _located(page: Page, locator: str) -> str:
-    """The text that the task file's JavaScript finds on the page; nothing where it fails, as on a wrong page."""
+    """Text that the task file's JavaScript finds on the page; empty where it fails, as on a wrong page."""
     if not locator:
         return await page.content()
     try:
@@ -127,7 +127,7 @@ async def _located(page: Page, locator: str) -> str:
 
 
 def cleaned(text: str) -> str:
-    """Small letters, without white space and then one pair of quotes around the text."""
+    """Lower-case text without surrounding white space and then one pair of quotes."""
     stripped = text.strip()
     if len(stripped) > 1 and stripped[0] == stripped[-1] and stripped[0] in "'\"":
         stripped = stripped[1:-1]
@@ -135,12 +135,15 @@ def cleaned(text: str) -> str:
 
 
 def words(text: str) -> list[str]:
-    """Numbers with their decimals, words, and signs."""
+    """Tokens of a text: numbers with their decimals, words, and single signs."""
     return re.findall(r"\d+(?:[.,]\d+)*|\w+|[^\w\s]", text)
 
 
 def address_matches(address: str, references: Sequence[str]) -> bool:
-    """WebArena's rule `GOLD in PRED`: host and path hold a reference's, and every field of their queries is matched."""
+    """WebArena's rule `GOLD in PRED`.
+
+    Host and path contain those of a reference, and every field of the references' queries has one of their values.
+    """
     place, fields = _parts(address)
     wanted = [_parts(reference) for reference in references]
     values: dict[str, set[str]] = {}

@@ -19,7 +19,7 @@ PLACEHOLDER = re.compile("__[A-Z]+(?:_[A-Z]+)*__")
 
 @dataclass(frozen=True)
 class WebArenaTask:
-    """One task. `name` is its number and a digest of what the file says, before addresses are filled in."""
+    """One task. `name` is its number and a digest of its entry in the file, before addresses are filled in."""
 
     number: int
     name: str
@@ -29,17 +29,17 @@ class WebArenaTask:
     intent: str
     checks: tuple[PageCheck, ...]
     login: Path | None
-    """Where the browser's state after a login is kept, if the task asks for one."""
+    """File with the browser's state after a login, if the task asks for one."""
     geolocation: Mapping[str, float] | None
 
 
 def read_tasks(
     path: Path, addresses: Mapping[str, str], logins: Path | None
 ) -> tuple[list[WebArenaTask], dict[int, str]]:
-    """The tasks of a file or a folder, in the order of their numbers, and for each one left out the reason.
+    """Tasks of a file or a folder, by number, and the reason for each task left out.
 
-    `addresses`: what to put for a placeholder such as `__SHOPPING__`. `logins`: the folder of the files that tasks name
-    as `storage_state`. Raises ValueError for a file that does not hold tasks.
+    `addresses`: replacements for placeholders such as `__SHOPPING__`. `logins`: the folder of the files that tasks name
+    as `storage_state`. Raises ValueError for a file that does not contain tasks.
     """
     tasks, refused = [], {}
     for entry in sorted(_entries(path), key=lambda entry: int(entry["task_id"])):
@@ -74,7 +74,7 @@ def _entries(path: Path) -> list[dict[str, Any]]:
 def _task(entry: dict[str, Any], addresses: Mapping[str, str], logins: Path | None) -> WebArenaTask:
     written = json.dumps(entry, sort_keys=True)
     for placeholder, address in addresses.items():
-        # An address may have characters that JSON writes differently.
+        # JSON may have to escape characters of an address.
         written = written.replace(placeholder, json.dumps(address.rstrip("/"))[1:-1])
     if unknown := sorted(set(PLACEHOLDER.findall(written))):
         raise Unsupported(f"sites gives no address for {', '.join(unknown)}")

@@ -23,7 +23,7 @@ PAGES: Mapping[str, tuple[str, ...]] = {
     f"shop-{shop.VERSION}": shop_problems.KINDS,
     f"miniwob-{miniwob.VERSION}": miniwob.KINDS,
 }
-"""The page sets, as task ids name them, and the kinds of problems in each."""
+"""Kinds of problems in each page set; task ids use these names."""
 
 REWARDS: Mapping[str, Reward] = {"solved": Reward("1 when the task is solved at the end, else 0", "outcome", 1.0)}
 
@@ -34,16 +34,16 @@ INSTRUCTION = (
 
 
 class Browser(World):
-    """Do what a goal says on web pages that a real Chromium shows.
+    """Do what a goal says on web pages in a real Chromium.
 
     Parameters: `pages`, from which tasks are drawn in turn: `shop`, `miniwob`, or one kind of either such as
-    `miniwob/click-button`; `view`, `tree` for the accessibility tree or `html` for pruned HTML; `turns`, the limit of
-    an episode; `most_lines`, how much of a page an observation shows at most; `executable`, the
-    browser, by default Debian's.
+    `miniwob/click-button`; `view`, `tree` for the accessibility tree or `html` for pruned HTML; `turns`, the turn limit
+    of an episode; `most_lines`, the maximum number of lines of a page in an observation; `executable`, the browser, by
+    default Debian's.
 
     A task's problem is a function of its id. Ids, and so seeds, of the splits are disjoint; the shop's splits also have
-    no product in common. What a MiniWoB page can ask is not ours to divide: kinds with few goals ask the same in
-    training and in test. Raises ValueError where there is no browser.
+    no product in common. What a MiniWoB page can ask is not under our control: kinds with few goals ask the same in
+    training and in test. Raises ValueError if there is no browser.
     """
 
     name: ClassVar[str] = "browser"
@@ -70,7 +70,7 @@ class Browser(World):
 
     @property
     def instruction(self) -> str:
-        """The aim, and what is shown."""
+        """The aim, and how pages are shown."""
         return INSTRUCTION
 
     @property
@@ -80,20 +80,20 @@ class Browser(World):
 
     @property
     def limits(self) -> Limits:
-        """The limit on turns that was given as a parameter."""
+        """The turn limit given as a parameter."""
         return self._limits
 
     def tasks(self, split: Split, count: int) -> list[Task]:
-        """The first `count` tasks of a split, of each kind in turn; there is no end. Tags: `pages` and `kind`."""
+        """The first `count` tasks of a split, which is unbounded, of each kind in turn. Tags: `pages` and `kind`."""
         return [self._task(split, number) for number in range(count)]
 
     def make(self, task: Task, seed: int) -> BrowserEnvironment:
-        """An episode of a task; nothing in it is random. Raises ValueError when the task is another world's."""
+        """Environment for a task; nothing in it is random. Raises ValueError for a task of another world."""
         return BrowserEnvironment(self._problem(task), self.executable, _server().hosts, self.view, self.most_lines)
 
     @classmethod
     def files(cls, parameters: Mapping[str, Any]) -> Mapping[str, Path | None]:
-        """Where the browser lies decides nothing; its version does."""
+        """The path of the browser, which does not affect results; its version does (see `state`)."""
         return {"executable": None} if "executable" in parameters else {}
 
     @classmethod
@@ -103,11 +103,11 @@ class Browser(World):
 
     @classmethod
     def distributions(cls, parameters: Mapping[str, Any]) -> tuple[str, ...]:
-        """The pages, and what drives the browser."""
+        """The package with the pages, and the browser's driver."""
         return ("miniwob", "playwright")
 
     def attribution(self) -> str | None:
-        """MiniWoB++ and its licence, where its pages are played."""
+        """MiniWoB++ and its licence, if its pages are used."""
         if any(page_set.startswith("miniwob") for page_set, _ in self.kinds):
             return "Pages of MiniWoB++ (Farama Foundation, MIT licence), from the package miniwob."
         return None
@@ -131,14 +131,14 @@ class Browser(World):
 
 
 def checked_view(value: View) -> View:
-    """The view, or ValueError."""
+    """The view itself. Raises ValueError for an unknown one."""
     if value not in get_args(View):
         raise ValueError(f"view must be one of {', '.join(get_args(View))}; found {value!r}")
     return value
 
 
 def _kinds(value: Sequence[str]) -> tuple[tuple[str, str], ...]:
-    """Pairs of a page set and a kind, in the order in which tasks are drawn."""
+    """(page set, kind) pairs in the order in which tasks are drawn. Raises ValueError."""
     every = {page_set.partition("-")[0]: (page_set, kinds) for page_set, kinds in PAGES.items()}
     known = {name: [(page_set, kind) for kind in kinds] for name, (page_set, kinds) in every.items()}
     known |= {f"{name}/{kind}": [(page_set, kind)] for name, (page_set, kinds) in every.items() for kind in kinds}
@@ -157,5 +157,5 @@ def _shops() -> shop.ShopSite:
 
 @cache
 def _server() -> Loopback:
-    """The server of this process for both page sets: the browser is told of it once, when it starts."""
+    """The server of this process for both page sets, since the browser learns its port only once, when it starts."""
     return Loopback({shop.HOST: _shops(), miniwob.HOST: miniwob.site()})

@@ -1,4 +1,4 @@
-"""The worlds behind FastAPI: what is put together, started, and stopped with the application.
+"""The FastAPI application that serves worlds, and what is started and stopped with it.
 
 Every failure is answered with `{"error": {"code", "message"}}`, the code one of `reasons.Reason`.
 """
@@ -37,8 +37,8 @@ def create_application(
 ) -> FastAPI:
     """An application that serves these worlds. Raises ValueError for a wrong offer.
 
-    `host` and `other_hosts` are the names that it answers to, beside those of the loopback. `clock` tells the seconds
-    that leases are measured in. `content_of`: see `offers.ContentOf`.
+    `host` and `other_hosts` are the host names that it accepts, besides those of the loopback. `clock` returns the
+    seconds in which leases are measured. `content_of`: see `offers.ContentOf`.
     """
     limits = limits or ServiceLimits()
     metrics = Metrics()
@@ -50,7 +50,7 @@ def create_application(
         openapi_url=f"{PREFIX}/openapi.json",
         docs_url=None,
         redoc_url=None,
-        redirect_slashes=False,  # an address with a slash more is another, and is told so as every other
+        redirect_slashes=False,  # a path with a trailing slash is another path, answered as unknown like every other
         lifespan=_living(limits),
         middleware=[
             Middleware(RequestCounter, metrics=metrics),
@@ -66,7 +66,7 @@ def create_application(
 
 
 def _living(limits: ServiceLimits) -> Callable[[FastAPI], Any]:
-    """Start the homes and the reaper, and stop them at the end."""
+    """Lifespan that starts the homes and the reaper, and stops them at the end."""
 
     @asynccontextmanager
     async def life(app: FastAPI) -> AsyncIterator[None]:

@@ -1,9 +1,9 @@
-"""Connections that keep nobody else out: bounds on how many there are, and on how slowly each may ask or listen.
+"""Bounds on the number of connections, and on how slowly each may send a request or read a reply.
 
-Uvicorn waits for ever for the end of a head, however slowly it comes, and takes any number of connections; a client
-that opens many and sends a byte now and then ("slow loris") would leave no room for others, and so would one that reads
-none of its answers. What is refused before there is a request is answered in the form of every other refusal. How long
-a body may take is the affair of `guards.BodyLimit`.
+Uvicorn waits for ever for the end of a request's head, however slowly it arrives, and takes any number of connections;
+a client that opens many and sends a byte now and then ("slow loris") would block all others, and so would one that
+reads none of its replies. What is refused before there is a request is answered in the form of every other refusal. The
+time limit of a body is in `guards.BodyLimit`.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ MOST_HEAD_BYTES = 65_536
 
 
 def bounded_connection(most: int, seconds: float) -> type[asyncio.Protocol]:
-    """Uvicorn's protocol, of which at most `most` live.
+    """Uvicorn's protocol class, limited to `most` connections at once.
 
-    A request's head must arrive within `seconds`. A client that lets an answer wait for so long is hung up on.
+    A request's head must arrive within `seconds`. A client that leaves a reply unread for that long is disconnected.
     """
 
     class BoundedConnection(_Connection):
@@ -34,7 +34,7 @@ def bounded_connection(most: int, seconds: float) -> type[asyncio.Protocol]:
 
 
 class _Connection(AutoHTTPProtocol):  # type: ignore[valid-type, misc]
-    """Uvicorn's attributes that are used: `connections`, `transport`, `loop`, and `cycle`, the last complete head's."""
+    """Uses uvicorn's attributes `connections`, `transport`, `loop`, and `cycle`, that of the last complete head."""
 
     most_connections: int
     seconds_to_wait: float
@@ -46,7 +46,7 @@ class _Connection(AutoHTTPProtocol):  # type: ignore[valid-type, misc]
         self._head_bytes = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Take the connection, or refuse it where there are as many as there may be."""
+        """Accept the connection, or refuse it if the limit is reached."""
         super().connection_made(transport)
         if len(self.connections) > self.most_connections:
             message = f"at most {self.most_connections} connections may be open, and are: try again in a moment"
@@ -55,25 +55,28 @@ class _Connection(AutoHTTPProtocol):  # type: ignore[valid-type, misc]
             self._await_a_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the deadlines."""
+        """Cancel the deadlines."""
         self._forget_the_deadline()
         self.resume_writing()
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
-        """Wait for the client to read what it was sent, but not for ever. Called by the transport, as the next."""
+        """Start the deadline for the client to read what it was sent.
+
+        Called by the transport, like `resume_writing`.
+        """
         super().pause_writing()
         self._reading_deadline = self.loop.call_later(self.seconds_to_wait, self.transport.abort)
 
     def resume_writing(self) -> None:
-        """The client has read."""
+        """Cancel the deadline: the client has read."""
         if self._reading_deadline is not None:
             self._reading_deadline.cancel()
             self._reading_deadline = None
         super().resume_writing()
 
     def data_received(self, data: bytes) -> None:
-        """Take in what has come, of a head or of a body."""
+        """Process received bytes, of a head or of a body."""
         if self.transport.is_closing():
             return
         before = self.cycle
@@ -91,7 +94,7 @@ class _Connection(AutoHTTPProtocol):  # type: ignore[valid-type, misc]
                 )
 
     def send_400_response(self, msg: str) -> None:
-        """Answer what is no HTTP. Called by uvicorn."""
+        """Answer bytes that are not HTTP. Called by uvicorn."""
         self._refuse(Refusal(Reason.INVALID_REQUEST, msg), 400)
 
     def _await_a_head(self) -> None:
@@ -110,7 +113,7 @@ class _Connection(AutoHTTPProtocol):  # type: ignore[valid-type, misc]
             self.transport.close()
 
     def _rest_of_a_body(self) -> bool:
-        """Whether what comes belongs to a request that was answered before all of it was read."""
+        """Whether the bytes belong to a request that was answered before its body was read completely."""
         return self.cycle is not None and self.cycle.response_complete and self.cycle.more_body
 
     def _refuse(self, refusal: Refusal, status: int | None = None) -> None:

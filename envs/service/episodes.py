@@ -1,7 +1,7 @@
-"""The episodes that the service holds: their leases, their steps' numbers, and what became of those that were lost.
+"""The episodes that the service holds: their leases, their step numbers, and the reasons of those that were lost.
 
-All of this runs on the server's event loop, so that it needs no locks but the one that lets the calls of an episode
-happen one after the other. Only the worlds themselves work elsewhere: see `homes`.
+All of this runs on the server's event loop, so it needs no locks except the one that serialises the calls of an
+episode. Only the worlds themselves run elsewhere: see `homes`.
 """
 
 from __future__ import annotations
@@ -37,26 +37,27 @@ logger = logging.getLogger(__name__)
 Result = TypeVar("Result")
 
 CLOSING_SECONDS = 5.0
-"""How long worlds that are slow to close are waited for when the server ends."""
+"""Seconds to wait, when the server ends, for worlds that are slow to close."""
 
 
 @dataclass(frozen=True)
 class ServiceLimits:
-    """What the service takes on. Raises ValueError for a limit that is not above 0."""
+    """Limits of the service. Raises ValueError for a limit that is not above 0."""
 
     episodes: int = 1024
-    """Open at once."""
+    """Maximum number of open episodes."""
     lease_seconds: float = 600.0
-    """An episode of which nothing is asked for so long is freed: longer than a policy takes for one reply."""
+    """Seconds without a request after which an episode is freed: longer than a policy takes for one reply."""
     call_seconds: float = 300.0
-    """An episode whose world takes longer for one call is lost."""
+    """Time limit of one call of a world, in seconds; after it the episode is lost."""
     body_bytes: int = 1_048_576
-    """Of one request."""
+    """Maximum size of a request's body."""
     connections: int = 2048
-    """Open at once: a client has one for each episode that asks at the same time."""
+    """Maximum number of open connections: a client has one for each episode that sends a request at the same time."""
     request_seconds: float = 20.0
-    """A request whose head, and then whose body, does not arrive in so long is refused; a client that lets an
-    answer wait for so long is hung up on."""
+    """Time limit, in seconds, for a request's head and then for its body; a request that is slower is refused. A client
+    that leaves a reply unread for that long is disconnected.
+    """
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
@@ -66,13 +67,13 @@ class ServiceLimits:
 
 @dataclass(eq=False)
 class ServedEpisode:
-    """One episode, and what was said in it last."""
+    """One episode, with its latest requests and replies."""
 
     id: str
     request: Create
     served: Served
     renewed: float
-    """When something was asked of it last, on the clock."""
+    """Time of its last request, on the service's clock."""
     live: LiveEnvironment | None = None
     first: Observation | None = None
     last: tuple[PlayStep, Stepped] | None = None
@@ -82,17 +83,17 @@ class ServedEpisode:
 
     @property
     def world(self) -> str:
-        """The id of its world."""
+        """Id of its world."""
         return self.request.world
 
     @property
     def number(self) -> int:
-        """Of the last step; 0 before the first."""
+        """Number of the last step; 0 before the first."""
         return self.last[1].number if self.last else 0
 
 
 class Episodes:
-    """All episodes. Every method raises Refusal where it cannot do what it is for."""
+    """All episodes. Every method raises Refusal where it cannot do its work."""
 
     def __init__(
         self,
@@ -108,7 +109,7 @@ class Episodes:
         self._closing: set[asyncio.Task[None]] = set()
 
     async def create(self, request: Create) -> Created:
-        """Make an environment, once per key."""
+        """Create an environment, once per key."""
         episode = self._by_key.get(request.key) or self._admit(request)
         if episode.request != request:
             raise Refusal(Reason.KEY_REUSED, f"the key {request.key!r} must name one episode; it names another")
@@ -118,7 +119,7 @@ class Episodes:
         return Created(episode=episode.id, lease_seconds=self._limits.lease_seconds)
 
     async def reset(self, id: str) -> Seen:
-        """The first observation; once more, as long as no step was played."""
+        """The first observation; repeatable until a step was played."""
         async with self._turn_of(self._find(id)) as episode:
             if episode.last is not None:
                 raise Refusal(
@@ -129,7 +130,7 @@ class Episodes:
             return Seen(observation=episode.first)
 
     async def step(self, id: str, request: PlayStep) -> Stepped:
-        """Play the next step, or tell again what came of the last."""
+        """Play the next step, or repeat the reply to the last one."""
         async with self._turn_of(self._find(id)) as episode:
             _require_reset(episode)
             if episode.last is not None and episode.last[0] == request:
@@ -148,7 +149,7 @@ class Episodes:
             return episode.last[1]
 
     async def decide(self, id: str, question: EpisodeQuestion) -> Decided:
-        """What a player does now. The same question again is answered from the record."""
+        """Action of a baseline policy now. A repeated question is answered from the record."""
         async with self._turn_of(self._find(id)) as episode:
             _require_reset(episode)
             known = episode.served.told.facts.players
@@ -161,7 +162,7 @@ class Episodes:
             return episode.asked[1]
 
     async def standing(self, id: str) -> EpisodeStanding:
-        """What was seen last."""
+        """The latest observation and state of the episode."""
         async with self._turn_of(self._find(id)) as episode:
             first = _require_reset(episode)
             if episode.last is None:
@@ -176,7 +177,7 @@ class Episodes:
             )
 
     async def close(self, id: str) -> Closed:
-        """Free an episode, at once: a call that is under way is not waited for."""
+        """Free an episode at once, without waiting for a call that is under way."""
         self._lost.pop(id, None)
         episode = self._open.get(id)
         if episode is None:
@@ -185,7 +186,7 @@ class Episodes:
         return Closed(closed=True)
 
     def reap(self) -> int:
-        """Free the episodes whose lease has run out; how many these were."""
+        """Free the episodes whose lease has expired, and return their number."""
         now = self._clock()
         for id in [id for id, episode in self._lost.items() if self._expired(episode, now)]:
             del self._lost[id]
@@ -195,7 +196,7 @@ class Episodes:
         return len(expired)
 
     async def close_all(self) -> None:
-        """Free every episode, and wait a little until each is closed."""
+        """Free every episode, and wait up to `CLOSING_SECONDS` for them to close."""
         for episode in list(self._open.values()):
             self._free(episode, "closed")
         if self._closing:
@@ -225,18 +226,18 @@ class Episodes:
 
     @asynccontextmanager
     async def _turn_of(self, episode: ServedEpisode) -> AsyncIterator[ServedEpisode]:
-        """Calls of an episode one at a time, in the order in which they came; each renews the lease."""
+        """Serialise the calls of an episode in the order of their arrival; each renews the lease."""
         async with episode.lock:
             if episode.lost is not None:
                 raise Refusal(episode.lost.reason, episode.lost.message)
-            self._find(episode.id)  # it may have been closed meanwhile
+            self._find(episode.id)  # it may have been closed while this call waited
             try:
                 yield episode
             finally:
                 episode.renewed = self._clock()
 
     async def _ask(self, episode: ServedEpisode, work: Awaitable[Result]) -> Result:
-        """What the world answers in time; otherwise the episode is lost."""
+        """Result of the world within the time limit. Otherwise the episode is lost, and Refusal is raised."""
         began = time.perf_counter()
         try:
             async with asyncio.timeout(self._limits.call_seconds):
@@ -271,7 +272,7 @@ class Episodes:
         try:
             async with asyncio.timeout(self._limits.call_seconds):
                 await live.close()
-        except (TimeoutError, WorldFailure) as error:  # it has given its data already
+        except (TimeoutError, WorldFailure) as error:  # harmless: the episode's data were delivered before
             logger.warning("a world failed to close: %s: %s", type(error).__name__, error)
 
     def _expired(self, episode: ServedEpisode, now: float) -> bool:
@@ -279,7 +280,7 @@ class Episodes:
 
 
 def find_world(worlds: Mapping[str, Served], id: str) -> Served:
-    """A world that is served, by its id. Raises Refusal."""
+    """The served world with this id. Raises Refusal."""
     if id not in worlds:
         raise Refusal(Reason.UNKNOWN_WORLD, f"the world must be one of {', '.join(worlds)}; found {id!r}")
     return worlds[id]

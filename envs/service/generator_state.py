@@ -1,4 +1,4 @@
-"""A numpy generator's state, so that a player who decides elsewhere draws what it would have drawn here."""
+"""State of a numpy generator, so that a baseline policy that runs on the server draws what it would have drawn here."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class GeneratorState(BaseModel):
 
     @classmethod
     def of(cls, generator: np.random.Generator) -> GeneratorState:
-        """The state of a generator. Raises ValueError for one of another kind."""
+        """The state of a generator. Raises ValueError unless it is a PCG64."""
         told = generator.bit_generator.state
         if told["bit_generator"] != "PCG64":
             raise ValueError(
@@ -38,7 +38,7 @@ class GeneratorState(BaseModel):
         )
 
     def put_into(self, generator: np.random.Generator) -> None:
-        """Let a generator go on from here."""
+        """Set a generator to this state."""
         generator.bit_generator.state = {
             "bit_generator": "PCG64",
             "state": {"state": int(self.state, 16), "inc": int(self.increment, 16)},

@@ -1,4 +1,4 @@
-"""What stands before the application: the names that the server answers to, the token, and the limits on a body."""
+"""Checks before the application: the accepted host names, the token, and the limits on a body."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from envs.service.reasons import STATUS, Reason, Refusal
 from envs.service.schema import PREFIX, ErrorReply, Fault
 
 OPEN_TO_ALL = f"{PREFIX}/health"
-"""Answered without a token: it says nothing but that the server is there."""
+"""The route that needs no token: it says only that the server is there."""
 
 
 def refused(refusal: Refusal, status: int | None = None) -> Response:
-    """The answer that tells why there is none."""
+    """HTTP response that reports a refusal."""
     body = ErrorReply(error=Fault(code=refusal.reason, message=refusal.message))
     headers = {
         Reason.UNAUTHORISED: {"WWW-Authenticate": "Bearer"},
@@ -32,7 +32,7 @@ def refused(refusal: Refusal, status: int | None = None) -> Response:
 
 
 def require_safe(host: str, token: str | None) -> None:
-    """Raise ValueError for a host that others can reach, where no token keeps them out."""
+    """Raise ValueError for an empty token, and for a host that other machines can reach if there is no token."""
     if token == "":
         raise ValueError("a token must hold at least one character; found an empty one")
     if token is None and not _is_loopback(host):
@@ -55,11 +55,12 @@ def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 
 class OwnHost:
-    """Lets requests pass whose Host header names this server.
+    """Passes only requests whose Host header names this server.
 
-    A page of an attacker whose name points at this machine (DNS rebinding) may ask whatever its browser can reach, and
-    read the answers. It names itself in the Host header. A server answers to localhost and loopback addresses, to the
-    host that it is bound to, and to those that it was told of; bound to all addresses, to every address, but no name.
+    A web page of an attacker whose name points at this machine (DNS rebinding) could request whatever its browser can
+    reach, and read the replies; but its name is then in the Host header. A server accepts localhost and loopback
+    addresses, the host that it is bound to, and the names that it was given; bound to all addresses, it accepts every
+    address, but no further name.
     """
 
     def __init__(self, app: ASGIApp, host: str, others: Collection[str]) -> None:
@@ -69,7 +70,7 @@ class OwnHost:
         self._any_address = host == "" or (address is not None and address.is_unspecified)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, or refuse it."""
+        """Pass the request on, or refuse it."""
         if scope["type"] == "lifespan" or self._is_own(given := dict(scope["headers"]).get(b"host", b"")):
             return await self._app(scope, receive, send)
         message = (
@@ -81,7 +82,7 @@ class OwnHost:
     def _is_own(self, given: bytes) -> bool:
         try:
             name = urlsplit(f"//{given.decode('ascii')}").hostname
-        except ValueError:  # letters that no host has, or a bracket that is not closed
+        except ValueError:  # characters that no host has, or an unclosed bracket
             return False
         if not name:
             return False
@@ -89,14 +90,14 @@ class OwnHost:
 
 
 class Authorisation:
-    """Lets requests pass that bear the token. Compared in a time that does not tell how much of it was right."""
+    """Passes only requests with the token, compared in constant time so that timing reveals nothing of it."""
 
     def __init__(self, app: ASGIApp, token: str | None) -> None:
         self._app = app
         self._expected = None if token is None else f"Bearer {token}".encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, or refuse it."""
+        """Pass the request on, or refuse it."""
         if scope["type"] != "http" or self._expected is None or scope["path"] == OPEN_TO_ALL:
             return await self._app(scope, receive, send)
         given = dict(scope["headers"]).get(b"authorization", b"")
@@ -107,13 +108,16 @@ class Authorisation:
 
 
 class BodyLimit:
-    """Reads a body before it is passed on; refuses one that is too large without reading all of it, and a slow one."""
+    """Reads a body before the request is passed on.
+
+    Refuses a slow body, and one that is too large without reading all of it.
+    """
 
     def __init__(self, app: ASGIApp, most_bytes: int, seconds: float) -> None:
         self._app, self._most_bytes, self._seconds = app, most_bytes, seconds
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, or refuse it."""
+        """Pass the request on, or refuse it."""
         if scope["type"] != "http":
             return await self._app(scope, receive, send)
         try:
@@ -136,7 +140,7 @@ class BodyLimit:
         return await self._app(scope, replay, send)
 
     async def _read(self, scope: Scope, receive: Receive) -> bytes | None:
-        """The whole body; None when the client has gone. Raises Refusal for one that is too large."""
+        """The whole body; None if the client disconnected. Raises Refusal for one that is too large."""
         body = bytearray()
         more = True
         while more and max(len(body), _announced(scope)) <= self._most_bytes:
@@ -151,6 +155,6 @@ class BodyLimit:
 
 
 def _announced(scope: Scope) -> int:
-    """The length that the header announces, if it does."""
+    """The length in the Content-Length header; 0 without one."""
     length = dict(scope["headers"]).get(b"content-length", b"")
     return int(length) if length.isdigit() else 0

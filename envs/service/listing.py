@@ -1,7 +1,7 @@
-"""What a world says of its tasks: asked one question at a time, on threads, and told in pages.
+"""A world's tasks: listed on threads, one question at a time, and returned in pages.
 
-To list tasks may take minutes, since a world may have to make every board. So each world has a lock of its own, no
-answer is larger than a page, and what was listed is kept: the second page costs nothing.
+Listing tasks may take minutes, since a world may have to make every board. So each world has a lock of its own, no
+reply is larger than a page, and the list is cached: the second page costs nothing.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ Answer = TypeVar("Answer")
 
 
 class Listing:
-    """Asks one world of its tasks. Every method raises Refusal where the world refuses, fails, or takes too long.
+    """Asks one world about its tasks. Every method raises Refusal if the world refuses, fails, or takes too long.
 
-    A world need not expect two threads at once. An answer that comes too late is kept all the same: who asks again
-    finds it.
+    A world need not support two threads at once, so questions wait for one another. A list that is ready too late for
+    its request is still cached, for the next one.
     """
 
     def __init__(self, world: World, seconds: float = LISTING_SECONDS) -> None:
@@ -34,7 +34,7 @@ class Listing:
         self._longest: dict[Split, list[Task]] = {}
 
     async def page(self, split: Split, count: int, offset: int, limit: int) -> list[Task]:
-        """Of the first `count` tasks of a split those from `offset` on, at most `limit`."""
+        """Of the first `count` tasks of a split, at most `limit` from `offset` on."""
         if count > MOST_TASKS:
             raise Refusal(Reason.TASK_REFUSED, f"count must be at most {MOST_TASKS}; found {count}")
         listed = self._longest.get(split, [])
@@ -43,11 +43,11 @@ class Listing:
         return listed[offset : min(offset + limit, count)]
 
     async def limits_of(self, task: Task) -> Limits:
-        """The limits that a task is meant to be played under."""
+        """Limits under which a task is meant to be played."""
         return await self._ask(partial(self._world.limits_of, task))
 
     def _list(self, split: Split, count: int) -> list[Task]:
-        """The first tasks, at least `count`, by whoever asked for the most so far."""
+        """The longest list made so far, of at least `count` tasks."""
         known = self._longest.get(split, [])
         if len(known) < count or not known:
             known = self._longest[split] = self._world.tasks(split, count)
@@ -58,7 +58,7 @@ class Listing:
             async with asyncio.timeout(self._seconds):
                 await self._asking.acquire()
                 answer = asyncio.wrap_future(on_a_thread(question))
-                # Also when nobody waits any longer: until then the world is busy.
+                # Attached also when nobody waits any longer: until the answer comes the world is busy.
                 answer.add_done_callback(self._answered)
                 return await asyncio.shield(answer)
         except TimeoutError:
@@ -72,4 +72,4 @@ class Listing:
 
     def _answered(self, answer: asyncio.Future[Answer]) -> None:
         self._asking.release()
-        answer.exception()  # it has been looked at
+        answer.exception()  # retrieved, so that asyncio does not report it as unhandled

@@ -1,4 +1,4 @@
-"""What the service counts, in a registry of its own, as Prometheus reads it."""
+"""Prometheus metrics of the service, in a registry of their own."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
-"""The upper bounds of the histograms' buckets."""
+"""Upper bounds of the histograms' buckets, in seconds."""
 
 
 class Metrics:
-    """The counts of one application."""
+    """The metrics of one application."""
 
     def __init__(self) -> None:
         registry = CollectorRegistry()
@@ -45,18 +45,18 @@ class Metrics:
         )
 
     def text(self) -> bytes:
-        """All counts, in Prometheus' text form."""
+        """All metrics, in Prometheus' text format."""
         return generate_latest(self._registry)
 
 
 class RequestCounter:
-    """Counts and times every request, by the route that it took and not by its address: there are few routes."""
+    """Counts and times every request by its route, not by its address, to keep the number of labels small."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
         self._app, self._metrics = app, metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on."""
+        """Pass the request on, and record it."""
         if scope["type"] != "http":
             return await self._app(scope, receive, send)
         status = 500

@@ -18,23 +18,23 @@ from envs.service.threads import ThreadHome
 from turnwise.world import make_world, whole_number, with_preset
 
 HEAVY: Mapping[str, int] = {"sciworld": 1, "browser": 1}
-"""Worlds that live in processes of their own, and in how many, unless it is said otherwise."""
+"""Worlds that run in worker processes, and the default number of these."""
 
 
 @dataclass(frozen=True)
 class Offer:
-    """A world to be served. A client never makes a server construct another: it names one of these."""
+    """A world to serve. A client cannot make a server construct another: it selects one of these."""
 
     world: str
     """An installed world's name, or `module:Class`."""
     parameters: Mapping[str, Any] = field(default_factory=dict)
     processes: int = 0
-    """Worker processes that hold its environments; 0: the server itself does, on threads."""
+    """Number of worker processes that hold its environments; with 0 they run on threads of the server."""
 
 
 @dataclass(frozen=True)
 class Served:
-    """A world that is served: what is said of it, its tasks, and where its environments live."""
+    """A served world: its description, its tasks, and the place where its environments live."""
 
     told: ServedWorld
     listing: Listing
@@ -44,9 +44,9 @@ class Served:
 def read_offers(texts: Sequence[str], processes: Mapping[str, int] | None = None) -> list[Offer]:
     """Offers from texts such as `search`, `search={"hops": [1, 2]}`, `search=search.yaml` or `sokoban@ragen-large`.
 
-    The parameters are YAML, of which JSON is a part; they are laid over the preset that is named after the @, and a
-    client names all of them. `processes` says of a world in how many worker processes it lives,
-    beside what `HEAVY` says. Raises ValueError for a text that is none of these, and for processes of another world.
+    The parameters are YAML, which includes JSON; they are an overlay on the preset that is named after the @, and a
+    client has to name all of them. `processes` gives the number of worker processes of a world and takes precedence
+    over `HEAVY`. Raises ValueError for a text that is none of these, and for processes of a world that is not served.
     """
     pairs = [_read(text) for text in texts]
     if not pairs:
@@ -59,16 +59,19 @@ def read_offers(texts: Sequence[str], processes: Mapping[str, int] | None = None
 
 
 ContentOf = Callable[[str, Mapping[str, Any]], str]
-"""From a world's name and parameters a digest of its code and of what it reads, which becomes part of its id."""
+"""From a world's name and parameters to a digest of its code and of what it reads, which becomes part of its id."""
 
 
 def unknown_content(world: str, parameters: Mapping[str, Any]) -> str:
-    """Nobody has said what a world's code and data are."""
+    """Empty digest, for a server that is not told its worlds' code and data."""
     return ""
 
 
 def served(offers: Sequence[Offer], content_of: ContentOf = unknown_content) -> list[Served]:
-    """The worlds, made. Raises ValueError for an unknown world or parameter, and for a world that is offered twice."""
+    """The served worlds, constructed.
+
+    Raises ValueError for an unknown world or parameter, and for a world that is offered twice.
+    """
     made = [_made(offer, content_of) for offer in offers]
     ids = [each.told.id for each in made]
     if twice := [each.told for place, each in enumerate(made) if each.told.id in ids[:place]]:

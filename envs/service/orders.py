@@ -1,7 +1,7 @@
-"""What the server and its worker processes say to one another: a line of JSON each way, and nothing pickled.
+"""Protocol between the server and its worker processes: a line of JSON each way, and nothing pickled.
 
-The first line to a worker says which world it is to make; its first answer has the number 0. After that every order has
-a number of its own, and so has its answer, in whatever order they are done.
+The first line to a worker names the world that it is to construct; its first answer has the number 0. After that every
+order has its own number, which its answer repeats; orders may finish in any order.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from turnwise.world import Observation, Step, Task
 
 
 class WireLine(BaseModel):
-    """One line, on its way between two processes of one version."""
+    """One line between two processes of the same version."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -25,7 +25,7 @@ class WireLine(BaseModel):
 
 
 class Begin(WireLine):
-    """The world that a worker is for."""
+    """The world that a worker constructs."""
 
     world: str
     parameters: dict[str, Any]
@@ -40,7 +40,7 @@ class Make(WireLine):
 
 
 class Reset(WireLine):
-    """Reset it."""
+    """Reset the environment."""
 
     call: Literal["reset"] = "reset"
 
@@ -53,14 +53,14 @@ class PlayOrder(WireLine):
 
 
 class AskOrder(WireLine):
-    """Ask a player."""
+    """Ask a baseline policy for its action."""
 
     call: Literal["decide"] = "decide"
     question: EpisodeQuestion
 
 
 class Close(WireLine):
-    """Close it."""
+    """Close the environment."""
 
     call: Literal["close"] = "close"
 
@@ -74,14 +74,14 @@ class Order(WireLine):
 
 
 class Failure(WireLine):
-    """What a world raised."""
+    """An exception that a world raised."""
 
     kind: str
     message: str
 
 
 class WorkerAnswer(WireLine):
-    """What came of the order with this number: one of the four, or none of them where there is nothing to say."""
+    """Result of the order with this number: one of the four fields, or none where there is nothing to return."""
 
     number: int
     observation: Observation | None = None

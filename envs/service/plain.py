@@ -1,7 +1,7 @@
-"""A world's answers as JSON can hold them: Python's own numbers, finite, and texts that UTF-8 can encode.
+"""A world's replies as JSON can hold them: Python's own numbers, finite, and texts that UTF-8 can encode.
 
-Web pages, read through JSON, have lone surrogates. The agent replaces them when it stores a text, in the same way as is
-done here, so no trajectory shows whether its world was remote.
+Web pages, read through JSON, can have lone surrogates. The agent replaces them when it stores a text, in the same way
+as here, so no trajectory shows whether its world was remote.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from turnwise.world import Observation, ScriptedAction, Step
 
 
 def plain_text(text: str) -> str:
-    """The text, each lone surrogate replaced by a question mark."""
+    """The text with each lone surrogate replaced by a question mark."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def plain_observation(observation: Observation) -> Observation:
-    """An observation as JSON can hold it."""
+    """Observation as JSON can hold it."""
     state = observation.state
     return Observation(plain_text(observation.text), None if state is None else plain_text(state))
 
 
 def plain_step(step: Step) -> Step:
-    """A step as JSON can hold it. Raises ValueError for a reward or metric that is no finite number."""
+    """Step as JSON can hold it. Raises ValueError for a reward or metric that is not finite."""
     return Step(
         observation=plain_observation(step.observation),
         rewards=_finite(step.rewards),
@@ -38,7 +38,7 @@ def plain_step(step: Step) -> Step:
 
 
 def plain_decision(decision: ScriptedAction) -> ScriptedAction:
-    """A decision as JSON can hold it."""
+    """Scripted action as JSON can hold it."""
     return ScriptedAction(plain_text(decision.thought), tuple(plain_text(action) for action in decision.actions))
 
 

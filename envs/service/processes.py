@@ -1,7 +1,7 @@
-"""Environments in worker processes: for worlds that are heavy, or that may take their process down with them.
+"""Environments in worker processes: for worlds that are heavy, or that may crash their process.
 
-An environment goes to the process with the fewest. A process that dies takes its own environments with it and no
-others: their calls raise WorkerDied, and the next environment that is opened finds a new process in its place.
+An environment goes to the process with the fewest. A process that dies takes only its own environments with it: their
+calls raise WorkerDied, and the next environment that is opened starts a new process in its place.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from turnwise.world import Observation, Step, Task
 
 KILL_AFTER_SECONDS = 2 * CLOSING_SECONDS
 ENDING_SECONDS = 1.0
-"""What a process whose output has ended may take to be gone."""
+"""Seconds that a process may take to end after its output has ended."""
 
 What = Make | Reset | PlayOrder | AskOrder | Close
 
 
 class ProcessHome:
-    """Keeps the environments of one world in so many processes."""
+    """Keeps the environments of one world in `processes` worker processes."""
 
     def __init__(self, world: str, parameters: Mapping[str, Any], processes: int) -> None:
         self._begin = Begin(world=world, parameters=dict(parameters))
@@ -38,7 +38,7 @@ class ProcessHome:
         self._changing = asyncio.Lock()
 
     async def start(self) -> None:
-        """Start every process. Raises WorldFailure where the world cannot be made in one."""
+        """Start every process. Raises WorldFailure if the world cannot be made in one."""
         self._workers = list(await asyncio.gather(*(Worker.start(self._begin) for _ in range(self._processes))))
 
     async def open(self, task: Task, seed: int) -> WorkerEnvironment:
@@ -74,31 +74,31 @@ class WorkerEnvironment:
         return await self._worker.ask(self._number, what)
 
     async def reset(self) -> Observation:
-        """The first observation. Raises WorldFailure or WorkerDied, here and below."""
+        """The first observation. Raises WorldFailure or WorkerDied, as do the methods below."""
         observation = (await self.ask(Reset())).observation
         assert observation is not None, "a reset is answered with an observation"
         return observation
 
     async def step(self, action: str) -> Step:
-        """The world's answer."""
+        """The world's step."""
         step = (await self.ask(PlayOrder(action=action))).step
         assert step is not None, "a step is answered with a step"
         return step
 
     async def decide(self, question: EpisodeQuestion) -> Decided:
-        """The player's decision."""
+        """Action of a baseline policy, and the state of its generator."""
         decided = (await self.ask(AskOrder(question=question))).decided
         assert decided is not None, "a question is answered with a decision"
         return decided
 
     async def close(self) -> None:
-        """Close it; in a process that has died it is no more."""
+        """Close the environment; if its process has died, there is nothing to close."""
         self._worker.environments -= 1
         with suppress(WorkerDied):
             await self.ask(Close())
 
     def give_up(self) -> None:
-        """Have it closed when it has been made, without waiting."""
+        """Have the environment closed once it has been made, without waiting."""
         self._worker.environments -= 1
         self._worker.order(self._number, Close())
 
@@ -112,14 +112,14 @@ class Worker:
         self._orders = itertools.count(1)
         self._listening: asyncio.Task[None] | None = None
         self.numbers = itertools.count(1)
-        """Of its environments."""
+        """Numbers for its environments."""
         self.environments = 0
-        """How many it holds."""
+        """Number of environments that it holds."""
         self.alive = True
 
     @classmethod
     async def start(cls, begin: Begin) -> Worker:
-        """A new process with its world made. Raises WorldFailure, or WorkerDied where it ends at once."""
+        """A new process with its world constructed. Raises WorldFailure, or WorkerDied if it ends at once."""
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "envs.service.worker"),
             stdin=PIPE,
@@ -135,7 +135,7 @@ class Worker:
         try:
             await ready
         except BaseException:
-            with suppress(ProcessLookupError):  # why it did not begin is told, not that it is gone already
+            with suppress(ProcessLookupError):  # report why it did not begin, not that it is gone
                 process.kill()
             raise
         return worker
@@ -145,14 +145,14 @@ class Worker:
         return await self.order(environment, what)
 
     def order(self, environment: int, what: What) -> asyncio.Future[WorkerAnswer]:
-        """Send one order; the future is its answer."""
+        """Send one order; the future resolves to its answer."""
         number = next(self._orders)
         answer = self._wait_for(number)
         self._write(Order(number=number, environment=environment, what=what).written())
         return answer
 
     async def stop(self) -> None:
-        """End the process: it closes what it holds, or is killed."""
+        """End the process: it closes its environments, or is killed after `KILL_AFTER_SECONDS`."""
         assert self._process.stdin is not None and self._listening is not None
         self._process.stdin.close()
         try:
@@ -164,7 +164,7 @@ class Worker:
 
     def _wait_for(self, number: int) -> asyncio.Future[WorkerAnswer]:
         answer: asyncio.Future[WorkerAnswer] = asyncio.get_running_loop().create_future()
-        # Nobody may wait any longer: then there is nothing to be told of what was never looked at.
+        # Retrieve the exception, so that asyncio does not report one for which nobody waits any longer.
         answer.add_done_callback(lambda done: done.cancelled() or done.exception())
         if self.alive:
             self._waiting[number] = answer
@@ -177,17 +177,17 @@ class Worker:
         self._process.stdin.write(line)
 
     async def _listen(self) -> None:
-        """Hand out answers until the process ends."""
+        """Distribute answers until the process ends."""
         assert self._process.stdout is not None
         try:
             while (line := await self._process.stdout.readline()).endswith(b"\n"):
                 self._hand_out(WorkerAnswer.model_validate_json(line))
         finally:
             self.alive = False
-            # One that has ended is waited for first: a signal would take its status before asyncio sees it.
+            # Wait first for one that has ended: a signal would take its exit status before asyncio sees it.
             try:
                 await asyncio.wait_for(self._process.wait(), ENDING_SECONDS)
-            except TimeoutError:  # it answers what makes no sense
+            except TimeoutError:  # it still runs: its output was unreadable
                 with suppress(ProcessLookupError):
                     self._process.kill()
                 await self._process.wait()

@@ -1,4 +1,4 @@
-"""Why the service refuses a request or fails at one: a closed list that a client can act upon."""
+"""Reasons why the service refuses a request or fails at one: a closed list that a client can act upon."""
 
 from __future__ import annotations
 
@@ -6,30 +6,30 @@ from enum import StrEnum
 
 
 class Reason(StrEnum):
-    """What stands in `error.code` of every answer that is not a success."""
+    """Value of `error.code` in every reply that is not a success."""
 
     UNAUTHORISED = "unauthorised"
-    """The request holds no token, or another than the server's."""
+    """The request has no token, or not the server's."""
     UNKNOWN_ROUTE = "unknown_route"
     """There is no such address, or it does not take this method."""
     UNKNOWN_WORLD = "unknown_world"
-    """No world of this id is served: it was started with other parameters, or is of another version."""
+    """No world with this id is served: the server was started with other parameters, or has another version."""
     UNKNOWN_EPISODE = "unknown_episode"
     """There is no such episode: it was closed, or its lease ran out."""
     KEY_REUSED = "key_reused"
     """Another episode was created under this key."""
     RESET_OUT_OF_ORDER = "reset_out_of_order"
-    """The episode must be reset before its first step, and cannot be after it."""
+    """The episode must be reset before its first step, and cannot be reset after it."""
     STEP_OUT_OF_ORDER = "step_out_of_order"
     """The step's number is neither that of the last step, with the same action, nor the next."""
     WRONG_HOST = "wrong_host"
-    """The Host header names another machine: a name that was pointed at this one, or one that it was not told of."""
+    """The Host header names another machine, or a name of this one that the server was not given."""
     REQUEST_TOO_SLOW = "request_too_slow"
     """The request's head or body did not arrive in time."""
     HEAD_TOO_LARGE = "head_too_large"
     """The request's line and headers have more bytes than the server takes."""
     TOO_MANY_CONNECTIONS = "too_many_connections"
-    """As many connections are open as the server holds."""
+    """The limit on open connections is reached."""
     BODY_TOO_LARGE = "body_too_large"
     """The body has more bytes than the server takes."""
     INVALID_REQUEST = "invalid_request"
@@ -37,9 +37,9 @@ class Reason(StrEnum):
     TASK_REFUSED = "task_refused"
     """The world does not know the task, or has fewer tasks than were asked for."""
     TOO_MANY_EPISODES = "too_many_episodes"
-    """As many episodes are open as the server holds."""
+    """The limit on open episodes is reached."""
     WORLD_FAILED = "world_failed"
-    """The world raised: the episode is lost."""
+    """The world raised an exception: the episode is lost."""
     WORKER_DIED = "worker_died"
     """The process that held the episode has died: the episode is lost."""
     WORLD_HUNG = "world_hung"
@@ -69,14 +69,14 @@ STATUS: dict[Reason, int] = {
     Reason.WORKER_DIED: 503,
     Reason.WORLD_HUNG: 504,
 }
-"""The HTTP status that goes with each reason."""
+"""HTTP status of each reason."""
 
 LOST = frozenset({Reason.WORLD_FAILED, Reason.WORKER_DIED, Reason.WORLD_HUNG})
-"""With these the episode is gone: asking again gives the same answer."""
+"""Reasons after which the episode is gone: repeating the request gives the same reply."""
 
 
 class Refusal(Exception):
-    """A request that is refused, or fails, for a reason of the list."""
+    """A request is refused, or fails, for one of the reasons."""
 
     def __init__(self, reason: Reason, message: str) -> None:
         super().__init__(message)

@@ -1,6 +1,6 @@
-"""The routes: each reads a request of the schema, and asks the episodes or the worlds.
+"""The routes: each reads a request of the schema and calls the episodes or the worlds.
 
-Batch forms do for many episodes at once what the single forms do for one; what fails for one leaves the others alone.
+Batch routes do for many episodes at once what the single routes do for one; a failure of one leaves the others alone.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ Content = TypeVar("Content", bound=BaseModel)
 
 @dataclass
 class Service:
-    """What the routes work with."""
+    """The worlds, episodes and metrics that the routes use."""
 
     worlds: dict[str, Served]
-    """By id."""
+    """Served worlds by id."""
     episodes: Episodes
     metrics: Metrics
 
@@ -164,7 +164,7 @@ async def close_many(request: schema.Many, here: Here) -> Response:
 
 
 def _told(reply: BaseModel) -> Response:
-    """A reply as it is sent. FastAPI would check once more what is a model already."""
+    """Serialised reply, without FastAPI's second validation of what is a model already."""
     return Response(reply.model_dump_json(), media_type="application/json")
 
 

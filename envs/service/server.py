@@ -1,4 +1,4 @@
-"""The server's process: `serve` is what `turnwise serve` calls."""
+"""The server's process: `serve` implements `turnwise serve`."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from envs.service.guards import require_safe
 from envs.service.offers import ContentOf, read_offers, unknown_content
 
 KEEP_ALIVE_SECONDS = 120
-"""Longer than clients keep an idle connection, so that a server never hangs up on a request that is on its way."""
+"""Longer than clients keep an idle connection, so that the server never closes one on a request that is under way."""
 GRACE_SECONDS = 10
 OTHER_FILES = 256
-"""What the server has open beside its connections, at most."""
+"""Upper bound on the files that the server has open besides its connections."""
 
 
 def serve(
@@ -35,12 +35,12 @@ def serve(
 ) -> None:
     """Serve worlds over HTTP until the process is told to end.
 
-    `worlds`: what `offers.read_offers` reads. `processes`: of a world by name, in how many worker processes its
-    environments live (0: on threads of the server). `token`: what clients must send as `Authorization: Bearer TOKEN`.
-    `other_hosts`: names that clients reach it by, beside `host` and those of the loopback. `content_of`: a digest of a
-    world's code and of what it reads, by which clients notice that these have changed.
-    Raises ValueError for a wrong world, for a host that others can reach while there is no token, and for more
-    connections than this process may open files.
+    `worlds`: texts that `offers.read_offers` reads. `processes`: by a world's name, the number of worker processes for
+    its environments (0: on threads of the server). `token`: what clients must send as `Authorization: Bearer TOKEN`.
+    `other_hosts`: names by which clients reach the server, besides `host` and those of the loopback. `content_of`: a
+    digest of a world's code and of what it reads, by which clients notice that these have changed. Raises ValueError
+    for a wrong world, for a host that others can reach while there is no token, and for more connections than this
+    process may open files.
     """
     require_safe(host, token)
     limits = limits or ServiceLimits()
@@ -57,7 +57,7 @@ def serve(
 
 
 def connection_options(limits: ServiceLimits) -> dict[str, Any]:
-    """How uvicorn is to treat connections."""
+    """Uvicorn's options for connections."""
     return {
         "http": bounded_connection(limits.connections, limits.request_seconds),
         "ws": "none",
@@ -68,7 +68,7 @@ def connection_options(limits: ServiceLimits) -> dict[str, Any]:
 
 
 def _allow_open_files(count: int) -> None:
-    """Let this process open so many files. Raises ValueError where the machine does not let it."""
+    """Allow this process to open `count` files. Raises ValueError if its hard limit is lower."""
     allowed, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     if most != resource.RLIM_INFINITY and most < count:
         raise ValueError(

@@ -1,7 +1,7 @@
-"""Environments on threads of this process: one thread for each, as the agent's host does it.
+"""Environments on threads of this process: one thread for each, as in the agent's host.
 
-A world may rely on being called from one thread, and a call that hangs must cost its own episode only. Threads that
-wait cost little; a pool of few would let a few slow episodes stop all others.
+A world may rely on being called from one thread, and a call that hangs must cost only its own episode. Waiting threads
+cost little; in a small pool a few slow episodes would stop all others.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ Result = TypeVar("Result")
 
 
 def on_a_thread(work: Callable[[], Result]) -> Future[Result]:
-    """What comes of work on a daemon thread of its own; what it raises is a WorldFailure."""
+    """Future with the result of work on its own daemon thread; an exception becomes a WorldFailure."""
     answer: Future[Result] = _running_future()
 
     def run() -> None:
         try:
             answer.set_result(work())
-        except BaseException as error:  # the world's boundary: whatever it raises is its fault
+        except BaseException as error:  # the world's boundary: any exception is the world's failure
             answer.set_exception(_failure(error))
 
     threading.Thread(target=run, daemon=True, name="world").start()
@@ -46,7 +46,7 @@ class ThreadHome:
         self._world = world
 
     async def start(self) -> None:
-        """Nothing is to be made ready."""
+        """Nothing to prepare."""
 
     async def open(self, task: Task, seed: int) -> ThreadedEnvironment:
         """A new environment on a new thread. Raises WorldFailure."""
@@ -54,34 +54,34 @@ class ThreadHome:
         try:
             await asyncio.wrap_future(thread.made)
         except BaseException:
-            thread.close()  # should a world that was given up be made after all
+            thread.close()  # in case the environment is made after all, once nobody waits for it
             raise
         return ThreadedEnvironment(thread)
 
     async def stop(self) -> None:
-        """The threads end with their environments, or with the process."""
+        """Nothing to stop: the threads end with their environments, or with the process."""
 
 
 class ThreadedEnvironment:
-    """An environment on its thread."""
+    """An environment on its own thread."""
 
     def __init__(self, thread: _EnvironmentThread) -> None:
         self._thread = thread
 
     async def reset(self) -> Observation:
-        """The first observation. Raises WorldFailure, here and below."""
+        """The first observation. Raises WorldFailure, as do the methods below."""
         return await asyncio.wrap_future(self._thread.call(lambda environment: plain_observation(environment.reset())))
 
     async def step(self, action: str) -> Step:
-        """The world's answer."""
+        """The world's step."""
         return await asyncio.wrap_future(self._thread.call(lambda environment: plain_step(environment.step(action))))
 
     async def decide(self, question: EpisodeQuestion) -> Decided:
-        """The player's decision."""
+        """Action of a baseline policy, and the state of its generator."""
         return await asyncio.wrap_future(self._thread.call(partial(_decide, question)))
 
     async def close(self) -> None:
-        """Close the environment on its thread, which ends."""
+        """Close the environment on its thread, which then ends."""
         await asyncio.wrap_future(self._thread.close())
 
 
@@ -106,7 +106,7 @@ class _EnvironmentThread:
     def _run(self, make: Callable[[], Environment]) -> None:
         try:
             environment = make()
-        except BaseException as error:  # the world's boundary: whatever it raises, here and below, is its fault
+        except BaseException as error:  # the world's boundary: any exception, also below, is the world's failure
             self.made.set_exception(_failure(error))
             return
         self.made.set_result(None)
@@ -121,7 +121,7 @@ class _EnvironmentThread:
 
 
 def _running_future() -> Future[Any]:
-    """A future that its thread will fulfil, also when nobody waits any longer."""
+    """A future that its thread will resolve, also when nobody waits any longer."""
     future: Future[Any] = Future()
     future.set_running_or_notify_cancel()
     return future
@@ -136,7 +136,7 @@ def _close(environment: Environment) -> None:
 
 
 def _decide(question: EpisodeQuestion, environment: Environment) -> Decided:
-    generator = np.random.default_rng(0)  # the oracle draws nothing; any other player's state is put in its place
+    generator = np.random.default_rng(0)  # the oracle draws nothing; any other policy's state replaces the seed
     if question.generator is not None:
         question.generator.put_into(generator)
     decision = environment.decide(question.player, generator, question.remaining)

@@ -1,7 +1,7 @@
 """A worker process: `python -m envs.service.worker`, with orders on its standard input and answers on its output.
 
-It is started afresh and never forked, so that it shares no lock, no thread and no connection with the server. When the
-server is gone its input ends, and so does it.
+It is started afresh and never forked, so it shares no lock, no thread and no connection with the server. When the
+server is gone its input ends, and it ends too.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from envs.service.threads import ThreadHome
 from turnwise.world import make_world
 
 LONGEST_LINE = 2**28
-"""Bytes. Far above what the limit on bodies lets through, and below what would fill the memory."""
+"""Limit on a line, in bytes: far above what the limit on bodies admits, and below what would fill the memory."""
 
 
 CLOSING_SECONDS = 5.0
@@ -33,14 +33,14 @@ class Work:
         self._opening: dict[int, asyncio.Task[LiveEnvironment]] = {}
 
     async def answer(self, order: Order) -> WorkerAnswer:
-        """Carry one order out."""
+        """Execute one order and return its answer."""
         try:
             return await self._carry_out(order)
         except WorldFailure as error:
             return WorkerAnswer(number=order.number, failure=Failure(kind=error.kind, message=error.message))
 
     async def close(self) -> None:
-        """Close what is open."""
+        """Close every open environment."""
         await asyncio.gather(*map(self._close, list(self._opening)), return_exceptions=True)
 
     async def _carry_out(self, order: Order) -> WorkerAnswer:
@@ -61,12 +61,12 @@ class Work:
         return WorkerAnswer(number=number, observation=await live.reset())
 
     async def _close(self, environment: int) -> None:
-        """Also one that is still being made: the server may have given it up."""
+        """Close an environment, also one that is still being made: the server may have given it up."""
         await (await self._opening.pop(environment)).close()
 
 
 async def work() -> None:
-    """Make the world, then carry out orders until the input ends."""
+    """Construct the world, then execute orders until the input ends."""
     incoming, answers = _taken_over(sys.stdin.fileno(), sys.stdout.fileno())
     orders = asyncio.StreamReader(limit=LONGEST_LINE)
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(orders), incoming)
@@ -78,7 +78,7 @@ async def work() -> None:
     begin = Begin.model_validate_json(await orders.readline())
     try:
         world = make_world(begin.world, begin.parameters)
-    except Exception as error:  # whatever a world raises is told to the server, which refuses to start
+    except Exception as error:  # whatever a world raises is reported to the server, which then refuses to start
         tell(WorkerAnswer(number=0, failure=Failure(kind=type(error).__name__, message=str(error))))
         return
     tell(WorkerAnswer(number=0))
@@ -102,7 +102,7 @@ async def _carry_out_orders(work: Work, orders: asyncio.StreamReader, tell: Call
 
 
 def _taken_over(incoming: int, outgoing: int) -> tuple[BinaryIO, BinaryIO]:
-    """Both pipes for ourselves: what a library prints goes to standard error, and none can read our orders."""
+    """Take over both pipes: a library's prints go to standard error, and no library can read the orders."""
     orders, answers = os.fdopen(os.dup(incoming), "rb"), os.fdopen(os.dup(outgoing), "wb")
     os.dup2(os.open(os.devnull, os.O_RDONLY), incoming)
     os.dup2(sys.stderr.fileno(), outgoing)

@@ -1,9 +1,9 @@
 """A world that is played on a server of `turnwise serve`, exactly as it would be played here.
 
-All that it is comes from the server: instruction, rewards, limits, players and tasks are those of the world that is
-served, its name too, so that a panel made here has the digest of one made there. They are pinned: the server calls a
-world by a digest of all that it says of it, and the parameter `version` must name the world's version, so that results
-of other rules are never taken for these.
+Everything about it comes from the server: instruction, rewards, limits, baseline policies, tasks and even the name are
+those of the served world, so that a task set made here has the digest of one made there. They are pinned: the server
+identifies a world by a digest of its whole description, and the parameter `version` must name the world's version, so
+that results under other rules are never taken for these.
 """
 
 from __future__ import annotations
@@ -58,14 +58,14 @@ from turnwise.world import (
 class RemoteWorld(World):
     """Play a world that another process serves.
 
-    Parameters: `url`, the server's address, such as `http://127.0.0.1:8600`; `world`, the name that it serves the world
-    under; `parameters`, those of that world: the server must have been started with the same; `version`, the version
-    that the world must have; `seconds`, how long one attempt of a request may take; `retries`, how often a request is
-    sent again; `token_variable`, the environment variable that holds the server's token, where it wants one.
+    Parameters: `url`, the server's address, such as `http://127.0.0.1:8600`; `world`, the name under which the server
+    serves the world; `parameters`, those of that world, with which the server must have been started; `version`, the
+    version that the world must have; `seconds`, the timeout of one attempt of a request; `retries`, how often a request
+    is repeated; `token_variable`, the environment variable that holds the server's token, if it wants one.
 
     Keep `seconds` x (`retries` + 1) below `rollout.world_seconds`: after that the agent's host gives an attempt up. A
-    step that takes longer than `seconds` is not lost: sent again, it waits for the answer to the first. Raises
-    ValueError where no such world is served, at once and before anything is computed.
+    step that takes longer than `seconds` is not lost: the repeated request waits for the reply to the first. Raises
+    ValueError if no such world is served, at once and before anything is computed.
     """
 
     name: ClassVar[str] = "remote"
@@ -94,7 +94,7 @@ class RemoteWorld(World):
         self.served = served.id
         self._facts = facts = served.facts
         self._limits_of: dict[str, Limits] = {}
-        # A class serves all worlds, so what its worlds have differs by the object.
+        # One class serves all worlds, so the attributes of a world are set on the instance.
         self.name = facts.name  # type: ignore[misc]
         self.version = facts.version  # type: ignore[misc]
         self.verbs = None if facts.verbs is None else frozenset(facts.verbs)  # type: ignore[misc]
@@ -107,21 +107,21 @@ class RemoteWorld(World):
 
     @property
     def instruction(self) -> str:
-        """The served world's, here and below."""
+        """The served world's instruction. The properties below are the served world's, too."""
         return self._facts.instruction
 
     @property
     def grammar(self) -> str:
-        """The actions."""
+        """The actions, in words."""
         return self._facts.grammar
 
     @property
     def limits(self) -> Limits:
-        """The limits that follow from the parameters."""
+        """Limits that follow from the parameters."""
         return self._facts.limits
 
     def limits_of(self, task: Task) -> Limits:
-        """The limits of one task, asked for where tasks differ in them. Raises ServiceFault."""
+        """Limits of one task, requested only if they differ between tasks. Raises ServiceFault."""
         if not self._facts.limits_differ:
             return self.limits
         if task.id not in self._limits_of:
@@ -131,11 +131,13 @@ class RemoteWorld(World):
         return self._limits_of[task.id]
 
     def split_size(self, split: Split) -> int | None:
-        """How many tasks a split has."""
+        """Number of tasks of a split; None if it is unbounded."""
         return self._facts.split_sizes[split]
 
     def tasks(self, split: Split, count: int) -> list[Task]:
-        """The first `count` tasks of a split, in pages. Raises ValueError where the world does, and ServiceFault.
+        """The first `count` tasks of a split, fetched in pages.
+
+        Raises ValueError where the world does, and ServiceFault.
 
         The server lists `count` tasks at most once, for the first page, and lists at most `schema.MOST_TASKS`.
         """
@@ -153,24 +155,24 @@ class RemoteWorld(World):
         return page
 
     def make(self, task: Task, seed: int) -> RemoteEnvironment:
-        """An episode on the server. Raises ValueError for another world's task, and ServiceFault."""
-        # The key names the request and decides nothing else: an answer that is lost on the way costs no second episode.
+        """An episode on the server. Raises ValueError for a task of another world, and ServiceFault."""
+        # The key only identifies the request: a reply that is lost on the way does not create a second episode.
         request = Create(world=self.served, task=task, seed=seed, key=secrets.token_hex(16))
         with _refusals():
             return RemoteEnvironment(self.client, self.client.post("/episodes", Created, request).episode)
 
     @classmethod
     def state(cls, parameters: Mapping[str, Any]) -> Mapping[str, str]:
-        """What the server calls the world, which is a digest of all that it says of it. Raises as making one does."""
+        """The server's id of the world, a digest of its whole description. Raises as the constructor does."""
         return {"served": cls(**parameters).served}
 
     def attribution(self) -> str | None:
-        """Whose data it is."""
+        """Attribution of the served world's data."""
         return self._facts.attribution
 
 
 class RemoteEnvironment(Environment):
-    """One episode on the server. Raises ServiceFault in every call that the server does not answer."""
+    """One episode on the server. Every call raises ServiceFault if the server does not answer it."""
 
     def __init__(self, client: ServiceClient, episode: str) -> None:
         self._client = client
@@ -182,7 +184,7 @@ class RemoteEnvironment(Environment):
         return self._client.post(f"{self._path}/reset", Seen).observation
 
     def step(self, action: str) -> Step:
-        """Play one action under the next number: however often it is sent, it is played once."""
+        """Play one action under the next number: however often the request is sent, it is played once."""
         request = PlayStep(number=self._number + 1, action=plain_text(action))
         stepped = self._client.post(f"{self._path}/step", Stepped, request)
         self._number = stepped.number
@@ -198,7 +200,10 @@ class RemoteEnvironment(Environment):
         return self.decide("random", generator, remaining)
 
     def decide(self, player: str, generator: np.random.Generator, remaining: Remaining) -> ScriptedAction:
-        """A player of the served world. It draws there what it would draw here: the generator goes there and back."""
+        """Action of a baseline policy of the served world.
+
+        It draws on the server what it would draw here: the generator's state travels there and back.
+        """
         question = EpisodeQuestion(player=player, remaining=remaining, generator=GeneratorState.of(generator))
         decided = self._client.post(f"{self._path}/decide", Decided, question)
         if decided.generator is not None:
@@ -206,13 +211,13 @@ class RemoteEnvironment(Environment):
         return decided.decision
 
     def close(self) -> None:
-        """Free the episode. One that the server has freed already is no fault."""
+        """Free the episode. It is no error if the server has freed it already."""
         self._client.delete(self._path, Closed)
 
 
 @contextmanager
 def _refusals() -> Iterator[None]:
-    """What a world refuses with a ValueError is refused with one here."""
+    """Convert the world's refusal of a task into a ValueError, as the world itself raises."""
     try:
         yield
     except ServiceFault as fault:
@@ -222,7 +227,7 @@ def _refusals() -> Iterator[None]:
 
 
 def _served(client: ServiceClient, token_variable: str, world: str, parameters: dict[str, Any]) -> ServedWorld:
-    """The world of this name with these parameters, as the server tells it. Raises ValueError."""
+    """The served world with this name and these parameters. Raises ValueError."""
     try:
         offered = client.get("/worlds", Worlds).worlds
     except ServiceFault as fault:
