@@ -35,7 +35,9 @@ class GoingInCirclesError(Exception):
 
 
 FAILURES = (AssertionError, DisappearedBoxError, GoingInCirclesError, TypeError)
-"""Exceptions by which the bot fails. It states its expectations as assertions, and when it finds no place to put an
+"""Exceptions by which the bot fails.
+
+It states its expectations as assertions, and when it finds no place to put an
 object it uses that missing place as if it were one.
 """
 

@@ -50,7 +50,7 @@ def playable() -> dict[str, str]:
 
 
 def start(level: str, seed: int) -> RoomGridLevel:
-    """The level that the package draws from a seed, ready to be played."""
+    """The level that the package draws from a seed, ready to play."""
     drawn = gymnasium.make(playable()[level], disable_env_checker=True).unwrapped
     if not isinstance(drawn, RoomGridLevel):
         raise TypeError(f"a BabyAI level must be a RoomGridLevel; {level} is a {type(drawn).__name__}")

@@ -32,7 +32,9 @@ NEWS_SECONDS = 1.0
 """Seconds to wait, after a failed call, for the report of a crash."""
 
 DEBIAN_BROWSERS = ("/usr/lib/chromium/chromium-headless-shell", "/usr/bin/chromium")
-"""Two builds of the same Chromium. The first draws no windows, so an episode takes half as long. Its script in /usr/bin
+"""Two builds of the same Chromium.
+
+The first draws no windows, so an episode takes half as long. Its script in /usr/bin
 only starts it, and would receive signals in its place.
 """
 

@@ -99,7 +99,7 @@ def _expand_and_submit(goal: str, elements: Elements) -> ScriptedAction:
 
 
 def _tick_and_submit(goal: str, elements: Elements) -> ScriptedAction:
-    """Goal: `Select a, b and click Submit.` with checkboxes, of which any number may be wanted, or radio buttons."""
+    """Goal: `Select a, b and click Submit.` with checkboxes, of which none may be wanted, or with radio buttons."""
     wanted = goal.removeprefix("Select ").removesuffix(" and click Submit.").split(", ")
     for box in _of_role(elements, "checkbox", "radio"):
         if (box.name in wanted) != ("checked" in box.states) and (box.role == "checkbox" or box.name in wanted):

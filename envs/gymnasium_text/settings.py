@@ -50,7 +50,10 @@ class Settings:
 
 
 def settings_of(identifier: str, given: Mapping[str, Any]) -> Settings:
-    """Settings of an environment: the given values, completed from `KNOWN`. Raises ValueError where both lack one."""
+    """Settings of an environment: the given values, completed from `KNOWN`.
+
+    Raises ValueError if incomplete or invalid.
+    """
     if not isinstance(identifier, str):
         raise ValueError(f"id must be a text such as 'Taxi-v4'; found {identifier!r}")
     chosen = {name: value for name, value in given.items() if value is not None}

@@ -34,7 +34,7 @@ class PartEpisode(Environment):
         )
 
     def oracle(self, remaining: Remaining) -> ScriptedAction:
-        """The part's oracle."""
+        """Action of the part's oracle."""
         return self._environment.oracle(remaining)
 
     def random(self, generator: np.random.Generator, remaining: Remaining) -> ScriptedAction:

@@ -243,11 +243,10 @@ class Simulation:
             self._interface.agentInterface().get().inputParser().clearAmbiguousState()
 
     def valid_actions(self) -> list[str]:
-        """The actions that the simulator lists as valid now, sorted: tens to thousands, found in a tenth of a second or
-        more.
+        """The actions that the simulator lists as valid now, sorted: tens to thousands.
 
-        A third or more of them are not valid: it lists what is in a closed box, and objects by names that it does not
-        understand. See `understands`.
+        Finding them takes a tenth of a second or more. A third or more of them are not valid: it lists what is in a
+        closed box, and objects by names that it does not understand. See `understands`.
         """
         with self.simulator.attending(Own(self._own.simplifications, NUMBER_BEYOND_ALL)):
             told = json.loads(self._interface.getValidActionObjectCombinationsJSON())

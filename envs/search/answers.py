@@ -35,7 +35,7 @@ def is_present(answer: str, fact: Fact) -> bool:
 
 
 def _positions_of(words: list[str], aliases: tuple[str, ...]) -> set[int]:
-    """The positions of the words that belong to an alias."""
+    """Indices of the words that belong to an alias."""
     return {
         position
         for first, last in _stretches(len(words))

@@ -38,9 +38,9 @@ class Corpus:
     """All passages and their index."""
 
     def __init__(self, stated: tuple[Fact, ...]) -> None:
-        import bm25s  # takes seconds where numba is installed: only those who search wait for it
+        import bm25s  # imported here: it takes seconds where numba is installed, and only searches need it
 
-        logging.getLogger("bm25s").setLevel(logging.WARNING)  # it asks for DEBUG
+        logging.getLogger("bm25s").setLevel(logging.WARNING)  # bm25s sets it to DEBUG
 
         sentences = [fact.sentence for fact in stated]
         self.passages: tuple[Passage, ...] = tuple(

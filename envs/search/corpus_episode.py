@@ -34,8 +34,8 @@ class CorpusEnvironment(Environment):
         self._passages = passages
         self._passage_words = passage_words
         self._others = others
-        self._shown: dict[str, str] = {}  # by id, what was shown of a document
-        self._place = 0  # of the passage that holds the answer, among the results that showed it first
+        self._shown: dict[str, str] = {}  # the shown text of each document, by its id
+        self._place = 0  # rank of the passage with the answer, in the results that showed it first
         self._asked: set[str] = set()
         self._ended = False
         self._solved = False

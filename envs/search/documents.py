@@ -37,9 +37,9 @@ class DocumentIndex:
     """The documents of a file, and the index over their titles and texts. `digest` identifies the file's content."""
 
     def __init__(self, path: Path, cache: Path) -> None:
-        import bm25s  # takes seconds where numba is installed: only those who search wait for it
+        import bm25s  # imported here: it takes seconds where numba is installed, and only searches need it
 
-        logging.getLogger("bm25s").setLevel(logging.WARNING)  # it asks for DEBUG
+        logging.getLogger("bm25s").setLevel(logging.WARNING)  # bm25s sets it to DEBUG
         content = path.read_bytes()
         self.documents = tuple(_read(path, content))
         self.digest = hashlib.sha256(content).hexdigest()[:12]

@@ -23,7 +23,8 @@ def normalise(text: str) -> str:
 
 
 def _without_accents(text: str) -> str:
-    # Some letters, such as mathematical ones, become capitals only by decomposition; hence twice.
+    # Decomposed twice: some letters, such as mathematical ones, become ordinary capitals only by decomposition, after
+    # which `casefold` can lower them.
     decomposed = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", text).casefold())
     return "".join(letter for letter in decomposed if not unicodedata.combining(letter))
 

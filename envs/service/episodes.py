@@ -55,8 +55,10 @@ class ServiceLimits:
     connections: int = 2048
     """Maximum number of open connections: a client has one for each episode that sends a request at the same time."""
     request_seconds: float = 20.0
-    """Time limit, in seconds, for a request's head and then for its body; a request that is slower is refused. A client
-    that leaves a reply unread for that long is disconnected.
+    """Time limit, in seconds, for a request's head and then for its body; a slower request is refused.
+
+    A client that
+    leaves a reply unread for that long is disconnected.
     """
 
     def __post_init__(self) -> None:

@@ -59,8 +59,8 @@ class OwnHost:
 
     A web page of an attacker whose name points at this machine (DNS rebinding) could request whatever its browser can
     reach, and read the replies; but its name is then in the Host header. A server accepts localhost and loopback
-    addresses, the host that it is bound to, and the names that it was given; bound to all addresses, it accepts every
-    address, but no further name.
+    addresses, the host that it is bound to, and the names that it was given; bound to all addresses, it also accepts
+    every address, but no further name.
     """
 
     def __init__(self, app: ASGIApp, host: str, others: Collection[str]) -> None:

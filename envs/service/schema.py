@@ -1,8 +1,8 @@
-"""The service's schema, version 2: what is sent and answered, as pydantic models.
+"""The service's schema, version 2: requests and replies as pydantic models.
 
-Tasks, observations, steps, limits and decisions are the contract's own classes, so that the schema cannot say anything
-else than `turnwise.world` does. Numbers go as JSON and come back to the bit. Requests are closed: an unknown field is
-refused. Replies are read strictly. A change that an older client could not read gets another prefix.
+Tasks, observations, steps, limits and scripted actions are the classes of the contract, so the schema cannot deviate
+from `turnwise.world`. Numbers sent as JSON come back bit for bit. Requests are closed: an unknown field is refused.
+Replies are validated strictly. A change that an older client could not read gets another prefix.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from turnwise.world import (
 
 SCHEMA_VERSION = 2
 PREFIX = f"/v{SCHEMA_VERSION}"
-"""Before every address."""
+"""Prefix of every route."""
 MOST_AT_ONCE = 1024
-"""Entries of a batch, and tasks of a page."""
+"""Maximum number of entries in a batch, and of tasks in a page."""
 MOST_TASKS = 200_000
-"""Tasks of a split that can be listed, in pages."""
+"""Maximum number of tasks of a split that can be listed, in pages."""
 LISTING_SECONDS = 600.0
-"""A world may have to make every board of a large panel, once."""
+"""Seconds for listing tasks: a world may have to make every board of a large task set, once."""
 
 Content = TypeVar("Content")
 WITHOUT_DOCSTRINGS = ConfigDict(use_attribute_docstrings=False)
-"""For generic models: pydantic would look for the source of each in all modules, which takes seconds."""
+"""For generic models: pydantic would search all modules for the source of each, which takes seconds."""
 
 
 class ServiceRequest(BaseModel):

@@ -44,10 +44,10 @@ class CraftingEnvironment(Environment):
         return Step(self._observe(f"You have {_listed(self._held) or 'nothing'}."), effective=False)
 
     def oracle(self, remaining: Remaining) -> ScriptedAction:
-        """Take what is missing at the bottom of the goal's recipe tree, then craft upwards, with as few commands as
-        possible.
+        """Take what is missing at the bottom of the goal's recipe tree, then craft upwards.
 
-        The thought lists what is missing from the goal down, and the action concerns the last item of the list.
+        This takes as few commands as possible. The thought lists what is missing from the goal down, and the action
+        concerns the last item of the list.
         """
         short = missing(self._problem.goal, self._problem.wanted, self._held, self._recipes)
         if not short:

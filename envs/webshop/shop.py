@@ -31,9 +31,9 @@ class Shop:
     """Products, goals and the index. `name` permanently identifies the data: it is part of every task's id."""
 
     def __init__(self, name: str, products: Sequence[Product], goals: Sequence[Goal]) -> None:
-        import bm25s  # takes seconds where numba is installed: only those who shop wait for it
+        import bm25s  # imported here: it takes seconds where numba is installed, and only a shop needs it
 
-        logging.getLogger("bm25s").setLevel(logging.WARNING)  # it asks for DEBUG
+        logging.getLogger("bm25s").setLevel(logging.WARNING)  # bm25s sets it to DEBUG
 
         self.name = name
         self.products: Mapping[str, Product] = {product.id: product for product in products}
@@ -53,7 +53,7 @@ class Shop:
             return ()
         scores = self._index.get_scores(asked)
         results: list[str] = []
-        while len(results) < MAXIMUM_RESULTS and scores[best := int(scores.argmax())] > 0:  # argmax takes the first
+        while len(results) < MAXIMUM_RESULTS and scores[best := int(scores.argmax())] > 0:  # on ties the first
             results.append(self._ids[best])
             scores[best] = 0
         return tuple(results)
