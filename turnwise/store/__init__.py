@@ -1,4 +1,4 @@
-"""The store of artifacts: what stages read and write, named by the digest of its content."""
+"""The artifact store: the content-addressed folders that stages read and write."""
 
 from turnwise.store.artifacts import Store, default_store
 from turnwise.store.manifest import MANIFEST, Draft, Manifest, Reference

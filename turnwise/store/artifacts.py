@@ -1,18 +1,18 @@
-"""Artifacts: folders named by the digest of their content, written whole or not at all, read only when intact.
+"""The artifact store: folders named by the digest of their content, written atomically and verified before reading.
 
     store/<kind>/<digest>/manifest.json, data files     the artifact; the digest covers these and nothing else
-    store/<kind>/<digest>.clock.json                    what a clock or a machine said: seconds, tokens/s, memory
-    store/<kind>/<digest>.lineage/<key>.json            how the content came about, one file per way to produce it
+    store/<kind>/<digest>.clock.json                    measurements of its computation: seconds, tokens/s, memory
+    store/<kind>/<digest>.lineage/<key>.json            provenance, one file per way in which the content was produced
     store/<kind>/<digest>.pruned.json                   the data files that were removed on purpose
-    store/.verified/                                    what was found intact, and in what state: costs time when lost
+    store/.verified/                                    index of verified artifacts: losing it costs only time
     store/.drafts/                                      folders that are being written
 
-The digest is that of the manifest: the kind, every file's SHA-256 and size, and the metrics. How the content came about
-(inputs, parameters, code) stands beside it, not in it: a producer that was rewritten and yields the same bytes changes
-no digest, and nothing after it runs again.
+The digest is that of the manifest: the kind, every file's SHA-256 and size, and the metrics. Provenance (inputs,
+parameters, code) is stored next to the artifact and not in it: when a stage is rewritten and yields the same bytes, no
+digest changes, and nothing downstream runs again.
 
-An artifact whose data files were pruned is there all the same: its manifest and all that stands beside it stay. Whoever
-asks for a file that is gone has it made again, to the same content.
+A pruned artifact still counts as present: its manifest and everything next to it stay. Asking for a pruned file
+recomputes it, to the same content.
 """
 
 from __future__ import annotations
@@ -47,11 +47,14 @@ ABANDONED_AFTER_SECONDS = 24 * 3600.0
 
 
 MakeAgain = Callable[[Reference, Sequence[str]], None]
-"""Makes these files of an artifact again, which were pruned."""
+"""Recomputes these pruned files of an artifact."""
 
 
 class Store:
-    """The folder that holds all artifacts of one home. Any number of processes may read and write it at once."""
+    """The artifacts of one home, in the folder `root`. Any number of processes may read and write it at once.
+
+    `make_again` recomputes pruned files when they are asked for; without it, asking for them raises ArtifactError.
+    """
 
     def __init__(self, root: Path, make_again: MakeAgain | None = None) -> None:
         self.root = Path(root)
@@ -62,13 +65,13 @@ class Store:
 
     @contextmanager
     def write(self, kind: str) -> Iterator[Draft]:
-        """A draft to fill; when the block ends without an error it becomes an artifact, otherwise nothing remains.
+        """A draft to fill: it becomes an artifact when the block ends, and is deleted if the block raises.
 
-        Readers see all of it or nothing. Content that the store holds already is not stored twice.
+        Readers see the whole artifact or nothing. Content that the store already holds is not stored twice.
 
         Raises:
-            ArtifactError: the kind is no lower-case word; the draft holds what is no plain file, a file named as the
-                manifest, or a metric that is not a finite number.
+            ArtifactError: the kind is not a lower-case word; or the draft holds something other than a plain file, a
+                file with the manifest's name, or a metric that is not a finite number.
         """
         if not re.fullmatch(KIND, kind):
             raise ArtifactError(
@@ -92,13 +95,13 @@ class Store:
             shutil.rmtree(folder, ignore_errors=True)
 
     def folder(self, reference: Reference, needed: Sequence[str] = EVERYTHING) -> Path:
-        """Where the artifact's files lie. They are read when the store's index does not know them to be intact in the
-        state in which they are: after any process has touched or replaced one.
+        """The folder of an intact artifact, with the needed files present.
 
-        `needed` are patterns of the files that will be read (`model*`): those that were pruned are made again first.
+        Files are hashed only where the index does not have them as verified, e.g. after one was touched or replaced.
+        Pruned files that match a pattern of `needed` (e.g. `model*`) are recomputed first.
 
         Raises:
-            ArtifactError: it is missing or damaged, or what is needed cannot be made again.
+            ArtifactError: the artifact is missing or damaged, or a needed file cannot be recomputed.
         """
         with pruning.shared(self._path(reference)):
             self._require_intact(reference)
@@ -112,10 +115,10 @@ class Store:
         return self._path(reference)
 
     def pruned(self, reference: Reference, needed: Sequence[str] = EVERYTHING) -> list[str]:
-        """The files that were pruned, of those that a pattern of `needed` names.
+        """The names of the pruned files that match a pattern of `needed`.
 
         Raises:
-            ArtifactError: the manifest is missing or damaged.
+            ArtifactError: some files were pruned, and the manifest is missing or damaged.
         """
         if not self._beside(reference, PRUNED).exists():
             return []
@@ -127,9 +130,9 @@ class Store:
         ]
 
     def prune(self, reference: Reference, files: Sequence[str]) -> int:
-        """Remove the files that these patterns name and return their bytes; manifest, metrics and lineage stay.
+        """Remove the files that match these patterns, and return the bytes freed; manifest and notes stay.
 
-        A file that is being read (see `reading`) stays too, and so do all of the artifact's.
+        Removes nothing and returns 0 where the artifact is missing, or while anybody reads it (`pruning.reading`).
 
         Raises:
             ArtifactError: the manifest is missing or damaged.
@@ -154,7 +157,10 @@ class Store:
 
     @contextmanager
     def restoring(self, reference: Reference, files: Collection[str]) -> Iterator[None]:
-        """While the block runs, writing this content again puts back these of its pruned files, and no others."""
+        """Within the block, rewriting this artifact puts back these of its pruned files and no others.
+
+        Without it, rewriting an artifact puts back all its pruned files.
+        """
         self._restored[reference] = files
         try:
             yield
@@ -162,11 +168,10 @@ class Store:
             del self._restored[reference]
 
     def verify(self, reference: Reference) -> None:
-        """Read every file, whatever the index says, and compare it with the manifest, and that with the digest. Pruned
-        files may be missing.
+        """Check all files but pruned ones against the manifest, and that against the digest, not trusting the index.
 
         Raises:
-            ArtifactError: it is missing or damaged.
+            ArtifactError: the artifact is missing or damaged.
         """
         with pruning.shared(self._path(reference)):
             self._read_all(reference)
@@ -189,7 +194,7 @@ class Store:
         self._verified.add(reference, state, self._draft_path())
 
     def holds(self, reference: Reference) -> bool:
-        """Whether the artifact is there and intact, but for files that were pruned."""
+        """Whether the artifact is present and intact; pruned files do not count."""
         try:
             self.folder(reference, needed=())
         except ArtifactError:
@@ -197,7 +202,7 @@ class Store:
         return True
 
     def manifest(self, reference: Reference) -> Manifest:
-        """What the artifact consists of, checked against its digest.
+        """The artifact's manifest, checked against its digest.
 
         Raises:
             ArtifactError: the manifest is missing or damaged.
@@ -218,33 +223,35 @@ class Store:
         return manifest
 
     def metrics(self, reference: Reference) -> dict[str, float]:
-        """The numbers that belong to the artifact's content (success, losses): the same wherever it is computed."""
+        """The metrics in the artifact's content (success, losses), covered by its digest. Raises as `manifest` does."""
         return dict(self.manifest(reference).metrics)
 
     def clock(self, reference: Reference) -> dict[str, float]:
-        """What a clock or a machine said when the artifact was made (seconds, tokens/s, bytes); may be empty, and is,
-        with a warning, where the file is damaged.
+        """Measurements taken when the artifact was made (seconds, tokens/s, bytes), not covered by its digest.
+
+        Empty where none were recorded, and, with a warning, where the file is damaged.
         """
         return read_note(self._beside(reference, ".clock.json"), Clock) or {}
 
     def record_clock(self, reference: Reference, seconds: Mapping[str, float]) -> None:
-        """Add to `clock`; a number recorded before under the same name is replaced."""
+        """Add measurements to `clock`; one that was recorded under the same name is replaced."""
         write_note(self._beside(reference, ".clock.json"), {**self.clock(reference), **seconds}, self._draft_path())
 
     def lineage(self, reference: Reference) -> dict[str, dict[str, Any]]:
-        """Every way in which this content was produced, by the digest of the cache key. One whose file is damaged is
-        left out, with a warning.
+        """The provenance of an artifact: every way in which its content was produced, by the digest of the cache key.
+
+        A record whose file is damaged is left out, with a warning.
         """
         files = sorted(self._beside(reference, ".lineage").glob("*.json"))
         notes = {path.stem: read_note(path, Lineage) for path in files}
         return {key: note for key, note in notes.items() if note is not None}
 
     def was_made_under(self, reference: Reference, key: str) -> bool:
-        """Whether the store knows this content to have been produced by a call with this cache key's digest."""
+        """Whether this content is recorded as the result of a call whose cache key has this digest."""
         return (self._beside(reference, ".lineage") / f"{key}.json").is_file()
 
     def record_lineage(self, reference: Reference, key: str, record: Mapping[str, Any]) -> None:
-        """Add one way in which this content was produced: task, parameters, inputs, code."""
+        """Add a provenance record: one way in which this content was produced (stage, parameters, inputs, code)."""
         write_note(self._beside(reference, ".lineage") / f"{key}.json", record, self._draft_path())
 
     def _require_intact(self, reference: Reference) -> None:
@@ -262,7 +269,7 @@ class Store:
         return self.root / DRAFTS / uuid.uuid4().hex
 
     def _publish(self, draft: Path, reference: Reference) -> None:
-        """Rename the draft to its final name; what lies there already stays when intact, and makes way when not."""
+        """Rename the draft to its final name. An intact artifact already there stays; a damaged one is replaced."""
         final = self._path(reference)
         final.parent.mkdir(parents=True, exist_ok=True)
         while not _renamed(draft, final):
@@ -276,7 +283,7 @@ class Store:
         self._verified.add(reference, state_of(final), self._draft_path())
 
     def _restore(self, draft: Path, reference: Reference) -> None:
-        """Put back what was pruned of an artifact that has been written again."""
+        """Move the pruned files of a rewritten artifact from the draft into its folder: see `restoring`."""
         final, wanted = self._path(reference), self._restored.get(reference)
         with pruning.shared(final):
             for name in self.pruned(reference):
@@ -286,7 +293,7 @@ class Store:
                     sync((final / name).parent)
 
     def _remove_abandoned_drafts(self) -> None:
-        """A killed writer leaves its draft behind; a day later nobody is writing it any more."""
+        """Delete drafts older than a day, which killed writers left behind: nobody writes one for that long."""
         drafts = self.root / DRAFTS
         for path in drafts.iterdir() if drafts.is_dir() else []:
             with suppress(FileNotFoundError):
@@ -298,12 +305,12 @@ _make_again: list[MakeAgain] = []
 
 
 def when_pruned(make_again: MakeAgain) -> None:
-    """Have this called when a file of the home's store is asked for that was pruned."""
+    """Register the function that recomputes pruned files of the default store; replaces an earlier one."""
     _make_again[:] = [make_again]
 
 
 def default_store() -> Store:
-    """The store of the present home; one object per folder and process, so that nothing is verified twice."""
+    """The store of the current home: one object per folder and process, so that nothing is verified twice."""
     return _store_at(home() / "store")
 
 
@@ -318,7 +325,7 @@ def _store_at(root: Path) -> Store:
 
 
 def _renamed(draft: Path, final: Path) -> bool:
-    """Whether the draft now has its final name; False when something lies there already."""
+    """Rename the draft to its final name; False where something is there already."""
     try:
         os.rename(draft, final)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Files that a reader sees whole or not at all, and that are on the disk when a function returns."""
+"""Atomic and durable writes: a reader sees a whole file or none, and a synced file survives a crash."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from pathlib import Path
 
 
 def write_whole(path: Path, content: str | bytes) -> None:
-    """Write to a temporary name beside `path` and rename; missing folders are made. Text is UTF-8."""
+    """Write a file atomically: to a temporary name next to `path`, then renamed. Makes missing folders; text is UTF-8.
+
+    Not synced: after a power failure the file may be empty or missing.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     partial.write_bytes(content.encode() if isinstance(content, str) else content)
@@ -18,15 +21,16 @@ def write_whole(path: Path, content: str | bytes) -> None:
 
 
 def write_together(folder: Path, files: Mapping[str, bytes], obsolete: Iterable[str] = ()) -> None:
-    """Replace files of a folder, named by their paths in it, by ones that belong together; others stay.
+    """Replace a set of files in a folder together; its other files stay.
 
-    All are written beside the folder before the first is put in place: what cannot be written, on a full disk say,
-    leaves everything as it was. Of two processes that write, the later one's files stay, all of them.
+    All are written to a temporary folder next to it before the first is moved into place, so that a failed write (a
+    full disk, say) leaves everything as it was. A lock makes writers take turns: of two, the later one's set stays
+    whole. A reader may still see a mixture while files are being moved.
 
     Args:
         folder: made where it is missing.
-        files: the content by path.
-        obsolete: paths of a former set: those that `files` does not have are removed.
+        files: contents by path relative to `folder`.
+        obsolete: relative paths of an earlier set; those that are not in `files` are removed.
     """
     folder.mkdir(parents=True, exist_ok=True)
     partial = folder.with_name(f".{folder.name}.{os.getpid()}.partial")
@@ -47,13 +51,13 @@ def write_together(folder: Path, files: Mapping[str, bytes], obsolete: Iterable[
 
 
 def write_durably(path: Path, text: str) -> None:
-    """Write UTF-8 text, and return when the disk holds it."""
+    """Write UTF-8 text and sync it: the text is on the disk on return. The write is not atomic."""
     path.write_text(text, encoding="utf-8")
     sync(path)
 
 
 def sync(path: Path) -> None:
-    """Have the disk hold what was written to this file or folder before anything after it."""
+    """Flush a file or folder to the disk (fsync), so that it is there before anything that is written afterwards."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -62,19 +66,20 @@ def sync(path: Path) -> None:
 
 
 def make_file(path: Path) -> None:
-    """Make an empty file, and the folders above it, as the umask says; one that is there stays as it is.
+    """Make an empty file and its parent folders with the umask's permissions; an existing file stays unchanged.
 
-    SQLite gives a database that it makes itself to its owner alone to write.
+    For SQLite databases: one that SQLite makes itself can be written to by its owner alone.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     path.touch(exist_ok=True)
 
 
 def grant(folder: Path, mode: int) -> None:
-    """Give the folder and all that is in it one mode, files without the right to run them.
+    """Set one permission mode on a folder and everything in it; files get it without the execute bits.
 
-    Some libraries write to a temporary file that only its owner may read and rename it, and copies keep the mode of
-    their originals. A new folder has the mode that the umask, or the access control list above it, asks for.
+    Needed because some libraries write a temporary file that only its owner may read and rename it, and copies keep
+    the mode of their originals. A caller passes the mode of a newly made folder, which follows the umask or the
+    inherited access control list.
     """
     folder.chmod(mode)
     for path in folder.rglob("*"):

@@ -1,8 +1,8 @@
-"""What a whole store need not keep, found from the lineage that stands beside its artifacts.
+"""Files that a whole store may drop, found from the provenance records next to its artifacts.
 
-A run prunes behind itself and knows what it has made. A home that is older than pruning, or whose settings have
-changed, has the lineage alone: each policy and critic says what it was made from, so those from which nothing was made
-are the last of their runs. A policy that an alarm left behind is followed by the one that the run went back to.
+A run prunes as it goes and knows what it has made. A home that is older than pruning, or whose settings have changed,
+has only the provenance: each policy and critic records what it was made from, so those from which nothing was made are
+the last of their runs. A policy that was abandoned at an alarm counts as followed by the one that the run returned to.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ FOLLOWS: Mapping[str, str | None] = {
     "return_to": "policy",
     "initial_critic": None,
 }
-"""The stages that make the links of chains, and the input that is the link before."""
+"""The stages that make the links of chains, each with the name of its input that is the previous link (None: first)."""
 
 
 @dataclass(frozen=True)
 class Removal:
-    """Files of one artifact that need not stay."""
+    """The files of one artifact that may be removed, with their total size in bytes."""
 
     reference: Reference
     files: tuple[str, ...]
@@ -39,8 +39,9 @@ class Removal:
 
 
 def removals(store: Store, storage: Storage, success: Callable[[Reference], float]) -> list[Removal]:
-    """What the section `storage` does not keep and is there, of every run that the store knows. `success`: of an
-    evaluation.
+    """The present files that the section `storage` does not keep, over every run in the store, sorted by reference.
+
+    `success` returns the success rate of an evaluation.
     """
     known = _Known(store)
     stays = dict.fromkeys(known.links, Keep.METRICS)
@@ -65,14 +66,16 @@ def _removal(store: Store, reference: Reference, patterns: tuple[str, ...]) -> R
 
 
 class _Known:
-    """What lineage tells of the chains of a store."""
+    """The chains of a store, reconstructed from provenance records."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self.links: dict[Reference, list[dict[str, Any]]] = {}
-        """Policies and critics that the stages of a chain have made, each with its records."""
+        """Policies and critics made by the stages in `FOLLOWS` and by no other, each with its records."""
         self._before: dict[Reference, Reference] = {}
+        """The previous link, by link."""
         self._followed: set[Reference] = set()
+        """Links from which another was made, or that were abandoned at an alarm."""
         for reference in (*_all(store, "policy"), *_all(store, "critic")):
             records = list(store.lineage(reference).values())
             if records and all(record["stage"] in FOLLOWS for record in records):
@@ -81,11 +84,11 @@ class _Known:
         self.evaluations = self._evaluations()
 
     def last(self) -> Iterator[Reference]:
-        """The links that nothing was made from."""
+        """The last link of every chain: those from which nothing was made."""
         return (reference for reference in self.links if reference not in self._followed)
 
     def chain(self, last: Reference) -> list[Link]:
-        """The links up to one, from the first."""
+        """The chain that ends with this link, from its first link on."""
         found: dict[Reference, None] = {}
         while last in self.links and last not in found:
             found[last] = None
@@ -93,7 +96,10 @@ class _Known:
         return [Link(reference, self.evaluations.get(reference)) for reference in reversed(found)]
 
     def rollouts(self, most: int | None) -> dict[Reference, Keep]:
-        """The rollouts that links have learned from, of which the last so many of each chain stay."""
+        """How much stays of each rollout that a link has learned from: all of the last `most` of each chain.
+
+        Empty where `most` is None, which keeps every rollout.
+        """
         if most is None:
             return {}
         stays: dict[Reference, Keep] = {}
@@ -105,7 +111,7 @@ class _Known:
         return stays
 
     def _learned_from(self, link: Reference) -> list[Reference]:
-        """The rollout that a link has learned from, and the rounds that were gathered in it."""
+        """The rollout that a link has learned from, and the rounds of sampling that were merged into it (`gather`)."""
         found = []
         for record in self.links[link]:
             of_link = dict(references_in(record["inputs"])).get("rollout")
@@ -127,7 +133,7 @@ class _Known:
                 self._followed.update(self._left_behind(inputs["alarm"]))
 
     def _left_behind(self, alarm: Reference) -> Iterator[Reference]:
-        """The policies of the iteration that an alarm has judged."""
+        """The policies whose monitors raised this alarm, which the run abandoned."""
         for of_alarm in self._store.lineage(alarm).values():
             for name, monitors in references_in(of_alarm["inputs"]):
                 if name == "monitors":
@@ -136,7 +142,7 @@ class _Known:
                         yield from [policy] if policy else []
 
     def _evaluations(self) -> dict[Reference, Reference]:
-        """By policy its evaluation, on the validation panel where it has one there."""
+        """The evaluation of each policy: on the validation task set where there is one, else any."""
         found: dict[Reference, dict[str, Reference]] = defaultdict(dict)
         for evaluation in _all(self._store, "evaluation"):
             for record in self._store.lineage(evaluation).values():
@@ -147,6 +153,6 @@ class _Known:
 
 
 def _all(store: Store, kind: str) -> list[Reference]:
-    """The artifacts of a kind, in order of their digests."""
+    """All artifacts of a kind, sorted by digest."""
     folders = sorted(path.parent.name for path in store.root.glob(f"{kind}/*/manifest.json"))
     return [Reference(kind=kind, digest=name) for name in folders]

@@ -1,4 +1,4 @@
-"""The one JSON text of a value, and the name that follows from it."""
+"""Canonical JSON of a value, and the digest of that text."""
 
 from __future__ import annotations
 
@@ -8,10 +8,18 @@ from typing import Any
 
 
 def canonical_json(value: Any) -> str:
-    """The one JSON text of a value: keys sorted, no spaces. Raises ValueError for what is not finite or not JSON."""
+    """The canonical JSON text of a value: keys sorted, no spaces, no ASCII escapes.
+
+    Raises:
+        ValueError: the value holds a number that is not finite.
+        TypeError: the value holds something that JSON has no form for.
+    """
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
 def digest_of(value: Any) -> str:
-    """A name for a JSON value: the first 32 hexadecimal characters of the SHA-256 of its canonical text."""
+    """The digest of a JSON value: the first 32 hexadecimal characters (128 bits) of the SHA-256 of its canonical text.
+
+    Raises as `canonical_json` does.
+    """
     return hashlib.sha256(canonical_json(value).encode()).hexdigest()[:32]

@@ -1,9 +1,10 @@
-"""The fingerprint of code: by it a stage knows that what it computed was computed by the code that would run now.
+"""Code fingerprints: part of a stage's cache key, so that a cached result is used only if the same code would run now.
 
-The fingerprint of a module is a digest of syntax trees: its own and those of all modules of ours that it imports,
-directly or indirectly. Comments, docstrings and formatting do not count; a changed helper three imports away does. It
-is found from the source, without importing anything. What it cannot see are modules that are named only at run time (a
-world in the configuration: name it to `fingerprint` too) and data files (make them an input, or part of the code).
+The fingerprint of a module is a digest of syntax trees: its own, and those of all project modules that it imports,
+directly or indirectly. Comments, docstrings and formatting do not count; a changed function three imports away does.
+It is computed from the source without importing anything. It cannot see modules that are named only at run time (such
+as a world in the configuration: pass its name to `fingerprint` too) or data files (make them an input, or part of the
+code).
 """
 
 from __future__ import annotations
@@ -30,27 +31,27 @@ OUR_PACKAGES = frozenset({"turnwise", "tasks", "envs", "flows"})
 
 
 def fingerprint(module_names: Sequence[str], without: Sequence[str] = ()) -> str:
-    """A digest of the code of these modules and of every module of ours that they import.
+    """A digest of the code of these modules and of every project module that they import.
 
-    "Ours" are the packages turnwise, tasks, envs and flows, the package or file that each named module belongs to, and
-    all that is not installed: what lies neither in a site-packages folder nor in Python's own library. Imports inside
-    functions count, imports under `if TYPE_CHECKING:` do not. A source is read once per process: the key must speak of
-    the code that runs, not of an edit made meanwhile (of which `warn_of_edits` tells).
+    Project modules are the packages turnwise, tasks, envs and flows, the package or file that each named module belongs
+    to, and everything that is not installed, i.e. lies neither in a site-packages folder nor in Python's own library.
+    Imports inside functions count; imports under `if TYPE_CHECKING:` do not. A source is read once per process, since
+    the cache key must describe the code that runs and not an edit made meanwhile (see `warn_of_edits`).
 
     Args:
         module_names: dotted names, e.g. `["tasks.rollout.rollout", "envs.search"]`.
-        without: modules of ours that are neither read nor followed, since what they say cannot change a result.
+        without: project modules that are neither read nor followed, since their code cannot change a result.
 
     Raises:
-        ConfigurationError: a named module has no source that can be found.
+        ConfigurationError: a named module cannot be found.
     """
     sources = _closure(tuple(sorted(set(module_names))), frozenset(without))
-    # A source without a statement computes nothing: an empty __init__.py is the same as none.
+    # A source without a statement computes nothing: adding an empty __init__.py must not change the fingerprint.
     return digest_of({source.name: source.digest for source in sources if not source.is_empty})
 
 
 def installed_imports(module_names: Sequence[str]) -> frozenset[str]:
-    """The top-level names of what the code behind a fingerprint imports and is not part of it, without Python's own.
+    """The top-level names of the third-party packages that the fingerprinted code imports; no standard library.
 
     Raises ConfigurationError as `fingerprint` does.
     """
@@ -61,22 +62,26 @@ def installed_imports(module_names: Sequence[str]) -> frozenset[str]:
 
 @dataclass(frozen=True)
 class _Source:
-    """One module as it was when this process first looked at it."""
+    """One module's source as it was when this process first read it."""
 
     name: str
     path: Path
     state: tuple[int, int] | None
+    """Modification time in nanoseconds and size in bytes; None where the file was missing."""
     is_empty: bool
+    """Whether it has no statement besides docstrings."""
     digest: str
+    """SHA-256 of the syntax tree without docstrings, in hexadecimal."""
     imports: tuple[str, ...]
     """Dotted names that may be modules (`from a import b` gives a and a.b), in the order of the source."""
 
 
 _edited: set[Path] = set()
+"""Files that this process has warned of."""
 
 
 def warn_of_edits(module_names: Sequence[str], without: Sequence[str] = ()) -> None:
-    """Warn, once per file, of code that has changed since this process fingerprinted it: it runs the old code."""
+    """Warn, once per file, of code edited since this process fingerprinted it: the process still runs the old code."""
     for source in _closure(tuple(sorted(set(module_names))), frozenset(without)):
         if source.path not in _edited and _state(source.path) != source.state:
             _edited.add(source.path)
@@ -89,7 +94,7 @@ def warn_of_edits(module_names: Sequence[str], without: Sequence[str] = ()) -> N
 
 @cache
 def _closure(names: tuple[str, ...], without: frozenset[str]) -> tuple[_Source, ...]:
-    """The sources of these modules and of all of ours that they import, by name."""
+    """The sources of these modules and of all project modules that they import, sorted by name."""
     ours = OUR_PACKAGES | {name.partition(".")[0] for name in names}
     for name in names:
         if _find(name) is None:
@@ -116,7 +121,7 @@ def _closure(names: tuple[str, ...], without: frozenset[str]) -> tuple[_Source, 
 
 @cache
 def _read(name: str) -> _Source | None:
-    """The module's source; None where the name is no module, or one without a Python file (a namespace)."""
+    """The module's source; None where the name is not a module, or has no Python file (a namespace package)."""
     spec = _find(name)
     if spec is None or not spec.has_location or spec.origin is None or not spec.origin.endswith(".py"):
         return None
@@ -131,8 +136,10 @@ def _read(name: str) -> _Source | None:
 
 
 def _parsed(path: Path) -> ast.AST:
-    """The file's syntax tree. CPython 3.11 can fail in this (SystemError) when another thread parses meanwhile, which a
-    garbage collection inside lets happen; so there is none.
+    """The file's syntax tree, parsed with garbage collection off.
+
+    CPython 3.11 can raise SystemError when another thread parses at the same time, and a garbage collection within the
+    parser lets other threads run.
     """
     collecting = gc.isenabled()
     gc.disable()
@@ -144,7 +151,7 @@ def _parsed(path: Path) -> ast.AST:
 
 
 def _find(name: str) -> ModuleSpec | None:
-    """Where a module lies, found without importing it or its packages."""
+    """The spec of a module, found without importing the module or its packages; None where there is none."""
     package, _, _ = name.rpartition(".")
     if not package:
         try:
@@ -158,7 +165,7 @@ def _find(name: str) -> ModuleSpec | None:
         finder = pkgutil.get_importer(location)
         if finder is not None and (spec := finder.find_spec(name)) is not None:
             return spec
-    # As an import would, ask the others too: an editable installation has a finder of its own.
+    # Ask the other finders too, as an import would: an editable installation adds a finder of its own.
     others = (finder for finder in sys.meta_path if finder is not PathFinder)
     specs = (finder.find_spec(name, list(parent.submodule_search_locations)) for finder in others)
     return next((spec for spec in specs if spec is not None), None)
@@ -166,7 +173,10 @@ def _find(name: str) -> ModuleSpec | None:
 
 @cache
 def _is_uninstalled(top: str) -> bool:
-    """Whether a top-level package or module is somebody's working file, such as a helper beside a world of one file."""
+    """Whether a top-level package or module is the user's own file, such as one next to a world of a single file.
+
+    That is: neither in site-packages nor in the standard library.
+    """
     spec = _find(top)
     if top in sys.stdlib_module_names or spec is None:
         return False
@@ -175,7 +185,7 @@ def _is_uninstalled(top: str) -> bool:
 
 
 def _imports(tree: ast.AST, package: str) -> Iterator[str]:
-    """Every dotted name that the tree imports, at whatever depth, except for the type checker."""
+    """Every dotted name that the tree imports, at any depth, except under `if TYPE_CHECKING:`."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -200,7 +210,7 @@ def _absolute(node: ast.ImportFrom, package: str) -> str:
 
 
 def _modules_of(package: str) -> list[str]:
-    """The modules directly in a package: `from package import *` may import any of them."""
+    """The modules directly in a package, any of which `from package import *` may import."""
     spec = _find(package)
     folders = list(spec.submodule_search_locations or []) if spec else []
     return [f"{package}.{path.stem}" for folder in folders for path in sorted(Path(folder).glob("*.py"))]
@@ -213,7 +223,7 @@ def _asks_for_type_checking(test: ast.expr) -> bool:
 
 
 class _WithoutTexts(ast.NodeTransformer):
-    """Drops statements that are only a string: docstrings, and the texts under fields."""
+    """Removes statements that are only a string: docstrings, and the strings under fields."""
 
     def visit_Expr(self, node: ast.Expr) -> ast.Expr | None:
         is_text = isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)

@@ -1,7 +1,7 @@
-"""A full disk, told in one sentence whatever library met it.
+"""Recognition of a full disk: one clear error, whichever library ran into it.
 
-Python's own functions raise an OSError with a number; safetensors, SQLite and what wraps them raise classes of their
-own, whose text says it. A server that lost its database for want of room says nothing of it at all.
+Python's own functions raise an OSError with an errno; safetensors, SQLite and their wrappers raise classes of their
+own whose text mentions it. A server that lost its database for lack of space does not mention it at all.
 """
 
 from __future__ import annotations
@@ -19,15 +19,18 @@ from turnwise.store.paths import home
 FULL = (errno.ENOSPC, errno.EDQUOT)
 SAYINGS = (*map(os.strerror, FULL), "database or disk is full")
 NOTHING_LEFT = 64 * 1024
-"""With fewer bytes free, want of room is the reason of an error that says nothing of it."""
+"""Bytes. With less than this free, an error that does not mention space is put down to the full disk."""
 
 
 @contextmanager
 def telling_of_a_full_disk() -> Iterator[None]:
-    """Turn the failure of the block, where its reason is a full disk, into one sentence that names the folder.
+    """Turn an exception of the block that a full disk caused into a DiskFull that names the folder.
+
+    Other exceptions, and Turnwise's own, pass unchanged.
 
     Raises:
-        DiskFull: there is no room on the disk of the home, or the user's quota is used up.
+        DiskFull: the disk written to (the home's, where the error names no file) is full, or the user's quota is used
+            up.
     """
     try:
         yield
@@ -41,7 +44,7 @@ def telling_of_a_full_disk() -> Iterator[None]:
 
 
 def require_room(folder: Path) -> None:
-    """Raise DiskFull where nothing is left on the folder's disk: the reason of what has just failed there."""
+    """Raise DiskFull where the folder's disk has no space left. Called after a failure, to explain it."""
     if _is_full(folder):
         raise _told(folder, os.strerror(errno.ENOSPC))
 
@@ -59,7 +62,7 @@ def _is_full(folder: Path) -> bool:
 
 
 def _says_full(error: BaseException | None) -> bool:
-    """Whether this error, or one that it was raised from, says that the disk is full."""
+    """Whether this error, or one in its chain of causes, says that the disk is full."""
     while error is not None:
         if isinstance(error, OSError) and error.errno in FULL:
             return True
@@ -70,7 +73,10 @@ def _says_full(error: BaseException | None) -> bool:
 
 
 def _written_to(error: Exception) -> Path:
-    """The folder of the file that the error names; where it names none the home, or the folder outside of a project."""
+    """The folder that was written to: that of the file which the error names, else the home, else the current folder.
+
+    A folder that does not exist is replaced by its nearest existing parent.
+    """
     if isinstance(error, OSError) and isinstance(error.filename, str):
         return _existing(Path(error.filename).absolute().parent)
     try:

@@ -1,10 +1,10 @@
-"""The store's own index: which artifacts were found intact, and in what state their files were then.
+"""The index of verified artifacts: which were found intact, with the state (size, times, inode) of their files then.
 
     store/.verified/<kind>/<digest>
 
-A process that finds the files of an artifact in the state that the index names need not read them. Each entry is a
-file of its own that is replaced as a whole, so any number of processes may write at once. An index that is lost,
-damaged or cannot be written costs time and nothing else: what it does not vouch for is read.
+Files that are still in the recorded state need not be hashed again. Each entry is a file of its own that is replaced
+atomically, so any number of processes may write at once. Losing or damaging the index, or being unable to write it,
+costs time and nothing else: artifacts without a matching entry are read and hashed.
 """
 
 from __future__ import annotations
@@ -21,18 +21,21 @@ INDEX = ".verified"
 
 
 class FileState(NamedTuple):
-    """What the file system says of one file without reading it: other after every write, touch or replacement."""
+    """File-system metadata of one file, found without reading it: differs after every write, touch or replacement."""
 
     name: str
+    """Path relative to the artifact's folder, with forward slashes."""
     bytes: int
     written_ns: int
+    """Modification time (mtime), nanoseconds since the epoch."""
     changed_ns: int
-    """When its content, name, mode or times were last changed: no program can set it back."""
+    """Change time (ctime), nanoseconds since the epoch: the last change of content, name, mode or times. No program can
+    set it back."""
     inode: int
 
 
 def state_of(folder: Path) -> tuple[FileState, ...]:
-    """The state of every file in the folder and below it, by name."""
+    """The states of all files in the folder and below it, sorted by name; links are not followed."""
     files = [(path, path.lstat()) for path in folder.rglob("*") if not path.is_dir()]
     return tuple(
         sorted(
@@ -43,37 +46,37 @@ def state_of(folder: Path) -> tuple[FileState, ...]:
 
 
 class VerifiedIndex:
-    """What this process, or another before it, has verified."""
+    """The artifacts that this process or an earlier one has verified, in memory and on the disk."""
 
     def __init__(self, root: Path) -> None:
         self._root = root / INDEX
         self._known: dict[Reference, tuple[FileState, ...]] = {}
 
     def vouches_for(self, reference: Reference, state: tuple[FileState, ...]) -> bool:
-        """Whether the artifact was found intact when its files were in this state."""
+        """Whether the artifact was verified while its files were in exactly this state."""
         if self._known.get(reference) == state:
             return True
         try:
             vouched = self._entry(reference).read_bytes() == _text(state)
-        except OSError:  # none, or one that cannot be read: the files can
+        except OSError:  # no entry, or an unreadable one: the caller reads the files instead
             return False
         if vouched:
             self._known[reference] = state
         return vouched
 
     def add(self, reference: Reference, state: tuple[FileState, ...], temporary: Path) -> None:
-        """Remember that the artifact is intact in this state. `temporary` is a free name on the same disk."""
+        """Record that the artifact is intact in this state. `temporary` is an unused path on the same file system."""
         self._known[reference] = state
         entry = self._entry(reference)
-        with suppress(OSError):  # a full disk, or a store that may only be read: it is read again next time
+        with suppress(OSError):  # a full disk or a read-only store: the next process verifies again
             entry.parent.mkdir(parents=True, exist_ok=True)
             temporary.write_bytes(_text(state))
             os.replace(temporary, entry)
 
     def remove(self, reference: Reference) -> None:
-        """Vouch for this artifact no longer."""
+        """Forget that this artifact was verified."""
         self._known.pop(reference, None)
-        with suppress(OSError):  # it vouches for a state that the files are not in
+        with suppress(OSError):  # an entry that stays only matches if the files return to the recorded state
             self._entry(reference).unlink()
 
     def _entry(self, reference: Reference) -> Path:

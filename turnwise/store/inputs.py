@@ -1,4 +1,4 @@
-"""The inputs in a lineage record: references as text, None, and lists and dictionaries of them."""
+"""The inputs of a provenance record: references written as `kind/digest`, None, and lists and dictionaries of them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from turnwise.store.manifest import Reference
 
 
 def references_in(value: Any, name: str = "") -> Iterator[tuple[str, Reference]]:
-    """The references within recorded inputs, by name; those in lists and dictionaries by name and place."""
+    """Yield (name, reference) for every reference in recorded inputs, however deeply nested.
+
+    A dictionary's key, or a list item's position counted from 1, is appended to the name: `rollouts 2`.
+    """
     if isinstance(value, str):
         yield name, _reference(value)
     elif isinstance(value, dict):
@@ -21,7 +24,7 @@ def references_in(value: Any, name: str = "") -> Iterator[tuple[str, Reference]]
 
 
 def with_references(value: Any) -> Any:
-    """Recorded inputs as a stage is called with them: in the same shape, with references in place of their texts."""
+    """Recorded inputs in the form that a stage takes: the same shape, with each text parsed into a `Reference`."""
     if isinstance(value, str):
         return _reference(value)
     if isinstance(value, dict):

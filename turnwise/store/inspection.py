@@ -1,7 +1,7 @@
-"""Inspection of what lies in a home: everything is read, whatever the store's index says of it.
+"""Inspection of a home: every artifact, note and database is read and checked, without trusting the store's index.
 
-Damage is what is not as it was written. What is left over (a killed writer's draft, a clock whose artifact is gone)
-takes a little room and harms nobody.
+"Damaged" is whatever is not as it was written. "Left over" is what nobody needs (a killed writer's draft, a clock file
+whose artifact is gone): it takes a little space and does no harm.
 """
 
 from __future__ import annotations
@@ -21,24 +21,29 @@ from turnwise.store.notes import Clock, Lineage, damage
 
 DIGEST = re.compile(r"[0-9a-f]{32}")
 PATIENCE_SECONDS = 60.0
-"""How long a database may be locked by a process that writes to it."""
+"""How long to wait for a database that another process has locked for writing."""
 
 
 @dataclass(frozen=True)
 class Inspected:
-    """One part of a home, and what was found of it."""
+    """The findings for one part of a home (artifacts, notes or a database)."""
 
     part: str
     mended_by: str
-    """What to do about damage, as a sentence."""
+    """How to repair damage, as a sentence."""
     checked: int = 0
+    """Number of artifacts, files or databases that were checked."""
     damaged: list[str] = field(default_factory=list)
-    """A sentence each."""
+    """One sentence per damaged item."""
     left_over: list[Path] = field(default_factory=list)
+    """Files and folders that may be deleted."""
 
 
 def inspect_artifacts(store: Store) -> Inspected:
-    """Every file of every artifact is read; pruned ones may be missing. Drafts are left over, or being written now."""
+    """Check every file of every artifact against its manifest; pruned files may be missing.
+
+    Drafts are reported as left over, although a running process may still be writing one.
+    """
     damaged: list[str] = []
     references = list(_references(store))
     for number, reference in enumerate(references):
@@ -54,7 +59,7 @@ def inspect_artifacts(store: Store) -> Inspected:
 
 
 def inspect_notes(store: Store) -> Inspected:
-    """The clocks and the lineage of all artifacts. Those of an artifact that is gone are left over."""
+    """Check the clock and provenance files of all artifacts; those whose artifact is gone are left over."""
     damaged, left_over = [], []
     present = set(_references(store))
     files = [path for folder in _kinds(store) for path in sorted(folder.rglob("*.json")) if _is_note(path, folder)]
@@ -72,7 +77,10 @@ def inspect_notes(store: Store) -> Inspected:
 
 
 def inspect_database(part: str, path: Path, mended_by: str) -> Inspected:
-    """SQLite's own check of every page and index; nothing is checked where there is no database."""
+    """Check a SQLite database with `PRAGMA integrity_check` (every page and index); a missing database is skipped.
+
+    At most 10 problems are reported.
+    """
     if not path.exists():
         return Inspected(part, mended_by)
     progress.report(part, 0, 1)
@@ -104,7 +112,7 @@ def _is_note(path: Path, kind: Path) -> bool:
 
 
 def _strangers(store: Store) -> Iterator[Path]:
-    """What lies in the store and is of no artifact."""
+    """Paths in the store that belong to no artifact."""
     kinds = set(_kinds(store))
     for path in sorted(store.root.iterdir()) if store.root.is_dir() else []:
         if path not in kinds and path.name not in (DRAFTS, INDEX):

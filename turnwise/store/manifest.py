@@ -1,4 +1,4 @@
-"""What names an artifact: its manifest, from which its digest follows, and the draft that becomes one."""
+"""The manifest of an artifact, whose digest is the artifact's name; references to artifacts; drafts being written."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ KIND = r"^[a-z][a-z0-9_-]*$"
 
 
 class Reference(BaseModel):
-    """What stages pass to one another instead of data: the kind of an artifact and the digest of its content."""
+    """The name of an artifact: its kind and the digest of its content. Stages pass references instead of data."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -29,7 +29,7 @@ class Reference(BaseModel):
 
 
 class FileEntry(BaseModel):
-    """What the manifest says of one file."""
+    """The manifest's entry of one file: SHA-256 (hexadecimal) and size in bytes."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -38,7 +38,7 @@ class FileEntry(BaseModel):
 
 
 class Manifest(BaseModel):
-    """What an artifact consists of. Its digest is the artifact's name."""
+    """The content of an artifact: kind, files and metrics. Its digest is the artifact's name."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -49,7 +49,7 @@ class Manifest(BaseModel):
 
     @property
     def reference(self) -> Reference:
-        """The name of the artifact that this manifest describes."""
+        """The reference to the artifact that this manifest describes: its kind and this manifest's digest."""
         return Reference(kind=self.kind, digest=digest_of(self.model_dump(mode="json")))
 
 
@@ -64,10 +64,10 @@ class Draft:
 
     @property
     def reference(self) -> Reference:
-        """The finished artifact's name.
+        """The reference to the finished artifact.
 
         Raises:
-            ArtifactError: the `with` block that writes it has not been left yet.
+            ArtifactError: the `with store.write(...)` block has not ended yet.
         """
         if self._reference is None:
             raise ArtifactError(
@@ -78,10 +78,11 @@ class Draft:
 
 
 def describe(draft: Draft) -> Manifest:
-    """The manifest of what the draft holds, whose files are on the disk when this returns.
+    """The manifest of a draft; every file is synced to the disk on return.
 
     Raises:
-        ArtifactError: it holds what is no plain file, a file named as the manifest, or a metric that is not finite.
+        ArtifactError: the draft holds something other than a plain file, a file with the manifest's name, or a metric
+            that is not finite.
     """
     files = {}
     for path in sorted(draft.folder.rglob("*")):

@@ -1,4 +1,7 @@
-"""What stands beside an artifact and in no digest: its clock, and its lineage. Damage to a note stops nothing."""
+"""Notes: JSON files next to an artifact that its digest does not cover, namely its measurements and its provenance.
+
+A damaged note is skipped with a warning and never stops a run.
+"""
 
 from __future__ import annotations
 
@@ -16,15 +19,16 @@ from turnwise.store.atomic_write import write_durably
 logger = logging.getLogger(__name__)
 
 Clock = TypeAdapter(dict[str, FiniteFloat])
-"""Numbers by name."""
+"""Measurements by name (seconds, tokens/s, bytes); all finite."""
 Lineage = TypeAdapter(dict[str, Any])
-"""One way in which an artifact was made."""
+"""Provenance: one way in which an artifact was produced."""
 
 _reported: set[Path] = set()
+"""Damaged notes that this process has warned of."""
 
 
 def read_note(path: Path, of_type: TypeAdapter[dict[str, Any]]) -> dict[str, Any] | None:
-    """What the note says; None where there is none, and, with one warning per process, where it is damaged."""
+    """The content of a note, or None where it does not exist or is damaged; damage is warned of once per process."""
     try:
         return of_type.validate_json(path.read_bytes())
     except FileNotFoundError:
@@ -37,7 +41,7 @@ def read_note(path: Path, of_type: TypeAdapter[dict[str, Any]]) -> dict[str, Any
 
 
 def damage(path: Path, of_type: TypeAdapter[dict[str, Any]]) -> str | None:
-    """Why a note cannot be read; None for one that can."""
+    """Why a note cannot be read, or None for one that can. Raises FileNotFoundError where there is no note."""
     try:
         of_type.validate_json(path.read_bytes())
     except ValidationError as error:
@@ -46,7 +50,10 @@ def damage(path: Path, of_type: TypeAdapter[dict[str, Any]]) -> str | None:
 
 
 def write_note(path: Path, value: Mapping[str, Any], temporary: Path) -> None:
-    """Write a note so that a reader finds the old one or the new one. `temporary` is a free name on the same disk."""
+    """Write a note atomically: a reader finds the old one or the new one, never a part.
+
+    `temporary` is an unused path on the same file system.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     write_durably(temporary, json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False))
     os.replace(temporary, path)

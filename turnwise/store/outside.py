@@ -1,7 +1,7 @@
-"""What an experiment reads and did not make: files and models, known by their content and not by where they lie.
+"""External inputs of an experiment: files and models that it reads but did not make, identified by their content.
 
-A stage that reads such a thing has an `Outside` among its parameters. Another content is another cache key; another
-folder, or another spelling of its path, is not: see `tasks.identity`.
+A stage that reads one takes an `Outside` as a parameter. Changed content changes the stage's cache key; moving the file
+to another folder, or spelling its path differently, does not: see `tasks.identity`.
 """
 
 from __future__ import annotations
@@ -25,19 +25,22 @@ class Outside(Section):
 
 
 def outside_file(path: Path) -> Outside:
-    """A file, known by its SHA-256."""
+    """An external file, identified by its SHA-256."""
     return Outside(place=str(path), content=sha256_of(path))
 
 
 def outside_files(folder: Path, files: Iterable[Path]) -> Outside:
-    """Files of a folder, known by a digest of their names in it and their contents."""
+    """Files of an external folder, identified by a digest of their relative paths and their contents."""
     return Outside(
         place=str(folder), content=digest_of({path.relative_to(folder).as_posix(): sha256_of(path) for path in files})
     )
 
 
 def sha256_of(path: Path) -> str:
-    """The digest of a file's content. A process reads a file once, and again when it was touched or replaced."""
+    """The SHA-256 of a file's content, in hexadecimal.
+
+    Cached per process; the file is read again only when its size, times or inode have changed.
+    """
     found = path.stat()
     return _sha256(path.resolve(), (found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino))
 

@@ -1,4 +1,4 @@
-"""Where an experiment is described, and where what it computes lies."""
+"""Paths: the project's root, which holds params.yaml, and the home, which holds everything computed."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from turnwise.errors import ConfigurationError
 
 
 def project_root() -> Path:
-    """The folder of the experiment: $DVC_ROOT, or the nearest folder at or above the current one with a params.yaml.
+    """The project's root: $DVC_ROOT, or the nearest folder at or above the current one that holds a params.yaml.
 
     Raises:
-        ConfigurationError: there is none.
+        ConfigurationError: no such folder exists.
     """
     if "DVC_ROOT" in os.environ:
         return Path(os.environ["DVC_ROOT"]).resolve()
@@ -27,6 +27,9 @@ def project_root() -> Path:
 
 
 def home() -> Path:
-    """Where everything that is computed lies: $TURNWISE_HOME, or `.turnwise` in the project's root."""
+    """The folder of everything that is computed: $TURNWISE_HOME, or `.turnwise` in the project's root.
+
+    Raises ConfigurationError as `project_root` does.
+    """
     chosen = os.environ.get("TURNWISE_HOME")
     return Path(chosen).resolve() if chosen else project_root() / ".turnwise"

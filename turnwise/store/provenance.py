@@ -1,8 +1,8 @@
-"""Ancestry: what an artifact was made from, back to the panels, as the store's lineage records tell it.
+"""Provenance: the tree of artifacts that an artifact was made from, back to the task sets.
 
-`turnwise.store.run_environment` says what code and platform *are*; the store keeps, beside every artifact, what they
-*were* when it was made. This reads those records into a tree in which nothing is told twice, and a chain of updates is
-told once.
+`turnwise.store.run_environment` describes the code and platform of the present process; the store keeps, next to every
+artifact, a record of what they were when it was made. This module reads those records into a tree that expands every
+artifact once and collapses a chain of updates into one node.
 """
 
 from __future__ import annotations
@@ -17,31 +17,32 @@ from turnwise.store.digests import digest_of
 from turnwise.store.inputs import references_in
 
 UPDATE, CHAIN = "update", "policy"
-"""The stage whose results form a chain, and the input along which they do."""
+"""The stage whose results form a chain, and the name of its input that is the previous link."""
 TOLD = ("iteration", "seed", "split", "player", "samples", "temperature", "model")
-"""The parameters that an artifact's line names, where it has them; all are in its record."""
+"""The parameters shown in an artifact's line, where it has them; its record has all of them."""
 SHOWN_DIGITS = 12
 
 
 @dataclass(frozen=True)
 class Ancestor:
-    """One artifact, the role in which its child read it, and what it was itself made from."""
+    """A node of the provenance tree: an artifact, and the artifacts that it was made from."""
 
     role: str
+    """The name of the input as which its child read it."""
     reference: Reference
     record: dict[str, Any] | None
-    """How it was made; None where the store does not know. Of several ways the first by its key."""
+    """How it was made; None where the store has no record. Where there are several records, the first by cache key."""
     ways: int = 1
-    """In how many ways the same content was produced."""
+    """The number of records: ways in which the same content was produced."""
     told_elsewhere: bool = False
-    """Whether its inputs stand at another place of the tree, or it is one of a chain that is told once."""
+    """Whether its inputs are listed elsewhere in the tree, or it belongs to a chain that is shown as one node."""
     earlier: list[dict[str, Any]] = field(default_factory=list)
-    """The records of the updates that lie between this one and the policy beneath it, the latest first."""
+    """The records of the updates between this one and the policy that the chain began with, the latest first."""
     inputs: list[Ancestor] = field(default_factory=list)
 
     @property
     def line(self) -> str:
-        """What the artifact is, in one line."""
+        """One line of text: role, reference, stage and the parameters in `TOLD`."""
         where = f"{self.role}: " if self.role not in ("", self.reference.kind) else ""
         if self.record is None:
             return f"{where}{shortened(self.reference)}, of which is not recorded how it was made"
@@ -53,13 +54,17 @@ class Ancestor:
 
 
 def ancestry(store: Store, reference: Reference, role: str = "") -> Ancestor:
-    """The tree above an artifact. Raises ArtifactError where the store does not hold it."""
+    """The provenance tree of an artifact. Raises ArtifactError where the store does not hold it."""
     store.manifest(reference)
     return _ancestor(store, reference, role, {reference})
 
 
 def _ancestor(store: Store, reference: Reference, role: str, told: set[Reference]) -> Ancestor:
-    """The artifact with its inputs. `told` grows by what has its place: each is expanded where it is nearest."""
+    """The node of an artifact, with its inputs.
+
+    `told` collects the artifacts that already have a place in the tree, and grows: the inputs of a node are claimed
+    before any of them is expanded, so that an artifact is expanded as a direct input rather than further away.
+    """
     ways = store.lineage(reference)
     record = next(iter(ways.values()), None)
     if record is None:
@@ -81,7 +86,7 @@ def _ancestor(store: Store, reference: Reference, role: str, told: set[Reference
 
 
 def _named(store: Store, reference: Reference, role: str) -> Ancestor:
-    """An artifact whose inputs stand elsewhere in the tree."""
+    """The node of an artifact whose inputs are listed elsewhere in the tree."""
     return Ancestor(role, reference, _record(store, reference), told_elsewhere=True)
 
 
@@ -90,19 +95,19 @@ def _record(store: Store, reference: Reference | None) -> dict[str, Any] | None:
 
 
 def shortened(reference: Reference) -> str:
-    """The kind and as much of the digest as tells it from others."""
+    """`kind/digest` with the first 12 characters of the digest, for display."""
     return f"{reference.kind}/{reference.digest[:SHOWN_DIGITS]}"
 
 
 @dataclass(frozen=True)
 class Code:
-    """One state of the code that artifacts were computed with."""
+    """One state of the code: commit plus uncommitted changes."""
 
     commit: str
     uncommitted: str
     """The digest of the diff from the commit, or "none"."""
     artifacts: int
-    """How many of the tree."""
+    """How many artifacts of the tree were computed with it."""
 
 
 def codes(tree: Ancestor) -> list[Code]:
@@ -118,7 +123,7 @@ def platforms(tree: Ancestor) -> list[str]:
 
 
 def _records(tree: Ancestor) -> Iterator[dict[str, Any]]:
-    """The record of every artifact of the tree, each once, those of chains included."""
+    """The record of every artifact of the tree, each once, including those collapsed into chains."""
     if tree.record is not None and not tree.told_elsewhere:
         yield tree.record
     yield from tree.earlier
@@ -127,7 +132,7 @@ def _records(tree: Ancestor) -> Iterator[dict[str, Any]]:
 
 
 def found_in(store: Store, wanted: str) -> list[Reference]:
-    """The artifacts that `kind/digest`, a digest, or the beginning of one (six characters at least) names, in order."""
+    """The artifacts that `kind/digest`, a digest, or a prefix of one (at least 6 characters) matches, sorted."""
     kind, slash, digest = wanted.rpartition("/")
     if len(digest) < 6 or not set(digest) <= set("0123456789abcdef"):
         return []

@@ -1,12 +1,12 @@
-"""Pruned files: those that were removed from an artifact on purpose, and the locks that keep them while they are read.
+"""Pruned files: the record of files removed from an artifact on purpose, and the locks that protect files being read.
 
     store/<kind>/<digest>.pruned.json    the files that may be missing
 
-The record is on the disk before a file is removed and is never taken back, also where the file is made again: whenever
-a process is killed, a file that is missing without a record is damage and nothing else.
+The record is written before a file is removed and is never withdrawn, not even where the file is restored. So at
+whatever moment a process is killed, a file that is missing without a record is damage and nothing else.
 
-A lock is flock's on the artifact's folder. Readers share it and a pruner wants it alone: one that cannot have it at
-once leaves the files to the next.
+The lock is a flock on the artifact's folder. Readers share it; a pruner needs it exclusively, and one that cannot have
+it at once leaves the files to the next pruning.
 """
 
 from __future__ import annotations
@@ -21,20 +21,21 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 MOST_LOCKED = 64
-"""Folders that `reading` keeps locked; what was asked for before them has been read."""
+"""Most folders that one `reading` block keeps locked; beyond it the oldest lock is released, since that folder was
+probably read long ago. Bounds the open file descriptors."""
 
 
 class PrunedFiles(BaseModel):
-    """What the record says."""
+    """The content of the record."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     files: tuple[str, ...]
-    """By path relative to the artifact's folder, in order."""
+    """Paths relative to the artifact's folder, sorted."""
 
 
 def recorded_in(record: Path) -> frozenset[str]:
-    """The files that a record names; none where it is missing or cannot be read, and then their absence is damage."""
+    """The files that a record names; none where it is missing or unreadable, so that missing files count as damage."""
     try:
         return frozenset(PrunedFiles.model_validate_json(record.read_bytes()).files)
     except (FileNotFoundError, ValidationError):
@@ -42,12 +43,15 @@ def recorded_in(record: Path) -> frozenset[str]:
 
 
 _locked: ContextVar[dict[Path, int] | None] = ContextVar("locked", default=None)
-"""The folders that are locked for reading until the block of `reading` ends, each with its descriptor."""
+"""The folders locked by the current `reading` block, each with its file descriptor; None outside of such a block."""
 
 
 @contextmanager
 def reading() -> Iterator[None]:
-    """Until the block ends, nobody prunes the artifacts whose folders the store has named in it."""
+    """Protect every artifact that the store opens within the block from being pruned until the block ends.
+
+    At most the last `MOST_LOCKED` of them.
+    """
     locked: dict[Path, int] = {}
     token = _locked.set(locked)
     try:
@@ -60,7 +64,10 @@ def reading() -> Iterator[None]:
 
 @contextmanager
 def shared(folder: Path) -> Iterator[None]:
-    """Nobody prunes the folder until the block ends, and until that of `reading` does where there is one."""
+    """Hold a shared lock on the folder: nobody prunes it until the block ends.
+
+    Within a `reading` block the lock lasts until that one ends. A folder that does not exist is not locked.
+    """
     locked = _locked.get()
     if locked is not None and folder in locked:
         yield
@@ -84,7 +91,10 @@ def shared(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def alone(folder: Path) -> Iterator[bool]:
-    """Whether nobody reads or prunes the folder. Where that is so it stays so until the block ends."""
+    """Try for an exclusive lock on the folder, and yield whether it was granted; if so, it lasts until the block ends.
+
+    Yields False at once where somebody reads or prunes the folder, or where it does not exist.
+    """
     descriptor = _open(folder)
     if descriptor is None:
         yield False

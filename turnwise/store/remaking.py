@@ -1,8 +1,8 @@
-"""Making pruned files again: from the nearest ancestors that the store holds whole, by the stages that made them.
+"""Recomputation of pruned files: from the nearest ancestors that are complete, by the stages that made them.
 
-Every artifact's lineage says which stage made it, with which parameters, from which inputs. The steps back to what is
-held whole are found first, and then taken in order, however long the chain is; each must give the digest that it gave
-before. What is made on the way is pruned again as soon as no further step reads it.
+The provenance of every artifact says which stage made it, with which parameters, from which inputs. The steps back to
+complete artifacts are found first and then run in order, however long the chain is; each must give the same digest as
+before. Intermediate artifacts are pruned again as soon as no further step reads them.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from turnwise.store.pruning import reading
 logger = logging.getLogger(__name__)
 
 Record = Mapping[str, Any]
-"""One way in which an artifact was made: see `Store.lineage`."""
+"""Provenance of an artifact, one way in which it was made: see `Store.lineage`."""
 
 
 @dataclass(frozen=True, eq=False)
 class RecordedStep:
-    """One artifact to make again, and the way to."""
+    """One artifact to recompute, and the record of how it was made."""
 
     reference: Reference
     record: Record
 
     @property
     def inputs(self) -> set[Reference]:
-        """What it is made from."""
+        """The artifacts that it is made from."""
         return {each for _, each in references_in(self.record["inputs"])}
 
 
@@ -46,14 +46,14 @@ def make_again(
     compute: Callable[[Record], Reference],
     difference: Callable[[Record], str],
 ) -> None:
-    """Make these pruned files of an artifact again.
+    """Recompute these pruned files of an artifact and put them back.
 
     Args:
-        compute: calls the stage that a record tells of, without the cache, and returns what it wrote.
-        difference: says what is different now from when the record was made; empty where nothing is.
+        compute: runs the stage of a record, bypassing the cache, and returns the artifact that it wrote.
+        difference: describes how code and platform differ from those of the record; empty where they do not.
 
     Raises:
-        ArtifactError: what it was made from is missing, or comes out different.
+        ArtifactError: an ancestor is missing, or a step gives another digest than before.
     """
     steps = steps_to(store, wanted)
     logger.warning(
@@ -78,10 +78,13 @@ def make_again(
 
 
 def steps_to(store: Store, wanted: Reference) -> list[RecordedStep]:
-    """What to make, in order, so that an artifact is there whole: as little as can be, `wanted` last.
+    """The steps that make an artifact complete, in the order in which to run them; `wanted` is the last.
+
+    Searches backwards from `wanted`, breadth first, stopping at complete artifacts; then runs forwards from the steps
+    whose inputs are all complete. Steps that `wanted` does not need are dropped.
 
     Raises:
-        ArtifactError: something that it was made from is missing, and how that was made is not recorded.
+        ArtifactError: an ancestor is neither complete nor recomputable from what the store records.
     """
     waiting: dict[Reference, list[tuple[RecordedStep, set[Reference]]]] = defaultdict(list)
     ready: deque[RecordedStep] = deque()
@@ -120,7 +123,7 @@ def steps_to(store: Store, wanted: Reference) -> list[RecordedStep]:
 
 
 def _leading_to(wanted: Reference, made: Mapping[Reference, RecordedStep]) -> list[RecordedStep]:
-    """Of the steps, in the order in which they can be taken, those that `wanted` needs."""
+    """The steps that `wanted` needs, of those in `made`, in the same (runnable) order."""
     needed, to_see = {wanted}, [wanted]
     while to_see:
         for each in made[to_see.pop()].inputs & made.keys() - needed:
@@ -138,7 +141,7 @@ def _is_whole(store: Store, reference: Reference) -> bool:
 
 
 def _pruned(store: Store, reference: Reference) -> list[str]:
-    """What was pruned of an artifact; nothing where all of it is missing."""
+    """The pruned files of an artifact; empty where the artifact is missing altogether."""
     try:
         return store.pruned(reference)
     except ArtifactError:

