@@ -1,13 +1,14 @@
-"""The vocabulary of failures.
+"""The exceptions that Turnwise raises on purpose, and how each kind of failure is handled.
 
 * A bad reply of the policy is **data**: the agent answers it with a text, and nothing is raised.
-* A lost world is **missing data**: `WorldLost`; the episode is tried again, then left out and counted, never scored 0.
+* A lost world is **missing data**: `WorldLost`; the episode is retried, then left out and counted, never scored 0.
 * A wrong configuration is **refused** before any compute: `ConfigurationError`.
-* A missing or damaged artifact is **computed again, loudly**: `ArtifactError`.
-* A full disk is **tried again**, as what breaks outside is, and then told in one sentence: `DiskFull`.
-* Engine and learner that disagree are **stopped**: `MismatchError`; so is what is no number: `NotFiniteError`.
-* A run that cannot learn any more, or must not go on, is **ended**: `TrainingEnded`, which names the last good policy.
-* Anything else is a bug, and is raised as it is.
+* A missing or damaged artifact is **recomputed, with a message**: `ArtifactError`.
+* A full disk is **retried** like other external failures, then reported in one sentence: `DiskFull`.
+* A mismatch between engine and learner **stops** the run: `MismatchError`; so does a value that is not finite:
+  `NotFiniteError`.
+* A run that can no longer learn, or must not go on, is **ended**: `TrainingEnded`, which names the last good policy.
+* Anything else is a bug, and is raised unchanged.
 
 Every message states what must hold, what was found and what to do.
 """
@@ -28,15 +29,15 @@ class ArtifactError(TurnwiseError, RuntimeError):
 
 
 class DiskFull(TurnwiseError, OSError):
-    """What was computed cannot be written: the disk has no room left, or the user's quota is used up."""
+    """A result cannot be written: the disk is full, or the user's quota is used up."""
 
 
 class WorldLost(TurnwiseError, RuntimeError):
-    """A world raised, hung or diverged on replay more often than the retries allow: the episode is missing data."""
+    """A world raised, hung or diverged on replay more often than the retries allow; the episode is missing data."""
 
 
 class MismatchError(TurnwiseError, RuntimeError):
-    """The learner's log-probabilities are not those that the engine sampled with: something is stale."""
+    """The learner's log-probabilities differ from those that the engine sampled with, e.g. because of stale weights."""
 
 
 class NotFiniteError(TurnwiseError, FloatingPointError):
@@ -44,8 +45,8 @@ class NotFiniteError(TurnwiseError, FloatingPointError):
 
 
 class TrainingEnded(TurnwiseError, RuntimeError):
-    """A guard or an alarm has ended a run. What was made before stays, and the message says which policy is good."""
+    """A guard or an alarm has ended a run. Its artifacts stay, and the message names the last good policy."""
 
 
 class CreditError(TurnwiseError, ValueError):
-    """An advantage estimator lacks an input, or was asked for something it does not define."""
+    """An advantage estimator lacks an input, or was asked for something that it does not define."""

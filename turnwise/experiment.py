@@ -1,4 +1,4 @@
-"""One experiment as one model, which the command line, DVC and deployments share.
+"""The `Experiment` model: one complete, validated configuration, used by the command line, DVC and deployments alike.
 
 A wrong configuration is refused before any compute, with the key, what must hold, and the nearest known key.
 """
@@ -83,7 +83,7 @@ class Experiment(Section):
     tracking: Tracking
 
     def make_world(self) -> World:
-        """The world, constructed. Raises ConfigurationError."""
+        """The world, constructed with its parameters. Raises ConfigurationError."""
         try:
             world_class(self.world.name)
         except ValueError as error:
@@ -96,13 +96,13 @@ class Experiment(Section):
             raise ConfigurationError(f"world.{key}: {error}") from error
 
     def make_curriculum(self) -> Curriculum:
-        """How many turns an episode of training may have. Raises ConfigurationError."""
+        """The schedule of the limit on turns per training episode. Raises ConfigurationError."""
         turns = self.make_world().limits.turns
         with _named("curriculum.options: "):
             return make_curriculum(self.curriculum.rule, self.curriculum.options, turns)
 
     def variant(self, name: str) -> Experiment:
-        """The experiment with one variant's changes. Raises ConfigurationError for an unknown variant."""
+        """The experiment with one variant's preset and changes applied. Raises ConfigurationError, e.g. if unknown."""
         if name not in self.variants:
             raise ConfigurationError(f"ablation.variants: {unknown(name, self.variants)}")
         preset, own = preset_and_own(self.variants[name])
@@ -110,12 +110,12 @@ class Experiment(Section):
 
     @property
     def has_critic(self) -> bool:
-        """Whether the estimator values states by a critic."""
+        """Whether the advantage estimator needs a critic's state values."""
         return "values" in credit.ESTIMATORS[self.credit.estimator].needs
 
     @property
     def critic_on_trunk(self) -> bool:
-        """Whether there is a critic, and it stands on the policy's trunk."""
+        """Whether there is a critic, as a head on the policy's trunk."""
         return self.has_critic and self.critic.trunk == "policy"
 
     @model_validator(mode="after")
@@ -146,7 +146,7 @@ class Experiment(Section):
             )
 
     def _require_demonstrations(self, world: World) -> None:
-        """Demonstrations are an oracle's: where there is none, nothing may need them but what has conversations."""
+        """Refuse a warm start, or a policy from scratch, that has neither an oracle nor conversations to imitate."""
         if self.data.conversations is not None:
             require_conversations_file(project_root() / self.data.conversations)
             return
@@ -160,7 +160,7 @@ class Experiment(Section):
         )
 
     def _require_evolution(self, world: World) -> None:
-        """Evolution imitates whole episodes: what weighs or chooses otherwise has nothing to say."""
+        """Refuse settings that AgentEvol does not use: it imitates whole episodes, without selection, KL or critic."""
         if self.optimization.method != "evolution":
             return
         for key, found, wanted in (
@@ -195,7 +195,7 @@ class Experiment(Section):
             raise ConfigurationError("rewards must give at least one reward a weight other than 0; found none")
 
     def _require_curriculum(self, world: World) -> None:
-        """Stages that are reached, and limits within which tasks of this world can be solved."""
+        """Refuse a curriculum with stages that training never reaches, or limits that the world does not accept."""
         curriculum = self.make_curriculum()
         curriculum.require_iterations(self.optimization.iterations)
         if curriculum.shortest == world.limits.turns:
@@ -210,7 +210,7 @@ class Experiment(Section):
                 ) from error
 
     def _require_room(self) -> None:
-        """The longest replies must leave room for something to reply to."""
+        """Refuse a context that is too short for the longest reply plus the longest summary, in tokens."""
         agent = self.agent
         reply, summary = max(agent.maximum_reply_tokens, agent.mode.tokens or 0), agent.context.summary_tokens or 0
         if reply + summary >= agent.context_tokens:
@@ -237,7 +237,7 @@ class Experiment(Section):
             )
 
     def _require_estimator(self, key: str, estimator: str, options: dict[str, Any], world: World) -> None:
-        """An estimator that exists, with options that it has, and with what it needs here."""
+        """Refuse an unknown estimator, an option that it does not have, or an input that this experiment lacks."""
         with _named(f"{key}.estimator: " if estimator not in credit.ESTIMATORS else f"{key}.options: "):
             credit.require_options(estimator, options)
         if credit.ESTIMATORS[estimator].grouped and self.rollout.group_size < 2:
@@ -293,7 +293,7 @@ class Experiment(Section):
 
 @contextmanager
 def _named(before: str) -> Iterator[None]:
-    """Put the key, or what stands before it, before what is said of a mistake in here, where that has no key yet."""
+    """Prefix the message of a ConfigurationError or CreditError of the block with `before`, unless it names its key."""
     try:
         yield
     except (ConfigurationError, CreditError) as error:
@@ -304,9 +304,9 @@ def _named(before: str) -> Iterator[None]:
 def load(
     parameters: Path, overlays: Sequence[Path] = (), settings: Iterable[str] | Mapping[str, Any] = ()
 ) -> Experiment:
-    """The experiment of a parameters file, overlays on it in order, and settings (`a.b=value`, or by dotted key).
+    """The experiment of a parameters file, overlays applied in order, then settings (`a.b=value`, or by dotted key).
 
-    Raises ConfigurationError, with `file:line:column` of what a file says.
+    Raises ConfigurationError, with `file:line:column` where the mistake is in a file.
     """
     read = layered(parameters, overlays, settings)
     try:
@@ -318,7 +318,7 @@ def load(
 
 
 def build(values: Mapping[str, Any]) -> Experiment:
-    """The experiment of plain values. Raises ConfigurationError with every mistake that was found."""
+    """The experiment of plain nested values. Raises ConfigurationError that lists the mistakes found."""
     _require_whole_distribution(values.get("rollout"))
     try:
         return Experiment.model_validate(values)
@@ -327,13 +327,16 @@ def build(values: Mapping[str, Any]) -> Experiment:
 
 
 def _require_whole_distribution(rollout: Any) -> None:
-    """There are no such knobs, and somebody who looks for them is told why."""
+    """Explain to users who set `top_p` or `top_k` why neither exists. Raises ConfigurationError."""
     if isinstance(rollout, Mapping):
         require_full_distribution(**{name: rollout[name] for name in ("top_p", "top_k") if name in rollout})
 
 
 def single(experiment: Experiment, variant: str | None, seed: int | None) -> Experiment:
-    """The experiment with one variant (default: the parameters as they are, called `base`) and one seed."""
+    """The experiment reduced to one variant and one seed.
+
+    Defaults: the parameters as they are, as a variant called `base`, and the ablation's first seed.
+    """
     values = experiment.model_dump(mode="json")
     if variant is None:
         variant = "base"

@@ -1,6 +1,6 @@
-"""Progress of long computations, for whoever listens: a terminal, a log, nobody.
+"""Progress reports of long computations, passed to listeners such as a terminal or a log.
 
-The library reports, and does not know how it is shown.
+The library only reports; how progress is shown is the listener's business.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Progress:
-    """`done` of `total` parts of a computation, with the figures worth showing meanwhile."""
+    """One report: `done` of `total` parts of a computation, with figures worth showing meanwhile."""
 
     what: str
     done: int
@@ -25,7 +25,7 @@ _listeners: list[Callable[[Progress], None]] = []
 
 @contextmanager
 def listening(listener: Callable[[Progress], None]) -> Iterator[None]:
-    """Have every report passed to `listener` while the block runs."""
+    """Pass every report to `listener` while the block runs."""
     _listeners.append(listener)
     try:
         yield
@@ -34,6 +34,6 @@ def listening(listener: Callable[[Progress], None]) -> Iterator[None]:
 
 
 def report(what: str, done: int, total: int, **figures: float) -> None:
-    """Say how far a computation has come."""
+    """Report to every listener that `done` of `total` parts of a computation are finished."""
     for listener in _listeners:
         listener(Progress(what, done, total, figures))

@@ -1,4 +1,4 @@
-"""All randomness is derived: a seed, a purpose and indices name a stream, and nothing else does.
+"""Derived randomness: every random stream is a function of a seed, a purpose and indices, and of nothing else.
 
 No global generator, no clock, no iteration over sets: the noise of iteration 17 is a function of the number 17, so a
 resumed run draws what the uninterrupted one would have drawn.
@@ -21,5 +21,5 @@ def derive(seed: int, purpose: str, *indices: int | str) -> int:
 
 
 def generator(seed: int, purpose: str, *indices: int | str) -> np.random.Generator:
-    """A numpy generator of its own for one purpose: see `derive`."""
+    """A new numpy generator for one purpose, seeded by `derive`."""
     return np.random.default_rng(derive(seed, purpose, *indices))

@@ -1,4 +1,4 @@
-"""What was probably meant by a name that is not known."""
+"""Spelling suggestions for unknown names, as parts of error messages."""
 
 from __future__ import annotations
 
@@ -7,18 +7,21 @@ from collections.abc import Iterable
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """What was probably meant by a name that is not known; all that are, where none is like it."""
+    """The most similar known name as `did you mean ...?`, or the list of all known names where none is similar."""
     names = list(known)
     found = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     return f"did you mean {found[0]!r}?" if found else f"known are {', '.join(names) or 'none'}"
 
 
 def meant(value: object, known: Iterable[str]) -> str:
-    """The end of a message that has listed the known names: the nearest one, where there is one."""
+    """The most similar known name as `: did you mean ...?`, or an empty text where none is similar.
+
+    For the end of a message that has already listed the known names.
+    """
     found = difflib.get_close_matches(str(value), list(known), n=1, cutoff=0.5)
     return f": did you mean {found[0]!r}?" if found else ""
 
 
 def unknown(name: str, known: Iterable[str]) -> str:
-    """A name that is not known, with the nearest one."""
+    """A message that the name is not known, with the suggestion of `nearest`."""
     return f"{name!r} is not a known name; {nearest(name, known)}"

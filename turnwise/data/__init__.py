@@ -1,1 +1,1 @@
-"""What flows between stages: trajectories and their files, conversations, task sets, and the metrics of episodes."""
+"""The data that stages exchange: trajectories and their files, conversations, task sets, and metrics of episodes."""

@@ -1,9 +1,9 @@
-"""Conversations that somebody has recorded, as something to imitate: chat messages, one conversation a row.
+"""Recorded conversations to imitate (for the SFT warm start): files of chat messages, one conversation per row.
 
-A JSON Lines file has an object a line, a Parquet file a row a conversation. The key or column `messages` holds a list
-of `{"role": ..., "content": ...}`; whatever else a row has is not read. The assistant's messages are replies, which are
-trained; all others are attended to. As in an episode, a reply follows one observation: messages of `user` and `tool`
-that stand between two replies are joined by a line break. Whatever follows the last reply is of no use, and left out.
+A JSON Lines file has one conversation per line, a Parquet file one per row. The key or column `messages` holds a list
+of `{"role": ..., "content": ...}`; other keys and columns are not read. The assistant's messages are replies, which are
+trained on; all others are context, which is attended to. As in an episode, each reply follows one observation, so that
+`user` and `tool` messages between two replies are joined by a line break. Messages after the last reply are dropped.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SUFFIXES = (".jsonl", ".parquet")
 
 @dataclass(frozen=True)
 class ConversationExchange:
-    """What was said to the assistant, and its reply."""
+    """One observation (the messages before a reply, joined) and the assistant's reply."""
 
     observation: str
     reply: str
@@ -38,19 +38,19 @@ class Conversation:
     """One conversation, at least one exchange long."""
 
     instruction: str | None
-    """The system's message, where there is one."""
+    """The system message, or None."""
     exchanges: tuple[ConversationExchange, ...]
 
 
 class Message(Section):
-    """One message, as it stands in the file. A key that is not known is an error: what it says would be lost."""
+    """One message as in the file. An unknown key is an error, since its content would be lost."""
 
     role: Literal["system", "user", "assistant", "tool"]
     content: str
 
 
 def _without_nulls(message: Any) -> Any:
-    """A Parquet column has every key in every row, null where there is none."""
+    """The message without null values: a Parquet struct has every key in every row, null where a message lacks it."""
     return {key: value for key, value in message.items() if value is not None} if isinstance(message, dict) else message
 
 
@@ -58,7 +58,7 @@ _MESSAGES: TypeAdapter[list[Message]] = TypeAdapter(list[Annotated[Message, Befo
 
 
 def require_conversations_file(path: Path) -> None:
-    """Raise ConfigurationError unless there is a file of a kind that can be read."""
+    """Raise ConfigurationError unless `path` is a file that ends in .jsonl or .parquet."""
     if path.suffix not in SUFFIXES or not os.path.isfile(path):  # a name that is too long is no file either
         raise ConfigurationError(
             f"data.conversations must be a file that ends in {' or '.join(SUFFIXES)}; found "
@@ -67,7 +67,11 @@ def require_conversations_file(path: Path) -> None:
 
 
 def read_conversations(path: Path) -> list[Conversation]:
-    """The conversations of a file, in order. Raises ConfigurationError with the line, or the row, and the field."""
+    """The conversations of a file, in order.
+
+    Raises:
+        ConfigurationError: the file or a conversation is malformed; the message names the line or row, and the field.
+    """
     require_conversations_file(path)
     found = [_conversation(row, where) for row, where in (_parquet_rows if path.suffix == ".parquet" else _lines)(path)]
     if not found:
@@ -76,7 +80,7 @@ def read_conversations(path: Path) -> list[Conversation]:
 
 
 def _lines(path: Path) -> Iterator[tuple[Any, str]]:
-    """The object of each line that is not empty, and where it stands."""
+    """Yield (object, `FILE, line N`) for each line that is not blank, counted from 1."""
     for number, line in enumerate(path.read_bytes().splitlines(), start=1):
         where = f"{path}, line {number}"
         if not line.strip():
@@ -88,7 +92,7 @@ def _lines(path: Path) -> Iterator[tuple[Any, str]]:
 
 
 def _parquet_rows(path: Path) -> Iterator[tuple[Any, str]]:
-    """The messages of each row, counted from 1, and where it stands."""
+    """Yield ({"messages": ...}, `FILE, row N`) for each row, counted from 1."""
     try:
         table = parquet.read_table(path)
     except pa.ArrowException as error:
@@ -111,7 +115,7 @@ def _conversation(row: Any, where: str) -> Conversation:
 
 
 def _explained(error: ValidationError) -> str:
-    """The first mistake: which field, what must hold, what was found."""
+    """The first validation error in words: the field, what must hold, what was found."""
     mistake = error.errors()[0]
     path = "messages" + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in mistake["loc"])
     if mistake["type"] == "extra_forbidden":

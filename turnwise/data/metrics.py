@@ -1,7 +1,7 @@
-"""What is measured on trajectories: one number per episode and measure, and their means over tasks.
+"""Metrics of trajectories: one number per episode and metric, means over tasks and over episodes, weighted rewards.
 
-The task is the unit of every mean: replicas of a task are averaged first, so that a task counts once however often it
-was played.
+In means over tasks, the replicas of a task are averaged first, so that a task counts once however often it was played.
+`episode_means` averages over episodes.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from turnwise.data.trajectory import Ending, Trajectory, TurnKind
 from turnwise.world import Column, World
 
 _OF_EPISODES = frozenset({"success", "first_success", "attempts", "turns", "reply_tokens"})
-"""Measures of the episode itself, beside its rewards and metrics: see `episode_value`."""
+"""Metrics of the episode itself, besides the world's rewards and metrics: see `episode_value`."""
 RECORDED = ("reward/", "world/", "turns/", "first_success", "attempts")
-"""How the names begin of what is recorded of some episodes and not of others: see `recorded_in`."""
+"""Prefixes of the metrics that some episodes have and others lack: see `recorded_in`."""
 
 
 def episode_value(trajectory: Trajectory, name: str) -> float:
-    """A measure of one episode: `success`, `turns`, `reply_tokens`, or a reward or metric summed over its turns.
+    """A metric of one episode: `success`, `turns`, `reply_tokens`, or a reward or metric summed over its turns.
 
-    `turns` are those that act; `turns/plan`, `turns/reflect` and `turns/summary` are the others. Where a task was
-    attempted again, `first_success` is success at the first attempt and `attempts` their number; turns and tokens are
-    counted over all attempts, everything else is of the last.
+    `turns` counts acting turns; `turns/plan`, `turns/reflect` and `turns/summary` count the other kinds. With several
+    attempts at the task, `first_success` is success at the first attempt and `attempts` their number; turns and tokens
+    are counted over all attempts, everything else over the last.
     """
     if name == "success":
         return float(trajectory.success)
@@ -44,9 +44,10 @@ def episode_value(trajectory: Trajectory, name: str) -> float:
 
 
 def ended_at(trajectory: Trajectory, limit: int) -> bool:
-    """Whether the limit of so many acting turns cut the episode, or its last attempt, off, unsolved.
+    """Whether the (last attempt of the) episode was truncated after at least `limit` acting turns.
 
-    Where the actions of an episode end with its last turn, the ending names them, and it is the limit all the same.
+    Any truncation counts: where the budget of actions runs out in the last allowed turn, the ending is ACTION_LIMIT,
+    but the limit on turns would have cut the episode off all the same.
     """
     last = len(trajectory.earlier_endings)
     acting = [turn for turn in trajectory.turns if turn.kind is TurnKind.ACT and turn.attempt == last]
@@ -54,7 +55,7 @@ def ended_at(trajectory: Trajectory, limit: int) -> bool:
 
 
 def column_value(trajectory: Trajectory, column: Column) -> float | None:
-    """A column's value for one episode; None where its denominator is 0, or its tag is not the task's."""
+    """A column's value for one episode; None where its denominator is 0, or the task does not have the column's tag."""
     if column.tag is not None and trajectory.task.tags.get(column.tag[0]) != column.tag[1]:
         return None
     value = episode_value(trajectory, column.value)
@@ -65,12 +66,12 @@ def column_value(trajectory: Trajectory, column: Column) -> float | None:
 
 
 def by_task(trajectories: Sequence[Trajectory], column: Column) -> list[float]:
-    """One mean per task, in order of the tasks; tasks without a value are left out."""
+    """The mean of a column over each task's episodes, in order of first occurrence; tasks without a value left out."""
     return list(task_means(trajectories, column).values())
 
 
 def task_means(trajectories: Sequence[Trajectory], column: Column) -> dict[str, float]:
-    """The mean of every task by its id, in order of the tasks; tasks without a value are left out."""
+    """As `by_task`, with each mean under its task's id."""
     values: dict[str, list[float]] = {}
     for trajectory in trajectories:
         value = column_value(trajectory, column)
@@ -80,10 +81,11 @@ def task_means(trajectories: Sequence[Trajectory], column: Column) -> dict[str, 
 
 
 def recorded_in(world: World, agent: Agent) -> frozenset[str]:
-    """What may be recorded of episodes: `reward/NAME` of every reward, and `world/NAME` of what the columns show;
-    `turns/KIND` of what the agent is asked for beside acting, and `attempts` where there may be several.
+    """The names of all metrics that episodes of this world and agent may have, whether or not a batch has them.
 
-    A world may record what happens and say nothing where it does not, so no batch of episodes names them all.
+    `reward/NAME` for every reward; `world/NAME` for every metric that the columns show; `turns/KIND` for the kinds of
+    turns that the agent asks for besides acting; `first_success` and `attempts` where there may be several attempts.
+    A world may record a metric only when something happens, so no single batch need contain all of them.
     """
     rewards = {*world.rewards, *AGENT_REWARDS}
     shown = {name for column in world.columns for name in (column.value, column.per) if name is not None}
@@ -95,13 +97,12 @@ def recorded_in(world: World, agent: Agent) -> frozenset[str]:
 
 
 def episode_means(trajectories: Sequence[Trajectory], lost: int = 0, recorded: Iterable[str] = ()) -> dict[str, float]:
-    """The mean over episodes of everything that was recorded: rewards, metrics, endings, lengths.
+    """The mean over episodes of everything that they recorded: rewards, metrics, endings, lengths; {} for no episodes.
 
-    What is `recorded` (see `recorded_in`) has a mean also where no episode has it: a reward that nobody earned is 0 on
-    average, not missing.
-    Where tasks are of several worlds, each by its name as the tag `world`, also the success in each: `success/NAME`.
-    `lost` episodes are missing data, and in no mean but the shares of the endings, `ending/success` to
-    `ending/world_lost`, which sum to 1.
+    Names in `recorded` (see `recorded_in`) get a mean even where no episode has them: a reward that nobody earned is 0
+    on average, not missing. Where tasks carry the name of their world as the tag `world`, the success in each world is
+    added as `success/NAME`. `lost` is the number of lost episodes: missing data, which enter no mean but the shares of
+    the endings, `ending/success` to `ending/world_lost`, which sum to 1.
     """
     count = len(trajectories)
     if not count:
@@ -123,7 +124,7 @@ def episode_means(trajectories: Sequence[Trajectory], lost: int = 0, recorded: I
 
 
 def anchors(trajectories: Sequence[Trajectory]) -> list[list[str | None]] | None:
-    """The world's state before each turn, where the world tells it of every turn that acts."""
+    """The anchor state before each turn, [trajectory][turn]; None where any acting turn lacks one."""
     acting = (turn for trajectory in trajectories for turn in trajectory.turns if turn.kind is TurnKind.ACT)
     if any(turn.state is None for turn in acting):
         return None
@@ -131,9 +132,10 @@ def anchors(trajectories: Sequence[Trajectory]) -> list[list[str | None]] | None
 
 
 def weighted_rewards(trajectory: Trajectory, rewards: Mapping[str, RewardSection]) -> tuple[list[float], float]:
-    """The weighted turn-level reward of each turn, and the weighted outcome: placement is configuration.
+    """The weighted turn-level reward of each turn, and the weighted outcome reward of the episode.
 
-    Where there were several attempts, rewards of turns stay with their turns in each; the outcome is the last one's.
+    The configuration decides which named rewards are of which level, and their weights. With several attempts,
+    turn-level rewards stay with their turns in every attempt; the outcome is that of the last attempt.
     """
     per_turn = [
         sum(
@@ -150,6 +152,6 @@ def weighted_rewards(trajectory: Trajectory, rewards: Mapping[str, RewardSection
 
 
 def weighted_return(trajectory: Trajectory, rewards: Mapping[str, RewardSection]) -> float:
-    """All weighted rewards of a trajectory together, wherever they are placed."""
+    """The sum of all weighted rewards of a trajectory, turn-level and outcome."""
     per_turn, outcome = weighted_rewards(trajectory, rewards)
     return math.fsum(per_turn) + outcome

@@ -1,4 +1,4 @@
-"""Panels: ordered lists of tasks with a digest, fixed before anything runs."""
+"""Task sets (panels): ordered lists of tasks, one per split, identified by a digest and fixed before anything runs."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from turnwise.world import Split, Task
 
 
 def write_panel(folder: Path, split: Split, tasks: Sequence[Task]) -> None:
-    """A JSON Lines file named as the split, a task a line, in order."""
+    """Write a task set as the JSON Lines file `SPLIT.jsonl`, one task per line, in order."""
     panel_file(folder, split).write_text("".join(_line(task) for task in tasks), encoding="utf-8")
 
 
 def read_panel(folder: Path, split: Split) -> list[Task]:
     """The tasks of one split, in order."""
     text = panel_file(folder, split).read_text(encoding="utf-8")
-    # JSON escapes "\n" only: `splitlines` would cut at U+0085 or U+2028 within a name, too.
+    # Within a string JSON escapes "\n" but not U+0085 or U+2028, at which `splitlines` would cut, too.
     return [Task(**json.loads(line)) for line in text.split("\n") if line]
 
 
 def panel_file(folder: Path, split: Split) -> Path:
-    """Where a split's tasks are written in a folder."""
+    """The path of a split's file in a folder."""
     return folder / f"{split}.jsonl"
 
 
@@ -38,7 +38,7 @@ def require_disjoint(panels: Mapping[Split, Sequence[Task]]) -> None:
 
 
 def panel_digest(tasks: Sequence[Task]) -> str:
-    """What names a panel for ever: 32 hexadecimal characters over its tasks in order."""
+    """The permanent name of a task set: the first 32 hexadecimal characters of the SHA-256 of its tasks, in order."""
     return hashlib.sha256("".join(_line(task) for task in tasks).encode()).hexdigest()[:32]
 
 

@@ -1,15 +1,15 @@
-"""Trajectories: what was seen, what was sampled, and what the world said.
+"""Trajectories: the observations, sampled replies and rewards of one episode, turn by turn.
 
 A turn is one reply of the policy. Its tokens are kept exactly as they were sampled, with the behaviour policy's
-log-probabilities; nothing is ever decoded and encoded again. As long as the context only grows, a trajectory is one
+log-probabilities; nothing is ever decoded and tokenized again. As long as the context only grows, a trajectory is one
 token sequence
 
     observation_1 reply_1 observation_2 reply_2 ...
 
 whose mask is 1 on reply tokens only: observation tokens are attended to, never trained on, and never time steps. Where
-the context was written anew (a window, a summary, another attempt) another **segment** begins: a sequence of its own,
-which opens with the whole of the new context. Each reply is in one segment, after exactly the tokens that it followed
-when it was sampled.
+the context is rewritten (a window, a summary, another attempt), a new **segment** begins: a sequence of its own, which
+opens with the whole new context. Each reply is in one segment, after exactly the tokens that it followed when it was
+sampled.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from turnwise.world import Task
 
 
 class Ending(StrEnum):
-    """How a trajectory ended: a closed list."""
+    """How an episode ended."""
 
     SUCCESS = "success"
     """The world says that the task is solved."""
@@ -38,14 +38,14 @@ class Ending(StrEnum):
     INVALID_LIMIT = "invalid_limit"
     """So many replies in a row could not be read, or held an illegal action, that the agent gave up."""
     WORLD_LOST = "world_lost"
-    """The world failed. Of a `Lost` alone: no trajectory ends so, since what is missing is not scored."""
+    """The world failed. Only a `Lost` ends so, never a trajectory, since missing data are not scored."""
 
     @property
     def truncated(self) -> bool:
-        """Whether a limit cut the episode off, so that something was still to come.
+        """Whether a limit cut the episode off, so that a critic should bootstrap from the last state.
 
-        Giving up on replies that nobody can read is not such a limit: it is what the policy's own replies led to, as a
-        failure is, and nothing is owed for what might have followed.
+        INVALID_LIMIT is not truncation: like a failure, it is a consequence of the policy's own replies, and the value
+        of what might have followed is 0.
         """
         return self in (Ending.TURN_LIMIT, Ending.ACTION_LIMIT, Ending.TOKEN_BUDGET)
 
@@ -60,46 +60,47 @@ class TurnKind(StrEnum):
     REFLECT = "reflect"
     """What went wrong, and what to do instead."""
     SUMMARY = "summary"
-    """What happened so far, which takes the place of the turns that it tells of."""
+    """What happened so far, which replaces the turns that it summarises in the context."""
 
 
 @dataclass(frozen=True)
 class Turn:
-    """One reply, what preceded it in the context, and what came of it."""
+    """One reply of the policy, the observation before it, and its consequences in the world."""
 
     observation: str
-    """What the world said since the last reply, as the agent worded it. Empty where the agent asks for something else
-    before it shows that, or for something more after it."""
+    """The world's output since the last reply, as worded by the agent. Empty where the agent asks for something else
+    before it shows that output, or for something more after it."""
     observation_tokens: tuple[int, ...]
-    """The tokens appended to the context since the last reply: the observation with the chat template's frame. Where a
+    """The tokens appended to the context since the last reply: the observation within the chat template. Where a
     segment opens, the whole context before the reply."""
     reply: str
     reply_tokens: tuple[int, ...]
-    """Exactly as sampled, the end-of-reply token included when it was sampled."""
+    """Exactly as sampled, including the end-of-reply token if it was sampled."""
     log_probabilities: tuple[float, ...]
-    """Of the reply's tokens under the distribution they were sampled from (temperature included), in nats."""
+    """Behaviour log-probability of each reply token, in nats, under the distribution it was sampled from (temperature
+    included)."""
     thought: str
     actions: tuple[str, ...]
-    """The parsed actions that were played, in the world's grammar; empty when the reply could not be read."""
+    """The parsed actions that were played, in the world's grammar; empty when the reply could not be parsed."""
     invalid: str | None
-    """Why the reply could not be read as actions, or None."""
+    """Why the reply could not be parsed as actions, or None."""
     effective: bool
     """Whether an action of this turn changed the world's state."""
     rewards: Mapping[str, float]
-    """Raw rewards by name, summed over the turn's actions; weights and levels are configuration."""
+    """Raw rewards by name, summed over the turn's actions; the configuration gives weights and levels."""
     metrics: Mapping[str, float] = field(default_factory=dict)
     state: str | None = None
-    """The anchor of the state in which the reply was made, where the world names one. None for a reply that does not
-    act: it is not to be compared with those that do."""
+    """The anchor state in which the reply was made, where the world names one. None for a reply that does not act,
+    since it must not be compared with those that do."""
     trained: bool = True
-    """Whether the update trains on this reply. One that is replayed, or frozen by configuration, is only context."""
+    """Whether the update trains on this reply. A replayed reply, or one frozen by configuration, is only context."""
     kind: TurnKind = TurnKind.ACT
     opens_segment: bool = False
-    """Whether the context before this reply was written anew. The first turn always opens a segment."""
+    """Whether the context was rewritten before this reply. The first turn always opens a segment."""
     attempt: int = 0
-    """Which attempt at the task it belongs to, from 0."""
+    """The attempt at the task that the turn belongs to, from 0."""
     asked: str = ""
-    """What the agent said in words of its own, after the observation, to ask for this reply."""
+    """The agent's own prompt for this reply, after the observation."""
 
 
 @dataclass(frozen=True)
@@ -114,9 +115,9 @@ class Trajectory:
     turns: tuple[Turn, ...]
     ending: Ending
     final_observation: str
-    """The world's last words, which no reply followed."""
+    """The world's last output, which no reply followed."""
     earlier_endings: tuple[Ending, ...] = ()
-    """How the attempts before the last one ended; `ending` is that of the last."""
+    """The endings of the attempts before the last one, in order; `ending` is that of the last."""
 
     def __post_init__(self) -> None:
         if Ending.WORLD_LOST in (self.ending, *self.earlier_endings):
@@ -126,12 +127,12 @@ class Trajectory:
 
     @property
     def success(self) -> bool:
-        """Whether the world said that the task was solved."""
+        """Whether the world said that the task was solved (in the last attempt)."""
         return self.ending is Ending.SUCCESS
 
     @property
     def last_attempt(self) -> tuple[Turn, ...]:
-        """The turns of the attempt that counts: all of them, where there was one."""
+        """The turns of the last attempt, the one that counts: all turns where there was only one attempt."""
         return tuple(turn for turn in self.turns if turn.attempt == len(self.earlier_endings))
 
     def total(self, reward: str) -> float:
@@ -139,20 +140,20 @@ class Trajectory:
         return sum(turn.rewards.get(reward, turn.metrics.get(reward, 0.0)) for turn in self.last_attempt)
 
     def count(self, kind: TurnKind) -> int:
-        """How many turns are of this kind."""
+        """The number of turns of this kind, over all attempts."""
         return sum(turn.kind is kind for turn in self.turns)
 
     @property
     def segment_turns(self) -> tuple[range, ...]:
-        """The turns of each segment, in order."""
+        """The indices of the turns of each segment, in order."""
         opening = [index for index, turn in enumerate(self.turns) if index == 0 or turn.opens_segment]
         return tuple(range(begin, end) for begin, end in pairwise([*opening, len(self.turns)]))
 
     def segments(self, *, every_reply: bool = False) -> tuple[TokenSequence, ...]:
-        """Each segment as a token sequence; turns are numbered through the whole trajectory.
+        """Each segment as a token sequence; turn numbers are those of the whole trajectory.
 
-        Replies that are not trained on count as observations, which are attended to and no more; with `every_reply`
-        they are replies like the others.
+        Replies that are not trained on count as observation tokens, which are only attended to; `every_reply=True`
+        treats them as replies.
         """
         return tuple(self._segment(turns, every_reply) for turns in self.segment_turns)
 
@@ -173,12 +174,13 @@ class Trajectory:
 
 @dataclass(frozen=True)
 class TokenSequence:
-    """Tokens with, for each, the turn whose reply it belongs to (-1: observation) and the behaviour log-probability."""
+    """A token sequence; the three tuples have the same length, one entry per token."""
 
     tokens: tuple[int, ...]
     turn_of_token: tuple[int, ...]
+    """The turn whose reply the token belongs to; -1 at observation tokens."""
     log_probabilities: tuple[float, ...]
-    """0.0 at observation tokens."""
+    """Behaviour log-probabilities in nats; 0.0 at observation tokens."""
 
     @property
     def mask(self) -> tuple[int, ...]:
@@ -188,7 +190,7 @@ class TokenSequence:
 
 @dataclass(frozen=True)
 class Lost:
-    """An episode that the world lost: missing data, with the reason. It is counted and never scored."""
+    """An episode whose world failed: missing data, with the reason. It is counted and never scored."""
 
     task: Task
     group: int

@@ -1,7 +1,7 @@
-"""Trajectories in files: two Parquet tables that any tool can read, one row per trajectory and one per turn.
+"""Trajectory files: two Parquet tables that any tool can read, with one row per trajectory and one row per turn.
 
-Tokens and log-probabilities come back to the bit, so that what is trained on is what was sampled. The episodes that
-worlds lost lie beside them as JSON: they have no turns.
+Tokens and log-probabilities are read back bit for bit, so that training sees what was sampled. Lost episodes, which
+have no turns, are in a JSON file next to them.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ _TURN_SCHEMA = pa.schema(
 
 
 def write_trajectories(folder: Path, trajectories: Sequence[Trajectory], lost: Sequence[Lost] = ()) -> None:
-    """Write three files into `folder`: one row per trajectory, one row per turn, and the episodes that were lost."""
+    """Write three files into `folder`: the table of trajectories, the table of turns, and the lost episodes."""
     parquet.write_table(_trajectory_table(trajectories), folder / TRAJECTORIES_FILE)
     parquet.write_table(_turn_table(trajectories), folder / TURNS_FILE)
     rows = [
@@ -127,9 +127,9 @@ def _turn_table(trajectories: Iterable[Trajectory]) -> pa.Table:
 
 
 def read_trajectories(folder: Path) -> list[Trajectory]:
-    """The trajectories that `write_trajectories` wrote, equal to those that were given to it.
+    """The trajectories that `write_trajectories` wrote into `folder`, equal to those that it was given.
 
-    Raises ArtifactError for files of another version of this code, which have other columns.
+    Raises ArtifactError for files that lack a column, written by another version of this code.
     """
     turns: dict[int, list[Turn]] = {}
     for row in _rows(folder / TURNS_FILE, _TURN_SCHEMA):
