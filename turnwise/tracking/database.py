@@ -1,12 +1,13 @@
-"""The database behind MLflow: made whole or not at all, by one process at a time.
+"""Creation and locking of MLflow's database: created atomically, by one process at a time.
 
-MLflow makes its tables step by step, and two processes that do so at once end in `table ... already exists`. So what
-opens a database here holds a lock meanwhile (the kernel lets go of it when its holder dies), and a new SQLite file gets
-its tables under another name and its own when they are complete: a process that is killed on the way leaves none.
+MLflow creates its tables one after the other, and two processes that do so at once end in `table ... already exists`.
+So opening a database here takes a lock (which the kernel releases if its holder dies), and a new SQLite file is
+created under a temporary name and renamed when its tables are complete: a process that is killed on the way leaves no
+incomplete database.
 
     mlflow.db            the database
-    mlflow.db.lock       held while it is opened, and while a run's records are compared and written
-    .mlflow.db.partial   a database that is being made
+    mlflow.db.lock       locked while it is opened, and while a run's records are compared and written
+    .mlflow.db.partial   a database that is being created
 """
 
 from __future__ import annotations
@@ -31,14 +32,14 @@ SECONDS_TO_CONNECT = 10.0
 
 
 def open_client(tracking_uri: str) -> Any:
-    """MLflow's client of a database or a server. A database that does not exist is made, with its folder."""
+    """An MLflow client of a database or a server. A database that does not exist is created, with its folder."""
     with alone(tracking_uri):
         make_database(tracking_uri)
         return mlflow().MlflowClient(tracking_uri)
 
 
 def require_store(tracking_uri: str) -> None:
-    """Raise ConfigurationError unless runs can be recorded at this address. What does not exist is made."""
+    """Raise ConfigurationError unless runs can be recorded at this address. A missing database is created."""
     _require_server(tracking_uri)
     path = sqlite_file(tracking_uri)
     if path is not None and path.exists() and not (path.is_file() and os.access(path, os.W_OK)):
@@ -57,7 +58,10 @@ def require_store(tracking_uri: str) -> None:
 
 
 def _require_server(tracking_uri: str) -> None:
-    """Raise ConfigurationError where nothing listens: MLflow would try again for minutes."""
+    """Raise ConfigurationError where no server listens. Checked first since MLflow would retry for minutes.
+
+    Does nothing for a database, or where a proxy is configured.
+    """
     parts = urlsplit(tracking_uri)
     if parts.scheme not in ("http", "https") or parts.hostname is None or parts.scheme in getproxies():
         return
@@ -72,14 +76,14 @@ def _require_server(tracking_uri: str) -> None:
 
 
 def prepare_database(tracking_uri: str) -> None:
-    """Make the SQLite file of this address unless it is there, so that whatever opens it next finds it complete."""
+    """Create the SQLite file of this address unless it exists, so that whoever opens it next finds it complete."""
     if not _is_made(tracking_uri):
         with alone(tracking_uri):
             make_database(tracking_uri)
 
 
 def make_database(tracking_uri: str) -> None:
-    """Make the SQLite file of this address unless it is there. Call it inside of `alone`."""
+    """Create the SQLite file of this address unless it exists. Call it within `alone`."""
     if _is_made(tracking_uri):
         return
     path = sqlite_file(tracking_uri)
@@ -98,9 +102,9 @@ def make_database(tracking_uri: str) -> None:
 
 @contextmanager
 def alone(tracking_uri: str) -> Iterator[None]:
-    """Hold the store's lock, which the processes of one machine take in turn; it cannot be taken twice by one.
+    """Hold the tracking store's lock, which excludes the other processes of this machine. Not reentrant.
 
-    A folder that cannot be written to has no lock: it is only read from.
+    A folder that cannot be written to is not locked, since its database can only be read.
     """
     lock = _lock_file(tracking_uri)
     lock.parent.mkdir(parents=True, exist_ok=True)
@@ -113,7 +117,7 @@ def alone(tracking_uri: str) -> Iterator[None]:
 
 
 def sqlite_file(tracking_uri: str) -> Path | None:
-    """The file of an SQLite database; None for a database in memory, another database and a server."""
+    """The path of a SQLite database; None for a database in memory, another kind of database, or a server."""
     scheme, slashes, rest = tracking_uri.partition(":///")
     if not slashes or scheme.partition("+")[0] != "sqlite":
         return None
@@ -127,7 +131,7 @@ def _is_made(tracking_uri: str) -> bool:
 
 
 def _lock_file(tracking_uri: str) -> Path:
-    """Beside an SQLite file; for what lies elsewhere one per user in the folder for temporary files."""
+    """The lock file: next to a SQLite file; for other stores, in the folder for temporary files, one per user."""
     path = sqlite_file(tracking_uri)
     if path is not None:
         return path.with_name(f"{path.name}.lock")

@@ -1,10 +1,10 @@
-"""Recorded runs, found again: by id, by name or by tag, with what they made.
+"""Look-up of recorded runs by id, name or tag, together with the artifacts that they made.
 
     for run in find_runs("sqlite:////.../mlflow.db", "mt-grpo seed 1"):
         run.artifacts.iterations[-1]["policy"]
 
-A run's `artifacts.json` names every artifact that it read and made, iteration by iteration, and holds its parameters as
-they were configured: whoever wants to look into a run needs this file and the store.
+A run's `artifacts.json` names every artifact that it read and made, iteration by iteration, and holds its configured
+parameters: this file and the store are all that is needed to look into a run.
 """
 
 from __future__ import annotations
@@ -27,72 +27,76 @@ ARTIFACTS_FILE = "artifacts.json"
 PLAYERS_FILE = "players.json"
 UNCOMMITTED_FILE = "uncommitted.diff"
 SHORTEST_ID = 6
+"""Fewest characters of an id that are looked up as its prefix."""
 SHOWN_ID = 8
 LISTED = 12
-"""How many recorded names a message lists."""
+"""How many recorded names an error message lists."""
 
 _logger = logging.getLogger(__name__)
 
 
 class RunArtifacts(BaseModel):
-    """All that one run, a variant with a seed, read and made."""
+    """The artifacts that one run (a variant with a seed) read and made: the content of `artifacts.json`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     variant: str
     seed: int
     experiment: dict[str, Any]
-    """The variant's own parameters as it began, every section of them."""
+    """All sections of the variant's parameters, as they were when the run began."""
     prepared: dict[str, Reference]
-    """What all runs of the ablation share: a panel for each split (`test_panel`), `demonstrations`, `tokenizer` and
-    `warm_start`."""
+    """Artifacts that all runs of the ablation share: a task set for each split (`test_panel`), `demonstrations`,
+    `tokenizer` and `warm_start`."""
     start: Reference
-    """The evaluation of the warm start on the validation panel."""
+    """The evaluation of the warm start on the validation task set."""
     start_at_horizon: Reference | None = None
-    """The same at the training's limit on turns, where that is below the world's."""
+    """The same evaluation under the training's limit on turns, where that is below the world's."""
     iterations: list[dict[str, Reference]]
-    """What each iteration made, from the first, by name: `rollout`, `credit`, `policy`, and what else there was."""
+    """The artifacts of each iteration, from the first, by name: `rollout`, `credit`, `policy`, and others."""
     test: Reference | None = None
     test_at_horizon: Reference | None = None
 
     def panel(self, split: Split) -> Reference:
-        """The tasks of a split. Runs of earlier code have one artifact with the files of all three."""
+        """The task set of a split. Runs of earlier versions have one artifact with the files of all three splits."""
         return self.prepared.get(f"{split}_panel") or self.prepared["panels"]
 
 
 class PlayersArtifacts(BaseModel):
-    """The evaluations on the test panel that all runs of an ablation are compared with."""
+    """The evaluations on the test task set that all runs of an ablation are compared with."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     evaluations: dict[str, Reference]
-    """Of the world's players and of the warm start, by name."""
+    """Those of the world's baseline policies and of the warm start, by name."""
 
 
 @dataclass(frozen=True)
 class RecordedRun:
-    """One variant with one seed, as it stands in MLflow."""
+    """One variant with one seed, as recorded in MLflow."""
 
     id: str
     name: str
     ablation: str
-    """The name of its parent."""
+    """The name of its parent run; empty where the parent is missing."""
     finished: bool
     tags: Mapping[str, str]
     metrics: Mapping[str, float]
-    """The last value of each."""
+    """The last value of each metric."""
     artifacts: RunArtifacts
     players: Mapping[str, Reference]
-    """The evaluations of the world's players and of the warm start on the test panel."""
+    """The evaluations of the world's baseline policies and of the warm start on the test task set, by name."""
 
 
 def find_runs(tracking_uri: str, wanted: str = "") -> list[RecordedRun]:
-    """The runs that `wanted` names, in the order in which they were begun.
+    """The runs that `wanted` names, in the order in which they were started.
 
-    It is an id of MLflow or its first characters (six at least), the name of a run (`mt-grpo seed 1`, or with the name
-    or id of its ablation `credit/mt-grpo seed 1`) or of an ablation (all its runs), a tag (`commit=4f2a...`), or
-    nothing: the latest ablation. Of several with one name the latest counts, and a warning says how to name the others.
-    Raises ConfigurationError where there is no such run, or none that has made anything yet.
+    `wanted` is one of: an MLflow id or a prefix of it (at least 6 characters); the name of a run (`mt-grpo seed 1`, or
+    with the name or id of its ablation `credit/mt-grpo seed 1`); the name of an ablation (all its runs); a tag
+    (`commit=4f2a...`); empty (all runs of the latest ablation). Of several runs with one name the latest is taken, and
+    a warning says how to name the others.
+
+    Raises:
+        ConfigurationError: there is no such run, or none that has recorded artifacts yet.
     """
     client = open_client(tracking_uri)
     entities = _all_runs(client)
@@ -119,13 +123,13 @@ def find_runs(tracking_uri: str, wanted: str = "") -> list[RecordedRun]:
 
 
 def read_text(tracking_uri: str, run_id: str, name: str) -> str | None:
-    """The text of one of a run's files, e.g. `uncommitted.diff`; None where it has none of this name."""
+    """The text of one of a run's files, e.g. `uncommitted.diff`; None where the run has no such file."""
     client = open_client(tracking_uri)
     return _read(client, client.get_run(run_id), name)
 
 
 def _all_runs(client: Any) -> list[Any]:
-    """Every run of every experiment, oldest first."""
+    """Every run of every experiment, oldest first: MLflow entities."""
     found: list[Any] = []
     for experiment in client.search_experiments():
         token = None
@@ -139,7 +143,7 @@ def _all_runs(client: Any) -> list[Any]:
 
 
 def _chosen(entities: list[Any], wanted: str) -> list[Any]:
-    """The children that are meant."""
+    """The runs (children of ablations) that `wanted` names: see `find_runs`."""
     parents = [entity for entity in entities if PARENT not in entity.data.tags]
     children = [entity for entity in entities if PARENT in entity.data.tags]
 
@@ -161,7 +165,7 @@ def _chosen(entities: list[Any], wanted: str) -> list[Any]:
 
 
 def _of_ablation(wanted: str, parents: list[Any], children: list[Any]) -> list[Any]:
-    """The runs that are meant by `ABLATION/RUN`, where the ablation is named, or by the first characters of its id."""
+    """The runs that `ABLATION/RUN` names, where ABLATION is an ablation's name or a prefix of its id."""
     ablation, _, name = wanted.partition("/")
     of_id = [parent for parent in parents if len(ablation) >= SHORTEST_ID and parent.info.run_id.startswith(ablation)]
     meant = {parent.info.run_id for parent in of_id or parents if of_id or parent.info.run_name == ablation}
@@ -169,11 +173,11 @@ def _of_ablation(wanted: str, parents: list[Any], children: list[Any]) -> list[A
 
 
 def _told_of_others(wanted: str, named: list[Any], entities: list[Any]) -> str:
-    """That a name has several meanings, which one was taken, and what to say for each of the others."""
+    """The warning that a name is ambiguous: which run was taken, and how to name each of the others."""
     names = {entity.info.run_id: entity.info.run_name for entity in entities}
 
     def full(entity: Any) -> str:
-        """With the ablation's name before that of a run."""
+        """`ABLATION/RUN` for a run, the plain name for an ablation."""
         of = entity.data.tags.get(PARENT)
         return entity.info.run_name if of is None else f"{names.get(of, of)}/{entity.info.run_name}"
 
@@ -203,7 +207,7 @@ def _recorded(client: Any, entity: Any, parent: Any, artifacts: RunArtifacts) ->
 
 
 def _read(client: Any, entity: Any, name: str) -> str | None:
-    """The text of one of the run's files; None where it has none of this name."""
+    """The text of one of the run's files; None where the run has no such file."""
     if not any(file.path == name for file in client.list_artifacts(entity.info.run_id)):
         return None
     return str(mlflow().artifacts.load_text(f"{entity.info.artifact_uri}/{name}"))

@@ -1,8 +1,9 @@
-"""Reproduction: what is made again, the first place where it differs, and why.
+"""Reproduction: comparison of a recorded run with its repetition, to find the first difference and its cause.
 
-A run is a chain of artifacts, each named by the digest of its content. Laid beside each other in the order in which
-they were made, the first pair that differs is where to look: what came after it had other inputs. The same parameters
-and code give the same digests on the same platform; on another the last bits differ, and then what is sampled.
+A run is a sequence of artifacts, each named by the digest of its content. With both sequences in the order in which
+they were made, the first pair that differs is where to look, since everything after it had other inputs. The same
+parameters and code give the same digests on the same platform; on another platform the last bits differ, and from them
+the sampled tokens.
 """
 
 from __future__ import annotations
@@ -23,39 +24,41 @@ INEXACT = "figures may differ in the second decimal"
 
 @dataclass(frozen=True)
 class ReproducedArtifact:
-    """One artifact of a run."""
+    """One artifact of a run, as recorded and as reproduced."""
 
     name: str
-    """When and as what it was made, e.g. `iteration 3: rollout`."""
+    """The iteration and the role of the artifact, e.g. `iteration 3: rollout`."""
     recorded: Reference | None
+    """None where only the repetition has it."""
     again: Reference | None
+    """None where only the recorded run has it."""
 
     @property
     def equal(self) -> bool:
-        """Whether it came out the same."""
+        """Whether both are the same, digest for digest."""
         return self.recorded == self.again
 
 
 def steps(recorded: RunArtifacts, again: RunArtifacts) -> list[ReproducedArtifact]:
-    """Every artifact of both runs in the order of making; what only one of them has stands beside None."""
+    """Pairs of the artifacts of two runs, in the order in which they were made; None where a run lacks one."""
     first, second = dict(_named(recorded)), dict(_named(again))
     return [ReproducedArtifact(name, first.get(name), second.get(name)) for name in dict.fromkeys([*first, *second])]
 
 
 def first_difference(found: list[ReproducedArtifact]) -> ReproducedArtifact | None:
-    """The earliest artifact that did not come out the same; None where all did."""
+    """The earliest artifact that differs; None where all are equal."""
     return next((step for step in found if not step.equal), None)
 
 
 def differing_ingredients(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
-    """What two lineage records of one step do not share: code, parameters, inputs or platform, down to the key."""
+    """The dotted keys at which two provenance records of one step differ: stage, code, parameters, inputs, platform."""
     return [each.path for name in INGREDIENTS for each in _differing(one.get(name), other.get(name), name)]
 
 
 def why_different(former: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    """A sentence on why the same parameters did not give the same, from the `code` and `platform` of both.
+    """A sentence on why the same parameters gave different results, from the `code` and `platform` of both records.
 
-    What one of them does not say is unknown.
+    Keys that either record lacks are reported as unknown.
     """
     if unknown := [name for name in ("parameters", "code", "platform") if name not in former or name not in now]:
         return f"made with {', '.join(unknown)} unknown; on another platform {INEXACT}"
@@ -66,7 +69,7 @@ def why_different(former: Mapping[str, Any], now: Mapping[str, Any]) -> str:
 
 
 def platform_differences(former: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """What two platforms (`turnwise.store.run_environment.platform`) do not share, each in words."""
+    """The differences of two platforms (`turnwise.store.run_environment.platform`), one phrase each."""
     one, other = ({"vendor": "", "flags": [], **platform.get("processor", {})} for platform in (former, now))
     found = []
     if lacking := set(one["flags"]) - set(other["flags"]):
@@ -82,7 +85,7 @@ def platform_differences(former: Mapping[str, Any], now: Mapping[str, Any]) -> l
 
 
 def _foundation(flags: set[str]) -> str:
-    """Of AVX-512 the foundation alone, without which there is nothing else of it."""
+    """CPU flags in words; `avx512f` alone where it is among them, since all other AVX-512 flags require it."""
     return "avx512f" if "avx512f" in flags else " and ".join(sorted(flags))
 
 
@@ -114,7 +117,7 @@ class _Difference:
 
 
 def _differing(one: Any, other: Any, path: str) -> list[_Difference]:
-    """Where two nested mappings differ; what one of them lacks is None."""
+    """The differing leaves of two nested mappings; a key that one of them lacks counts as None."""
     if one == other:
         return []
     if isinstance(one, Mapping) and isinstance(other, Mapping):

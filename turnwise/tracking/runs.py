@@ -1,7 +1,7 @@
-"""Runs: found again by what they are, written once.
+"""Runs in MLflow: found again by the identity of their configuration, and written idempotently.
 
-A run's **identity** is a digest of its configuration. Two ablations that share a variant have a run of it each, so that
-each is complete under its own parent; an ablation that is started again finds the runs that it has.
+A run's **identity** is a digest of its configuration. Two ablations that share a variant have one run of it each, so
+that each ablation is complete under its own parent; an ablation that is started again finds its existing runs.
 """
 
 from __future__ import annotations
@@ -45,24 +45,24 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Dataset:
-    """A panel of tasks, or another input, as it stands beside a run: what it is, not its rows."""
+    """An input of a run, such as a task set: its description, not its rows."""
 
     name: str
     digest: str
-    """Ours, at most 36 characters, which is what MLflow keeps."""
+    """Computed by Turnwise; at most 36 characters, the length that MLflow keeps."""
     context: Literal["training", "validation", "testing"]
     source: str
-    """Where it lies: a path or a URI."""
+    """Its location: a path or a URI."""
     rows: int | None = None
 
 
 class Recorder:
-    """One experiment of an MLflow store, in which runs are found or made.
+    """One experiment of an MLflow store, in which runs are found or created.
 
-    `tracking_uri` is a database (`sqlite:////absolute/mlflow.db`, `postgresql://...`) or a server (`http://...`). An
-    experiment that does not exist is made, with its artifacts under `artifact_location`; None leaves the place to the
-    server (beside a database there is none, and MLflow would take the current folder: name a place). A new database
-    takes some seconds longer, once.
+    `tracking_uri` is a database (`sqlite:////absolute/mlflow.db`, `postgresql://...`) or a server (`http://...`). A
+    missing experiment is created, with its artifacts under `artifact_location`. None leaves the location to the server;
+    with a database there is no server and MLflow would take the current folder, so pass a location. Creating a database
+    takes some seconds, once.
     """
 
     def __init__(self, tracking_uri: str, experiment: str, artifact_location: Path | None = None) -> None:
@@ -73,7 +73,7 @@ class Recorder:
     def parent(
         self, name: str, identity: str, parameters: Mapping[str, Any], tags: Mapping[str, str] | None = None
     ) -> TrackedRun:
-        """The run of one ablation, under which its children are shown: the one with this identity, or a new one."""
+        """The parent run of one ablation: that with this identity, or a new one. Raises ConfigurationError."""
         return self._open(name, identity, parameters, tags or {}, parent=None)
 
     def child(
@@ -85,10 +85,10 @@ class Recorder:
         tags: Mapping[str, str] | None = None,
         datasets: Sequence[Dataset] = (),
     ) -> TrackedRun:
-        """The run of one variant and seed under its parent: the one with this identity, or a new one.
+        """The run of one variant and seed under its parent: that with this identity, or a new one.
 
-        A run that was killed or failed is RUNNING again; one that has finished is left as it is. Raises
-        ConfigurationError when parameters differ from those recorded under the same identity.
+        A run that was killed or has failed is set to RUNNING again; a finished run stays unchanged. Raises
+        ConfigurationError where the parameters differ from those recorded under the same identity.
         """
         run = self._open(name, identity, parameters, tags or {}, parent)
         for dataset in datasets:
@@ -107,7 +107,7 @@ class Recorder:
             found = self._find(identity, parent)
             if found is None:
                 created = self._create(name, identity, tags, parent)
-                # A process of another machine may have made the same run meanwhile: all agree on the earlier one.
+                # The lock is per machine: if another machine created the same run meanwhile, all keep the earlier one.
                 found = self._find(identity, parent)
                 if found.info.run_id != created.info.run_id:
                     self._client.delete_run(created.info.run_id)
@@ -126,7 +126,7 @@ class Recorder:
         return min(found, key=lambda run: (run.info.start_time, run.info.run_id), default=None)
 
     def _create(self, name: str, identity: str, tags: Mapping[str, str], parent: TrackedRun | None) -> Any:
-        # The identity is there from the first moment: a run that is killed before its next write is found again.
+        # The identity is set on creation, so that a run which is killed before its next write is found again.
         tags = {IDENTITY: identity, "mlflow.source.name": "turnwise", **_shortened(tags)}
         if parent is not None:
             tags[PARENT] = parent.id
@@ -152,8 +152,9 @@ class Recorder:
 
 
 class TrackedRun:
-    """One run of a recorder. Everything that it logs can be logged again without appearing twice, by another process
-    too: what is recorded is looked at and added to while the store's lock is held.
+    """One run of a recorder, with idempotent logging: logging the same again, even from another process, adds nothing.
+
+    Existing records are read and new ones written while the tracking store's lock is held.
     """
 
     def __init__(self, client: Any, entity: Any) -> None:
@@ -165,11 +166,14 @@ class TrackedRun:
 
     @property
     def result(self) -> str | None:
-        """The digest with which the run has ended; None while it has not."""
+        """The digest of the result with which the run finished; None before."""
         return self._entity.data.tags.get(RESULT)
 
     def resume(self, parameters: Mapping[str, str], tags: Mapping[str, str]) -> None:
-        """Take up a run that is new, was killed or has failed; `parameters` are flat."""
+        """Set an unfinished run to RUNNING and record its tags and missing parameters; `parameters` are flat.
+
+        Raises ConfigurationError where a parameter was recorded with another value.
+        """
         recorded = self._entity.data.params
         different = [
             f"{key}: {recorded[key]} -> {value}"
@@ -192,10 +196,10 @@ class TrackedRun:
             self._client.log_batch(self.id, params=batch)
 
     def log_iteration(self, iteration: int, metrics: Mapping[str, float]) -> None:
-        """One iteration's metrics, at the step of that number, in one write.
+        """Record one iteration's metrics in one write, with the iteration's number as the step.
 
-        A value that is already recorded at this step stays. One that is not finite is left out, and how many were is
-        the metric `not_finite` of the iteration.
+        A value already recorded at this step stays. Values that are not finite are left out, and their number is
+        recorded as the iteration's metric `not_finite`.
         """
         values = finite(metrics)
         if len(values) < len(metrics):
@@ -209,9 +213,9 @@ class TrackedRun:
                     self._steps(name).add(iteration)
 
     def log_summary(self, metrics: Mapping[str, float]) -> None:
-        """What came of the run as a whole, at step 0; one that is not finite (an interval over one seed) is left out.
+        """Record metrics of the whole run, at step 0; one that is not finite (an interval over one seed) is left out.
 
-        Unlike an iteration's metric it may change after the end, when the same results are summarised otherwise.
+        Unlike an iteration's metrics they may change after the end, when the same results are summarised otherwise.
         """
         values = finite(metrics)
         with alone(self._client.tracking_uri):
@@ -219,7 +223,7 @@ class TrackedRun:
             self._log_metrics({name: value for name, value in values.items() if recorded.get(name) != value}, step=0)
 
     def log_dataset(self, dataset: Dataset) -> None:
-        """An input of the run, with its digest. Raises ConfigurationError for a digest that MLflow would cut."""
+        """Record an input of an unfinished run. Raises ConfigurationError for a digest that MLflow would cut."""
         if self.finished:
             return
         if len(dataset.digest) > DIGEST_LENGTH:
@@ -240,15 +244,15 @@ class TrackedRun:
             self._client.log_inputs(self.id, [entities.DatasetInput(entry, [context])])
 
     def log_artifact(self, path: Path) -> None:
-        """A file among the run's artifacts, under its own name; an earlier one of this name is replaced."""
+        """Add a file to the run's MLflow artifacts under its own name, replacing an earlier one of that name."""
         self._client.log_artifact(self.id, str(path))
 
     def log_text(self, text: str, name: str) -> None:
-        """A text among the run's artifacts, e.g. `uncommitted.diff`; an earlier one of this name is replaced."""
+        """Add a text file to the run's MLflow artifacts, e.g. `uncommitted.diff`, replacing an earlier one."""
         self._client.log_text(self.id, text, name)
 
     def save_view(self, name: str, columns: Sequence[str]) -> None:
-        """Under *Views* of the experiment's page: the runs below this one by variant, with these metrics as columns."""
+        """Save a view (*Views* on the experiment's page): this run's children by variant, these metrics as columns."""
         value = saved_view(name, self._entity.info.start_time, self.id, columns)
         self._client.set_experiment_tag(self._entity.info.experiment_id, f"{VIEW}{view_key(self.id)}", value)
 
@@ -259,17 +263,20 @@ class TrackedRun:
         advantages: Sequence[Sequence[float]] | None = None,
         weights: Mapping[str, float] | None = None,
     ) -> None:
-        """Chosen trajectories as traces, one span per turn: see `turnwise.tracking.traces`.
+        """Record trajectories as traces, with one span per turn: see `turnwise.tracking.traces`.
 
-        `label` names the occasion, e.g. `validation/0005`; `advantages` has one number per turn of each trajectory;
-        with `weights`, by reward, each trace shows its weighted return.
+        `label` says when they were sampled, e.g. `validation/0005`; `advantages` has one number per turn of each
+        trajectory; with `weights`, by reward, each trace shows its weighted return.
         """
         with self._unfinished() as unfinished:
             if unfinished:
                 log_traces(self._client, self._entity, label, trajectories, advantages, weights)
 
     def finish(self, result_digest: str) -> None:
-        """The run has ended with this result. Nothing but artifacts and summaries can be added afterwards."""
+        """Mark the run as finished with this result; afterwards only MLflow artifacts and summaries can be added.
+
+        Where it has already finished with another result, the first one stays, with a warning.
+        """
         with self._unfinished() as unfinished:
             if not unfinished:
                 self._compare_result(result_digest)
@@ -279,7 +286,7 @@ class TrackedRun:
             self._read_again()
 
     def fail(self, reason: str) -> None:
-        """The run has ended without a result, for this reason; the next run of the same identity takes it up."""
+        """Mark the run as failed, for this reason; opening a run of the same identity resumes it."""
         with self._unfinished() as unfinished:
             if unfinished:
                 self._client.set_tag(self.id, FAILURE, shortened(reason, TAG_LENGTH))
@@ -287,7 +294,7 @@ class TrackedRun:
 
     @contextmanager
     def _unfinished(self) -> Iterator[bool]:
-        """Whether the run may be added to, and nobody else's to add to meanwhile: another process may have ended it."""
+        """Hold the lock and yield whether the run is unfinished, read afresh: another process may have finished it."""
         if self.finished:
             yield False
             return
@@ -300,7 +307,10 @@ class TrackedRun:
         self.finished = self._entity.info.status == "FINISHED"
 
     def _forget_steps_if_another_recorded(self, names: Iterable[str]) -> None:
-        """Read the steps anew where those of one metric are no longer what this process knows: one write has all."""
+        """Drop the cache of recorded steps where another process has added to them.
+
+        Checking one metric is enough, since an iteration's metrics are written together.
+        """
         name = next(iter(names), None)
         known = None if name is None else self._recorded_steps.pop(name, None)
         if name is not None and known is not None and self._steps(name) != known:
@@ -326,7 +336,7 @@ class TrackedRun:
             self._client.log_batch(self.id, metrics=batch)
 
     def _steps(self, name: str) -> set[int]:
-        """The steps at which a metric is recorded: its history is read once, unless another process adds to it."""
+        """The steps at which a metric is recorded. Cached, and read again when another process has added to it."""
         if name not in self._recorded_steps:
             known = name in self._entity.data.metrics
             history = self._client.get_metric_history(self.id, name) if known else []

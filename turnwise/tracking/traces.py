@@ -1,11 +1,11 @@
-"""Trajectories as MLflow traces: one trace is one episode, a session is its group, one span is one turn.
+"""Trajectories as MLflow traces: one trace per episode, one session per group, one span per turn.
 
-They are built after the fact from recorded trajectories, so that sampling stays pure and may be cached, and only chosen
-episodes are shown. MLflow's own tracing watches code while it runs: it draws ids from Python's global generator, writes
-from a thread, and turns failures into warnings. Here ids derive from the run, the label and the episode, so that what
-is logged again after a kill replaces itself, and everything is written before `log_traces` returns.
+Traces are built afterwards from recorded trajectories, so that sampling stays pure and can be cached, and only chosen
+episodes are shown. MLflow's own tracing observes code while it runs: it draws ids from Python's global generator,
+writes from a thread, and turns failures into warnings. Here ids derive from the run, the label and the episode, so that
+logging again after a kill replaces a trace and adds none, and everything is written before `log_traces` returns.
 
-A recorded trajectory knows no clock: in a trace every turn lasts one millisecond, which says nothing but the order.
+Trajectories record no times, so every turn lasts one millisecond in a trace; only the order is meaningful.
 """
 
 from __future__ import annotations
@@ -35,9 +35,10 @@ def log_traces(
     advantages: Sequence[Sequence[float]] | None,
     weights: Mapping[str, float] | None,
 ) -> None:
-    """Write those of the trajectories that the run does not show under this label yet.
+    """Write the traces of those trajectories that the run does not yet have under this label.
 
-    Raises ConfigurationError unless there is one advantage per turn of each trajectory.
+    `advantages` has one number per turn of each trajectory; `weights` are by reward. Raises ConfigurationError where
+    the number of advantages does not match that of turns.
     """
     aligned = _one_per_turn(trajectories, advantages)
     recorded = _recorded(client, run, label)
@@ -53,7 +54,7 @@ def log_traces(
     store = mlflow().tracing.client.TracingClient(client.tracking_uri)
     if spans:
         store.log_spans(run.info.experiment_id, spans)
-    # The label stands in the information: a trace that has it is complete.
+    # Written last, since it carries the label: a trace that is found by its label is complete.
     for information in infos:
         store.start_trace(information)
 
@@ -177,7 +178,7 @@ def _span(
 def _information(
     run: Any, label: str, trajectory: Trajectory, episode: Any, weights: Mapping[str, float] | None
 ) -> Any:
-    """What the list of traces shows of an episode, and finds it by."""
+    """The trace's summary: previews, tags to search by, and scores, as shown in MLflow's list of traces."""
     entities = mlflow().entities
     return entities.TraceInfo(
         trace_id=episode.trace_id,
@@ -208,7 +209,7 @@ def _information(
 
 
 def _scores(trajectory: Trajectory, weights: Mapping[str, float] | None) -> dict[str, float | bool]:
-    """The columns beside an episode: success, each reward's sum over turns, and the weighted return."""
+    """The scores shown for an episode: success, each reward's sum (of the last attempt), and the weighted return."""
     names = sorted({name for turn in trajectory.turns for name in turn.rewards})
     scores: dict[str, float | bool] = {"success": trajectory.success}
     scores |= {f"reward/{name}": trajectory.total(name) for name in names}
@@ -226,5 +227,5 @@ def _last_reply(trajectory: Trajectory) -> str:
 
 
 def _digits(*parts: str, length: int) -> str:
-    """An id of so many hexadecimal digits that these parts alone decide."""
+    """A deterministic id of `length` hexadecimal digits, a hash of the parts."""
     return hashlib.blake2b("\x1f".join(parts).encode(), digest_size=length // 2).hexdigest()

@@ -1,4 +1,4 @@
-"""Our values in the form and the size that MLflow takes."""
+"""Conversion of parameters and metrics to the forms and sizes that MLflow accepts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ Entry = TypeVar("Entry")
 
 
 def flatten(parameters: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
-    """Nested parameters as `a.b.c` -> text, in the given order. Values other than text are written as in JSON."""
+    """Nested parameters as `a.b.c` -> text, in the given order. Values other than text are written as JSON.
+
+    Texts are cut to `PARAMETER_LENGTH` characters: see `shortened`.
+    """
     flat: dict[str, str] = {}
     for key, value in parameters.items():
         name = f"{prefix}{key}"
@@ -30,7 +33,7 @@ def flatten(parameters: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
 
 
 def shortened(text: str, length: int) -> str:
-    """A text that is not longer than `length`; one that had to be cut ends with a digest of the whole."""
+    """The text, cut to at most `length` characters; a cut text ends with a digest of the whole."""
     if len(text) <= length:
         return text
     note = f" ... cut from {len(text)} characters, {hashlib.blake2b(text.encode(), digest_size=16).hexdigest()}"
@@ -38,16 +41,16 @@ def shortened(text: str, length: int) -> str:
 
 
 def metric_name(name: str) -> str:
-    """The name under which MLflow holds a metric: it allows no `@`, so that pass@4 becomes pass_at_4."""
+    """The metric's name in MLflow, which allows no `@`: pass@4 becomes pass_at_4."""
     return name.replace("@", "_at_")
 
 
 def finite(metrics: Mapping[str, float]) -> dict[str, float]:
-    """The metrics that are numbers, under MLflow's names: a chart can show neither NaN nor infinity."""
+    """The metrics that are finite, under their names in MLflow, whose charts can show neither NaN nor infinity."""
     return {metric_name(name): float(value) for name, value in metrics.items() if math.isfinite(value)}
 
 
 def batches(entries: Sequence[Entry], size: int) -> Iterator[list[Entry]]:
-    """The entries in their order, at most `size` at a time."""
+    """Successive lists of at most `size` entries, in order."""
     for start in range(0, len(entries), size):
         yield list(entries[start : start + size])

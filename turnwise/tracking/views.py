@@ -1,7 +1,7 @@
-"""Saved views of MLflow's pages: the table of an ablation's runs by variant, ready under *Views*.
+"""A saved view for MLflow's UI: the table of an ablation's runs by variant, offered under *Views*.
 
-MLflow keeps a saved view as a tag of the experiment, whose value is what its own pages write: a name, and the state of
-the page as JSON, deflated. A version of MLflow that does not know a part of it leaves that part out.
+MLflow keeps a saved view as a tag of the experiment, in the format that its own pages write: a name, and the state of
+the page as compressed (deflate) JSON. A version of MLflow that does not know a part of the state ignores it.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ VIEW = "mlflow.sharedViewState."
 
 
 def view_key(parent_id: str) -> str:
-    """The view's key in an address: `#/experiments/1/runs?viewStateShareKey=...`."""
+    """The view's key, as in the URL `#/experiments/1/runs?viewStateShareKey=...`."""
     return f"turnwise-{parent_id[:12]}"
 
 
 def saved_view(name: str, created: int, parent_id: str, columns: Sequence[str]) -> str:
-    """The tag's value for the runs below one parent, grouped by variant, with these metrics as columns and their means
-    over the seeds. `created` is a time in milliseconds.
+    """The tag's value: the child runs of a parent, grouped by variant, with the mean of these metrics over seeds.
+
+    `columns` are metric names; `created` is in milliseconds since the epoch.
     """
     state = {
         "searchFilter": f"tags.mlflow.parentRunId = '{parent_id}'",

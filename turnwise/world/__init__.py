@@ -1,4 +1,4 @@
-"""The contract of worlds, and all that a world may import of the library beside `turnwise.seeding`."""
+"""The interface of worlds: with `turnwise.seeding`, all that a world may import of the library."""
 
 from turnwise.world.contract import (
     SPLITS,

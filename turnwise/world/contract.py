@@ -1,12 +1,13 @@
-"""The contract that a world keeps, and the registry that finds worlds.
+"""The interface that every world implements, and the rules that it must follow.
 
-A **world** offers tasks and makes environments. An **environment** is one episode's state: `reset`, then `step` until
-it has ended. A world's file imports this module, `turnwise.seeding` and its own library, and nothing else of ours.
+A **world** offers tasks and makes environments. An **environment** is the state of one episode: `reset`, then `step`
+until the episode has ended. A world's module imports `turnwise.world`, `turnwise.seeding` and its own libraries, and
+nothing else of Turnwise.
 
-What a world may rely on: `reset` is called once, first; `step` is called with one action at a time, in order, from one
-thread; turn and action limits are kept by the agent, not by the world. What it must keep: everything random comes from
-the seed given to `World.make`; an action that is illegal or makes no sense is answered with a text that says what is
-legal, and never raises; rewards are named raw values (weights and levels are configuration, not the world's business).
+A world may rely on this: `reset` is called once, first; `step` is called with one action at a time, in order, from one
+thread; the agent, not the world, enforces the limits on turns and actions. A world must ensure this: all randomness
+comes from the seed given to `World.make`; an illegal or meaningless action is answered with a text that says what is
+legal, and never raises; rewards are named raw values (the configuration gives them weights and levels).
 """
 
 from __future__ import annotations
@@ -26,19 +27,19 @@ Level = Literal["turn", "outcome"]
 
 @dataclass(frozen=True)
 class Task:
-    """One problem instance. `id` names it for ever: it depends on the world's data and version, on nothing else."""
+    """One problem instance. `id` is permanent: it depends on the world's data and version only."""
 
     world: str
     id: str
     split: Split
     seed: int
     tags: Mapping[str, str | int] = field(default_factory=dict)
-    """What results are broken down by, e.g. `{"hops": 2}`."""
+    """Labels by which results are broken down, e.g. `{"hops": 2}`."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What an episode may cost at most. `actions` counts over the whole episode; None means no such limit."""
+    """The limits of an episode, in turns and actions. `actions` counts over the whole episode; None: no such limit."""
 
     turns: int
     actions_per_turn: int = 1
@@ -47,7 +48,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Remaining:
-    """What is left of the limits when a turn begins, the turn itself included."""
+    """What is left of the limits at the beginning of a turn, including that turn."""
 
     turns: int
     actions_per_turn: int
@@ -56,7 +57,10 @@ class Remaining:
 
 @dataclass(frozen=True)
 class Observation:
-    """What the agent reads. `state` names the environment's state where equal states are equal situations (anchors)."""
+    """What the agent reads.
+
+    `state` names the environment's state for anchor-state credit: equal names mean equal situations. None: not named.
+    """
 
     text: str
     state: str | None = None
@@ -66,9 +70,9 @@ class Observation:
 class Step:
     """The world's answer to one action.
 
-    `terminated` means that the episode ended by its own rules, `truncated` that a limit of the world's own cut it off.
-    `valid`: the action is one that the world knows and allows here; `effective`: it changed the state;
-    `success`: the task is now solved. `metrics` are numbers that are reported but not rewarded.
+    `terminated`: the episode ended by its own rules; `truncated`: a limit of the world's own cut it off.
+    `valid`: the world knows the action and allows it here; `effective`: it changed the state; `success`: the task is
+    now solved. `metrics` are numbers that are reported but not rewarded.
     """
 
     observation: Observation
@@ -83,14 +87,14 @@ class Step:
 
 @dataclass(frozen=True)
 class ScriptedAction:
-    """What a scripted player does in one turn: a short thought, and one or more actions in the world's grammar."""
+    """One turn of a scripted baseline policy: a short thought, and one or more actions in the world's grammar."""
 
     thought: str
     actions: tuple[str, ...]
 
 
 class Environment(ABC):
-    """One episode of one task. Single use: make another for another episode."""
+    """One episode of one task. Single use: another episode needs another environment."""
 
     @abstractmethod
     def reset(self) -> Observation:
@@ -98,13 +102,13 @@ class Environment(ABC):
 
     @abstractmethod
     def step(self, action: str) -> Step:
-        """Play one action. Any text is answered; nothing that a policy can write raises."""
+        """Play one action. Answers any text: nothing that a policy can write may raise."""
 
     @abstractmethod
     def oracle(self, remaining: Remaining) -> ScriptedAction:
-        """What a competent player does now. May read the task's hidden state, not the episode's future noise.
+        """The next turn of a competent player, who may read the task's hidden state but not the episode's future noise.
 
-        Where nobody knows, it raises, and "oracle" is not among the world's `players`.
+        A world without such a player raises here, and leaves "oracle" out of its `players`.
         """
 
     @abstractmethod
@@ -112,7 +116,10 @@ class Environment(ABC):
         """A uniformly random player's decision; each world documents over what it is uniform."""
 
     def decide(self, player: str, generator: np.random.Generator, remaining: Remaining) -> ScriptedAction:
-        """The decision of a scripted player by name. A world with further `players` extends this."""
+        """The next turn of a baseline policy, by its name. A world with further `players` extends this.
+
+        Raises ValueError for an unknown name.
+        """
         if player == "oracle":
             return self.oracle(remaining)
         if player == "random":
@@ -120,12 +127,12 @@ class Environment(ABC):
         raise ValueError(f"player must be one of the world's players; found {player!r}")
 
     def close(self) -> None:  # noqa: B027  (most worlds hold nothing; those that do override it)
-        """Free what the episode holds. Called exactly once, also after an error."""
+        """Release the episode's resources. Called exactly once, also after an error."""
 
 
 @dataclass(frozen=True)
 class Reward:
-    """A reward that a world can emit: what it means, and the level and weight that its authors gave it."""
+    """A reward that a world can emit: its meaning, and the level and weight that its authors gave it."""
 
     description: str
     level: Level
@@ -134,14 +141,15 @@ class Reward:
 
 @dataclass(frozen=True)
 class Column:
-    """A column of the comparison: the mean over episodes of a number, or of one number per another."""
+    """A column of the comparison table: the mean over episodes of a number, or of the ratio of two."""
 
     heading: str
     value: str
     """`success`, `turns`, or a reward or metric of the world or the agent, summed over the episode."""
     per: str | None = None
-    """Divide by this one's sum over the episode; episodes where that is 0 are left out."""
+    """The denominator, summed over the episode; episodes where it is 0 are left out. None: no division."""
     percent: bool = True
+    """Whether to show the value as a percentage."""
     better: Literal["higher", "lower"] | None = "higher"
     description: str = ""
     """What is counted, in one sentence."""
@@ -150,98 +158,108 @@ class Column:
 
 
 class World(ABC):
-    """A family of tasks, constructed with its parameters as keyword arguments; a wrong one raises ValueError."""
+    """A family of tasks, constructed with its parameters as keyword arguments; an invalid one raises ValueError."""
 
     name: ClassVar[str]
     version: ClassVar[str]
-    """Part of every task id's meaning and of the cache key: raise it when the rules or the data change."""
+    """Part of the cache key, and of what a task id stands for: increase it when the rules or the data change."""
     verbs: ClassVar[frozenset[str] | None] = None
-    """The verbs where actions have the form `verb[argument]`, else None: lets a format refuse a pairing."""
+    """The verbs, where actions have the form `verb[argument]`; else None. Lets a reply format refuse the world."""
     players: tuple[str, ...] = ("random", "oracle")
-    """The scripted players: "random" always, "oracle" where somebody knows what to do, and others that `decide` knows.
-    An instance may have fewer than its class: only it knows, say, whether its server tells the possible actions."""
+    """The baseline policies: "random" always, "oracle" where one exists, and others that `decide` knows. An instance
+    may have fewer than its class, e.g. because only it knows whether its server lists the possible actions."""
     names_states: bool = True
-    """Whether observations name their state, for credit that compares visits to one. False: not all of this world's do,
-    and such credit is refused before any compute."""
+    """Whether all observations name their state, as anchor-state credit requires. False: some do not, and such credit
+    is refused before any compute."""
     primary_metric: ClassVar[str] = "success"
-    """The number by which variants are compared: `success`, or the name of a reward or metric of this world."""
+    """The metric by which variants are compared: `success`, or the name of a reward or metric of this world."""
     oracle_success: ClassVar[float] = 0.0
-    """The share of test tasks that the oracle solves at least, with the default parameters: a promise, checked."""
+    """A lower bound, 0 to 1, of the oracle's success on test tasks with the default parameters; checked."""
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
-    """Parameters by the name of a published setting, e.g. `{"ragen-v1": {"success_rate": 0.3}}`. See `with_preset`."""
+    """Parameters of published settings, by name, e.g. `{"ragen-v1": {"success_rate": 0.3}}`. See `with_preset`."""
     rewards: ClassVar[Mapping[str, Reward]]
     columns: ClassVar[tuple[Column, ...]] = (
         Column("success", "success"),
         Column("format", "format"),
         Column("turns", "turns", percent=False, better=None),
     )
-    """What the comparison shows of this world, in order."""
+    """The columns of this world's comparison table, in order."""
 
     @property
     @abstractmethod
     def instruction(self) -> str:
-        """What a newcomer must know to play: the aim and the meaning of what is shown. Without the reply format."""
+        """The prompt's explanation of the world: the aim and the meaning of observations, without the reply format."""
 
     @property
     @abstractmethod
     def grammar(self) -> str:
-        """The actions, in one or two sentences."""
+        """The prompt's description of the legal actions, in one or two sentences."""
 
     @property
     @abstractmethod
     def limits(self) -> Limits:
-        """The limits that this world's tasks are meant to be played under, from its parameters."""
+        """The limits under which this world's tasks are meant to be played, from its parameters."""
 
     @property
     def primary_column(self) -> Column:
-        """The column by which variants are compared: the first that shows the primary metric."""
+        """The column by which variants are compared: the first whose value is the primary metric."""
         return next(column for column in self.columns if column.value == self.primary_metric)
 
     def limits_of(self, task: Task) -> Limits:
-        """The limits of one task, where tasks differ in them; `limits` then allows for every task."""
+        """The limits of one task. Override where tasks differ; `limits` must then be enough for every task."""
         return self.limits
 
     @abstractmethod
     def tasks(self, split: Split, count: int) -> list[Task]:
-        """The first `count` tasks of a split: a prefix of one fixed order. Raises ValueError when there are fewer."""
+        """The first `count` tasks of a split, in one fixed order. Raises ValueError when there are fewer."""
 
     def split_size(self, split: Split) -> int | None:
-        """How many tasks a split has. None where it has no end: a world with an end overrides this."""
+        """The number of tasks of a split; None for an unlimited one. A world with finite splits overrides this."""
         return None
 
     @abstractmethod
     def make(self, task: Task, seed: int) -> Environment:
-        """An environment for one episode. `seed` drives the episode's own noise; the problem comes from the task."""
+        """An environment for one episode. `seed` drives only the episode's noise; the problem is given by the task."""
 
     def attribution(self) -> str | None:
-        """Whose data this is and under which licence, where something must be said."""
+        """The attribution that the data's licence demands: authors and licence; None where nothing is demanded."""
         return None
 
     @classmethod
     def modules(cls, parameters: Mapping[str, Any]) -> tuple[str, ...]:
-        """The modules whose code, with all that they import, computes what this world does under these parameters."""
+        """The modules whose code (with all that they import) implements this world under these parameters.
+
+        Their fingerprint is part of the cache key.
+        """
         return (cls.__module__,)
 
     @classmethod
     def files(cls, parameters: Mapping[str, Any]) -> Mapping[str, Path | None]:
-        """The files and folders that these parameters name, by the parameter's key.
+        """The files and folders that these parameters name, by the parameter's dotted key.
 
-        The cache key has their content and not their place. None: a place that decides nothing, such as an index's.
+        The cache key has their content instead of their path. None marks a path that does not affect results, such as
+        that of an index: the cache key has neither.
         """
         return {}
 
     @classmethod
     def distributions(cls, parameters: Mapping[str, Any]) -> tuple[str, ...]:
-        """The installed packages, as pip calls them, whose version may change what this world does; without numpy."""
+        """The installed packages, by their names on PyPI, whose version may change this world's behaviour.
+
+        Without numpy, whose version is part of the platform.
+        """
         return ()
 
     @classmethod
     def state(cls, parameters: Mapping[str, Any]) -> Mapping[str, str]:
-        """What else may change it and can be asked for: versions of programs and of servers, by a name. May raise."""
+        """Other things that may change this world's behaviour, by name: versions of programs and servers. May raise."""
         return {}
 
 
 def require_family(task: Task, family: str) -> None:
-    """Raise ValueError for a task of another world, or of this one with other parameters, by how its id begins."""
+    """Raise ValueError unless the task's id begins with `family`.
+
+    Catches tasks of another world, and of this one with other parameters.
+    """
     if not task.id.startswith(family):
         raise ValueError(f"a task of {family!r} must have an id that begins so; found {task.id!r}")

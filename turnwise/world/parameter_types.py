@@ -1,4 +1,4 @@
-"""What is wrong with the parameters that somebody has given to a constructor, by its signature and its annotations."""
+"""Checks of parameters against a constructor's signature and type annotations, for error messages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from turnwise.suggestions import meant
 
 
 def require_known(constructor: Callable[..., object], parameters: Mapping[str, Any]) -> None:
-    """Raise ValueError for a name that the constructor does not take, with the nearest that it does."""
+    """Raise ValueError for a parameter that the constructor does not take, with the most similar one that it does.
+
+    A constructor with `**kwargs` accepts every name.
+    """
     known = inspect.signature(constructor).parameters
     if any(each.kind is each.VAR_KEYWORD for each in known.values()):
         return
@@ -25,13 +28,13 @@ def require_known(constructor: Callable[..., object], parameters: Mapping[str, A
 
 
 def mistyped(constructor: type, parameters: Mapping[str, Any]) -> str | None:
-    """What is wrong with the first parameter that is not what the constructor's annotation says; None where all are.
+    """A message on the first parameter that does not match its annotation; None where all match.
 
-    Asked after the constructor has failed: what it takes, it may take.
+    Call it only after the constructor has failed: a value that the constructor takes is fine, whatever its annotation.
     """
     try:
         annotations = typing.get_type_hints(constructor.__init__)  # type: ignore[misc]
-    except NameError:  # of a module that imports its annotations for type checkers alone
+    except NameError:  # the module imports names of its annotations only under TYPE_CHECKING
         return None
     for name, value in parameters.items():
         if name not in annotations:
@@ -41,6 +44,6 @@ def mistyped(constructor: type, parameters: Mapping[str, Any]) -> str | None:
         except ValidationError as error:
             said = error.errors()[0]["msg"]
             return f"{name} must be as its world takes it: {said}; found {reprlib.repr(value)}"
-        except PydanticUserError:  # a type that brings a configuration of its own
+        except PydanticUserError:  # a type with a pydantic configuration of its own, which refuses ours
             continue
     return None

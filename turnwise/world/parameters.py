@@ -1,5 +1,6 @@
-"""Checks of the parameters of worlds: each returns the value, or raises ValueError with the name, what must hold and
-what was found.
+"""Checks of world parameters: each function returns the valid value, or raises ValueError.
+
+The message has the parameter's name, what must hold and what was found.
 """
 
 from __future__ import annotations
@@ -8,14 +9,14 @@ from urllib.parse import urlsplit
 
 
 def whole_number(name: str, value: object, lowest: int, highest: int) -> int:
-    """A world's parameter that must be a whole number from `lowest` to `highest`. Raises ValueError otherwise."""
+    """The value if it is an int (not a bool) from `lowest` to `highest`. Raises ValueError otherwise."""
     if not isinstance(value, int) or isinstance(value, bool) or not lowest <= value <= highest:
         raise ValueError(f"{name} must be a whole number from {lowest} to {highest}; found {value!r}")
     return value
 
 
 def share(name: str, value: object, *, above_zero: bool = False) -> float:
-    """A world's parameter that must be a number from 0 to 1. Raises ValueError otherwise."""
+    """The value as a float if it is a number from 0 to 1, with `above_zero` not 0. Raises ValueError otherwise."""
     if (
         not isinstance(value, int | float)
         or isinstance(value, bool)
@@ -28,7 +29,7 @@ def share(name: str, value: object, *, above_zero: bool = False) -> float:
 
 
 def positive(name: str, value: object) -> float:
-    """A world's parameter that must be a number above 0. Raises ValueError otherwise."""
+    """The value as a float if it is a number above 0 and at most 1e9. Raises ValueError otherwise."""
     if not isinstance(value, int | float) or isinstance(value, bool) or not value > 0:
         raise ValueError(f"{name} must be a number above 0; found {value!r}")
     if value > 1e9:
@@ -37,7 +38,7 @@ def positive(name: str, value: object) -> float:
 
 
 def http_address(name: str, value: object) -> str:
-    """A world's parameter that must be the address of a server, without a slash at its end. Raises ValueError."""
+    """The http(s) address of a server, without trailing slashes. Raises ValueError for anything else."""
     parts = urlsplit(value) if isinstance(value, str) else urlsplit("")
     if not isinstance(value, str) or parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0:
         raise ValueError(f"{name} must be such as http://127.0.0.1:8600; found {value!r}")

@@ -1,4 +1,4 @@
-"""Worlds by name: those that are installed, and `module:Class` of anybody."""
+"""The registry of worlds: classes looked up by installed name, or given as `module:Class`."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ ENTRY_POINTS = "turnwise.worlds"
 
 
 def world_class(name: str) -> type[World]:
-    """The world class by name.
+    """The world class of a name: `module:Class`, or an installed entry point of the group `turnwise.worlds`.
 
-    Looked up in this order: `module:Class`, then the installed entry points of the group `turnwise.worlds`.
+    Raises:
+        ValueError: the name is unknown, cannot be imported, or is not a concrete subclass of World.
     """
     if ":" in name:
         module_name, _, class_name = name.partition(":")
@@ -42,7 +43,7 @@ def world_class(name: str) -> type[World]:
 
 
 def _module(name: str, world: str) -> ModuleType:
-    """A module that somebody names. Raises ValueError where it cannot be imported, whatever it says."""
+    """The module of a world given as `module:Class`. Raises ValueError where it cannot be imported."""
     if not all(part.isidentifier() for part in name.split(".")):
         raise ValueError(f"world {world!r} must be module:Class, with names of Python; found the module {name!r}")
     try:
@@ -54,7 +55,7 @@ def _module(name: str, world: str) -> ModuleType:
 
 
 def _loaded(entry_point: importlib.metadata.EntryPoint) -> Any:
-    """What an entry point names. Raises ValueError where a package that this world needs is not installed."""
+    """The object that an entry point names. Raises ValueError where a package that it needs is not installed."""
     try:
         return entry_point.load()
     except ModuleNotFoundError as error:
@@ -62,25 +63,35 @@ def _loaded(entry_point: importlib.metadata.EntryPoint) -> Any:
 
 
 def missing_package(world: str, package: str) -> str:
-    """What to say of a world whose package is not installed: an extra of its own name brings it, where there is one."""
+    """The error message for a world whose package is not installed, with the command that installs it.
+
+    That is the extra of Turnwise with the world's name, where there is one, else the package itself.
+    """
     offered = importlib.metadata.metadata("turnwise").get_all("Provides-Extra") or []
     remedy = f"pip install 'turnwise[{world}]'" if world in offered else f"install {package}"
     return f"the world {world!r} needs the package {package}, which is not installed: {remedy}"
 
 
 def installed_worlds() -> tuple[str, ...]:
-    """The names of every world that is installed, in order."""
+    """The names of all installed worlds, sorted."""
     return tuple(sorted({entry_point.name for entry_point in _entry_points(tuple(sys.path))}))
 
 
 @cache
 def _entry_points(path: tuple[str, ...]) -> tuple[importlib.metadata.EntryPoint, ...]:
-    """The worlds that are installed on this path; looked for once, since it takes as long as a turn of an episode."""
+    """The entry points of installed worlds. Cached, since the search takes as long as a turn of an episode.
+
+    `path` is `sys.path` as a tuple: the cache's key.
+    """
     return tuple(importlib.metadata.entry_points(group=ENTRY_POINTS))
 
 
 def make_world(name: str, parameters: Mapping[str, Any]) -> World:
-    """A world by name, with its parameters. Raises ValueError for an unknown name or parameter, or a bad value."""
+    """The world of a name, constructed with its parameters.
+
+    Raises:
+        ValueError: an unknown name or parameter, or an invalid value.
+    """
     made = world_class(name)
     require_known(made, parameters)
     try:
@@ -92,9 +103,9 @@ def make_world(name: str, parameters: Mapping[str, Any]) -> World:
 
 
 def with_preset(name: str, preset: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters of a world's preset, with `parameters` laid over them; an empty name is no preset.
+    """The parameters of a world's preset, overridden by `parameters`; an empty preset name means no preset.
 
-    Raises ValueError for a preset that the world does not have, with the nearest one.
+    Raises ValueError for a preset that the world does not have, with the most similar one.
     """
     if not preset:
         return dict(parameters)
