@@ -1,1 +1,1 @@
-"""The sections of params.yaml, how files are laid over one another, and what is said of a mistake."""
+"""Configuration: the schema of params.yaml, strict YAML, overlays of files and settings, and error messages."""

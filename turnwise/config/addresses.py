@@ -1,4 +1,4 @@
-"""What names something outside of a configuration: a tracking store, and an experiment in it."""
+"""Types of the settings that address MLflow: the tracking URI, and the name of an experiment in it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from turnwise.suggestions import meant
 SERVERS = ("http", "https")
 DATABASES = ("sqlite", "postgresql", "mysql", "mssql")
 LONGEST_TITLE = 250
-"""Characters of a name that MLflow's databases keep."""
+"""Most characters of a name that MLflow's databases keep."""
 
 
 def _require_tracking_uri(uri: str) -> str:
@@ -50,6 +50,6 @@ def _require_title(title: str) -> str:
 
 
 TrackingUri = Annotated[str, AfterValidator(_require_tracking_uri)]
-"""Where MLflow records: empty for the home's own database."""
+"""MLflow's tracking URI; empty for the home's own database."""
 Title = Annotated[str, AfterValidator(_require_title)]
-"""A name in MLflow, which takes more than a folder does."""
+"""A name shown in MLflow; allows more characters than a folder's name (`quantities.Name`)."""

@@ -1,4 +1,4 @@
-"""The section `agent` of `params.yaml`: what of a history is shown, what is asked for, and within which limits."""
+"""The section `agent` of `params.yaml`: the context shown to the policy, the kinds of replies asked for, the limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rewards that the agent itself emits, in every world, beside the world's own."""
+"""The rewards that the agent itself emits in every world, in addition to the world's own."""
 
 from __future__ import annotations
 

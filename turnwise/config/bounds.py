@@ -1,4 +1,4 @@
-"""Checks of single options of an update. Each error says what must hold and what was found."""
+"""Checks of single options (numbers, counts, choices). Each error says what must hold and what was found."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ def require_number(
     below: float | None = None,
     advice: str = "",
 ) -> None:
-    """Raise ConfigurationError unless `value` is a finite number within the bounds; `advice` ends the message."""
+    """Raise ConfigurationError unless `value` is a finite number (not a bool) within the bounds.
+
+    `above` and `below` are exclusive, `at_least` and `at_most` inclusive; `advice` ends the message.
+    """
     bounds = [("above", above), ("of at least", at_least), ("of at most", at_most), ("below", below)]
     named = " and ".join(f"{word} {bound:g}" for word, bound in bounds if bound is not None)
     if not (
@@ -35,7 +38,7 @@ def require_number(
 
 
 def require_count(name: str, value: object) -> None:
-    """Raise ConfigurationError unless `value` is a whole number of at least 1."""
+    """Raise ConfigurationError unless `value` is an int (not a bool) of at least 1."""
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise ConfigurationError(f"{name} must be a whole number of at least 1; found {value!r}")
 

@@ -1,4 +1,4 @@
-"""How a mistake in a configuration is told: the key, what must hold, what was found, and where it was written."""
+"""Messages of configuration errors: the key, what must hold, what was found, and where it was written."""
 
 from __future__ import annotations
 
@@ -15,20 +15,24 @@ if TYPE_CHECKING:
     from turnwise.config.overlays import Written
 
 MOST_MISTAKES = 8
-"""Of one file that are told at once: more are one mistake, such as another kind of file."""
+"""Most errors listed in one message: more than that have a common cause, such as the wrong kind of file."""
 
 
 OF_VARIANT = re.compile(r"(?:a )?variant(?:'s name [^;]*; found)? '([^']+)'")
+"""The variant's name in a message that is about a variant."""
 
 
 KEYS = re.compile(r"^[\w-]+(?=[: ])|[\w-]+(?:\.[\w+-]+)+")
-"""Keys in a message: a section at its beginning, or a dotted key anywhere."""
+"""Keys in a message: a section's name at its beginning, or a dotted key anywhere."""
 
 
 def explain(error: ValidationError, model: type[BaseModel]) -> str:
-    """A validation error in our words: the key, what must hold, what was found, and the nearest known key."""
+    """A pydantic validation error as a message, one error per line.
+
+    Each line has the key, what must hold, what was found, and for an unknown key the most similar known one.
+    """
     lines = []
-    # Unknown keys first: what is missing is often one of them, spelled otherwise.
+    # Unknown keys first: a missing key is often one of them, misspelled.
     mistakes = sorted(error.errors(), key=lambda mistake: mistake["type"] != "extra_forbidden")
     for mistake in mistakes[:MOST_MISTAKES]:
         key = ".".join(str(part) for part in mistake["loc"])
@@ -45,17 +49,18 @@ def explain(error: ValidationError, model: type[BaseModel]) -> str:
 
 
 def _meant_choice(mistake: Any) -> str:
-    """Of a value that is not among the choices, the nearest of these."""
+    """For a value that is not among the choices, the suggestion of the most similar one; else an empty text."""
     if mistake["type"] != "literal_error":
         return ""
     return meant(mistake["input"], re.findall("'([^']+)'", mistake["ctx"]["expected"]))
 
 
 def with_places(message: str, written: Callable[[tuple[str | int, ...]], Written | None]) -> str:
-    """A message with the place of what each of its lines is about, `file:line:column: `, where it stands in a file.
+    """A message with each line prefixed by the place of the key that it is about, `file:line:column: `.
 
-    `written` says where a key was written. Of the keys that a line names it is about the one that was written last, and
-    of equals about the first; of a variant, about the variant.
+    `written` returns where a key was written. Of several keys in a line, the one written last (in the topmost layer)
+    gives the place; among equals the first, which for an error of a variant is the variant. Lines without a key that
+    was written in a file stay unchanged.
     """
     return "\n".join(_with_place(line, written) for line in message.split("\n"))
 
@@ -74,7 +79,7 @@ def _keys_in(line: str) -> Iterator[tuple[str | int, ...]]:
 
 
 def _fields_at(model: type[BaseModel], path: Sequence[str | int]) -> list[str]:
-    """The known keys of the section at a path."""
+    """The known keys of the section at a path, for suggestions."""
     current: Any = model
     for part in path:
         annotation = (

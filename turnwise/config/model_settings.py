@@ -1,4 +1,4 @@
-"""How a model is held and computed; see `turnwise.policy.model`, which does so. Nothing here loads torch."""
+"""Settings of a model: precision, memory options, adapter. `turnwise.policy.model` applies them; no torch here."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from turnwise.errors import ConfigurationError
 Precision = Literal["float32", "bfloat16"]
 
 LINEAR_LAYERS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
-"""All of a policy that is made here, and of most others: of its attention, and of its feed-forward part."""
+"""The linear layers of attention and feed-forward: all there are in policies made from scratch and in most others."""
 HEAD_DIMENSIONS = (32, 64, 80, 96, 112, 128, 160, 192, 224, 256, 512)
-"""What vLLM's attention kernels for the CPU accept."""
+"""The dimensions of an attention head that vLLM's CPU kernels accept."""
 
 
 def smallest_vocabulary(tags: Sequence[str]) -> int:
-    """The fewest tokens of a tokenizer that is trained here: 256 bytes, 3 control tokens, and the tags of a format."""
+    """The smallest vocabulary of a tokenizer trained from scratch: 256 bytes, 3 control tokens, and a format's tags."""
     return 256 + 3 + len(tags)
 
 
 def require_heads(hidden: int, heads: int, key_value_heads: int) -> None:
-    """Raise ConfigurationError for a width and numbers of heads that make no model."""
+    """Raise ConfigurationError for a hidden size and numbers of heads that do not fit together."""
     if hidden % heads or hidden // heads % 2:
         raise ConfigurationError(
             f"hidden must be an even multiple of heads, since positions turn pairs of numbers; found hidden {hidden} "
@@ -47,15 +47,14 @@ def require_kernels(hidden: int, heads: int, engine: str) -> None:
 
 @dataclass(frozen=True)
 class AdapterSettings:
-    """A low-rank adapter (LoRA)."""
+    """A low-rank adapter (LoRA): each adapted layer adds (alpha / rank) B A to its weight."""
 
     rank: int
     alpha: int
-    """The adapter's product is multiplied by alpha / rank."""
     target_modules: tuple[str, ...] = LINEAR_LAYERS
-    """The linear layers that have one, by the last part of their name."""
+    """The linear layers that get an adapter, by the last part of their name."""
     seed: int = 0
-    """Of the initial A."""
+    """Seed of the initial A."""
 
     def __post_init__(self) -> None:
         require_count("an adapter's rank", self.rank)
@@ -66,18 +65,18 @@ class AdapterSettings:
 
 @dataclass(frozen=True)
 class ModelSettings:
-    """The default is the plain model in float32, all of it trained."""
+    """How a model is held in memory and computed. Default: the plain model in float32, with all parameters trained."""
 
     precision: Precision = "float32"
-    """What the trunk computes in. `bfloat16` is refused on a device without instructions for it."""
+    """The data type of the trunk's computation. `bfloat16` is refused on a device without instructions for it."""
     gradient_checkpointing: bool = False
-    """Compute every layer again in the backward pass instead of keeping what is inside it."""
+    """Recompute each layer's activations in the backward pass instead of storing them."""
     compiled: bool = False
-    """Compile the layers: a minute at the first batch, faster after it; results differ in their rounding."""
+    """Compile the layers (torch.compile): takes a minute at the first batch; results differ in their rounding."""
     logit_chunk_tokens: int = 4096
-    """Reply tokens whose logits exist at once; see `turnwise.policy.scoring`."""
+    """Most reply tokens whose logits are in memory at once; see `turnwise.policy.scoring`."""
     adapter: AdapterSettings | None = None
-    """None trains every parameter; an adapter trains nothing but itself."""
+    """With an adapter only the adapter is trained; None trains every parameter."""
 
     def __post_init__(self) -> None:
         require_choice("precision", self.precision, get_args(Precision))

@@ -1,4 +1,4 @@
-"""The sections of `params.yaml` that watch over training: monitors, alarms and guards, as typed models."""
+"""The monitoring sections of `params.yaml`: monitors, alarms and guards, as typed models."""
 
 from __future__ import annotations
 

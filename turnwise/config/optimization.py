@@ -1,4 +1,4 @@
-"""How a policy learns: the optimization section, its adapter, and imitation of its own successes."""
+"""The sections of `params.yaml` on how a policy learns: optimization with its adapter, and AgentEvol."""
 
 from __future__ import annotations
 
@@ -76,9 +76,7 @@ class Optimization(Section):
 
     @property
     def update_options(self) -> dict[str, Any]:
-        """The keys that are options of `turnwise.policy.learner.settings.UpdateSettings`; the others are read
-        elsewhere.
-        """
+        """The options of `turnwise.policy.learner.settings.UpdateSettings`; the other keys are read elsewhere."""
         return self.model_dump(exclude={"method", "iterations", "sample", "adapter"})
 
 

@@ -1,6 +1,7 @@
-"""Plain values of an experiment: a parameters file, overlays laid over it in order, and settings of single keys.
+"""Configuration overlays: a parameters file, overlay files applied in order, and settings of single keys, merged.
 
-Nothing here knows what the values mean: `turnwise.experiment` does. What is known is where each of them was written.
+The result is plain nested values; `turnwise.experiment` gives them meaning. For error messages this module keeps where
+each value was written.
 """
 
 from __future__ import annotations
@@ -16,30 +17,30 @@ from turnwise.config.strict_yaml import DEEPEST, Keys, YamlDocument, read_docume
 from turnwise.errors import ConfigurationError
 
 REPLACED_WHOLE = ("world", "rewards", "variants")
-"""Sections that an overlay replaces rather than merges: two worlds' parameters and rewards have nothing in common."""
+"""Sections that an overlay replaces instead of merging: the parameters and rewards of two worlds do not combine."""
 
 
 @dataclass(frozen=True, order=True)
 class Written:
-    """Where something was written."""
+    """Where a value was written."""
 
     layer: int
-    """The later one holds."""
+    """Counted from 1; a value of a later layer overrides those of earlier ones."""
     place: str
-    """`file:line:column`; empty for what was set on the command line."""
+    """`file:line:column`; empty for a setting of the command line."""
 
 
 @dataclass
 class Layered:
-    """Values in layers, and where each was written."""
+    """Values merged from layers, and where each was written."""
 
     values: dict[str, Any] = field(default_factory=dict)
     _places: dict[Keys, Written] = field(default_factory=dict)
-    """By the keys that lead to a value."""
+    """By the path of keys to a value."""
     _layers: int = 0
 
     def lay_file(self, path: Path) -> None:
-        """Lay a file over what there is. Raises ConfigurationError."""
+        """Apply a file on top of the present values. Raises ConfigurationError."""
         document = _document_of(path)
         changes = _sections(document, path)
         kept = {key: value for key, value in self.values.items() if key not in REPLACED_WHOLE or key not in changes}
@@ -51,7 +52,7 @@ class Layered:
             self._places[keys] = Written(self._layers, f"{_shown(path)}:{place.line}:{place.column}")
 
     def set(self, key: str, value: Any) -> None:
-        """Set one dotted key. Raises ConfigurationError where the path is not a mapping."""
+        """Set one dotted key. Raises ConfigurationError where a part of its path is not a mapping."""
         self.values = with_value(self.values, key, value)
         keys = tuple(key.split("."))
         self._forget(keys)
@@ -59,7 +60,10 @@ class Layered:
         self._places[keys] = Written(self._layers, "")
 
     def written(self, keys: Keys) -> Written | None:
-        """Where the last of these keys, or what is below it, was written last; None where none of them was."""
+        """Where the value at this path was written last: the value itself, or anything below it.
+
+        Where the path is unknown, its longest known prefix counts; None where there is none.
+        """
         length = next((length for length in range(len(keys), 0, -1) if keys[:length] in self._places), 0)
         if not length:
             return None
@@ -68,16 +72,17 @@ class Layered:
         return below if below.layer > own.layer and not below.place else own
 
     def _forget(self, keys: Keys) -> None:
-        """The places of what is replaced."""
+        """Drop the places of a value that is replaced, and of everything below it."""
         self._places = {each: place for each, place in self._places.items() if each[: len(keys)] != keys}
 
 
 def layered(
     parameters: Path, overlays: Sequence[Path] = (), settings: Iterable[str] | Mapping[str, Any] = ()
 ) -> Layered:
-    """The values of a parameters file, overlays on it, and settings (`a.b=value`, or by dotted key).
+    """The values of a parameters file, with overlays applied in order, then settings (`a.b=value`, or by dotted key).
 
-    Raises ConfigurationError.
+    Raises:
+        ConfigurationError: a file or setting cannot be read, or sets a key within something that is no section.
     """
     values = Layered()
     for path in (parameters, *overlays):
@@ -88,7 +93,10 @@ def layered(
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
-    """A YAML 1.2 file as DVC reads it: `3e-4` is a number and `NO` a word. Raises ConfigurationError."""
+    """The mapping in a YAML 1.2 file, read as DVC does: `3e-4` is a number and `NO` a text.
+
+    Raises ConfigurationError.
+    """
     return _sections(_document_of(path), path)
 
 
@@ -111,12 +119,12 @@ def _sections(document: YamlDocument, path: Path) -> dict[str, Any]:
 
 
 def _shown(path: Path) -> str:
-    """The path as seen from here, where it lies below; as it is otherwise."""
+    """The path for a message: relative where it is below the current folder, unchanged otherwise."""
     return os.path.relpath(path) if path.is_absolute() and path.is_relative_to(Path.cwd()) else str(path)
 
 
 def _meant(path: Path) -> str:
-    """The file that was probably meant by one that does not exist, with some words before it."""
+    """The suggestion `: did you mean ...?` for a file that does not exist; empty where no file has a similar name."""
     folder = next((each for each in path.parents if each.is_dir()), Path())
     known = {_shown(each): each.name for each in sorted([*folder.glob("*.yaml"), *folder.glob("*/*.yaml")])}
     found = difflib.get_close_matches(_shown(path), known, n=1, cutoff=0.8)
@@ -132,12 +140,15 @@ def parse_setting(setting: str) -> tuple[str, Any]:
         raise ConfigurationError(f"a setting must be KEY=VALUE, e.g. credit.estimator=mt-grpo; found {shown!r}")
     if not all(key.split(".")):
         raise ConfigurationError(f"a setting's key must be names with a dot between two; found {key!r}")
-    # What the command line gives as bytes that are no UTF-8 comes as surrogates, and goes back to bytes here.
+    # Python decodes command-line bytes that are not UTF-8 to surrogates; `encode` restores them for the error message.
     return key, read_document(text.encode("utf-8", "surrogateescape"), ascii(key)[1:-1]).value
 
 
 def with_value(values: Mapping[str, Any], key: str, value: Any) -> dict[str, Any]:
-    """A copy of nested values with one dotted key set. Raises ConfigurationError where the path is not a mapping."""
+    """A copy of nested values with one dotted key set; missing sections are made.
+
+    Raises ConfigurationError where a part of the path is not a mapping.
+    """
     return _with_value(values, key.split("."), value, key)
 
 
@@ -152,7 +163,7 @@ def _with_value(values: Mapping[str, Any], keys: Sequence[str], value: Any, whol
 
 
 def merged(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """`values` with `changes` laid over them: mappings merge, everything else is replaced."""
+    """`values` overridden by `changes`: mappings are merged recursively, everything else is replaced."""
     result = dict(values)
     for key, change in changes.items():
         before = result.get(key)

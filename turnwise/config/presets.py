@@ -1,15 +1,16 @@
-"""Presets of variants: a published method, and each of its parts alone, as changes to an experiment.
+"""Presets for variants: a published method, and each of its components alone, as changes to an experiment.
 
     variants:
       starpo-s: { preset: starpo-s }
       wider:    { preset: starpo-s, selection: { options: { share: 0.5 } } }
 
-StarPO-S (RAGEN, arXiv 2504.20073, section 4.2) is StarPO with three changes: only the groups whose rewards differ most
-are trained on, a quarter to a half of them; distance from the warm start has no price; and the ratio may rise further
-than it falls, clips 0.2 and 0.28. Its controls are each change alone, and as many groups drawn at random.
+StarPO-S (RAGEN, arXiv 2504.20073, section 4.2) is StarPO with three changes: training only on the quarter to half of
+the groups whose rewards vary most; no KL penalty towards the warm start; and clip-higher, i.e. a ratio clipped at
+1 - 0.2 and 1 + 0.28. The controls are each change alone, and a random selection of equally many groups.
 
 Differs from the paper: there a mini-batch has a fixed size, so that keeping a quarter of the groups leaves a quarter of
-the optimizer steps. Here `optimization.mini_batches` is the number of steps, so all are compared at equal updates.
+the optimizer steps. Here `optimization.mini_batches` is the number of steps, so that all variants are compared at equal
+numbers of updates.
 """
 
 from __future__ import annotations
@@ -32,16 +33,17 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
     "starpo-s-clip-higher": CLIP_HIGHER,
     "starpo-s-random-filter": AT_RANDOM,
 }
-"""By name."""
+"""The changes of each preset, by its name."""
 
 SHARES = (0.25, 0.5)
-"""The least and the largest share of groups that the paper keeps; a variant may choose between them."""
+"""The smallest and the largest share of groups kept in the paper; a variant may set any share in between."""
 
 
 def preset_and_own(changes: Mapping[str, Any]) -> tuple[Mapping[str, Any], dict[str, Any]]:
-    """The changes of a variant's preset, none where it names none, and those of its own, which are laid over them.
+    """The changes of a variant's preset ({} where it names none) and the variant's own, which are to override them.
 
-    Raises ConfigurationError for an unknown preset, and where the two contradict each other.
+    Raises:
+        ConfigurationError: the preset is unknown, or the variant's own changes contradict it.
     """
     own = {key: value for key, value in changes.items() if key != "preset"}
     if "preset" not in changes:
@@ -55,7 +57,7 @@ def preset_and_own(changes: Mapping[str, Any]) -> tuple[Mapping[str, Any], dict[
 
 
 def _require_agreement(name: str, path: tuple[str, ...], value: Any, own: Mapping[str, Any]) -> None:
-    """Raise ConfigurationError where a variant sets what its preset sets otherwise."""
+    """Raise ConfigurationError where a variant sets a key to another value than its preset; shares may vary."""
     found: Any = own
     for key in path:
         if not isinstance(found, Mapping) or key not in found:
@@ -74,7 +76,7 @@ def _require_agreement(name: str, path: tuple[str, ...], value: Any, own: Mappin
 
 
 def _values(changes: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Every value of nested changes, with its path."""
+    """Yield (path, value) for every leaf of nested changes."""
     for key, value in changes.items():
         if isinstance(value, Mapping):
             yield from _values(value, (*path, key))

@@ -1,8 +1,8 @@
-"""The kinds of numbers and names that a configuration holds, each with its bounds.
+"""Types of the numbers and names in a configuration, each with its bounds.
 
-A bound lies far beyond what papers and machines of today need, so that it stops no experiment: what is beyond it is a
-slip of the keyboard, and would fill a disk, hang a machine or turn into infinities before anybody looked. No number may
-be infinite or NaN.
+The bounds are far beyond what papers and machines of today need, so that they stop no experiment: a value beyond them
+is a typing error, and would fill a disk, hang a machine or overflow before anybody noticed. No number may be infinite
+or NaN.
 """
 
 from __future__ import annotations
@@ -15,35 +15,35 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field
 
 Count = Annotated[int, Field(ge=1, le=1_000_000)]
-"""Iterations, steps, turns, tasks: a million of them is years of training, and a million tasks half a gigabyte."""
+"""Iterations, steps, turns, tasks: a million iterations is years of training, a million tasks half a gigabyte."""
 Whole = Annotated[int, Field(ge=0, le=1_000_000)]
-"""A count that may be none."""
+"""A count that may be 0."""
 Batch = Annotated[int, Field(ge=1, le=10_000)]
-"""What is played or learned from side by side, or again and again: each episode holds a world."""
+"""Episodes or sequences processed at once, or passes over them. Bounded since each episode holds an environment."""
 Repeats = Annotated[int, Field(ge=0, le=1000)]
-"""How often something is tried again, or recorded."""
+"""How often something is retried, or recorded."""
 Tokens = Annotated[int, Field(ge=1, le=2**24)]
-"""The longest published contexts are of ten million tokens."""
+"""A number of tokens; the longest published contexts have ten million."""
 Threads = Annotated[int, Field(ge=1, le=1024)]
-"""More than any machine has processors."""
+"""CPU threads; the bound is more than any machine has processors."""
 Layers = Annotated[int, Field(ge=1, le=1000)]
-"""Layers, or heads of one: the largest published models have less than 200."""
+"""Layers of a model, or attention heads of a layer; the largest published models have less than 200."""
 Width = Annotated[int, Field(ge=1, le=1_000_000)]
-"""Of a layer: the largest published models have less than 100,000."""
+"""The width of a layer, or the size of a vocabulary; the largest published models have layers of less than 100,000."""
 Seed = Annotated[int, Field(ge=0, le=2**63 - 1)]
-"""Not negative: other tools take -1 for another seed every time, which nothing here can have."""
+"""A seed. Not negative: in other tools -1 means a new seed every time, which is not possible here."""
 
 Number = Annotated[float, Field(ge=-1e9, le=1e9, allow_inf_nan=False)]
-"""A reward's weight or a monitor's bound. Sums of larger ones lose what float32 can tell apart."""
+"""A reward's weight or a monitor's bound. Sums of larger numbers would exceed the resolution of float32."""
 Positive = Annotated[float, Field(gt=0.0, le=1e9, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0.0, le=1e9, allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0.0, le=1.0, allow_inf_nan=False)]
 LearningRate = Annotated[float, Field(ge=1e-12, le=10.0, allow_inf_nan=False)]
-"""AdamW moves a weight by about this much a step; below 1e-12 no weight of float32 moves."""
+"""AdamW's learning rate: about how far a weight moves per step; below 1e-12 no float32 weight moves."""
 Temperature = Annotated[float, Field(ge=0.01, le=100.0, allow_inf_nan=False)]
-"""Logits are divided by it. Beyond these, sampling is greedy or uniform, and log-probabilities overflow."""
+"""The divisor of logits in sampling. Beyond the bounds sampling is greedy or uniform and log-probabilities overflow."""
 Seconds = Annotated[float, Field(gt=0.0, le=86_400.0, allow_inf_nan=False)]
-"""At most a day."""
+"""A duration in seconds, at most a day."""
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}")
 NAME_RULE = (
@@ -59,7 +59,7 @@ def _require_name(name: str) -> str:
 
 
 Name = Annotated[str, AfterValidator(_require_name)]
-"""What names a folder and an entry of MLflow."""
+"""A name that serves both as a folder's name and in MLflow."""
 
 
 def _require_finite(options: dict[str, Any]) -> dict[str, Any]:
@@ -76,4 +76,4 @@ def _values(value: Any, path: str = "") -> list[tuple[str, Any]]:
 
 
 Options = Annotated[dict[str, Any], AfterValidator(_require_finite)]
-"""What a rule or a world is given by name; it says itself what it accepts, and no number is infinite or NaN."""
+"""Keyword options of a rule or a world, which checks them itself; here only that no number is infinite or NaN."""

@@ -1,9 +1,9 @@
-"""YAML 1.2 read strictly, with the line and column of every key.
+"""A strict reader of YAML 1.2 that keeps the line and column of every key.
 
-What is read is mappings with texts for keys, lists, texts, numbers, true, false and null, in one document of UTF-8.
-Refused are what two readers may take differently, and what does harm: a key that stands twice, tags, directives,
-timestamps, merge keys (`<<`), control characters, anchors within themselves, whole numbers beyond 64 bits, and more
-nesting, values or bytes than any experiment has.
+Accepted: one UTF-8 document of mappings with text keys, lists, texts, numbers, true, false and null. Refused is what
+parsers interpret differently or what can do harm: duplicate keys, tags, directives, timestamps, merge keys (`<<`),
+control characters, recursive anchors, whole numbers beyond 64 bits, and more nesting, values or bytes than any
+experiment has.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ from turnwise.errors import ConfigurationError
 MOST_BYTES = 1_000_000
 MOST_VALUES = 20_000
 DEEPEST = 50
-"""Of nested mappings and lists."""
+"""Most levels of nested mappings and lists."""
 KINDS = ("null", "bool", "int", "float", "str")
 NOT_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff\ufffe\uffff]")
-"""Characters that no text of a configuration has: controls other than tab and line breaks, and halves of pairs."""
+"""Characters that are refused in texts: controls other than tab and line breaks, surrogates, and noncharacters."""
 
 Keys = tuple[str | int, ...]
 
 
 @dataclass(frozen=True)
 class YamlPlace:
-    """Where something stands, counted from 1."""
+    """A position in a file; line and column are counted from 1."""
 
     line: int
     column: int
@@ -52,22 +52,22 @@ class YamlPlace:
 
 @dataclass(frozen=True)
 class YamlDocument:
-    """What was read."""
+    """A parsed document."""
 
     value: Any
     places: dict[Keys, YamlPlace]
-    """Of each key and each item of a list, by the keys that lead to it."""
+    """The position of each key and each list item, by the path of keys and indices to it."""
 
 
 def read_document(content: bytes, source: Path | str) -> YamlDocument:
-    """The one document that `content` holds; null where it holds none.
+    """The single document in `content`; its value is None where there is none.
 
     Args:
-        content: as it stands in the file, or on the command line.
-        source: the file, whose line and column are said of a mistake; or what stands for it, said without them.
+        content: the bytes of a file, or of a command-line setting.
+        source: for error messages: a Path, shown with line and column, or a text, shown without.
 
     Raises:
-        ConfigurationError: it is no such document. The message begins with the place.
+        ConfigurationError: `content` is not such a document. The message begins with the source.
     """
     if len(content) > MOST_BYTES:
         raise ConfigurationError(f"{source}: must have at most {MOST_BYTES:,} bytes; found {len(content):,}")
@@ -96,7 +96,7 @@ def _require_text(text: str, source: Path | str) -> None:
 
 
 def _end_of(text: str) -> YamlPlace:
-    """The place after a text."""
+    """The position just after a text."""
     return YamlPlace(text.count("\n") + 1, len(text) - text.rfind("\n"))
 
 
@@ -108,20 +108,20 @@ def _where(source: Path | str, place: YamlPlace) -> str:
 class _Anchored:
     value: Any
     size: int
-    """Values in it, itself included."""
+    """The number of values in it, itself included."""
 
 
 @dataclass
 class _Reading:
-    """One pass over the events of a text."""
+    """One pass over the parser's events of a text."""
 
     source: Path | str
     text: str
     places: dict[Keys, YamlPlace] = field(default_factory=dict)
     anchors: dict[str, _Anchored | None] = field(default_factory=dict)
-    """None while the anchored value is being read."""
+    """The anchored values by anchor; None while a value is still being read."""
     read: int = 0
-    """Values so far, those behind anchors counted as often as they are meant."""
+    """The number of values so far. An alias counts all values that it stands for, against exponential expansion."""
     yaml: YAML = field(default_factory=lambda: YAML(typ="safe", pure=True))
     events: Iterator[Event] = field(default_factory=lambda: iter(()))
 
@@ -240,5 +240,5 @@ def _place(event: Event) -> YamlPlace:
 
 
 def _in_words(problem: str) -> str:
-    """What the parser says, with the commonest of its riddles solved."""
+    """The parser's message, with the most common cryptic one (a tab as indentation) replaced by a clear one."""
     return "found a tab: indent by spaces" if "'\\t'" in problem else problem

@@ -1,4 +1,4 @@
-"""The variants of an ablation must differ, in what a variant may change and in what its method reads."""
+"""Checks of an ablation's variants: they must differ, and may change only settings that are not shared and are read."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from turnwise.errors import ConfigurationError
 
 
 class VariedExperiment(Protocol):
-    """What is asked of an experiment and of its variants; `turnwise.experiment.Experiment` keeps it."""
+    """The interface of an experiment that these checks need, implemented by `turnwise.experiment.Experiment`."""
 
     @property
     def ablation(self) -> Ablation:
-        """Which variants and seeds are compared."""
+        """The variants and seeds to compare."""
 
     @property
     def credit(self) -> Credit:
@@ -24,36 +24,36 @@ class VariedExperiment(Protocol):
 
     @property
     def optimization(self) -> Optimization:
-        """How a policy learns."""
+        """The optimization section."""
 
     @property
     def variants(self) -> dict[str, dict[str, Any]]:
-        """What each variant changes, by its name."""
+        """The changes of each variant, by its name."""
 
     @property
     def has_critic(self) -> bool:
-        """Whether the estimator values states by a critic."""
+        """Whether the advantage estimator needs a critic's state values."""
 
     def variant(self, name: str) -> VariedExperiment:
         """The experiment with one variant's changes. Raises ConfigurationError."""
 
     def model_dump(self, *, mode: str) -> dict[str, Any]:
-        """All values, as JSON holds them."""
+        """All values, in `mode="json"` as JSON types."""
 
 
 SHARED = ("world", "agent", "data", "policy", "warm_start", "evaluation", "ablation", *BESIDE_RESULTS)
-"""Sections that a variant cannot change, since all variants of an ablation share what is made from them."""
+"""Sections that a variant cannot change, since all variants of an ablation share the artifacts made from them."""
 UNREAD: Mapping[str, tuple[str, ...]] = {
     "reinforcement": ("evolution",),
     "evolution": ("credit", "critic", "selection"),
 }
-"""Sections that a method of optimization does not read, so that a variant of it cannot change them."""
+"""Sections that each method of optimization does not read, so that its variants cannot change them."""
 
 
 def require_distinct_variants(experiment: VariedExperiment) -> None:
-    """Raise ConfigurationError for a variant that changes nothing, equals another, or makes no sense.
+    """Raise ConfigurationError for a variant that changes nothing, equals another, or is invalid.
 
-    An empty entry (`name: {}`) is the base itself, on purpose.
+    An empty entry (`name: {}`) is allowed: it is the base itself.
     """
     ablation = experiment.ablation
     if not ablation.variants or not ablation.seeds:
@@ -82,7 +82,7 @@ def require_distinct_variants(experiment: VariedExperiment) -> None:
 
 
 def _require_own_sections(name: str, changes: Mapping[str, object], variant: VariedExperiment) -> None:
-    """Raise ConfigurationError where a variant changes a section that it does not read, or that all variants share."""
+    """Raise ConfigurationError where a variant changes a section that it does not use, or that all variants share."""
     if "critic" in changes and not variant.has_critic:
         raise ConfigurationError(
             f"variant {name!r} sets critic, which its estimator {variant.credit.estimator!r} has not: only those of "

@@ -43,7 +43,7 @@ class Conversation:
 
 
 class Message(Section):
-    """One message as in the file. An unknown key is an error, since its content would be lost."""
+    """One message, as it stands in the file. A key that is not known is an error: what it says would be lost."""
 
     role: Literal["system", "user", "assistant", "tool"]
     content: str

@@ -17,7 +17,7 @@ KIND = r"^[a-z][a-z0-9_-]*$"
 
 
 class Reference(BaseModel):
-    """The name of an artifact: its kind and the digest of its content. Stages pass references instead of data."""
+    """What stages pass to one another instead of data: the kind of an artifact and the digest of its content."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -29,7 +29,7 @@ class Reference(BaseModel):
 
 
 class FileEntry(BaseModel):
-    """The manifest's entry of one file: SHA-256 (hexadecimal) and size in bytes."""
+    """What the manifest says of one file."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -38,7 +38,7 @@ class FileEntry(BaseModel):
 
 
 class Manifest(BaseModel):
-    """The content of an artifact: kind, files and metrics. Its digest is the artifact's name."""
+    """What an artifact consists of. Its digest is the artifact's name."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -26,12 +26,12 @@ probably read long ago. Bounds the open file descriptors."""
 
 
 class PrunedFiles(BaseModel):
-    """The content of the record."""
+    """What the record says."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     files: tuple[str, ...]
-    """Paths relative to the artifact's folder, sorted."""
+    """By path relative to the artifact's folder, in order."""
 
 
 def recorded_in(record: Path) -> frozenset[str]:

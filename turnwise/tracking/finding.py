@@ -36,23 +36,23 @@ _logger = logging.getLogger(__name__)
 
 
 class RunArtifacts(BaseModel):
-    """The artifacts that one run (a variant with a seed) read and made: the content of `artifacts.json`."""
+    """All that one run, a variant with a seed, read and made."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     variant: str
     seed: int
     experiment: dict[str, Any]
-    """All sections of the variant's parameters, as they were when the run began."""
+    """The variant's own parameters as it began, every section of them."""
     prepared: dict[str, Reference]
-    """Artifacts that all runs of the ablation share: a task set for each split (`test_panel`), `demonstrations`,
-    `tokenizer` and `warm_start`."""
+    """What all runs of the ablation share: a panel for each split (`test_panel`), `demonstrations`, `tokenizer` and
+    `warm_start`."""
     start: Reference
-    """The evaluation of the warm start on the validation task set."""
+    """The evaluation of the warm start on the validation panel."""
     start_at_horizon: Reference | None = None
-    """The same evaluation under the training's limit on turns, where that is below the world's."""
+    """The same at the training's limit on turns, where that is below the world's."""
     iterations: list[dict[str, Reference]]
-    """The artifacts of each iteration, from the first, by name: `rollout`, `credit`, `policy`, and others."""
+    """What each iteration made, from the first, by name: `rollout`, `credit`, `policy`, and what else there was."""
     test: Reference | None = None
     test_at_horizon: Reference | None = None
 
@@ -62,12 +62,12 @@ class RunArtifacts(BaseModel):
 
 
 class PlayersArtifacts(BaseModel):
-    """The evaluations on the test task set that all runs of an ablation are compared with."""
+    """The evaluations on the test panel that all runs of an ablation are compared with."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     evaluations: dict[str, Reference]
-    """Those of the world's baseline policies and of the warm start, by name."""
+    """Of the world's players and of the warm start, by name."""
 
 
 @dataclass(frozen=True)
