@@ -272,7 +272,7 @@ class Experiment(Section):
             require_branching(estimator, self.selection.rule)
 
     def _require_critic(self) -> None:
-        """A critic that makes sense, and iterations in which the policy is trained."""
+        """Refuse contradictory critic settings, and a critic's warm-up that leaves no iteration to train the policy."""
         CriticSettings(**self.critic.model_dump())
         if self.has_critic and self.critic.warm_up >= self.optimization.iterations:
             raise ConfigurationError(

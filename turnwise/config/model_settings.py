@@ -36,7 +36,7 @@ def require_heads(hidden: int, heads: int, key_value_heads: int) -> None:
 
 
 def require_kernels(hidden: int, heads: int, engine: str) -> None:
-    """Raise ConfigurationError where the engine's kernels refuse heads of this size; transformers' take any."""
+    """Raise ConfigurationError where the engine's kernels refuse this head dimension; transformers' take any."""
     if engine == "vllm" and hidden // heads not in HEAD_DIMENSIONS:
         allowed = ", ".join(map(str, HEAD_DIMENSIONS))
         raise ConfigurationError(

@@ -133,7 +133,7 @@ def _meant(path: Path) -> str:
 
 
 def parse_setting(setting: str) -> tuple[str, Any]:
-    """`a.b=value` as (key, value), the value read as YAML. Raises ConfigurationError."""
+    """Parse `a.b=value` into (dotted key, value), with the value read as YAML. Raises ConfigurationError."""
     key, equals, text = setting.partition("=")
     if not equals or not key.strip(".") or len(key.split(".")) > DEEPEST:
         shown = setting if len(setting) <= 80 else f"{setting[:80]}..."

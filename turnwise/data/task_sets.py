@@ -17,7 +17,7 @@ def write_panel(folder: Path, split: Split, tasks: Sequence[Task]) -> None:
 
 
 def read_panel(folder: Path, split: Split) -> list[Task]:
-    """The tasks of one split, in order."""
+    """The tasks of one split that `write_panel` wrote, in order."""
     text = panel_file(folder, split).read_text(encoding="utf-8")
     # Within a string JSON escapes "\n" but not U+0085 or U+2028, at which `splitlines` would cut, too.
     return [Task(**json.loads(line)) for line in text.split("\n") if line]

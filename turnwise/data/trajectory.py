@@ -23,7 +23,7 @@ from turnwise.world import Task
 
 
 class Ending(StrEnum):
-    """How an episode ended."""
+    """The ways in which an episode can end: a closed list."""
 
     SUCCESS = "success"
     """The world says that the task is solved."""
@@ -36,7 +36,7 @@ class Ending(StrEnum):
     TOKEN_BUDGET = "token_budget"
     """The next reply might not have fitted into the model's context."""
     INVALID_LIMIT = "invalid_limit"
-    """So many replies in a row could not be read, or held an illegal action, that the agent gave up."""
+    """The agent gave up: `agent.invalid_limit` replies in a row could not be parsed, or held an illegal action."""
     WORLD_LOST = "world_lost"
     """The world failed. Only a `Lost` ends so, never a trajectory, since missing data are not scored."""
 

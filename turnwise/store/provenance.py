@@ -117,7 +117,7 @@ def codes(tree: Ancestor) -> list[Code]:
 
 
 def platforms(tree: Ancestor) -> list[str]:
-    """The digests of the platforms on which the artifacts of the tree were computed, in order."""
+    """The distinct digests of the platforms on which the artifacts of the tree were computed, from the root on."""
     found = [record["platform"] for record in _records(tree) if record["platform"] is not None]
     return list(dict.fromkeys(map(digest_of, found)))
 
