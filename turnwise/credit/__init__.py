@@ -1,9 +1,9 @@
-"""Who gets how much: rewards to advantages, as pure functions.
+"""Advantage estimators: pure functions from rewards to advantages.
 
-`estimate(name, batch, **options)` is the whole interface: a batch has one entry per trajectory, the result is a list
-per trajectory of one advantage per turn, or per reply token: `ESTIMATORS[name]` says which, and what the batch must
-hold. `value_targets` is what a critic learns. Each estimator's file opens with its equation, its paper, what differs,
-and when it is biased; `docs/credit-bias.md` has the biases in numbers.
+`estimate(name, batch, **options)` is the whole interface. A batch has one entry per trajectory; the result has one row
+per trajectory, with one advantage per turn or per reply token. `ESTIMATORS[name]` says which, and what the batch must
+hold. `value_targets` returns the targets of a critic. Each estimator's file opens with its equation, its paper, what
+differs, and when it is biased; `docs/credit-bias.md` has the biases in numbers.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ _CRITIC = ("reply_lengths", "values")
 
 @dataclass(frozen=True)
 class Estimator:
-    """An advantage estimator, and what may be asked about it before any compute."""
+    """An advantage estimator, with the properties that are checked before any compute."""
 
     function: Callable[..., list[list[float]]]
-    """From a batch and options to advantages, one row per trajectory."""
+    """Maps a `CreditBatch` and keyword options to advantages, one row per trajectory."""
     level: Literal["turn", "token"]
-    """What an advantage belongs to: a turn, or a reply token."""
+    """Whether there is one advantage per turn or one per reply token."""
     needs: tuple[str, ...] = ()
-    """The fields that a batch must hold beside `group`, `turn_rewards` and `outcome`. With `values` among them, also
-    `bootstrap` as soon as a trajectory is `truncated`."""
+    """The fields that a batch must have in addition to `group`, `turn_rewards` and `outcome`. If `values` is among
+    them, `bootstrap` is needed too as soon as a trajectory is `truncated`."""
     grouped: bool = False
-    """Whether trajectories are compared within their group, so that one that is alone in it has no signal."""
+    """Whether trajectories are compared within their group, so that a group of one has nothing to be compared with."""
 
 
 ESTIMATORS: Mapping[str, Estimator] = {
@@ -63,9 +63,9 @@ _IN_WORDS: Mapping[str, str] = {
 
 
 def estimate(name: str, batch: CreditBatch, **options: Any) -> list[list[float]]:
-    """The advantages of a batch by the named estimator: a row per trajectory, per turn or per reply token.
+    """The advantages of a batch by the named estimator: one row per trajectory, with one entry per turn or reply token.
 
-    A turn that is not trained gets 0. Raises CreditError for an unknown name or option, and for a batch that lacks what
+    Turns that are not trained get 0. Raises CreditError for an unknown name or option, and for a batch that lacks what
     the estimator needs.
     """
     advantages = _raw(name, batch, options)
@@ -79,9 +79,9 @@ def estimate(name: str, batch: CreditBatch, **options: Any) -> list[list[float]]
 
 
 def value_targets(name: str, batch: CreditBatch, **options: Any) -> list[list[float]]:
-    """What the critic of the named estimator learns: one target per reply token, a row per trajectory.
+    """The critic's targets for the named estimator: one row per trajectory, with one target per reply token.
 
-    It is the advantage, before whitening, plus the value that it was measured against. Turns that are not trained have
+    A target is the advantage before whitening plus the value that was its baseline. Turns that are not trained have
     targets as well. The options are those of `estimate`. Raises CreditError for an estimator without a critic.
     """
     require_options(name, options)
@@ -93,7 +93,7 @@ def value_targets(name: str, batch: CreditBatch, **options: Any) -> list[list[fl
 
 
 def require_options(name: str, options: Mapping[str, Any]) -> None:
-    """Raise CreditError unless `name` is an estimator and `options` are options that it has, with values it accepts."""
+    """Raise CreditError unless `name` is an estimator that has these `options` and accepts their values."""
     if name not in ESTIMATORS:
         raise CreditError(
             f"credit.estimator must be one of {', '.join(sorted(ESTIMATORS))}; found {name!r}{meant(name, ESTIMATORS)}"
@@ -108,7 +108,7 @@ def require_options(name: str, options: Mapping[str, Any]) -> None:
 
 
 def _raw(name: str, batch: CreditBatch, options: Mapping[str, Any]) -> list[list[float]]:
-    """The advantages, turns that are not trained included."""
+    """The advantages of all turns, before those that are not trained are set to 0."""
     require_options(name, options)
     for field in ESTIMATORS[name].needs:
         if getattr(batch, field) is None:
@@ -124,4 +124,4 @@ _SMALLEST = CreditBatch(
     values=[[0.0], [0.0]],
     anchors=[["a state"], ["a state"]],
 )
-"""A batch on which every estimator is defined, to try options on before any compute."""
+"""A minimal batch on which every estimator is defined: `require_options` runs the estimator on it to check options."""

@@ -4,16 +4,16 @@
     A_(i,t)  = norm(R_i)_i + omega * norm(R at the visits to the state before turn t)_(i,t)
 
 The episode's mean and deviation are over the trajectories of a group, each counted once; those of a step are over the
-visits to one anchor state, by any trajectory of the group, as often as it came by. A state that was seen once, or that
-the world does not tell, gives 0.
+visits to one anchor state by the group's trajectories, where each visit counts. A state that was visited once, or that
+the world does not report, gives 0.
 
 Paper: GiGPO (Feng et al., arXiv 2505.10978, equations 3 to 8); gamma 0.95, omega 1 and the deviation as published (its
 authors also use `deviation: none`). Differs from the paper: states are equal when their texts are, with no similarity
 threshold; the outcome stands on the last turn; a group of one has no episode term, and a warning.
 
-Bias: both means include what is judged, and the number of visits to a state varies with the policy, so that a step
-term is distorted as `return-to-go` with `baseline: group` is; a trajectory that comes by twice is compared with what
-followed from itself. gamma below 1 makes later rewards worth less in the step term alone.
+Bias: both means include the trajectory or visit that is judged, and the number of visits to a state varies with the
+policy, so that a step term is distorted as `return-to-go` with `baseline: group` is; a trajectory that visits a state
+twice is compared with its own later return. gamma below 1 makes later rewards worth less in the step term alone.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from turnwise.credit.reinforce import discounted_returns
 from turnwise.errors import CreditError
 
 Visit = tuple[int, int]
-"""A trajectory's index, and a turn of it."""
+"""The index of a trajectory in the batch, and the index of one of its turns."""
 
 
 def gigpo(
@@ -38,9 +38,9 @@ def gigpo(
     deviation: Deviation = "unbiased",
     epsilon: float = 1e-6,
 ) -> list[list[float]]:
-    """One advantage per turn. `rewards` says what counts, in both terms; rewards per token count in their turn's.
+    """One advantage per turn. `rewards` selects the rewards of both terms; token rewards are added to their turn's.
 
-    Needs `anchors`. Raises CreditError where no turn has one.
+    Needs `anchors`. Raises CreditError when no turn has one, or for an invalid option.
     """
     require_choice("rewards", rewards, Rewards)
     require_number("omega", omega)
@@ -61,7 +61,7 @@ def gigpo(
 
 
 def _visits(batch: CreditBatch) -> list[list[Visit]]:
-    """The visits to each state that a group saw at least twice."""
+    """The visits to each state that the trajectories of one group visited at least twice; one list per state."""
     if batch.anchors is None or (len(batch) and all(anchor is None for row in batch.anchors for anchor in row)):
         raise CreditError("anchors must tell the state before each turn; found none: the world does not tell them")
     visits: dict[tuple[int, str], list[Visit]] = {}

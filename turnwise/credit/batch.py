@@ -1,4 +1,4 @@
-"""What an advantage estimator is given. Observation tokens are not among it, so they cannot be taken for steps."""
+"""The input of an advantage estimator. It has no observation tokens, so they cannot be mistaken for steps."""
 
 from __future__ import annotations
 
@@ -19,35 +19,36 @@ FLAGS = ("truncated", "trained")
 
 @dataclass(frozen=True)
 class CreditBatch:
-    """One entry per trajectory. Only the first three fields are always there; an estimator names what else it needs.
+    """Rewards and critic values of a batch of trajectories; every field has one entry per trajectory.
 
-    Raises CreditError when a field does not match the trajectories, their turns or their reply tokens, or holds what
-    is no finite number. Arrays are taken too; numbers are kept as Python's, so that sums have double precision.
+    Only the first three fields are required; an estimator names the others that it needs. Raises CreditError when a
+    field does not match the trajectories, their turns or their reply tokens, or holds a number that is not finite.
+    Arrays are accepted; numbers are converted to Python's, so that sums have double precision.
     """
 
     group: Sequence[int]
-    """Which trajectories share a task."""
+    """The group of each trajectory; trajectories of the same group have the same task."""
     turn_rewards: Sequence[Sequence[float]]
-    """The weighted sum of turn-level rewards, one number per turn: a turn with reward 0 is still a turn."""
+    """The weighted sum of turn-level rewards, one number per turn; a turn with reward 0 has an entry, too."""
     outcome: Sequence[float]
     """The weighted sum of outcome-level rewards."""
     reply_lengths: Sequence[Sequence[int]] | None = None
-    """Tokens of the reply of each turn, at least one."""
+    """The number of reply tokens of each turn, at least 1."""
     values: Sequence[Sequence[float]] | None = None
-    """A critic's values, one per reply token of the whole trajectory: what it expected before that token was chosen."""
+    """A critic's values, one per reply token of the whole trajectory: of the state before that token was sampled."""
     anchors: Sequence[Sequence[str | None]] | None = None
-    """The world's state before each turn, where the world tells it. Equal texts are equal states."""
+    """The world's state before each turn, None where the world does not report it. Equal texts are equal states."""
     token_rewards: Sequence[Sequence[float]] | None = None
     """Rewards per reply token of the whole trajectory, such as a KL penalty."""
     truncated: Sequence[bool] | None = None
-    """Whether a limit cut the trajectory off, so that more would have followed. Estimators with a critic go on from
-    `bootstrap` there; all others take the cut for an end."""
+    """Whether a limit cut the trajectory off before it ended by itself. Estimators with a critic use `bootstrap` as the
+    value after the cut; all others treat the cut as an end."""
     bootstrap: Sequence[float] | None = None
     """The critic's value at the cut. Not read for a trajectory that ended by itself."""
     trained: Sequence[Sequence[bool]] | None = None
-    """Which turns are trained; all, unless given. A turn that is not has advantage 0 and is left out of whitening. It
-    happened nevertheless: its rewards count in every return, its tokens are time steps, and a group's mean and
-    deviation include it."""
+    """Which turns are trained; None: all. A turn that is not trained has advantage 0 and is left out of whitening. It
+    is part of the episode nevertheless: its rewards count in every return, its tokens are time steps, and a group's
+    mean and deviation include it."""
 
     def __post_init__(self) -> None:
         given = [field.name for field in fields(self) if getattr(self, field.name) is not None]
@@ -93,14 +94,17 @@ class CreditBatch:
         ]
 
     def spans(self, index: int) -> list[range]:
-        """The places of each turn's reply tokens among those of the trajectory. Raises CreditError without lengths."""
+        """The index range of each turn's tokens among the trajectory's reply tokens.
+
+        Raises CreditError without `reply_lengths`.
+        """
         if self.reply_lengths is None:
             raise CreditError("reply_lengths must be given to place anything on tokens; found none in the batch")
         ends = list(accumulate(self.reply_lengths[index]))
         return [range(end - length, end) for end, length in zip(ends, self.reply_lengths[index], strict=True)]
 
     def _require_entries(self, index: int) -> None:
-        """Each field of one trajectory has an entry per turn, or per reply token."""
+        """Raise CreditError unless each field of one trajectory has one entry per turn, or per reply token."""
         turns = len(self.turn_rewards[index])
         if not turns:
             raise CreditError(f"a trajectory has at least one turn; trajectory {index} has none: leave it out")
@@ -126,7 +130,7 @@ class CreditBatch:
                 )
 
     def _require_sense(self, index: int) -> None:
-        """Each entry of one trajectory is what it must be: a finite number, true or false, a text."""
+        """Raise CreditError unless numbers are finite, flags are true or false, and anchors are texts or None."""
         for name in NUMBERS:
             for entry in self._entries(name, index):
                 if not _is_number(entry):
@@ -140,20 +144,20 @@ class CreditBatch:
                 raise CreditError(f"anchors must be texts or None; trajectory {index} has {anchor!r}")
 
     def _entries(self, name: str, index: int) -> Sequence[Any]:
-        """What one field holds of one trajectory; nothing where the field is not given."""
+        """The entries of one trajectory in one field; empty where the field is not given."""
         field = getattr(self, name)
         if field is None:
             return ()
         return [field[index]] if name in PER_TRAJECTORY else field[index]
 
     def _make_plain(self) -> None:
-        """Lists of Python's numbers instead of what was given."""
+        """Replace the given numbers, which may be arrays, by lists of Python's numbers."""
         for name in (*NUMBERS, "reply_lengths"):
             entries = [
                 [int(entry) if name == "reply_lengths" else float(entry) for entry in self._entries(name, index)]
                 for index in range(len(self))
             ]
-            if getattr(self, name) is not None:  # the dataclass is frozen, hence object's way to set
+            if getattr(self, name) is not None:  # the dataclass is frozen: plain assignment raises
                 object.__setattr__(self, name, [row[0] for row in entries] if name in PER_TRAJECTORY else entries)
 
 

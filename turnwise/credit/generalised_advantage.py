@@ -1,25 +1,25 @@
-"""Generalised advantage estimation, on tokens, on turns, and on both. V is a critic's value, before the step is chosen.
+"""Generalised advantage estimation over tokens, turns, or both. V is a critic's value of the state before the step.
 
     delta_t = r_t + gamma V_(t+1) - V_t
     A_t     = delta_t + gamma lambda A_(t+1)
 
     gae           steps are reply tokens; the next value is that of the next reply token, across observations
     turn-gae      steps are turns; V is the value at the first reply token of a turn
-    bi-level-gae  outside, steps are turns, with gamma_turn, and V is the value at the *last* reply token of a turn;
-                  inside, steps are the reply tokens of one turn, whose last token is paid A + V of the outside
+    bi-level-gae  outer level: steps are turns, with gamma_turn, and V is the value at the *last* reply token of a turn;
+                  inner level: steps are the reply tokens of one turn, whose last token is paid the outer A + V
 
 After the last step V is 0, or the value at the cut where a limit cut the trajectory off. lambda is called `trace`,
-since `lambda` is a word of Python. A critic learns A + V, before whitening.
+since `lambda` is a keyword of Python. A critic's target is A + V, before whitening.
 
 Papers: Schulman et al. (arXiv 1506.02438); MT-PPO, PPO-OR and PPO-MR (MT-GRPO, arXiv 2505.11821, second version), which
 are `gae` with rewards placed by `turn`, `outcome` and `merged`; Turn-PPO (arXiv 2512.17008) for `turn-gae`; RAGEN
 (arXiv 2504.20073) for bi-level GAE. gamma and lambda default to 1, as in RAGEN and AgentGym-RL; gamma_turn to RAGEN's
 0.95. Turn-PPO uses 0.99 and 0.9.
 
-Differs from the papers. The released bi-level GAE takes every token with a reward other than 0 for the end of a turn,
+Differs from the papers. The released bi-level GAE treats every token with a reward other than 0 as the end of a turn,
 so that turns with reward 0 vanish and an all-zero trajectory raises; here a turn ends where its reply ends. (With
 gamma, gamma_turn and lambda all 1 it is `gae`: the two levels cancel.) On turns, and in bi-level GAE, rewards per token
-are paid at the end of their turn. Whitening adds epsilon, 1e-8, to the deviation, and not under its root.
+are paid at the end of their turn. Whitening adds epsilon, 1e-8, to the deviation, not to the variance.
 """
 
 from __future__ import annotations
@@ -42,9 +42,11 @@ def gae(
     whiten: bool = True,
     epsilon: float = 1e-8,
 ) -> list[list[float]]:
-    """One advantage per reply token; whitened, as PPO does, over the trained reply tokens of the batch unless told not.
+    """One advantage per reply token, from GAE over the trajectory's reply tokens.
 
-    Needs `reply_lengths` and `values`, and `bootstrap` for trajectories that were cut off. Raises CreditError.
+    Whitened by default, as in PPO, over the trained reply tokens of the batch; `whiten=False` turns it off. Needs
+    `reply_lengths` and `values`, and `bootstrap` for trajectories that were cut off. Raises CreditError where one is
+    missing, and for an invalid option.
     """
     _require_options(rewards, whiten, epsilon, gamma=gamma, trace=trace)
     advantages = [
@@ -69,9 +71,10 @@ def turn_gae(
     whiten: bool = True,
     epsilon: float = 1e-8,
 ) -> list[list[float]]:
-    """One advantage per turn; gamma and trace are per turn. Whitened over trained turns, each counted once.
+    """One advantage per turn, from GAE over turns; `gamma` and `trace` (lambda) are per turn.
 
-    Needs what `gae` needs, and reads of the values those at the first reply token of each turn. Raises CreditError.
+    Whitened by default over trained turns, each counted once; `whiten=False` turns it off. Needs the inputs of `gae`,
+    but reads only the values at the first reply token of each turn. Raises CreditError as `gae` does.
     """
     _require_options(rewards, whiten, epsilon, gamma=gamma, trace=trace)
     advantages = []
@@ -93,9 +96,10 @@ def bi_level_gae(
     whiten: bool = True,
     epsilon: float = 1e-8,
 ) -> list[list[float]]:
-    """One advantage per reply token; whitened over the trained reply tokens of the batch unless told not.
+    """One advantage per reply token, from GAE over turns and then over the tokens of each turn.
 
-    Needs what `gae` needs. Raises CreditError.
+    Whitened by default over the trained reply tokens of the batch; `whiten=False` turns it off. `trace` (lambda) is
+    used at both levels. Needs the inputs of `gae`. Raises CreditError as `gae` does.
     """
     _require_options(rewards, whiten, epsilon, gamma=gamma, gamma_turn=gamma_turn, trace=trace)
     advantages = []
@@ -113,9 +117,10 @@ def bi_level_gae(
 
 
 def critic_targets(batch: CreditBatch, advantages: Sequence[Sequence[float]], *, of_turns: bool) -> list[list[float]]:
-    """A + V per reply token, from advantages that are not whitened.
+    """The critic's targets, A + V per reply token, from advantages that are not whitened.
 
-    Where they belong to turns, every token of a turn has its turn's target: what is still to come is the same.
+    With `of_turns` there is one advantage per turn, and every token of a turn gets its turn's target, since the return
+    still to come is the same for all of them.
     """
     targets = []
     for index, row in enumerate(advantages):
@@ -135,7 +140,7 @@ def critic_values(batch: CreditBatch, index: int) -> Sequence[float]:
 def _recursion(
     rewards: Sequence[float], values: Sequence[float], value_after: float, gamma: float, trace: float
 ) -> list[float]:
-    """The equation at the head of this file, from the last step to the first."""
+    """The advantage of each step, by the recursion at the head of this file, from the last step to the first."""
     advantages = [0.0] * len(rewards)
     next_value, following = value_after, 0.0
     for step in reversed(range(len(rewards))):
@@ -146,7 +151,7 @@ def _recursion(
 
 
 def _value_after(batch: CreditBatch, index: int) -> float:
-    """The value after the last step: 0 where the trajectory ended."""
+    """The value after the last step: 0 where the trajectory ended, `bootstrap` where a limit cut it off."""
     if batch.truncated is None or not batch.truncated[index]:
         return 0.0
     if batch.bootstrap is None:

@@ -1,4 +1,4 @@
-"""GRPO and RLOO: every turn of a trajectory gets its reward, compared with those of its group.
+"""GRPO and RLOO: every turn of a trajectory gets the trajectory's reward, relative to those of its group.
 
     grpo   A_i = norm(R)_i                              (R_i - mean) / (deviation + epsilon)
     rloo   A_i = R_i - mean of the others' R            = G / (G - 1) (R_i - mean)
@@ -11,11 +11,12 @@ Papers: DeepSeekMath (arXiv 2402.03300) for GRPO; Ahmadian et al. (arXiv 2402.14
 the whole trajectory as one sequence `grpo` is RAGEN's StarPO (arXiv 2504.20073), and with `deviation: none` Dr.GRPO's
 advantage (arXiv 2503.20783).
 
-Bias: `rloo` is unbiased for any number of turns. `grpo` with `deviation: none` is it times (G - 1) / G; a deviation
-weighs groups against each other. Both hold every turn to account for what came before it, which is variance.
+Bias: `rloo` is unbiased for any number of turns. `grpo` with `deviation: none` is `rloo` times (G - 1) / G; dividing by
+a deviation gives groups different weights. In both, a turn's advantage includes rewards from before the turn, which
+adds variance.
 
-Differs from the papers: an all-equal group gets exactly 0. A group of one gets 0 and a warning, not NaN: how large a
-group is does not depend on the policy, so that leaving it out biases nothing.
+Differs from the papers: a zero-variance group gets exactly 0. A group of one gets 0 and a warning, not NaN: the size of
+a group does not depend on the policy, so leaving the group out adds no bias.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ from turnwise.credit.placement import Rewards, total
 def grpo(
     batch: CreditBatch, *, rewards: Rewards = "outcome", deviation: Deviation = "unbiased", epsilon: float = 1e-4
 ) -> list[list[float]]:
-    """One advantage per turn, the same at every turn of a trajectory. Rewards per token count in its reward.
+    """One advantage per turn, the same at every turn of a trajectory. Token rewards are part of a trajectory's reward.
 
-    Raises CreditError for an unknown option.
+    Raises CreditError for an invalid option.
     """
     require_deviation(deviation, epsilon)
     require_choice("rewards", rewards, Rewards)
@@ -46,9 +47,9 @@ def grpo(
 
 
 def rloo(batch: CreditBatch, *, rewards: Rewards = "outcome") -> list[list[float]]:
-    """One advantage per turn, the same at every turn of a trajectory. Rewards per token count in its reward.
+    """One advantage per turn, the same at every turn of a trajectory. Token rewards are part of a trajectory's reward.
 
-    Raises CreditError for an unknown option.
+    Raises CreditError for an invalid option.
     """
     require_choice("rewards", rewards, Rewards)
     advantages: list[list[float]] = [[] for _ in range(len(batch))]

@@ -1,4 +1,4 @@
-"""Means and deviations: the one place where an estimator takes them.
+"""Means and standard deviations, computed here for every estimator.
 
     norm(x)_i    = (x_i - mean(x)) / (deviation(x) + epsilon)         within a group
     others(x)_i  = x_i - mean of the other x = n / (n - 1) (x_i - mean(x))
@@ -8,7 +8,7 @@ What differs between systems is the deviation: unbiased, divided by n-1 (verl, T
 (rLLM, ART); none (Dr.GRPO, arXiv 2503.20783, which leaves the scale of the rewards alone).
 
 Sums are exact (`math.fsum`), so that they do not depend on the order of trajectories. Equal values give exactly 0, so
-that a group without signal is seen to be one.
+that a zero-variance group can be recognised by its advantages.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def require_deviation(deviation: str, epsilon: float) -> None:
 
 
 def normalise(values: Sequence[float], deviation: Deviation, epsilon: float) -> list[float]:
-    """`norm(x)` over the values of one group. A group of one has no baseline: it gets 0, and a warning says so.
+    """`norm(x)` over the values of one group. A group of one has no baseline: it gets 0 and a warning.
 
     All-equal values give exactly 0, whatever epsilon is.
     """
@@ -51,9 +51,9 @@ def against_others(values: Sequence[float]) -> list[float]:
 
 
 def whiten(values: Sequence[Sequence[float]], trained: Sequence[Sequence[bool]], epsilon: float) -> list[list[float]]:
-    """`whiten(x)`, one row per trajectory: unbiased deviation, over what is trained.
+    """`whiten(x)`, one row per trajectory: mean and unbiased deviation over the entries flagged in `trained`.
 
-    What is not trained is left out of the statistics, and gets 0.
+    The other entries are left out of the statistics and get 0.
     """
     counted = [
         value
@@ -66,7 +66,7 @@ def whiten(values: Sequence[Sequence[float]], trained: Sequence[Sequence[bool]],
 
 
 def scale(values: Sequence[float], deviation: Deviation, epsilon: float) -> float:
-    """What differences from the mean are divided by: the deviation plus epsilon, or 1 where there is none."""
+    """The divisor of differences from the mean: deviation plus epsilon; 1 with `none`, and where all are equal."""
     if deviation == "none" or _equal(values):
         return 1.0
     mean = math.fsum(values) / len(values)

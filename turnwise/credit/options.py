@@ -1,4 +1,4 @@
-"""What the value of an option must be. Options come from configuration, so that nothing about their types is sure."""
+"""Checks of option values. Options come from configuration, so their types are not known before."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from turnwise.suggestions import meant
 
 
 def require_choice(option: str, value: object, choices: Any) -> None:
-    """Raise CreditError unless the value is one of a Literal's."""
+    """Raise CreditError unless the value is one of those of `choices`, a Literal type."""
     known = get_args(choices)
     if value not in known:
         raise CreditError(f"{option} must be one of {', '.join(known)}; found {value!r}{meant(value, known)}")

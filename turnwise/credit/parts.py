@@ -1,20 +1,20 @@
-"""Credit for the parts of a reply: the tokens of its thought and those of its action are judged by rules of their own.
+"""Separate advantages for the thought and the action of a reply, each from an estimator of its own.
 
     A(token) = A_action(turn)         for the tokens of the action, and of a reply that has no parts
     A(token) = w * A_thought(turn)    for the tokens of the thought
 
-A_action is by `credit.estimator`, A_thought by `credit.thought.estimator`, w is `credit.thought.weight`. An estimator
-that is defined on tokens gives each token its own.
+A_action comes from `credit.estimator`, A_thought from `credit.thought.estimator`; w is `credit.thought.weight`. With an
+estimator that is defined on tokens, each token has an advantage of its own.
 
-Why: a reply mixes two things that rewards say different things of. A turn reward (the tool was called as it must be,
-the answer is among its results) judges the call; a thought is written for what comes of the episode. `mt-grpo` on the
-action and `grpo` on the outcome for the thought place credit so. The same estimator with w = 0 trains the calls alone,
-and leaves thoughts to what the warm start made of them; w below 1 lets them drift slower.
+Why: thought and action of a reply are judged by different rewards. A turn reward (the tool was called correctly, the
+answer is among its results) judges the call; a thought serves the outcome of the episode. `mt-grpo` for the action with
+`grpo` on the outcome for the thought places credit that way. The same estimator for both with w = 0 trains the calls
+alone and leaves thoughts as the warm start made them; w below 1 lets them drift more slowly.
 
-Paper: none; MT-GRPO (arXiv 2505.11821) and the others give the whole reply the credit of its turn, which is the default
-here. Bias: a policy gradient is that of one return, so that the parts together are unbiased only where both estimators
-are unbiased for the same rewards and w is 1. Anything else holds a thought to account for less, or for something else,
-than what it caused: a choice, to be compared with the whole reply's.
+Paper: none; MT-GRPO (arXiv 2505.11821) and the others give the whole reply the advantage of its turn, which is the
+default here. Bias: a policy gradient is that of one return, so the parts together are unbiased only where both
+estimators are unbiased for the same rewards and w is 1. Any other setting credits a thought with less than what it
+caused, or with something else: a choice that is to be compared with the default.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ from turnwise.errors import CreditError
 
 
 def on_reply_tokens(advantages: Sequence[Sequence[float]], lengths: Sequence[Sequence[int]]) -> list[list[float]]:
-    """Advantages of turns as advantages of reply tokens: each token has its turn's. One row per trajectory."""
+    """Spread one advantage per turn to the turn's reply tokens. One row per trajectory.
+
+    `lengths` has the number of reply tokens of each turn.
+    """
     return [
         [advantage for advantage, length in zip(of_turns, of_lengths, strict=True) for _ in range(length)]
         for of_turns, of_lengths in zip(advantages, lengths, strict=True)
@@ -39,10 +42,11 @@ def divided(
     thought_lengths: Sequence[Sequence[int]],
     weight: float,
 ) -> list[list[float]]:
-    """Advantages of reply tokens, one row per trajectory: each reply's first `thought_lengths` tokens are its thought.
+    """Combine the advantages of two estimators into one per reply token; one row per trajectory.
 
-    `action` and `thought` hold both estimators' advantages of every reply token, `lengths` the tokens of each turn's
-    reply. Raises CreditError for a thought that is longer than its reply.
+    The first `thought_lengths` tokens of each reply are its thought. `action` and `thought` hold each estimator's
+    advantages of every reply token, `lengths` the number of tokens of each turn's reply. `weight` multiplies the
+    thought's advantages. Raises CreditError for a thought that is longer than its reply.
     """
     rows = []
     for of_action, of_thought, of_lengths, of_thoughts in zip(action, thought, lengths, thought_lengths, strict=True):

@@ -3,17 +3,18 @@
     R_t = r_t + gamma R_(t+1)                  steps are reply tokens, so a return passes through observations
     A   = whiten(R)                            over the trained reply tokens of the batch
 
-    reinforce++            r: rewards as they are placed
+    reinforce++            r: the rewards, placed as `rewards` says
     reinforce++-baseline   r: score - mean score of the group, on the last reply token
 
 Paper: REINFORCE++ (Hu, arXiv 2501.03262), as AgentGym-RL (arXiv 2509.08755) uses it; the baseline form is OpenRLHF's
-`reinforce_baseline`. Differs from the paper: turn rewards may stand on their turns (`rewards: turn`), which is what a
-return is for; `merged` is the paper's. A group of one has no baseline: 0, and a warning. Whitening adds epsilon, 1e-8,
-to the deviation, and not under its root.
+`reinforce_baseline`. Differs from the paper: turn rewards may be paid at their turns (`rewards: turn`), so that returns
+hold only later rewards; `merged` is the paper's. A group of one has no baseline: it gets 0 and a warning. Whitening
+adds epsilon, 1e-8, to the deviation, not to the variance.
 
-Bias: the returns of `reinforce++` are unbiased, but a task that pays more than others lifts everything that was done in
-it, which is variance. With gamma below 1 a return is worth less the more tokens follow. The group's mean includes the
-trajectory itself, which scales by (G - 1) / G. Whitening divides by one number for the whole batch.
+Bias: the returns of `reinforce++` are unbiased, but a task that pays more than others raises the advantages of all its
+tokens, which adds variance. With gamma below 1 a reward counts less the more tokens lie between it and the step. The
+group's mean includes the trajectory itself, which scales by (G - 1) / G. Whitening divides by one number for the whole
+batch.
 """
 
 from __future__ import annotations
@@ -35,7 +36,10 @@ def reinforce_plus_plus(
     whiten: bool = True,
     epsilon: float = 1e-8,
 ) -> list[list[float]]:
-    """One advantage per reply token. Needs `reply_lengths`. Raises CreditError."""
+    """One advantage per reply token. Needs `reply_lengths`. Raises CreditError without them or for an invalid option.
+
+    Whitened by default over the trained reply tokens of the batch; `whiten=False` turns it off.
+    """
     require_choice("rewards", rewards, Placement)
     of_turns = [placed(batch, index, rewards) for index in range(len(batch))]
     return _advantages(batch, of_turns, gamma, whiten, epsilon)
@@ -51,7 +55,7 @@ def reinforce_plus_plus_baseline(
 ) -> list[list[float]]:
     """One advantage per reply token. Needs `reply_lengths`. Rewards per token are not part of the group's mean.
 
-    Raises CreditError.
+    Whitened as in `reinforce_plus_plus`. Raises CreditError as it does.
     """
     require_choice("rewards", rewards, Rewards)
     of_turns = [[0.0] * turns for turns in batch.turns]
@@ -73,7 +77,7 @@ def _advantages(
 
 
 def discounted_returns(rewards: Sequence[float], gamma: float) -> list[float]:
-    """R_t = r_t + gamma R_(t+1), from the last step to the first."""
+    """The discounted return from each step: R_t = r_t + gamma R_(t+1)."""
     returns = [0.0] * len(rewards)
     following = 0.0
     for step in reversed(range(len(rewards))):

@@ -1,14 +1,14 @@
-"""AgentEvol: which of the trajectories that a policy has sampled it imitates.
+"""AgentEvol: rejection-sampling fine-tuning on the policy's own successful trajectories and demonstrations.
 
-    D_m = one trajectory of each task whose measure reached the threshold, the best, and of equals the first
+    D_m = for each task, the best trajectory whose measure reached the threshold; among equals, the first
     P_(m+1) = argmax over P of  E_(D_m and the demonstrations) [log P]
 
 Paper: AgentGym (arXiv 2406.04151, AgentEvol). It writes the reward into the expectation; with a reward of 0 or 1 that
-is the choice above. What differs from the paper and its release: a task is played several times and one success is
-kept, where the release keeps every one; an iteration plays the tasks that it draws, and takes a stated number of steps,
+is the selection above. What differs from the paper and its release: a task is played several times and one success is
+kept, where the release keeps all of them; an iteration plays the tasks that it draws and takes a set number of steps,
 instead of all tasks and several epochs; and the share of demonstrations in a step is a setting, where the release puts
-both into one file, so that their numbers decide. Where a fine-tuning begins is a setting too: at the policy that
-sampled, or, as in the release, at the one that it began with.
+both into one file, so that their counts decide. Where fine-tuning starts is a setting too: from the policy that
+sampled, or, as in the release, from the initial policy.
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ from turnwise.errors import ConfigurationError
 
 
 def require_shares(batch: int, demonstration_share: float) -> None:
-    """Raise ConfigurationError where a step would hold none of what has a share in it. A share of 1 is on purpose."""
+    """Raise ConfigurationError where rounding leaves a step without demonstrations, or without the policy's successes.
+
+    `batch` is the number of trajectories in a step. Shares of 0 and 1 leave one of the two out on purpose.
+    """
     shown = round(batch * demonstration_share)
     if (demonstration_share < 1 and shown == batch) or (demonstration_share > 0 and shown == 0):
         raise ConfigurationError(
@@ -32,9 +35,9 @@ def require_shares(batch: int, demonstration_share: float) -> None:
 
 
 def successes(trajectories: Sequence[Trajectory], measure: str, threshold: float) -> list[int]:
-    """The indices of the trajectories that are kept, in order: at most one of each task.
+    """The indices of the trajectories to imitate, ascending: for each task the best one that reaches the threshold.
 
-    `measure` is a name of `turnwise.data.metrics.episode_value`, such as a world's primary metric.
+    `measure` is a name that `turnwise.data.metrics.episode_value` knows, such as a world's primary metric.
     """
     best: dict[str, tuple[float, int]] = {}
     for index, trajectory in enumerate(trajectories):

@@ -1,18 +1,19 @@
-"""Prompt selection: which groups of a batch are trained on, by how much their rewards differ.
+"""Prompt selection: which groups of a batch are trained on, by the deviation of their rewards.
 
 A group is the trajectories of one task; its deviation is that of their **raw** weighted rewards, turn rewards and
-outcome added up. (RAGEN's released filter read rewards that GRPO had normalised before, whose deviation is 1 in every
-group that has any.) With d_g the deviation of group g:
+outcome added up. (RAGEN's released filter read rewards that GRPO had already normalised, whose deviation is 1 in every
+group that is not zero-variance.) With d_g the deviation of group g:
 
     all          every group
     uncertainty  the share of groups whose d_g is largest, a quarter: StarPO-S (RAGEN, arXiv 2504.20073, section 4.1)
     cumulative   the smallest set with sum of d_g >= 0.9 of the sum over all, zeros dropped: RAGEN-2 (arXiv 2604.06268)
-    random       as many groups as `uncertainty` keeps, drawn without looking: its control
-    mixed        groups with d_g > 0, as many as were wanted; the rest is sampled anew: DAPO (arXiv 2503.14476, eq. 11)
+    random       as many groups as `uncertainty` keeps, drawn at random: its control
+    mixed        groups with d_g > 0, up to the number wanted; more are sampled to replace the rest: DAPO
+                 (arXiv 2503.14476, eq. 11)
 
 Differs from the papers: groups of equal deviation are taken in the order of the batch, so that the same batch gives the
-same choice; DAPO's condition, neither all right nor all wrong, is asked of rewards that are not 0 and 1. `uncertainty`
-keeps its share also among groups without any spread, as the release does: how many those are is in the record.
+same selection; DAPO's condition, neither all right nor all wrong, is extended to rewards other than 0 and 1.
+`uncertainty` keeps its share even if that includes zero-variance groups, as the release does: their number is recorded.
 
 Keeping a quarter of the groups also leaves a quarter of the optimizer steps where mini-batches have a fixed size:
 compare with `random`, and at equal updates.
@@ -33,22 +34,22 @@ from turnwise.seeding import generator
 from turnwise.suggestions import meant
 
 Deviations = Mapping[int, float]
-"""The deviation of each group, in the order of the batch."""
+"""The deviation of each group's rewards, by group, in the order of the batch."""
 
 MAXIMUM_ROUNDS = 3
-"""How often `mixed` samples at most, the first time included, where nothing else is said."""
+"""Default limit on the sampling rounds of `mixed`, the first round included."""
 MOST_ROUNDS = 1000
-"""What may be said at most."""
+"""The highest limit that `maximum_rounds` may be set to."""
 
 
 @dataclass(frozen=True)
 class Selection:
-    """Which groups are trained on. Both tuples are in the order of the batch."""
+    """Which groups are trained on. `kept` and `dropped` are in the order of the batch."""
 
     deviations: Deviations
     kept: tuple[int, ...]
     missing: int = 0
-    """How many more groups are wanted: `mixed` alone asks for any."""
+    """How many more groups are wanted; above 0 only with `mixed`."""
 
     @property
     def dropped(self) -> tuple[int, ...]:
@@ -57,7 +58,7 @@ class Selection:
         return tuple(group for group in self.deviations if group not in kept)
 
     def record(self) -> dict[str, float]:
-        """What is logged: how many groups were kept, and what the dropped ones were like."""
+        """The metrics that are logged: counts of groups, and the mean deviation of the kept and of the dropped ones."""
         of_kept, of_dropped = ([self.deviations[group] for group in groups] for groups in (self.kept, self.dropped))
         total = math.fsum(self.deviations.values())
         return {
@@ -76,7 +77,7 @@ class Selection:
 def group_deviations(group: Sequence[int], rewards: Sequence[float]) -> dict[int, float]:
     """The unbiased deviation of each group's raw weighted rewards, in the order in which the groups appear.
 
-    One entry per trajectory. A group of one has no spread that could be seen: 0. Equal rewards give exactly 0.
+    `group` and `rewards` have one entry per trajectory. A group of one gets 0. Equal rewards give exactly 0.
     """
     members: dict[int, list[float]] = {}
     for of_trajectory, reward in zip(group, rewards, strict=True):
@@ -87,9 +88,9 @@ def group_deviations(group: Sequence[int], rewards: Sequence[float]) -> dict[int
 def select(name: str, deviations: Deviations, *, seed: int, wanted: int | None = None, **options: Any) -> Selection:
     """The groups that the named rule keeps.
 
-    `seed` is that of the iteration, for the rule that draws. `wanted` is the number of groups that `mixed` must reach,
-    the number that it was given unless said otherwise. Raises ConfigurationError for an unknown name or option, and
-    ValueError for a deviation that is negative or no number.
+    `seed` is that of the iteration; only `random` uses it. `wanted` is the number of groups that `mixed` is to reach;
+    None: the number of groups in `deviations`. Raises ConfigurationError for an unknown name or option, and ValueError
+    for a deviation that is negative or not finite.
     """
     require_selection(name, options)
     for group, deviation in deviations.items():
@@ -103,7 +104,7 @@ def select(name: str, deviations: Deviations, *, seed: int, wanted: int | None =
 
 
 def require_selection(name: str, options: Mapping[str, Any]) -> None:
-    """Raise ConfigurationError unless `name` is a rule and `options` are options of its own, with values it accepts."""
+    """Raise ConfigurationError unless `name` is a rule that has these `options` and accepts their values."""
     if name not in RULES:
         raise ConfigurationError(f"the selection must be one of {', '.join(RULES)}; found {name!r}{meant(name, RULES)}")
     known = [option for option in inspect.signature(RULES[name]).parameters if option not in ("deviations", "seed")]
@@ -134,7 +135,7 @@ def _uncertainty(deviations: Deviations, seed: int, *, share: float = 0.25) -> t
 
 
 def _cumulative(deviations: Deviations, seed: int, *, share: float = 0.9) -> tuple[int, ...]:
-    # Exact arithmetic: 9 of 10 equal groups are 0.9 of the sum, which floating point denies for some of them.
+    # Exact arithmetic: 9 of 10 equal deviations are 0.9 of their sum, which is false in floating point for some values.
     exact = {group: Fraction(deviation) for group, deviation in deviations.items()}
     enough, reached, chosen = Fraction(str(share)) * sum(exact.values()), Fraction(0), []
     for group in _by_deviation(deviations):
@@ -156,12 +157,12 @@ def _mixed(deviations: Deviations, seed: int, *, maximum_rounds: int = MAXIMUM_R
 
 
 def _count(deviations: Deviations, share: float) -> int:
-    """How many groups a share is: rounded down, as in the release, but never none."""
+    """The number of groups in a share: rounded down, as in the release, but at least 1 where there are any."""
     return min(len(deviations), max(1, math.floor(Fraction(str(share)) * len(deviations))))
 
 
 def _by_deviation(deviations: Deviations) -> list[int]:
-    """The largest deviation first; equal ones in the order of the batch, which sorting keeps."""
+    """The groups by deviation, largest first; equal ones in the order of the batch, since sorting is stable."""
     return sorted(deviations, key=lambda group: -deviations[group])
 
 
@@ -177,4 +178,4 @@ RULES: Mapping[str, Callable[..., tuple[int, ...]]] = {
     "random": _random,
     "mixed": _mixed,
 }
-"""The rules by name. Options are keyword arguments; the seed is read by the one that draws."""
+"""The rules by name. Options are keyword arguments; only `random` reads the seed."""

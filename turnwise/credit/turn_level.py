@@ -1,4 +1,4 @@
-"""MT-GRPO: credit for each turn. r_(i,t) is a turn reward, a and c are `turn_coefficient` and `outcome_coefficient`.
+"""MT-GRPO: one advantage per turn. r_(i,t) is a turn reward, a and c are `turn_coefficient` and `outcome_coefficient`.
 
     paper (two turns):   A_1 = a * norm(sum of r) + c * norm(outcome),   A_2 = norm(outcome)
 
@@ -11,9 +11,9 @@
                          A_(i,t) = R_(i,t) - mean of R_(j,t) over the *other* trajectories j that reach turn t
 
 Paper: MT-GRPO (arXiv 2505.11821, section 4.2) for two turns. For more, the paper asks for a fresh group from each
-turn's state, G^(K-1) trajectories; the three rules for K turns need the one group. `return-to-go` is ours, the right
-one for K turns, as `docs/credit-bias.md` shows in numbers, and therefore the default. Differs from the released code:
-a coefficient on either term (the paper puts it on the outcome, the code on the turn).
+turn's state, G^(K-1) trajectories; the three rules for K turns need only the one group. `return-to-go` is ours; it is
+the unbiased one for K turns, as `docs/credit-bias.md` shows in numbers, and therefore the default. Differs from the
+released code: a coefficient on either term (the paper puts it on the outcome, the code on the turn).
 
 The rule is chosen by configuration, never by the lengths in the batch.
 """
@@ -38,7 +38,7 @@ Baseline = Literal["others", "group"]
 
 @dataclass(frozen=True)
 class _Terms:
-    """What the rules share."""
+    """The options that the rules share."""
 
     turn: float
     outcome: float
@@ -62,14 +62,13 @@ def mt_grpo(
     to_go: bool | None = None,
     baseline: Baseline | None = None,
 ) -> list[list[float]]:
-    """One advantage per turn. Rewards per token count in their turn's reward.
+    """One advantage per turn. Rewards per token are added to their turn's reward.
 
-    `deviation` is `none` for `return-to-go` unless it is given, which leaves the scale of the rewards alone, and
-    `unbiased` for the others, as in the paper: advantages of the two have different scales, and so ask for different
-    learning rates. `to_go` (default: true)
-    belongs to `per-index` and `padded`; `baseline` (default: `others`) to `return-to-go`, where `group` includes the
-    trajectory itself in the mean. Raises CreditError for an option that the rule does not have, and for `paper` with a
-    trajectory of more than two turns or with rewards per token.
+    `deviation` defaults to `none` for `return-to-go`, which leaves the scale of the rewards alone, and to `unbiased`
+    for the other rules, as in the paper: the two give advantages of different scales, which need different learning
+    rates. `to_go` (default: true) belongs to `per-index` and `padded`; `baseline` (default: `others`) belongs to
+    `return-to-go`, where `group` includes the trajectory itself in the mean. Raises CreditError for an option that the
+    rule does not have, and for `paper` with a trajectory of more than two turns or with rewards per token.
     """
     require_choice("rule", rule, Rule)
     require_number("turn_coefficient", turn_coefficient)
@@ -97,12 +96,15 @@ def _require_rule(option: str, rule: str, rules: Sequence[str]) -> None:
 
 
 def _paper(batch: CreditBatch, members: list[int], terms: _Terms) -> list[list[float]]:
-    """Two turns. A trajectory of one turn (a direct answer) gets A_1: its only turn is the one that chose not to call
-    the tool, and its turn reward, 0, is compared with those who did. On the outcome alone that choice is not compared
-    with anything the tool was paid for, which is how GRPO-OR gives up the tool.
+    """The rule `paper`, for at most two turns.
 
-    Biased where the second turn earns a turn reward, since A_2 does not hold it. Otherwise the gradient is scaled by
-    (G - 1) / G with `deviation: none`; a deviation weighs the two terms differently, and so turns the first turn's.
+    A trajectory of one turn (a direct answer) gets A_1: in its only turn it chose not to call the tool, and its turn
+    reward, 0, is compared with those of the trajectories that did. By the outcome alone that choice would not be
+    compared with what calling the tool earned, which is how GRPO-OR unlearns the tool.
+
+    Biased where the second turn earns a turn reward, since A_2 does not include it. Otherwise the gradient is scaled by
+    (G - 1) / G with `deviation: none`; a deviation scales the two terms of A_1 differently, which changes the direction
+    of the first turn's gradient.
     """
     longest = max(len(batch.turn_rewards[index]) for index in members)
     if longest > 2:
@@ -124,19 +126,22 @@ def _paper(batch: CreditBatch, members: list[int], terms: _Terms) -> list[list[f
 
 
 def _per_index(batch: CreditBatch, members: list[int], terms: _Terms) -> list[list[float]]:
-    """Any number of turns. **Biased** once the policy decides when to stop: whatever a turn pays on average is taken
-    away from those who reach it, while those who stop before it pay nothing: a hidden bonus of minus the mean turn
-    reward per extra turn. That later turns are worth reaching is therefore never learned, summed to go or not. A
-    trajectory that is alone at its turn has nothing to compare with there, and its turn reward counts as 0, with a
-    warning.
+    """The rule `per-index`, for any number of turns.
+
+    **Biased** once the policy decides when to stop: the mean reward of a turn is subtracted from the trajectories that
+    reach it and not from those that stop before it, a hidden bonus of minus the mean turn reward per extra turn. That
+    later turns are worth reaching is therefore never learned, with or without `to_go`. A trajectory that is the only
+    one to reach a turn has nothing to compare with there: its turn reward counts as 0, with a warning.
     """
     return _by_index(batch, members, terms, [own_rewards(batch, index) for index in members])
 
 
 def _padded(batch: CreditBatch, members: list[int], terms: _Terms) -> list[list[float]]:
-    """Any number of turns. Every turn index has the same G terms. Summed to go, with `deviation: none`, the gradient is
-    scaled by (G - 1) / G, and its direction is right. A deviation per turn index weighs turns differently: biased.
-    Without `to_go` a turn is not held to account for what follows from it: biased too.
+    """The rule `padded`, for any number of turns: every turn index has G terms.
+
+    With `to_go` and `deviation: none` the gradient is scaled by (G - 1) / G, and its direction is right. A deviation
+    per turn index gives turns different weights: biased. Without `to_go` a turn gets no credit for the rewards that
+    follow from it: biased too.
     """
     rewards = [own_rewards(batch, index) for index in members]
     longest = max(map(len, rewards))
@@ -144,7 +149,10 @@ def _padded(batch: CreditBatch, members: list[int], terms: _Terms) -> list[list[
 
 
 def _by_index(batch: CreditBatch, members: list[int], terms: _Terms, rewards: list[list[float]]) -> list[list[float]]:
-    """Turn rewards, normalised per turn index among the rows that have one there, plus the outcome."""
+    """The advantages of one group: turn rewards, normalised per turn index over the rows that reach it, plus outcome.
+
+    `rewards` has one row per member, which may be padded.
+    """
     normalised: list[list[float]] = [[] for _ in members]
     for turn in range(max(map(len, rewards))):
         here = [place for place, turns in enumerate(rewards) if turn < len(turns)]
@@ -161,12 +169,15 @@ def _by_index(batch: CreditBatch, members: list[int], terms: _Terms, rewards: li
 
 
 def _return_to_go(batch: CreditBatch, members: list[int], terms: _Terms) -> list[list[float]]:
-    """Any number of turns. **Unbiased** with `deviation: none` and `baseline: others`: what others earned does not
-    depend on the choice that is judged. A trajectory that is alone at its turn keeps its raw return there, with a
-    warning: giving it 0 would bias the turn, since how many reach it depends on the policy.
+    """The rule `return-to-go`, for any number of turns.
+
+    **Unbiased** with `deviation: none` and `baseline: others`: the returns of the other trajectories do not depend on
+    the action that is judged. A trajectory that is the only one to reach a turn keeps its raw return there, with a
+    warning: giving it 0 would bias the turn, since the number that reach it depends on the policy.
 
     `baseline: group` includes the trajectory itself: a turn that n trajectories reach keeps (n - 1) / n of its
-    gradient, and n varies with the policy: distorted. A deviation divides each turn by its own spread: distorted too.
+    gradient, and n varies with the policy, which distorts the gradient. A deviation divides each turn by a number of
+    its own, which distorts it, too.
     """
     returns = [_returns(batch, index, terms) for index in members]
     advantages: list[list[float]] = [[] for _ in members]
@@ -180,7 +191,7 @@ def _return_to_go(batch: CreditBatch, members: list[int], terms: _Terms) -> list
 
 
 def _differences(returns: Sequence[float], baseline: Baseline) -> Sequence[float]:
-    """The returns of those that reach a turn, minus their baselines."""
+    """The returns of the trajectories that reach a turn, minus their baselines."""
     if baseline == "group":
         return normalise(returns, "none", 0.0)
     if len(returns) == 1:

@@ -1,1 +1,1 @@
-"""How many turns an episode of training may have, iteration by iteration."""
+"""Curricula over the horizon: the limit on turns of a training episode, iteration by iteration."""

@@ -8,18 +8,19 @@ With h_k the limit of iteration k, from 1, and H the world's own limit on turns:
                         h_k                          otherwise
 
 `staged` is ScalingInter-RL (AgentGym-RL, arXiv 2509.08755), a function of the iteration alone; with stages of one
-length, as there, h_k = limits[min((k - 1) // length, last)]. What differs: stages may have lengths of their own, and a
-run that is resumed is in the stage of its iteration, where the released code skips one.
+length, as there, h_k = limits[min((k - 1) // length, last)]. What differs: each stage may have a length of its own, and
+a resumed run continues in the stage of its iteration, where the released code skips one.
 
-`adaptive` is ours. What "levelled off" means, and why few episodes make it wait, is said in
-`turnwise.curriculum.plateau`: it is asked of the last two windows of iterations at the present limit, and of the recent
-one at least the `share` of episodes must have been cut off by the limit, unsolved. A limit never shrinks, so to grow
-too early cannot be mended, while to grow late costs some iterations; hence a rule that noise delays. Success at one
-limit says nothing of that at another: after each growth the windows begin anew.
+`adaptive` is ours. `turnwise.curriculum.plateau` defines "levelled off" and says why the rule waits when episodes are
+few. The test compares the last two windows of iterations at the present limit, and at least the `share` of the recent
+window's episodes must have been cut off by the limit, unsolved. A limit never shrinks, so growing too early cannot be
+undone, while growing late costs some iterations; hence a rule that noise delays. Success at one limit says nothing
+about success at another: after each growth the windows start empty.
 
-**Which limit this is.** Turns in which the agent acts. It is laid over those of the world and of each task, and the
-shortest holds: a task whose own limit is below h_k keeps it, and the limits on actions, of a turn and of an episode,
-are the world's at every h_k. It holds in training; evaluation is at the full limit, and beside it at h_k.
+**Which limit this is.** It counts turns in which the agent acts. It is combined with the limits of the world and of
+each task, and the shortest applies: a task whose own limit is below h_k keeps it. The limits on actions, per turn and
+per episode, are the world's at every h_k. It applies in training; evaluation is at the full limit and, reported next to
+it, at h_k.
 """
 
 from __future__ import annotations
@@ -42,31 +43,32 @@ SCHEDULES: Mapping[str, tuple[tuple[int, ...], int]] = {
     "babyai": ((6, 13, 20), 100),
     "sciworld": ((10, 20, 30), 100),
 }
-"""What AgentGym-RL published for its environments: the limits, and the iterations of each stage but the last."""
+"""AgentGym-RL's published schedules by environment: the limits in turns, and the iterations of every stage but the
+last, which runs to the end."""
 
 
 @dataclass(frozen=True)
 class HorizonState:
-    """What a curriculum remembers between two iterations."""
+    """The state of a curriculum between two iterations."""
 
     limit: int
-    """Of the iteration to come."""
+    """The limit of the next iteration, in turns."""
     batches: tuple[IterationCounts, ...] = ()
-    """Those at this limit, the latest last, as far back as the rule looks."""
+    """The iterations played at this limit, latest last, as far back as the rule looks."""
 
 
 class Curriculum(ABC):
-    """How the limit on turns grows. All methods are pure."""
+    """A rule by which the limit on turns grows. All methods are pure; limits are in turns."""
 
     @property
     @abstractmethod
     def shortest(self) -> int:
-        """The limit that it begins with."""
+        """The limit of the first iteration."""
 
     @property
     @abstractmethod
     def longest(self) -> int:
-        """The limit that it never goes beyond."""
+        """The largest limit that it can reach."""
 
     @abstractmethod
     def next(self, state: HorizonState, iteration: int, batch: IterationCounts) -> HorizonState:
@@ -74,7 +76,7 @@ class Curriculum(ABC):
 
     @abstractmethod
     def require_iterations(self, iterations: int) -> None:
-        """Raise ConfigurationError where a run of so many iterations would never reach what is configured."""
+        """Raise ConfigurationError if a run of `iterations` iterations is too short for what is configured."""
 
     def first(self) -> HorizonState:
         """The state before iteration 1."""
@@ -98,20 +100,21 @@ class Fixed(Curriculum):
         return self.limit
 
     def next(self, state: HorizonState, iteration: int, batch: IterationCounts) -> HorizonState:
-        """The same again."""
+        """The state, unchanged."""
         return state
 
     def require_iterations(self, iterations: int) -> None:
-        """Any number will do."""
+        """Accept any number of iterations."""
 
 
 @dataclass(frozen=True)
 class Staged(Curriculum):
-    """Limits one after the other, each for a number of iterations, the last to the end."""
+    """Growing limits, one per stage; each stage lasts a number of iterations, the last one to the end of the run."""
 
     limits: tuple[int, ...]
+    """The limit of each stage, in turns; at least two, growing."""
     lengths: tuple[int, ...]
-    """Iterations of each stage but the last."""
+    """Iterations of every stage but the last."""
 
     def __post_init__(self) -> None:
         if len(self.limits) < 2 or any(later <= earlier for earlier, later in pairwise(self.limits)):
@@ -129,12 +132,12 @@ class Staged(Curriculum):
 
     @property
     def shortest(self) -> int:
-        """That of the first stage."""
+        """The limit of the first stage."""
         return self.limits[0]
 
     @property
     def longest(self) -> int:
-        """That of the last stage."""
+        """The limit of the last stage."""
         return self.limits[-1]
 
     def limit_at(self, iteration: int) -> int:
@@ -142,11 +145,11 @@ class Staged(Curriculum):
         return self.limits[sum(iteration > end for end in accumulate(self.lengths))]
 
     def next(self, state: HorizonState, iteration: int, batch: IterationCounts) -> HorizonState:
-        """The limit of the next iteration, whatever happened in this one."""
+        """The limit of the next iteration; the episodes of this one are not looked at."""
         return HorizonState(self.limit_at(iteration + 1))
 
     def require_iterations(self, iterations: int) -> None:
-        """The last stage must be reached."""
+        """Raise ConfigurationError if the run ends before the last stage."""
         if sum(self.lengths) >= iterations:
             raise ConfigurationError(
                 f"every stage of the curriculum must be reached: the lengths {list(self.lengths)} of those before the "
@@ -166,11 +169,11 @@ class Adaptive(Curriculum):
     window: int = 5
     """Iterations of each of the two windows that are compared."""
     tolerance: float = 0.05
-    """The gain in success, from window to window, below which it is level."""
+    """The largest gain in success rate, from window to window, that counts as level."""
     standard_errors: float = 2.0
-    """How far above the gain that was seen the true one may be thought to be; `docs/plateau.md` says why two."""
+    """Standard errors added to the measured gain before it is compared; `docs/plateau.md` says why two."""
     share: float = 0.2
-    """Of the recent window's episodes, those that must have ended at the limit."""
+    """The share of the recent window's episodes that must have ended at the limit."""
 
     def __post_init__(self) -> None:
         require_count("step of an adaptive curriculum", self.step)
@@ -187,7 +190,7 @@ class Adaptive(Curriculum):
 
     @property
     def shortest(self) -> int:
-        """The one that it begins with."""
+        """The limit of the first iteration."""
         return self.first_limit
 
     @property
@@ -196,7 +199,8 @@ class Adaptive(Curriculum):
         return self.maximum
 
     def next(self, state: HorizonState, iteration: int, batch: IterationCounts) -> HorizonState:
-        """The limit grows, and the batches are forgotten; or this one is remembered, unless it is empty."""
+        """The state with a larger limit and no batches, or else with this batch added. An empty batch changes nothing.
+        """
         if not batch.episodes:
             return state
         batches = (*state.batches, batch)[-2 * self.window :]
@@ -205,19 +209,20 @@ class Adaptive(Curriculum):
         return HorizonState(state.limit, batches)
 
     def has_levelled_off(self, batches: Sequence[IterationCounts]) -> bool:
-        """Whether success within the limit no longer grows. Never, before there are two windows."""
+        """Whether success at the present limit has levelled off; False before there are two full windows."""
         if len(batches) < 2 * self.window:
             return False
         earlier, recent = batches[-2 * self.window : -self.window], batches[-self.window :]
         return has_levelled_off(earlier, recent, tolerance=self.tolerance, standard_errors=self.standard_errors)
 
     def enough_at_limit(self, batches: Sequence[IterationCounts]) -> bool:
-        """Whether longer episodes would be longer: of the recent window enough were cut off by the limit."""
+        """Whether enough of the recent window's episodes were cut off by the limit, so that a longer one would matter.
+        """
         recent = batches[-self.window :]
         return sum(batch.at_limit for batch in recent) >= self.share * sum(batch.episodes for batch in recent)
 
     def require_iterations(self, iterations: int) -> None:
-        """It must be able to grow once."""
+        """Raise ConfigurationError if the run ends before the limit can grow once."""
         if 2 * self.window >= iterations:
             raise ConfigurationError(
                 "an adaptive curriculum compares two windows before it grows: twice the window must be less than "
@@ -227,7 +232,10 @@ class Adaptive(Curriculum):
 
 
 def make_curriculum(rule: str, options: Mapping[str, Any], turns: int) -> Curriculum:
-    """The curriculum of a configuration, in a world whose limit is `turns`. Raises ConfigurationError."""
+    """The curriculum of a configuration, in a world whose limit is `turns`.
+
+    Raises ConfigurationError for an unknown rule or option, and for limits that are above the world's.
+    """
     if rule not in RULES:
         raise ConfigurationError(
             f"curriculum.rule must be one of {', '.join(RULES)}; found {rule!r}{meant(rule, RULES)}"
@@ -289,10 +297,10 @@ def _is_whole(value: Any) -> bool:
 
 
 RULES = {"fixed": _fixed, "staged": _staged, "adaptive": _adaptive}
-"""The rules by name, made from their options and the world's limit."""
+"""By rule, the function that makes its curriculum from the options and the world's limit."""
 OPTIONS: Mapping[str, tuple[str, ...]] = {
     "fixed": ("limit",),
     "staged": ("limits", "lengths", "schedule"),
     "adaptive": ("first", "maximum", "step", "window", "tolerance", "standard_errors", "share"),
 }
-"""The options of each rule. Without any, `fixed` is at the world's own limit."""
+"""The options of each rule. Without options, `fixed` uses the world's own limit."""

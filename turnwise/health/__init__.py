@@ -1,1 +1,1 @@
-"""Whether training is healthy: monitors, alarms over them, and guards that end a run which cannot learn."""
+"""The health of training: monitors, alarms over them, and guards that end a run which cannot learn."""

@@ -1,4 +1,4 @@
-"""What makes no sense in the sections monitors and alarms is refused before any compute."""
+"""Checks of the sections `monitors` and `alarms` of a configuration, before any compute."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from turnwise.suggestions import nearest
 
 
 def require_alarms(alarms: Alarms, monitors: Monitors, selection: SelectionSection, iterations: int) -> None:
-    """Raise ConfigurationError for a rule that nothing measures, and for a response that does nothing.
+    """Raise ConfigurationError for a rule whose monitor is not measured, and for a response that can have no effect.
 
-    `selection` and `iterations` are the experiment's own.
+    `selection` and `iterations` are those of the experiment.
     """
     rules = {name: rule for name, rule in alarms.rules.items() if rule is not None}
     for name in alarms.rules:
@@ -52,7 +52,7 @@ def _require_effect(alarms: Alarms, monitors: Monitors, iterations: int) -> None
 
 
 def _measured_from(name: str, monitors: Monitors) -> int:
-    """The first iteration in which a monitor can be measured."""
+    """The first iteration, counted from 1, in which a monitor can be measured."""
     if name == "gradient_norm_of_median":
         return FEWEST_NORMS + 1
     return monitors.start + 1 if name in OF_HISTORY else 1

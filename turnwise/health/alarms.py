@@ -1,12 +1,12 @@
-"""Alarms: rules over monitors, and the state that they leave from one iteration to the next.
+"""Alarms: rules over monitors, and the state that they carry from one iteration to the next.
 
-A rule counts the measurements in a row that are out of its bounds; at its patience the alarm is raised, once, and stays
-on until a measurement is within bounds. A monitor that was not measured in an iteration leaves its count as it was.
-Where every episode of an iteration is solved, that all earn alike is no alarm. An iteration is healthy when no rule
-counts anything: the policy that sampled it is what a run can go back to.
+A rule counts the consecutive measurements that are out of its bounds; when the count reaches the rule's patience the
+alarm is raised, once, and stays on until a measurement is within bounds. A monitor that was not measured in an
+iteration keeps its count. Where every episode of an iteration is solved, equal rewards within groups raise no alarm. An
+iteration is healthy when all counts are 0: the policy that sampled it is one that a run can go back to.
 
-The state is a function of the measurements alone, so a run that is resumed raises the same alarms as one that never
-stopped. Which bounds are worth having is measured, not guessed: `docs/echo-trap.md`.
+The state is a function of the measurements alone, so a resumed run raises the same alarms as one that never stopped.
+`docs/echo-trap.md` has the measurements that useful bounds come from.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from turnwise.config.monitoring import AlarmRule
 from turnwise.health.monitors import Values
 
 Rules = Mapping[str, AlarmRule]
-"""By monitor."""
+"""The alarm rules, by name of the monitor."""
 OF_SPREAD = frozenset({"reward_deviation", "reward_deviation_of_start", "dead_groups"})
-"""Monitors of how differently the episodes of a group earn."""
+"""Monitors of the spread of rewards within groups."""
 
 
 @dataclass(frozen=True)
 class AlarmState:
-    """What the rules remember after an iteration."""
+    """The state of all alarm rules after an iteration."""
 
     counts: Mapping[str, int] = field(default_factory=dict)
-    """By monitor, the measurements in a row that are out of bounds; those at 0 are left out."""
+    """By monitor, the number of consecutive measurements out of bounds; counts of 0 are left out."""
     healthy: int = 0
     """The last healthy iteration; 0 before there is one."""
     returns: int = 0
     """How often the run has gone back."""
 
     def after(self, iteration: int, values: Values, rules: Rules) -> AlarmState:
-        """The state once an iteration is measured."""
+        """The state after `iteration`, whose monitors have `values`."""
         counts = {}
         for name, rule in rules.items():
             if name not in values:
@@ -56,17 +56,17 @@ class AlarmState:
         return tuple(name for name in self.on(rules) if name not in before.on(rules))
 
     def returned(self) -> AlarmState:
-        """The state after the run has gone back: nothing counts any more, and the healthy iteration stays."""
+        """The state after the run has gone back: all counts are 0, and the last healthy iteration stays the same."""
         return replace(self, counts={}, returns=self.returns + 1)
 
 
 def out_of_bounds(value: float, rule: AlarmRule) -> bool:
-    """Whether a value breaks a rule. A value that is on a bound does not."""
+    """Whether a value is out of a rule's bounds. A value on a bound is not."""
     return (rule.below is not None and value < rule.below) or (rule.above is not None and value > rule.above)
 
 
 def in_words(name: str, value: float | None, rule: AlarmRule) -> str:
-    """A raised alarm: what was seen, beside what must hold."""
+    """The message of a raised alarm: the bounds, the measured value, and what it usually means."""
     bounds = [] if rule.below is None else [f"at least {rule.below:g}"]
     bounds += [] if rule.above is None else [f"at most {rule.above:g}"]
     seen = "" if value is None else f", and is {value:.3g}"
@@ -94,4 +94,4 @@ MEANINGS: Mapping[str, str] = {
     "mutual_information": "thoughts no longer depend on their prompts; they are templates",
     "retrieval_accuracy": "thoughts no longer tell which prompt they belong to; they are templates",
 }
-"""By monitor, what it usually means when it is out of bounds."""
+"""By monitor, what a value out of bounds usually means."""

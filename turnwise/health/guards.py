@@ -1,15 +1,15 @@
-"""Guards: conditions under which going on is a waste, or harms; each ends a run with a message that helps.
+"""Guards: conditions under which more training is wasted or harmful. Each ends the run with a message that says why.
 
     no_signal           n iterations in a row in which no advantage differed from 0
-    dead_groups         n in a row in which every group's rewards were equal
+    dead_groups         n in a row in which every group was zero-variance (equal rewards)
     truncated_replies   n in a row in which every reply was cut off
     mismatch            the learner's log-probabilities are not the engine's (raised by the learner, before any step)
-    not_finite          a loss, a gradient or a weight that is no number (raised by the learner)
+    not_finite          a loss, a gradient or a weight that is not finite (raised by the learner)
 
-Where everything is solved, neither of the first two is a failure.
+Where every episode is solved, neither of the first two is a failure.
 
 A message says what was seen, what it usually means, what to change, and which policy is the last good one. That policy
-is an artifact, which nothing touches: its folder in the store, as `policy.model`, is what another run can go on from.
+is an artifact and never changes: another run can start from it, with its folder in the store as `policy.model`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from turnwise.health.monitors import Values
 
 @dataclass(frozen=True)
 class GuardAdvice:
-    """What a guard has to say of what it saw."""
+    """The two fixed parts of a guard's message: what the condition usually means, and what to change."""
 
     meaning: str
     change: str
@@ -50,30 +50,30 @@ GUARDS: Mapping[str, GuardAdvice] = {
         "a lower optimization.learning_rate, a lower optimization.maximum_gradient_norm, or compute.precision: float32",
     ),
 }
-"""By name, in the order in which they are looked at."""
+"""The guards' advice by name, in the order in which they are checked."""
 
 
 def no_signal(values: Values) -> bool:
-    """Whether no advantage of the iteration differed from 0, while not everything was solved."""
+    """Whether no advantage of the iteration differed from 0, although some episode was not solved."""
     return values.get("no_signal", 0.0) == 1.0 and values.get("success", 0.0) < 1.0
 
 
 def dead_groups(values: Values) -> bool:
-    """Whether no group had any spread of reward, while not everything was solved."""
+    """Whether every group was zero-variance, although some episode was not solved."""
     return values.get("dead_groups", 0.0) == 1.0 and values.get("success", 0.0) < 1.0
 
 
 def truncated_replies(values: Values) -> bool:
-    """Whether no reply came to its end."""
+    """Whether every reply was cut off at its maximum length."""
     return values.get("truncated_replies", 0.0) == 1.0
 
 
 COUNTED = {"no_signal": no_signal, "dead_groups": dead_groups, "truncated_replies": truncated_replies}
-"""The guards that count iterations; the others are raised where they are seen."""
+"""The guards that count iterations, with their conditions; the learner raises the others itself."""
 
 
 def in_a_row(name: str, history: Sequence[Values]) -> int:
-    """For how many iterations, up to the last, a guard's condition has held."""
+    """The number of consecutive iterations, up to the last one, in which a guard's condition has held."""
     count = 0
     for values in reversed(history):
         if not COUNTED[name](values):
@@ -83,7 +83,8 @@ def in_a_row(name: str, history: Sequence[Values]) -> int:
 
 
 def message(name: str, seen: str, policy: str) -> str:
-    """Why a run ended: what was seen, what it means, what to change, and the last good policy."""
+    """The message of a run that a guard ended: what was seen, its usual meaning, what to change, the last good policy.
+    """
     advice = GUARDS[name]
     return (
         f"training must be able to go on; it was ended by the guard {name}: {seen}. This usually means that "

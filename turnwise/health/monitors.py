@@ -5,7 +5,7 @@ groups, goes on with the entropy of replies, and shows in the gradient last, whe
 every iteration, from what was sampled anyway:
 
     reward_deviation      mean over groups of the unbiased deviation of their raw weighted rewards
-    dead_groups           share of groups without any deviation
+    dead_groups           share of zero-variance groups (deviation 0)
     entropy               -mean over reply tokens of log p, nats
     reply_tokens          mean length of a reply
     truncated_replies     share of replies that were cut off at their maximum length
@@ -17,10 +17,10 @@ every iteration, from what was sampled anyway:
 
 and with the history of the run
 
-    reward_deviation_of_start, entropy_of_start, reply_tokens_of_start    over the mean of the run's first iterations
-    gradient_norm_of_median                                               over the running median
+    reward_deviation_of_start, entropy_of_start, reply_tokens_of_start    divided by the mean of the first iterations
+    gradient_norm_of_median                                               divided by the running median
 
-First replies are those that a group makes to the same context. A probe, which asks models and is made less often, adds
+First replies are those that a group makes to the same context. A probe, which runs models and is made less often, adds
 `kl_warm_start` (mean over reply tokens of the estimate k3, nats) and, with l_ij the log-probability of thought i under
 prompt j,
 
@@ -29,10 +29,9 @@ prompt j,
 
 as RAGEN-2 does (arXiv 2604.06268): where thoughts fit any prompt equally well, they are templates.
 
-Differs from the papers: the entropy is the estimate from the sampled log-probabilities, at the sampling's temperature,
-and not the learner's exact one (which is `update/entropy_nats`): it is there when an update was skipped, and costs
-nothing. Only replies that are trained on count. Thoughts are scored whole, not per token, and those of the first reply
-alone.
+Differs from the papers: the entropy is estimated from the sampled log-probabilities, at the sampling temperature. The
+learner's exact entropy is `update/entropy_nats`; the estimate costs nothing and exists when an update was skipped, too.
+Only replies that are trained on count. Only the thought of the first reply is scored, as a whole and not per token.
 """
 
 from __future__ import annotations
@@ -63,21 +62,23 @@ OF_BATCH = (
     "success",
 )
 OF_START = ("reward_deviation", "entropy", "reply_tokens")
-"""Those that are compared with the run's own start."""
+"""The monitors that are also compared with the run's own start."""
 OF_HISTORY = (*(f"{name}_of_start" for name in OF_START), "gradient_norm_of_median")
 OF_PROBE = ("kl_warm_start", "mutual_information", "retrieval_accuracy")
 MONITORS = (*OF_BATCH, "gradient_norm", *OF_HISTORY, *OF_PROBE)
 """Every monitor that an alarm may watch."""
 
 FEWEST_NORMS = 3
-"""Gradient norms that a running median is taken of, at least: of two, neither is usual."""
+"""The fewest gradient norms that a running median is taken of: with two, neither is the usual one."""
 
 
 def measure(
     trajectories: Sequence[Trajectory], rewards: Sequence[float], *, end_tokens: Collection[int], n_gram: int
 ) -> dict[str, float]:
-    """The monitors of one batch. `rewards` has the raw weighted reward of each trajectory; `end_tokens` are those that
-    end a reply: one that ends otherwise was cut off.
+    """The monitors of one batch; empty where no turn is trained.
+
+    `rewards` has the raw weighted reward of each trajectory. `end_tokens` are the token ids that end a reply: a reply
+    whose last token is another one was cut off. `n_gram` is the phrase length, in tokens.
     """
     replies = [turn for trajectory in trajectories for turn in trajectory.turns if turn.trained]
     if not replies:
@@ -100,9 +101,10 @@ def measure(
 
 
 def compare(history: Sequence[Values], *, start: int, window: int) -> dict[str, float]:
-    """What the last of a run's iterations is beside those before it; `history` has all of them in order.
+    """The monitors that compare the last iteration with earlier ones; `history` has all iterations in order.
 
-    Nothing is said of the start before it is over, nor of a gradient before there is a median to compare it with.
+    The first `start` iterations are the run's start; they are compared with only once they are over. The median is of
+    at most `window` earlier gradient norms, and at least `FEWEST_NORMS`.
     """
     now, found = history[-1], {}
     for name in OF_START:
@@ -118,7 +120,8 @@ def compare(history: Sequence[Values], *, start: int, window: int) -> dict[str, 
 def information(scores: Any) -> dict[str, float]:
     """Mutual information and retrieval accuracy from an N x N matrix of log-probabilities, thought by prompt.
 
-    A thought that several prompts explain equally well counts as found by chance among them. N must be at least 2.
+    Where several prompts tie for the largest entry of a row, its own prompt counts 1 / (number of ties) as retrieved.
+    Raises ValueError unless the matrix is square with N at least 2.
     """
     matrix = np.asarray(scores, dtype=np.float64)
     count = len(matrix)
@@ -134,7 +137,7 @@ def information(scores: Any) -> dict[str, float]:
 
 
 def _first_replies(trajectories: Sequence[Trajectory]) -> list[list[tuple[int, ...]]]:
-    """By group, the first trained reply of each of its trajectories."""
+    """The first trained reply of each trajectory, as token ids: one list per group."""
     groups: dict[int, list[tuple[int, ...]]] = {}
     for trajectory in trajectories:
         first = first_trained(trajectory)
@@ -144,7 +147,8 @@ def _first_replies(trajectories: Sequence[Trajectory]) -> list[list[tuple[int, .
 
 
 def first_trained(trajectory: Trajectory) -> int | None:
-    """The index of the first turn that is trained on: the one that a group's trajectories reach in the same context."""
+    """The index of the first trained turn, whose context is the same for all of a group; None where no turn is trained.
+    """
     return next((index for index, turn in enumerate(trajectory.turns) if turn.trained), None)
 
 
@@ -153,14 +157,17 @@ def _phrases(tokens: Sequence[int], length: int) -> list[tuple[int, ...]]:
 
 
 def _repeated(replies: Sequence[Sequence[int]], length: int) -> float:
-    """Of the phrases of all replies, the share that stood in the same reply before; 0 where none is long enough."""
+    """The share of all phrases that occurred earlier in the same reply; 0 where no reply is long enough for one."""
     phrases = [_phrases(tokens, length) for tokens in replies]
     total = sum(map(len, phrases))
     return 1.0 - sum(len(set(of_reply)) for of_reply in phrases) / total if total else 0.0
 
 
 def _shared(groups: Sequence[Sequence[Sequence[int]]], length: int) -> float:
-    """Of the distinct phrases of each reply, the share that another reply of the group has; the mean over replies."""
+    """The mean over replies of the share of a reply's distinct phrases that another reply of its group has, too.
+
+    Replies too short for a phrase are left out; 0 where none is left.
+    """
     shares = []
     for group in groups:
         phrases = [set(_phrases(tokens, length)) for tokens in group]
@@ -172,9 +179,10 @@ def _shared(groups: Sequence[Sequence[Sequence[int]]], length: int) -> float:
 
 
 def thought_length(turn: Turn, decode: Any) -> int:
-    """How many of a reply's tokens its thought takes, from the reply's beginning; 0 where there is none.
+    """The number of tokens from the beginning of a reply to the end of its thought; 0 where there is no thought.
 
-    `decode` gives the text of tokens. Nothing is encoded again: the thought ends with the token that completes it.
+    `decode` maps token ids to text. Text is not encoded again, which could give other tokens: the thought ends with the
+    token that completes its text.
     """
     if not turn.thought:
         return 0
