@@ -199,8 +199,7 @@ class Adaptive(Curriculum):
         return self.maximum
 
     def next(self, state: HorizonState, iteration: int, batch: IterationCounts) -> HorizonState:
-        """The state with a larger limit and no batches, or else with this batch added. An empty batch changes nothing.
-        """
+        """The state with a larger limit and no batches, or with this batch added; an empty batch changes nothing."""
         if not batch.episodes:
             return state
         batches = (*state.batches, batch)[-2 * self.window :]
@@ -216,8 +215,7 @@ class Adaptive(Curriculum):
         return has_levelled_off(earlier, recent, tolerance=self.tolerance, standard_errors=self.standard_errors)
 
     def enough_at_limit(self, batches: Sequence[IterationCounts]) -> bool:
-        """Whether enough of the recent window's episodes were cut off by the limit, so that a longer one would matter.
-        """
+        """Whether the limit cut off enough of the recent window's episodes, so that a longer limit would matter."""
         recent = batches[-self.window :]
         return sum(batch.at_limit for batch in recent) >= self.share * sum(batch.episodes for batch in recent)
 

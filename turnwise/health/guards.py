@@ -83,8 +83,7 @@ def in_a_row(name: str, history: Sequence[Values]) -> int:
 
 
 def message(name: str, seen: str, policy: str) -> str:
-    """The message of a run that a guard ended: what was seen, its usual meaning, what to change, the last good policy.
-    """
+    """The message with which a guard ends a run: what was seen, what it means, what to change, the last good policy."""
     advice = GUARDS[name]
     return (
         f"training must be able to go on; it was ended by the guard {name}: {seen}. This usually means that "

@@ -147,8 +147,7 @@ def _first_replies(trajectories: Sequence[Trajectory]) -> list[list[tuple[int, .
 
 
 def first_trained(trajectory: Trajectory) -> int | None:
-    """The index of the first trained turn, whose context is the same for all of a group; None where no turn is trained.
-    """
+    """The index of the first trained turn, whose context is the same for all of a group; None without trained turns."""
     return next((index for index, turn in enumerate(trajectory.turns) if turn.trained), None)
 
 

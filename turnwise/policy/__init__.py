@@ -1,10 +1,10 @@
-"""The policy: what samples from it (the engine), what trains it (the learner), and its tokens."""
+"""The policy: the engines that sample from it, the learner that trains it, its critic, and its tokenizer."""
 
 import os
 
-# Read when OpenMP and Hugging Face's libraries are loaded, which the modules of this package do; a user's setting wins.
-# Threads that spin while they wait stall one another as soon as anything else runs on the cores.
+# OpenMP and Hugging Face's libraries read these when the modules of this package load them; a user's setting wins.
+# OMP_WAIT_POLICY: threads that spin while they wait stall one another as soon as anything else runs on the cores.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
-# Read when CUDA first multiplies matrices: without it the learner's deterministic kernels are refused.
+# Read at CUDA's first matrix product: without it torch refuses the learner's deterministic kernels.
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")

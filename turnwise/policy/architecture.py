@@ -1,7 +1,7 @@
 """A policy from scratch: Qwen3's architecture at about a million parameters.
 
-Small enough that two CPU cores train it in minutes, and an architecture that vLLM and transformers both know, so that
-nothing downstream can tell it from a model of 8 billion parameters.
+It is small enough that two CPU cores train it in minutes, and vLLM and transformers both know the architecture, so that
+all other code treats it like a model of 8 billion parameters.
 """
 
 from __future__ import annotations
@@ -32,8 +32,9 @@ def create_policy(
 ) -> int:
     """Write a policy with random weights into `folder` (float32, Hugging Face's layout); return its parameter count.
 
-    `initial_deviation` is the standard deviation of the initial weights; `tied` shares the embedding with the output
-    layer. The same arguments give the same bytes. Raises ConfigurationError for sizes that make no model.
+    `context_length` is in tokens. `initial_deviation` is the standard deviation of the initial weights; `tied` shares
+    the embedding with the output layer. The same arguments give the same bytes. Raises ConfigurationError for sizes
+    that do not fit each other.
     """
     require_heads(hidden, heads, key_value_heads)
     config = Qwen3Config(

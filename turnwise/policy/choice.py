@@ -1,6 +1,6 @@
-"""What makes no sense in the section policy is refused before any compute, and without loading torch.
+"""Checks of the configuration's section `policy`, before any compute and without loading torch.
 
-The weights and the tokenizer of a published model are looked at in `turnwise.policy.published`, before the first stage.
+`turnwise.policy.published` checks the weights and the tokenizer of a published model, before the first stage.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from turnwise.suggestions import unknown
 
 SCRATCH = "scratch"
 HUB_ID = re.compile(r"(?=.{1,96}$)[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
-"""As the hub takes them."""
+"""The repository ids that the hub accepts."""
 
 
 def require_policy(policy: Policy, adapter: Adapter | None, engine: str, tags: Sequence[str]) -> None:
     """Raise ConfigurationError for a policy that cannot be made or found, or that the engine cannot sample from.
 
-    `tags` are those of the format, which a tokenizer from scratch must have room for.
+    `tags` are the tags of `agent.format`, which the vocabulary of a policy from scratch must have room for.
     """
     if policy.model == SCRATCH:
         _require_size(policy, engine, tags)
@@ -53,7 +53,7 @@ def require_policy(policy: Policy, adapter: Adapter | None, engine: str, tags: S
 
 
 def _require_size(policy: Policy, engine: str, tags: Sequence[str]) -> None:
-    """A policy from scratch whose parts fit each other, the engine and the format."""
+    """Raise ConfigurationError unless the sizes of a policy from scratch fit each other, the engine and the format."""
     try:
         require_heads(policy.hidden, policy.heads, policy.heads)
         require_kernels(policy.hidden, policy.heads, engine)
@@ -68,7 +68,7 @@ def _require_size(policy: Policy, engine: str, tags: Sequence[str]) -> None:
 
 
 def _require_hub_id(model: str) -> None:
-    """Refuse what is neither a folder that is there nor the name of a model on the hub."""
+    """Raise ConfigurationError unless `model`, which is no folder, can be the id of a model on the hub."""
     if os.path.exists(model) or not HUB_ID.fullmatch(model):
         found = "a file" if os.path.exists(model) else "no such folder"
         raise ConfigurationError(

@@ -1,4 +1,4 @@
-"""Computing that is a function of its inputs, to the bit: fixed threads, deterministic kernels."""
+"""Bit-reproducible computation in torch: a fixed number of threads, deterministic kernels."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from turnwise.policy.threads import computing_threads
 
 @contextmanager
 def reproducible_computing(threads: int) -> Iterator[None]:
-    """Inside, torch computes with this many threads and deterministic kernels; as it was outside, since the engine
-    shares the process.
+    """Make torch compute with this many CPU threads and deterministic kernels inside the context.
+
+    Afterwards both settings are as before, since the engine shares the process.
     """
     deterministic = torch.are_deterministic_algorithms_enabled()
     settings: Any = torch.utils.deterministic
     filling = settings.fill_uninitialized_memory
     torch.use_deterministic_algorithms(True)
-    # It would write over every fresh tensor; nothing here reads what it has not written.
+    # Deterministic mode would fill every new tensor, which costs time; nothing here reads memory before writing it.
     settings.fill_uninitialized_memory = False
     try:
         with computing_threads(threads):

@@ -1,1 +1,1 @@
-"""A critic: its targets, its loss, and the model that values states."""
+"""The critic: its targets, its loss, and the value model."""

@@ -1,25 +1,25 @@
-"""A critic: what a state is worth, for the estimators that need a baseline per token (the GAE family).
+"""The critic: a value model for the estimators that need a baseline per token (the GAE family).
 
-The value that belongs to a reply token is that of the state **before** the token is sampled: a linear head on the
-hidden state which predicts the token. So the value of a turn's first reply token has seen the whole observation and
-none of the reply. Where a limit cut a trajectory off, `bootstrap` is the value after its last token: what was still to
-come. The head begins at zero: every state is worth 0 until something was learned.
+The value of a reply token is that of the state **before** the token is sampled: a linear head on the hidden state that
+predicts the token. So the value of a turn's first reply token depends on the whole observation and on none of the
+reply. Where a limit cut a trajectory off, `bootstrap` is the value after its last token: of the return that was still
+to come. The head starts at zero: every value is 0 until the critic has learned.
 
-Its trunk is one of two, and what a loss moves differs:
+There are two kinds of trunk, which differ in what a loss trains:
 
-* **A trunk of its own**, the policy's architecture with a copy of the policy's weights or random ones: `update` moves
-  trunk and head, and the policy receives nothing.
-* **The policy's trunk**: the learner (`turnwise.policy.learner.learner`) descends both losses at once,
+* **A trunk of its own**, the policy's architecture with a copy of the policy's weights or random ones: `update` trains
+  trunk and head, and the policy receives no gradient.
+* **The policy's trunk**: the learner (`turnwise.policy.learner.learner`) minimises both losses at once,
 
       policy loss + coefficient x value loss          `loss`, on the reply tokens that the policy is trained on
 
-  The trunk's gradient is the sum of both losses' and goes with the policy's step and its learning rate; the output
-  layer's is the policy's alone (save through a tied embedding); the head's is the value loss's alone, and its step is
-  the critic's. `update` moves the head only: that is the warm-up, in which the policy must stay where it is. The head
-  is saved in the policy's folder.
+  The trunk receives the gradient of both losses and is stepped by the policy's optimizer at its learning rate; the
+  output layer receives the policy loss's alone (except through a tied embedding); the head receives the value loss's
+  alone, and is stepped by the critic's optimizer. `update` trains the head only: that is the warm-up, in which the
+  policy must not change. The head is saved in the policy's folder.
 
-Paper: PPO (arXiv 1707.06347); MT-GRPO's second version (arXiv 2505.11821) has it as MT-PPO. Differs from the usual
-code: a loss is the mean over all targets of a mini-batch, however that is cut into micro-batches.
+Paper: PPO (arXiv 1707.06347); MT-GRPO's second version (arXiv 2505.11821) uses it as MT-PPO. Differs from the usual
+code: a loss is the mean over all targets of a mini-batch, however the mini-batch is cut into micro-batches.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ __all__ = ["Critic", "CriticSettings", "ValueBatch"]
 
 VALUE_HEAD_FILE = "critic/value_head.safetensors"
 OPTIMIZER_FILE = "critic/adamw.safetensors"
-"""Both in a folder of their own: engines take every safetensors file beside the model's for weights."""
+"""Both are in a subfolder, since engines load every safetensors file next to the model's as weights."""
 
 
 class Critic:
@@ -77,7 +77,10 @@ class Critic:
         device: str = "cpu",
         model: ModelSettings = PLAIN,
     ) -> Critic:
-        """A critic beside the policy in `policy`: of its architecture and, where the settings say so, its weights."""
+        """A critic with its own trunk: the architecture of `policy`, with its weights or random ones.
+
+        `settings.initial` chooses the weights. Raises ConfigurationError unless `settings.trunk` is `own`.
+        """
         if settings.trunk != "own":
             raise ConfigurationError(
                 f"a critic with a trunk of its own must be set so; found trunk {settings.trunk!r}: use on_trunk_of"
@@ -87,7 +90,10 @@ class Critic:
 
     @classmethod
     def on_trunk_of(cls, model: PreTrainedModel, *, threads: int, folder: Path | None = None) -> Critic:
-        """A critic on the trunk of a learner's model; with `folder`, the one that was saved in the policy's folder."""
+        """A critic that shares the trunk of a learner's model.
+
+        Its head is new, or with `folder` the one that was saved in this policy's folder.
+        """
         critic = cls(model.base_model, owns_trunk=False, threads=threads)
         if folder is not None:
             critic._take(folder)
@@ -95,7 +101,7 @@ class Critic:
 
     @classmethod
     def restore(cls, folder: Path, *, threads: int, device: str = "cpu", model: ModelSettings = PLAIN) -> Critic:
-        """The critic with its own trunk that was saved in `folder`: it goes on to the bit where that one stopped."""
+        """The critic with its own trunk that was saved in `folder`; it continues exactly, to the bit."""
         critic = cls(load_trunk(folder, model, device), owns_trunk=True, threads=threads)
         critic._take(folder)
         return critic
@@ -106,7 +112,7 @@ class Critic:
         return self._optimizer.steps
 
     def values(self, sequences: Sequence[TokenSequence], micro_batch_tokens: int) -> list[list[float]]:
-        """Per sequence, one value per reply token: of the state before that token is sampled."""
+        """The values of each sequence, one per reply token: of the state before that token is sampled."""
         by_sequence: list[list[float]] = [[] for _ in sequences]
         with reproducible_computing(self._threads), torch.no_grad():
             for micro_batch in self._lay_out(sequences, micro_batch_tokens):
@@ -116,10 +122,10 @@ class Critic:
         return by_sequence
 
     def bootstrap(self, sequences: Sequence[TokenSequence], micro_batch_tokens: int) -> list[float]:
-        """Per sequence, the value after its last token: what a trajectory that a limit cut off might still have got.
+        """One value per sequence: of the state after its last token, to bootstrap from where a limit cut it off.
 
-        The world's last words, which no reply followed, are not among the tokens: the value is of the state in which
-        the last reply has just ended.
+        A last observation that no reply followed is not among the tokens: the value is of the state in which the last
+        reply has just ended.
         """
         by_sequence = [0.0] * len(sequences)
         with reproducible_computing(self._threads), torch.no_grad():
@@ -132,16 +138,17 @@ class Critic:
         return by_sequence
 
     def values_at(self, states: torch.Tensor) -> torch.Tensor:
-        """The values of hidden states, [n, hidden] to [n]. Both the head and the states receive a gradient."""
+        """The values, [n], of hidden states, [n, hidden]. Both the head and the states receive a gradient."""
         values: torch.Tensor = self.head(states.to(self.head.weight.dtype)).squeeze(-1)
         return values
 
     def update(self, batch: ValueBatch, settings: CriticSettings) -> dict[str, float]:
-        """Optimizer steps on the clipped value loss: of trunk and head, or of the head alone on the policy's trunk.
+        """Take optimizer steps on the clipped value loss, and return the metrics.
 
-        Returned are `value_loss` and `value_clip_fraction` (means over targets and steps), `value_gradient_norm` (mean
-        over steps, before clipping), `value_mean` and `return_mean`, and `explained_variance`: of the returns by the
-        batch's values, so by the critic before it learned from them; absent where all returns are equal.
+        They train trunk and head, or the head alone on the policy's trunk. The metrics are `value_loss` and
+        `value_clip_fraction` (means over targets and steps), `value_gradient_norm` (mean over steps, before clipping),
+        `value_mean`, `return_mean`, and `explained_variance`: of the returns by the batch's values, which the critic
+        predicted before it learned from these returns; absent where all returns are equal.
         """
         tally, norms = ValueTally(), []
         with reproducible_computing(self._threads):
@@ -153,10 +160,10 @@ class Critic:
     def loss(
         self, states: torch.Tensor, old_values: torch.Tensor, returns: torch.Tensor, clip: float | None
     ) -> tuple[torch.Tensor, ValueTally]:
-        """The clipped value loss, summed over the targets among reply tokens, and the sums of what is reported of it.
+        """The clipped value loss, summed over the reply tokens that have a target, and the sums for its metrics.
 
-        `states` are the tokens' hidden states, [replies, hidden], `old_values` those that the returns were made with,
-        `returns` NaN where no target is: both [replies].
+        `states` are the hidden states that predict the reply tokens, [replies, hidden]. `old_values` are the values
+        that the returns were computed with, and `returns` are NaN where there is no target: both [replies].
         """
         taught = ~returns.isnan()
         result = clipped_value_loss(self.values_at(states[taught]), old_values[taught], returns[taught], clip)
@@ -164,7 +171,7 @@ class Critic:
         return total, ValueTally(int(taught.sum().item()), total.item(), int(result.clipped.sum().item()))
 
     def step(self, settings: CriticSettings) -> float:
-        """One AdamW step with the gradient that has been added up; returns its norm before clipping."""
+        """Take one AdamW step with the accumulated gradient; return its norm before clipping."""
         return self._optimizer.step(
             learning_rate=settings.learning_rate,
             maximum_gradient_norm=settings.maximum_gradient_norm,
@@ -183,7 +190,7 @@ class Critic:
         save_file({name: tensor.cpu() for name, tensor in self.head.state_dict().items()}, folder / VALUE_HEAD_FILE)
 
     def _gradient(self, part: ValueBatch, settings: CriticSettings) -> ValueTally:
-        """Add the gradient of a mini-batch's mean loss over its targets; return the sums of what is reported."""
+        """Accumulate the gradient of a mini-batch's loss, the mean over its targets; return the sums for metrics."""
         old_values, returns = part.per_token()
         tally = ValueTally()
         for micro_batch in self._lay_out(part.sequences, settings.micro_batch_tokens):
@@ -199,7 +206,7 @@ class Critic:
         return lay_out(sequences, micro_batch_tokens, self._pad_token, self._trunk.device)
 
     def _take(self, folder: Path) -> None:
-        """Take head and optimizer from where `save` wrote them."""
+        """Load head and optimizer from a folder that `save` wrote. Raises ArtifactError where the head is missing."""
         path = folder / VALUE_HEAD_FILE
         if not path.is_file():
             raise ArtifactError(f"a critic's folder must hold {VALUE_HEAD_FILE}; {folder} does not: compute it again")
@@ -208,7 +215,7 @@ class Critic:
 
 
 def value_metrics(tally: ValueTally, gradient_norms: Sequence[float], batch: ValueBatch) -> dict[str, float]:
-    """What is reported of a critic's optimizer steps on a batch: see `Critic.update`."""
+    """The metrics of a critic's optimizer steps on a batch, as `Critic.update` lists them."""
     values, returns = batch.pairs()
     explained = explained_variance(values, returns)
     return {

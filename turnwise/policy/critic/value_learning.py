@@ -1,4 +1,4 @@
-"""What a critic learns from, and how: the batch, its mini-batches, and the settings."""
+"""The training data of a critic: its batch, the mini-batches, and the settings."""
 
 from __future__ import annotations
 
@@ -19,19 +19,21 @@ Initial = Literal["policy", "random"]
 
 @dataclass(frozen=True)
 class CriticSettings:
-    """How a critic is made and trained."""
+    """How a critic is made and trained. Raises ConfigurationError for settings that do not fit together."""
 
     learning_rate: float
     micro_batch_tokens: int
+    """Padded tokens per forward pass."""
     trunk: Trunk = "own"
+    """Whether the critic has a trunk of its own or shares the policy's."""
     initial: Initial = "policy"
-    """Weights that a trunk of its own begins with: the policy's as they are at that time, or random ones."""
+    """Initial weights of a trunk of its own: the policy's at the time the critic is made, or random ones."""
     coefficient: float | None = None
-    """What the value loss is multiplied by where it is added to the policy's. Only, and always, for trunk `policy`."""
+    """Factor of the value loss where it is added to the policy loss. Required for trunk `policy`, refused for `own`."""
     warm_up: int = 0
     """Iterations at the start in which the critic is trained and the policy is not."""
     clip: float | None = 0.2
-    """How far a value may move from what it was when the returns were made. None: as far as it likes."""
+    """How far a value may move from the one that the returns were computed with. None: no clip."""
     epochs: int = 1
     mini_batches: int = 1
     """Optimizer steps per epoch. Above 1 the sequences are shuffled and dealt out as evenly as possible."""
@@ -39,7 +41,7 @@ class CriticSettings:
     betas: tuple[float, float] = (0.9, 0.999)
     weight_decay: float = 0.0
     seed: int = 0
-    """Of random weights, and of the shuffle into mini-batches."""
+    """Seed of random weights and of the shuffle into mini-batches."""
 
     def __post_init__(self) -> None:
         for name, options in (("trunk", get_args(Trunk)), ("initial", get_args(Initial))):
@@ -68,10 +70,11 @@ class CriticSettings:
 
 @dataclass(frozen=True)
 class ValueBatch:
-    """What a critic learns from: one entry per sequence, with one number per reply token.
+    """Training data of a critic: one entry per sequence, with one number per reply token.
 
-    `values` are those that the returns were made with. A return that is None is no target: the rules that have one
-    value per turn have a return at its first reply token only. Raises ValueError when the entries do not match.
+    `values` are the ones that the returns were computed with. A return of None is no target: estimators with one value
+    per turn have a return at the turn's first reply token only. Raises ValueError when the entries do not match, when
+    there is no target, and for a number that is not finite.
     """
 
     sequences: tuple[TokenSequence, ...]
@@ -92,11 +95,11 @@ class ValueBatch:
 
     @property
     def targets(self) -> int:
-        """How many returns there are to learn from."""
+        """The number of returns that are not None."""
         return sum(target is not None for row in self.returns for target in row)
 
     def pairs(self) -> tuple[list[float], list[float]]:
-        """Values and returns of all targets."""
+        """The values and the returns of all targets, as two lists of the same length."""
         both = [
             (value, target)
             for of_values, of_returns in zip(self.values, self.returns, strict=True)
@@ -106,7 +109,10 @@ class ValueBatch:
         return [value for value, _ in both], [target for _, target in both]
 
     def per_token(self) -> tuple[list[list[float]], list[list[float]]]:
-        """Values and returns with an entry per token of the sequence: 0 at observations, NaN where no target is."""
+        """Values and returns with one entry per token of each sequence: 0 at observation tokens.
+
+        Returns are NaN at reply tokens that have no target.
+        """
         returns = [[math.nan if target is None else target for target in row] for row in self.returns]
         return self._spread(self.values), self._spread(returns)
 
@@ -118,7 +124,10 @@ class ValueBatch:
         return spread
 
     def parts(self, settings: CriticSettings) -> Iterator[ValueBatch]:
-        """The mini-batches that an optimizer step each is taken on, over all epochs, in an order of the seed."""
+        """The mini-batches of all epochs, one per optimizer step; `settings.seed` decides their order.
+
+        Sequences without a target are left out.
+        """
         taught = [index for index, row in enumerate(self.returns) if any(target is not None for target in row)]
         for epoch in range(settings.epochs):
             order = np.array(taught)

@@ -1,4 +1,4 @@
-"""The loss of a critic, and how well it does, as pure functions of tensors.
+"""The clipped value loss and the explained variance of a critic, as pure functions.
 
 PPO's clipped value loss (Schulman's code in OpenAI Baselines; described by Huang et al. 2022, "The 37 Implementation
 Details of Proximal Policy Optimization", detail 9; the PPO paper, arXiv 1707.06347, has no clip here), per token t:
@@ -6,10 +6,10 @@ Details of Proximal Policy Optimization", detail 9; the PPO paper, arXiv 1707.06
     V'_t = V_old,t + clip(V_t - V_old,t, -c, c)
     L_t  = 1/2 max((V_t - R_t)^2, (V'_t - R_t)^2)
 
-V_old: the values that the returns R were made with. The maximum stops the gradient of a value that has moved by more
-than c and away from V_old towards R; one that moved the wrong way is still pulled back. Without a clip L is half the
-squared error. Explained variance: 1 - Var(R - V) / Var(R); 1 is a perfect critic, 0 one that says the same everywhere,
-and below 0 it does worse than that.
+V_old: the values that the returns R were computed with. The maximum stops the gradient of a value that has moved from
+V_old towards R by more than c; one that moved away from R is still pulled back. Without a clip L is half the squared
+error. Explained variance: 1 - Var(R - V) / Var(R). 1 is a perfect critic, 0 one that predicts a constant, and below 0
+it is worse than a constant.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ import torch
 
 @dataclass(frozen=True)
 class ValueLoss:
-    """A loss per token, with where the clip stopped the gradient. Both have the inputs' shape."""
+    """A loss per token, and where the clip stopped its gradient. Both have the inputs' shape."""
 
     loss: torch.Tensor
     clipped: torch.Tensor
-    """Boolean."""
+    """Boolean: true where the clip stopped the gradient."""
 
 
 def clipped_value_loss(
@@ -43,7 +43,7 @@ def clipped_value_loss(
 
 
 def explained_variance(values: Sequence[float], returns: Sequence[float]) -> float | None:
-    """Of the returns by the values; None where the returns are all equal, and there is nothing to explain."""
+    """The share of the returns' variance that the values explain; None where all returns are equal."""
     variance = _variance(returns)
     if variance == 0.0:
         return None
@@ -51,7 +51,7 @@ def explained_variance(values: Sequence[float], returns: Sequence[float]) -> flo
 
 
 def _variance(numbers: Sequence[float]) -> float:
-    """The population's; exactly 0 where all are equal."""
+    """The population variance; exactly 0 where all numbers are equal."""
     if all(number == numbers[0] for number in numbers):
         return 0.0
     mean = math.fsum(numbers) / len(numbers)
