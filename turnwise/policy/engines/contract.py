@@ -1,12 +1,11 @@
-"""What samples replies: a small contract, and how an engine is chosen.
+"""The interface of an engine, which samples replies from a policy.
 
-An engine is token-in, token-out. It holds one policy's weights, takes contexts, and runs them forward step by step; a
-reply is handed over at the step at which it finished, so that its world can be stepped while others are still being
-sampled. What it samples is a function of the weights, the seed and the order of the submissions, and of nothing else.
+An engine is token-in, token-out. It holds one policy's weights, takes contexts, and runs them forward step by step. It
+returns a reply at the step at which the reply finished, so that its world can be stepped while others are still being
+sampled. The replies are a function of the weights, the seed and the order of the submissions, and of nothing else.
 
-Two engines keep the contract: `vllm` (the default) and `transformers` (the reference in the tests, and the way out
-where vLLM does not install). They sample from the same distribution, but not the same tokens: their random numbers
-differ.
+There are two engines: `vllm` (the default) and `transformers` (the reference in the tests, and the alternative where
+vLLM does not install). They sample from the same distribution, but not the same tokens: their random numbers differ.
 """
 
 from __future__ import annotations
@@ -23,13 +22,16 @@ EngineName = Literal["vllm", "transformers"]
 
 @dataclass(frozen=True)
 class Sampling:
-    """How replies are sampled: from the full distribution, since a policy gradient differentiates exactly that one."""
+    """How replies are sampled: always from the full distribution, the one that a policy gradient differentiates.
+
+    Raises ConfigurationError for values out of range.
+    """
 
     temperature: float
-    """Logits are divided by it. 0 is greedy."""
+    """The logits are divided by it. 0 is greedy."""
     max_reply_tokens: int
     end_tokens: tuple[int, ...]
-    """A reply ends with the first of these; it is part of the reply."""
+    """Token ids that end a reply: it ends with the first one that is sampled, which is part of the reply."""
 
     def __post_init__(self) -> None:
         if self.temperature < 0:
@@ -45,13 +47,13 @@ class Reply:
     """One finished reply."""
 
     episode: int
-    """As it was submitted."""
+    """The number of the episode, as given to `submit`."""
     tokens: tuple[int, ...]
     log_probabilities: tuple[float, ...]
-    """Per token, in nats, of the distribution it was sampled from, temperature included. A greedy reply is drawn from a
-    point mass, whose log-probabilities would all be 0: it carries those of the distribution at temperature 1."""
+    """The log-probability of each token in nats, in the distribution it was sampled from, temperature included. A
+    greedy reply has those of the distribution at temperature 1, since all would be 0 under a point mass."""
     complete: bool
-    """It ended with an end token (which is the last of `tokens`), rather than at the limit on its length."""
+    """Whether the reply ended with an end token (the last of `tokens`) rather than at the limit on its length."""
 
 
 class Engine(Protocol):
@@ -59,7 +61,7 @@ class Engine(Protocol):
 
     @property
     def in_flight(self) -> int:
-        """How many submitted contexts await their reply."""
+        """The number of submitted contexts whose replies are not finished."""
 
     @property
     def context_length(self) -> int:
@@ -70,40 +72,42 @@ class Engine(Protocol):
         """Reply tokens sampled since the engine was made."""
 
     def load(self, policy: Path, digest: str) -> None:
-        """Hold the weights in `policy`, a folder in Hugging Face's layout (config.json, model.safetensors).
+        """Load the weights in `policy`, a folder in Hugging Face's layout (config.json, model.safetensors).
 
-        Nothing happens when `digest` names what is held already. Raises RuntimeError when replies are in flight.
+        `digest` identifies the weights: where they are loaded already, nothing happens. Raises RuntimeError when
+        replies are in flight.
         """
 
     def begin(self, seed: int, sampling: Sampling) -> None:
-        """Start a rollout: seeds torch's global generator and empties the prefix cache.
+        """Start a rollout: seed torch's global generator and empty the prefix cache.
 
         Raises RuntimeError when no policy is loaded, or when replies are in flight.
         """
 
     def submit(self, episode: int, context: Sequence[int], reply_tokens: int | None = None) -> None:
-        """Ask for a reply to a context of token ids, of at most `reply_tokens` tokens; None: of sampling's maximum.
+        """Request a reply to a context of token ids.
 
-        Raises ValueError when the context leaves no room for a reply: the agent must end such an episode.
+        The reply has at most `reply_tokens` tokens; None: at most `Sampling.max_reply_tokens`. Raises ValueError when
+        the context leaves no room for a reply (the agent must end such an episode), and RuntimeError before `begin`.
         """
 
     def step(self) -> list[Reply]:
-        """Run one engine step and return the replies that finished at it, in the order of their episodes.
+        """Run one engine step and return the replies that finished in it, sorted by episode.
 
         Raises RuntimeError when nothing is in flight.
         """
 
     def close(self) -> None:
-        """Free what the engine holds. It cannot be used afterwards."""
+        """Free the engine's memory. It cannot be used afterwards."""
 
 
 def reply_limit(
     context: Sequence[int], context_length: int, sampling: Sampling | None, reply_tokens: int | None
 ) -> int:
-    """The most tokens of a reply to a context, of what the contract's `submit` was asked for; `sampling` is None where
-    no rollout has begun.
+    """The maximum length in tokens of a reply to a context: the requested one, or less where the context leaves less.
 
-    Raises RuntimeError before a rollout, and ValueError where there is no room for a reply.
+    `reply_tokens` is as in `Engine.submit`. Raises RuntimeError where `sampling` is None, since no rollout has begun,
+    and ValueError where there is no room for a reply.
     """
     if sampling is None:
         raise RuntimeError("a rollout must begin before contexts are submitted: call begin first")

@@ -1,4 +1,4 @@
-"""The one engine of a process: made by name when it is first asked for, and shared by all tasks after that."""
+"""Engines by name, and the one resident engine that all tasks of a process share."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from turnwise.policy.engines.contract import Engine, EngineName
 def make_engine(
     name: EngineName, *, device: str = "cpu", threads: int = 1, context_length: int, maximum_episodes: int
 ) -> Engine:
-    """An engine by name.
+    """A new engine by name.
 
-    `threads` is the number of CPU threads it computes with (results to the bit depend on it); `maximum_episodes` how
-    many replies it samples side by side: further submissions wait their turn. Raises ConfigurationError when the
-    engine's package is not installed.
+    `threads` is the number of CPU threads that it computes with (bit-exact results depend on it). `context_length` is
+    in tokens, context and reply together. `maximum_episodes` is the number of replies that it samples concurrently;
+    further submissions wait. Raises ConfigurationError for an unknown name, and when the engine's package is not
+    installed.
     """
     if name == "vllm":
         from turnwise.policy.engines.vllm import VllmEngine
@@ -36,9 +37,9 @@ _resident: dict[tuple[str, str, int, int, int], Engine] = {}
 def resident_engine(
     name: EngineName, *, device: str = "cpu", threads: int = 1, context_length: int, maximum_episodes: int
 ) -> Engine:
-    """The process's one engine of this kind: made at the first call, shared by all the tasks of the process after it.
+    """The process's resident engine with these arguments: made at the first call, shared by later ones.
 
-    An engine takes seconds to start and a gigabyte to hold, so asking for another kind closes the one that is resident.
+    An engine takes seconds to start and a gigabyte of memory, so a call with other arguments closes the resident one.
     """
     key = (name, device, threads, context_length, maximum_episodes)
     if key not in _resident:

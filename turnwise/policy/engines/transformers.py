@@ -1,7 +1,7 @@
-"""The reference engine: a transformers model and a decoding loop that can be read.
+"""The reference engine: a transformers model with a simple decoding loop. It does not need vLLM.
 
-One step samples every reply that is waiting, all to their end, as one batch. It needs no vLLM; a world waits for the
-slowest reply of its batch.
+One step samples a batch of waiting contexts, as many as run concurrently, to the end of all their replies; so each
+world waits for the slowest reply of its batch.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class TransformersEngine:
     """See `turnwise.policy.engines.contract.Engine`."""
 
     def __init__(self, *, device: str, threads: int, context_length: int, maximum_episodes: int) -> None:
-        """Holds no policy yet: see `turnwise.policy.engines.resident.make_engine`."""
+        """Make an engine without a policy. `turnwise.policy.engines.resident.make_engine` explains the arguments."""
         self.context_length = context_length
         self.tokens_generated = 0
         self._device, self._threads, self._maximum_episodes = torch.device(device), threads, maximum_episodes
@@ -39,11 +39,11 @@ class TransformersEngine:
 
     @property
     def in_flight(self) -> int:
-        """How many submitted contexts await their reply."""
+        """The number of submitted contexts whose replies are not finished."""
         return len(self._waiting)
 
     def load(self, policy: Path, digest: str) -> None:
-        """Hold the weights in `policy`; see the contract."""
+        """Load the weights in `policy`; see `Engine.load`."""
         if digest == self._digest:
             return
         self._must_be_idle("load a policy")
@@ -53,7 +53,7 @@ class TransformersEngine:
         self._digest = digest
 
     def begin(self, seed: int, sampling: Sampling) -> None:
-        """Start a rollout; see the contract."""
+        """Start a rollout; see `Engine.begin`."""
         if self._model is None:
             raise RuntimeError("a policy must be loaded before a rollout begins; none is: call load first")
         self._must_be_idle("begin a rollout")
@@ -61,12 +61,12 @@ class TransformersEngine:
         torch.manual_seed(seed)
 
     def submit(self, episode: int, context: Sequence[int], reply_tokens: int | None = None) -> None:
-        """Ask for a reply; see the contract."""
+        """Request a reply; see `Engine.submit`."""
         limit = reply_limit(context, self.context_length, self._sampling, reply_tokens)
         self._waiting.append(_Request(episode, tuple(context), limit))
 
     def step(self) -> list[Reply]:
-        """Sample what is waiting, as far as it fits side by side, to the end; see the contract."""
+        """Sample up to `maximum_episodes` waiting replies to their ends; see `Engine.step`."""
         if not self._waiting:
             raise RuntimeError("a step needs something in flight; found nothing: submit a context first")
         batch, self._waiting = self._waiting[: self._maximum_episodes], self._waiting[self._maximum_episodes :]
@@ -109,7 +109,10 @@ class TransformersEngine:
         ]
 
     def _padded_on_the_left(self, batch: Sequence[_Request]) -> tuple[torch.Tensor, torch.Tensor]:
-        """Contexts that end in one column, and which of the tokens are theirs: both [episodes, longest]."""
+        """The contexts padded on the left, so that all end in the last column, and the attention mask.
+
+        Both are [episodes, longest].
+        """
         longest = max(len(request.context) for request in batch)
         inputs = torch.zeros((len(batch), longest), dtype=torch.long)
         attended = torch.zeros((len(batch), longest), dtype=torch.long)
@@ -126,7 +129,10 @@ class TransformersEngine:
 
 
 def _choose(logits: torch.Tensor, temperature: float) -> tuple[torch.Tensor, torch.Tensor]:
-    """A token per row, and its log-probability: of the sampled distribution, or at temperature 1 when greedy."""
+    """One token per row of `logits`, [episodes, vocabulary], and its log-probability in nats: both [episodes].
+
+    The log-probability is that of the sampled distribution, or at temperature 1 when greedy.
+    """
     log_distribution = (logits / (temperature or 1.0)).log_softmax(dim=-1)
     if temperature == 0:
         chosen = log_distribution.argmax(dim=-1)

@@ -1,13 +1,13 @@
-"""vLLM, in the process of its caller: the default engine.
+"""The default engine: vLLM, in the process of its caller.
 
-vLLM's loop is driven one step at a time, token-in, token-out, without its tokenizer. What it is told, and why:
+vLLM's loop is driven one step at a time, token-in, token-out, without its tokenizer. Its settings, and why:
 
 * in process (no engine process), since the weights are handed over in memory and torch's generator is seeded here;
 * `processed_logprobs`: log-probabilities of the distribution that is sampled from, temperature included;
-* eager and uncompiled: log-probabilities alone would otherwise compile C++ at the first batch;
-* no seed per request: on a CPU that fails when a context is prefilled in chunks. One seed per rollout does as well,
-  since the order of submissions is fixed;
-* no asynchronous scheduling: which replies finish at which step is a function of the submissions.
+* eager and uncompiled: otherwise the log-probabilities alone would compile C++ at the first batch;
+* no seed per request: on a CPU that fails when a context is prefilled in chunks. One seed per rollout is enough, since
+  the order of submissions is fixed;
+* no asynchronous scheduling, so that the step at which a reply finishes is a function of the submissions.
 """
 
 from __future__ import annotations
@@ -43,22 +43,26 @@ ENVIRONMENT = {
     "VLLM_PLUGINS": "",
     "HF_HUB_OFFLINE": "1",
 }
-"""Read by vLLM when it is imported. A user's own setting wins, but for the first, on which this engine rests.
+"""Environment variables that vLLM reads on import. A user's setting wins, except for the first: this engine needs it.
 
-vLLM would configure the logging of the whole process, which ends all handlers that there are: Prefect's, which sends to
-its server what a run says, waits five seconds for that and is gone.
+`VLLM_CONFIGURE_LOGGING` is off because vLLM would configure the logging of the whole process, which closes all existing
+handlers: Prefect's, which sends a run's log to its server, would wait five seconds and then be gone.
 """
 
 MINIMUM_CACHE_BYTES = 64 * 2**20
 MAXIMUM_CACHE_BYTES = {"cpu": 512 * 2**20, "cuda": 16 * 2**30}
-"""Of keys and values: what all episodes need at full length, within these; beyond, vLLM makes episodes wait."""
+"""Limits on the size of the KV cache, in bytes. It has room for all episodes at full length as far as the limits allow;
+where it is full, vLLM makes episodes wait."""
 
 
 class VllmEngine:
     """See `turnwise.policy.engines.contract.Engine`. vLLM is imported and started when the first policy is loaded."""
 
     def __init__(self, *, device: str, threads: int, context_length: int, maximum_episodes: int) -> None:
-        """Remember how to start: see `turnwise.policy.engines.resident.make_engine`."""
+        """Store the arguments, those of `turnwise.policy.engines.resident.make_engine`, without starting vLLM.
+
+        Raises ConfigurationError for an unknown device, and where vLLM is not installed.
+        """
         if device not in MAXIMUM_CACHE_BYTES:
             raise ConfigurationError(f"the engine's device must be one of cpu, cuda; found {device!r}")
         if importlib.util.find_spec("vllm") is None:
@@ -76,11 +80,11 @@ class VllmEngine:
 
     @property
     def in_flight(self) -> int:
-        """How many submitted contexts await their reply."""
+        """The number of submitted contexts whose replies are not finished."""
         return len(self._episodes)
 
     def load(self, policy: Path, digest: str) -> None:
-        """Hold the weights in `policy`; see the contract. A policy of another architecture starts vLLM anew."""
+        """Load the weights in `policy`; see `Engine.load`. A policy of another architecture restarts vLLM."""
         if digest == self._digest:
             return
         self._must_be_idle("load a policy")
@@ -96,7 +100,7 @@ class VllmEngine:
         self._digest = digest
 
     def begin(self, seed: int, sampling: Sampling) -> None:
-        """Start a rollout; see the contract."""
+        """Start a rollout; see `Engine.begin`."""
         if self._digest is None:
             raise RuntimeError("a policy must be loaded before a rollout begins; none is: call load first")
         self._must_be_idle("begin a rollout")
@@ -107,16 +111,16 @@ class VllmEngine:
         torch.manual_seed(seed)
 
     def submit(self, episode: int, context: Sequence[int], reply_tokens: int | None = None) -> None:
-        """Ask for a reply; see the contract."""
+        """Request a reply; see `Engine.submit`."""
         limit = reply_limit(context, self.context_length, self._sampling, reply_tokens)
-        # vLLM orders by arrival, and names must differ: a number in the order of submission does both.
+        # vLLM orders requests by arrival, and names must be unique: the number of the submission serves for both.
         name = str(self._submissions)
         self._submissions += 1
         self._episodes[name] = episode
         self._engine.add_request(name, {"prompt_token_ids": list(context)}, self._parameters(limit), arrival_time=0.0)
 
     def step(self) -> list[Reply]:
-        """Run one engine step; see the contract."""
+        """Run one engine step; see `Engine.step`."""
         if not self._episodes:
             raise RuntimeError("a step needs something in flight; found nothing: submit a context first")
         with computing_threads(self._threads):
@@ -128,7 +132,7 @@ class VllmEngine:
         """Free vLLM's memory."""
         if self._engine is not None:
             core, self._engine = self._engine.engine_core, None
-            core.shutdown()  # it lets go of weights and cache, and collects the garbage itself
+            core.shutdown()  # it frees weights and cache, and collects the garbage itself
         self._architecture = self._digest = None
         self._episodes.clear()
 
@@ -154,7 +158,7 @@ class VllmEngine:
         }
 
     def _transfer(self, policy: Path) -> None:
-        """Overwrite the weights in place; the keys and values that they made are stale."""
+        """Overwrite the weights in place, and empty the KV cache, which is stale then."""
         tensors = _named_tensors(policy)
         self._engine.collective_rpc("reload_weights", kwargs={"weights_iterator": iter(tensors.items())})
         self._empty_cache()
@@ -166,7 +170,7 @@ class VllmEngine:
             )
 
     def _parameters(self, limit: int) -> Any:
-        """The parameters of a reply of at most `limit` tokens: one object for all of these, being slow to make."""
+        """The sampling parameters of replies of at most `limit` tokens; cached by `limit`, being slow to make."""
         assert self._sampling is not None
         if limit not in self._parameters_by_limit:
             from vllm import SamplingParams
@@ -205,7 +209,7 @@ class VllmEngine:
         heads = configuration.get("num_key_value_heads") or attention_heads
         head_dimension = configuration.get("head_dim") or configuration["hidden_size"] // attention_heads
         per_token = 2 * configuration["num_hidden_layers"] * heads * head_dimension * 4
-        # vLLM wants room for one episode of full length, and rounds to blocks of many tokens.
+        # vLLM requires room for one episode of full length; twice that, since it rounds to blocks of many tokens.
         one_episode = 2 * per_token * self.context_length
         wanted = per_token * self.context_length * self._maximum_episodes
         return max(one_episode, MINIMUM_CACHE_BYTES, min(wanted, MAXIMUM_CACHE_BYTES[self._device]))
@@ -218,9 +222,9 @@ class VllmEngine:
 
 
 def _hold_to_torchs_kernels() -> None:
-    """Where torch is held to AVX2 (ATEN_CPU_CAPABILITY=avx2), vLLM is too.
+    """Restrict vLLM to AVX2 where torch is restricted to it (ATEN_CPU_CAPABILITY=avx2).
 
-    vLLM asks torch what the processor has, which the variable does not change, and loads its kernels by the answer.
+    vLLM chooses its kernels by `torch.cpu.get_capabilities`, which reports the processor's and ignores the variable.
     """
     if torch.backends.cpu.get_cpu_capability() == "AVX2":
         asked = torch.cpu.get_capabilities()
@@ -229,17 +233,17 @@ def _hold_to_torchs_kernels() -> None:
 
 
 def _import_vllm() -> Any:
-    """The class LLM, imported with the environment that this engine needs."""
+    """Import vLLM with the environment that this engine needs, and return its class `LLM`."""
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
-    # It would override kv_cache_memory_bytes, and is in whole gigabytes.
+    # This variable would override kv_cache_memory_bytes, and is in whole gigabytes.
     os.environ.pop("VLLM_CPU_KVCACHE_SPACE", None)
-    # Where torch's compiler was imported before us, it has read the environment already.
+    # torch's compiler may have been imported before, and then has already read TORCH_COMPILE_DISABLE.
     torch._dynamo.config.disable = True
     _hold_to_torchs_kernels()
-    # vLLM collects garbage five times while it starts, over the 800,000 objects that its imports left: frozen ones are
-    # not looked at, which halves the start.
+    # vLLM collects garbage five times while it starts, over the 800,000 objects that its imports left. The collector
+    # skips frozen objects, which halves the time of the start.
     collecting = gc.isenabled()
     gc.disable()
     from vllm import LLM
@@ -253,10 +257,10 @@ def _import_vllm() -> Any:
 
 @contextmanager
 def _threads_unpatched() -> Iterator[None]:
-    """VLLM's CPU worker replaces torch.set_num_threads by a function that does nothing: that is undone.
+    """Restore torch.set_num_threads, which vLLM's CPU worker replaces by a function that does nothing.
 
-    The learner in the same process would else silently compute with the engine's threads, and with its own where no
-    engine was started: two results for one computation.
+    Otherwise the learner in the same process would silently compute with the engine's number of threads, but with its
+    own where no engine was started: two results for one computation.
     """
     set_num_threads = torch.set_num_threads
     try:
@@ -267,9 +271,9 @@ def _threads_unpatched() -> Iterator[None]:
 
 @contextmanager
 def _numba_out_of_sight() -> Iterator[None]:
-    """VLLM looks at every attribute of every imported module, and stumbles over llvmlite's library object.
+    """Hide llvmlite's library object from vLLM, which reads every attribute of every imported module and fails at it.
 
-    That is imported where numba is, for instance by a world whose retriever uses it.
+    The object is imported together with numba, for instance by a world whose retriever uses numba.
     """
     module = sys.modules.pop("llvmlite.binding.ffi", None)
     try:
@@ -281,13 +285,13 @@ def _numba_out_of_sight() -> Iterator[None]:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Keep what vLLM and its native code say on standard error while it starts; it is shown only if that fails."""
+    """Capture standard error, native code's included, while vLLM starts; show it only if the start fails."""
     sys.stderr.flush()
     shown = os.dup(2)
     with tempfile.TemporaryFile() as kept:
         os.dup2(kept.fileno(), 2)
         try:
-            # On a terminal Python's own stream may be another: that which progress bars put in its place.
+            # On a terminal a progress bar may have replaced sys.stderr by a stream that does not write to descriptor 2.
             with redirect_stderr(io.TextIOWrapper(io.FileIO(2, "w", closefd=False), write_through=True)):
                 yield
         except BaseException:
@@ -301,16 +305,16 @@ def quiet() -> Iterator[None]:
 
 
 def _architecture(policy: Path) -> dict[str, Any]:
-    """What two policies must have in common for one's weights to fit into the engine that was started for the other."""
+    """The configuration without names and versions: policies with equal ones can share a started engine."""
     configuration: dict[str, Any] = json.loads((policy / "config.json").read_text())
     return {key: value for key, value in configuration.items() if key not in ("_name_or_path", "transformers_version")}
 
 
 def _named_tensors(policy: Path) -> dict[str, torch.Tensor]:
-    """The policy's weights by name, the output layer always among them.
+    """The policy's weights by name, always including the output layer.
 
-    With tied embeddings the file leaves `lm_head.weight` out, but vLLM's CPU kernels hold a packed copy of their own,
-    which would go stale in silence.
+    With tied embeddings the file has no `lm_head.weight`, but vLLM's CPU kernels hold a packed copy of it, which would
+    silently keep the old weights. Raises FileNotFoundError where there are no weights.
     """
     tensors: dict[str, torch.Tensor] = {}
     for file in sorted(policy.glob("model*.safetensors")):

@@ -1,18 +1,18 @@
-"""How the losses of reply tokens become one number: what each token weighs.
+"""Loss aggregation: the weight of each reply token's loss in the objective.
 
 Over the S samples of a mini-batch, n_i reply tokens in sample i, P prompts (groups), m_p reply tokens in prompt p. A
 sample is a trajectory, however many segments it has, or a turn (`optimization.sample`).
 
-    token-mean       1 / (sum of n)      every token weighs alike; long replies weigh more            DAPO
-    sequence-mean    1 / (S n_i)         every sample weighs alike; a long reply's tokens less        GRPO
-    constant         1 / (S c)           sums over tokens, divided by a constant: no length in it     Dr.GRPO
-    prompt-mean      1 / (P m_p)         every prompt weighs alike, its tokens alike                  ScaleRL
+    token-mean       1 / (sum of n)      equal weight per token; long replies weigh more              DAPO
+    sequence-mean    1 / (S n_i)         equal weight per sample; tokens of long replies weigh less   GRPO
+    constant         1 / (S c)           sum over tokens divided by a constant, whatever the length   Dr.GRPO
+    prompt-mean      1 / (P m_p)         equal weight per prompt, and per token of one prompt         ScaleRL
 
 Papers: DAPO (arXiv 2503.14476), whose formula is a prompt-mean and whose code a token-mean; GRPO (DeepSeekMath, arXiv
 2402.03300); Dr.GRPO (arXiv 2503.20783), whose c is the longest reply allowed; ScaleRL (arXiv 2510.13786).
 
-What differs from most systems: the weights come from the whole mini-batch before it is cut into micro-batches, so that
-the cut cannot change what is optimised. A prompt whose trajectories are dealt into several mini-batches is averaged
+What differs from most systems: the weights are computed over the whole mini-batch before it is cut into micro-batches,
+so that the cut cannot change the objective. A prompt whose trajectories are dealt into several mini-batches is averaged
 within each.
 """
 
@@ -31,10 +31,10 @@ def token_weights(
     groups: Sequence[int] | None = None,
     constant: float | None = None,
 ) -> list[float]:
-    """What a reply token weighs in the loss: one number per sample, since those of a sample weigh alike.
+    """The weight of a reply token in the loss: one number per sample, shared by all of the sample's reply tokens.
 
-    `reply_tokens`: how many each sample has, at least 1. `groups`: the prompt of each sample, for `prompt-mean`.
-    `constant`: the divisor c, in tokens, for `constant`. Raises ValueError where one is lacking.
+    `reply_tokens`: the number of reply tokens of each sample, at least 1. `groups`: the prompt of each sample, for
+    `prompt-mean`. `constant`: the divisor c, in tokens, for `constant`. Raises ValueError where one is missing.
     """
     if not all(reply_tokens):
         raise ValueError("every sample of a mini-batch must have a reply token; leave out those that have none")
