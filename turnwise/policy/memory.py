@@ -1,6 +1,6 @@
-"""The most memory that a computation held: on CUDA what torch allocated, on the CPU what the process had resident.
+"""Peak memory of a computation: on CUDA the memory that torch allocated, on the CPU the process's resident memory.
 
-The process's peak is that of its whole life, an engine and other stages included, and never falls.
+On the CPU the peak is that of the process's whole life, an engine and other stages included, and cannot be reset.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ import torch
 
 
 def forget_peak_memory(device: str) -> None:
-    """Begin to measure. On the CPU there is no way to."""
+    """Reset the peak on a CUDA device; on the CPU this does nothing."""
     if torch.device(device).type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
 
 
 def peak_memory_bytes(device: str) -> int:
-    """The peak since `forget_peak_memory`; on the CPU since the process began."""
+    """The peak in bytes since `forget_peak_memory`; on the CPU since the process started."""
     if torch.device(device).type == "cuda":
         return torch.cuda.max_memory_allocated(device)
     resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return resident if sys.platform == "darwin" else resident * 1024
+    return resident if sys.platform == "darwin" else resident * 1024  # Linux counts in KiB, macOS in bytes

@@ -1,4 +1,4 @@
-"""The sums that an update reports."""
+"""Sums for the metrics of an update, added up over micro-batches and mini-batches."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class ValueTally:
-    """Sums over targets of what the update of a critic reports."""
+    """Sums over targets, for the metrics of a critic's update."""
 
     targets: int = 0
+    """The number of targets."""
     loss: float = 0.0
     clipped: int = 0
 
@@ -20,11 +21,14 @@ class ValueTally:
 
 @dataclass(frozen=True)
 class UpdateTally:
-    """Sums over reply tokens of what an update reports."""
+    """Sums over reply tokens, for the metrics of an update. Log-probabilities and entropies are in nats."""
 
     tokens: int = 0
+    """The number of reply tokens."""
     unpadded: int = 0
+    """Tokens of the sequences, observations included, without padding."""
     padded: int = 0
+    """Positions that were computed, padding included."""
     loss: float = 0.0
     ratio: float = 0.0
     clipped_low: float = 0.0
@@ -34,11 +38,11 @@ class UpdateTally:
     mismatch: float = 0.0
     mismatch_maximum: float = 0.0
     objective: float = 0.0
-    """What is descended, summed over optimizer steps: every term, aggregated."""
+    """The objective with all its terms and token weights, summed over optimizer steps."""
     further: Mapping[str, float] = field(default_factory=dict)
-    """Sums of what only some settings have, by the name under which their mean is reported."""
+    """Sums that only some settings have, by the name under which their mean is reported."""
     values: ValueTally = ValueTally()
-    """Of a critic on the policy's trunk."""
+    """The sums of a critic on the policy's trunk."""
 
     def __add__(self, other: UpdateTally) -> UpdateTally:
         return UpdateTally(
@@ -62,7 +66,7 @@ class UpdateTally:
         )
 
     def means(self) -> dict[str, float]:
-        """Per reply token."""
+        """The metrics that are means over reply tokens, by name."""
         return {
             "loss": self.loss / self.tokens,
             "ratio": self.ratio / self.tokens,

@@ -1,20 +1,21 @@
-"""The model that a learner trains: how it is loaded, what of it is trained, and what is handed on.
+"""The model that a learner trains: loading it, selecting its trained parameters, and saving it.
 
-A drop-in for `AutoModelForCausalLM.from_pretrained`: the result is the same transformers model, with what the settings
-ask for done to it in place.
+`load_policy` is a drop-in for `AutoModelForCausalLM.from_pretrained`: it returns the same transformers model, with the
+settings applied to it in place.
 
-* **Precision.** In `bfloat16` the trunk computes under autocast. What is trained stays in float32, with its optimizer:
-  bfloat16 has 8 significant bits, so a step of 1e-6 on a weight of 0.02 would vanish. Frozen weights are held in it.
-* **Gradient checkpointing.** A layer keeps its input and is computed again in the backward pass: same gradient to the
-  bit, a third more arithmetic. transformers does so only in training mode, which would also turn dropout on: the mode
-  is set on the layers themselves, not on their parts.
+* **Precision.** In `bfloat16` the trunk computes under autocast. Trained parameters and their optimizer state stay in
+  float32: bfloat16 has 8 significant bits, so a step of 1e-6 on a weight of 0.02 would vanish. Frozen weights are held
+  in bfloat16.
+* **Gradient checkpointing.** A layer keeps its input and is recomputed in the backward pass: same gradient to the bit,
+  a third more arithmetic. transformers does so only in training mode, which would also turn dropout on; so the mode is
+  set on the layers themselves, not on their submodules.
 * **A low-rank adapter** (LoRA, Hu et al. 2021, arXiv 2106.09685, equation 3), by peft, on linear layers chosen by name:
 
       W' = W + (alpha / rank) B A        A: [rank, in], random; B: [out, rank], zero, so that training starts at W
 
   W is frozen. Differs from the paper: no dropout on the adapter's input, since an update is a function of its batch.
-  Merging computes W' beside W and never in its place, so that no rounding piles up in W.
-* **torch.compile**, one graph for all layers, for shapes that vary.
+  Merging computes W' as a new tensor and never overwrites W, so that rounding errors do not accumulate in W.
+* **torch.compile**, one graph for all layers, for dynamic shapes.
 """
 
 from __future__ import annotations
@@ -36,9 +37,9 @@ from turnwise.config.model_settings import AdapterSettings, ModelSettings
 from turnwise.errors import ArtifactError, ConfigurationError
 
 ADAPTER_FILE = "adapter/adapter.safetensors"
-"""In a folder of its own: engines take every safetensors file beside the model's for weights."""
+"""In a subfolder, since engines load every safetensors file next to the model's as weights."""
 FROZEN_FILE = "adapter/frozen.safetensors"
-"""The weights under the adapter, W. What lies beside it in model.safetensors is W', from which W cannot be had back."""
+"""The frozen weights under the adapter, W. model.safetensors holds W', from which W cannot be recovered exactly."""
 
 _ADAPTER = "default"
 _ALPHA = "alpha"
@@ -47,11 +48,11 @@ _RECOMPILATIONS = 64
 
 
 def load_policy(policy: Path | str, settings: ModelSettings, device: str = "cpu") -> PreTrainedModel:
-    """The policy in `policy` (a folder in Hugging Face's layout, or a hub id), in evaluation mode, with a fresh adapter
-    where the settings have one.
+    """The model of `policy`, in evaluation mode, with a new adapter where the settings have one.
 
-    An adapter that was trained before is part of the weights: use `restore_adapter` to go on training it. Raises
-    ConfigurationError where the device lacks the precision, or the model the layers that the settings name.
+    `policy` is a folder in Hugging Face's layout, or a hub id. An adapter that was trained before is merged into the
+    weights: use `restore_adapter` to continue training it. Raises ConfigurationError where the device does not support
+    the precision, or the model does not have the layers that the settings name.
     """
     require_device(settings, device)
     frozen_dtype = torch.float32 if settings.adapter is None else dtype_of(settings)
@@ -65,10 +66,10 @@ def load_policy(policy: Path | str, settings: ModelSettings, device: str = "cpu"
 
 
 def _forget_contradictions(model: PreTrainedModel) -> None:
-    """Keep of a generation configuration that contradicts itself the special tokens alone.
+    """Reduce a generation configuration that contradicts itself to its special tokens.
 
-    Some that are published set a temperature without `do_sample`. transformers reads them and refuses to save them. How
-    replies are sampled is `rollout`'s to say, so nothing that is read here is lost.
+    Some published ones set a temperature without `do_sample`. transformers reads them and refuses to save them. The
+    section `rollout` says how replies are sampled, so nothing that is used gets lost.
     """
     found = model.generation_config
     if found is None:
@@ -81,10 +82,11 @@ def _forget_contradictions(model: PreTrainedModel) -> None:
 
 
 def restore_adapter(model: PreTrainedModel, folder: Path, settings: ModelSettings) -> None:
-    """Make `model`, which `load_policy` gave for `folder`, the one that `save_policy` wrote there, to the bit.
+    """Load the adapter and the frozen weights in `folder` into `model`, so that it equals the saved one to the bit.
 
-    Without an adapter it is that already. Raises ArtifactError where the adapter's files are missing, and
-    ConfigurationError where they are of another adapter than the settings'.
+    `model` is the result of `load_policy` for the same folder, which `save_policy` wrote. Without an adapter in the
+    settings nothing is left to do. Raises ArtifactError where the adapter's files are missing, and ConfigurationError
+    where they belong to an adapter with other settings.
     """
     if settings.adapter is None:
         return
@@ -106,13 +108,16 @@ def restore_adapter(model: PreTrainedModel, folder: Path, settings: ModelSetting
 
 
 def load_trunk(policy: Path | str, settings: ModelSettings, device: str, *, seed: int | None = None) -> PreTrainedModel:
-    """The model of `policy` without its output layer, for a critic: its weights, or random ones from `seed`."""
+    """The model of `policy` without its output layer, for a critic.
+
+    It has the policy's weights, or with `seed` random ones. Raises ConfigurationError for settings with an adapter.
+    """
     if settings.adapter is not None:
         raise ConfigurationError("a critic's trunk must have no adapter, all of it is trained: set adapter to None")
     require_device(settings, device)
     configuration = AutoConfig.from_pretrained(str(policy))
     if seed is None:
-        # A policy is loaded as what it is: its output layer would be reported as unexpected by a model without one.
+        # AutoModel has no output layer, and would report that of a causal language model as unexpected.
         whole = any(name.endswith("ForCausalLM") for name in configuration.architectures or ())
         loader = AutoModelForCausalLM if whole else AutoModel
         trunk: PreTrainedModel = loader.from_pretrained(
@@ -126,14 +131,14 @@ def load_trunk(policy: Path | str, settings: ModelSettings, device: str, *, seed
 
 
 def trained_parameters(model: torch.nn.Module) -> dict[str, torch.nn.Parameter]:
-    """The parameters that receive a gradient, by name: all, or the adapter's."""
+    """The parameters that receive a gradient, by name: all of them, or with an adapter only the adapter's."""
     return {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
 
 
 def merged_weights(model: PreTrainedModel) -> Iterator[tuple[str, torch.Tensor]]:
-    """The full model's tensors by name, in float32, an adapter merged: what an engine is given and what is saved.
+    """The full model's tensors by name, in float32 and with an adapter merged, as they are saved and given to engines.
 
-    The model is left as it is. The output layer is always among the tensors, also where it is tied to the embedding.
+    The model is not changed. The output layer is always included, even where it is tied to the embedding.
     """
     modules = dict(model.named_modules())
     shared: dict[int, torch.Tensor] = {}  # tied tensors stay one tensor, so that a file holds them once
@@ -148,9 +153,9 @@ def merged_weights(model: PreTrainedModel) -> Iterator[tuple[str, torch.Tensor]]
 
 
 def save_policy(model: PreTrainedModel, folder: Path, settings: ModelSettings) -> None:
-    """Write the merged weights in Hugging Face's layout, and beside them what `restore_adapter` needs.
+    """Write the merged weights in Hugging Face's layout, and next to them the files that `restore_adapter` needs.
 
-    `config.json` names the precision that the model computes in, which an engine on an accelerator follows.
+    `config.json` names the precision that the model computes in; an engine on an accelerator uses the same.
     """
     model.save_pretrained(folder, state_dict=dict(merged_weights(model)), max_shard_size="1000GB")
     configuration = folder / "config.json"
@@ -164,13 +169,15 @@ def save_policy(model: PreTrainedModel, folder: Path, settings: ModelSettings) -
 
 
 def dtype_of(settings: ModelSettings) -> torch.dtype:
-    """The precision as torch names it."""
+    """The settings' precision as a torch dtype."""
     return {"float32": torch.float32, "bfloat16": torch.bfloat16}[settings.precision]
 
 
 def require_device(settings: ModelSettings, device: str) -> None:
-    """Raise ConfigurationError unless this machine has the device, the device instructions for the precision, and torch
-    what it compiles with, where layers are to be compiled.
+    """Raise ConfigurationError unless this machine can compute with these settings on the device.
+
+    It must have the device, the device must have instructions for the precision, and where layers are to be compiled
+    torch must have its compiler: Triton on CUDA, a C++ compiler on the CPU.
     """
     kind = torch.device(device).type
     if kind == "cuda" and not torch.cuda.is_available():
@@ -198,7 +205,7 @@ def _require_compiler(kind: str) -> None:
                 "or set compute.compiled to false"
             )
         return
-    # Here and not above: it takes seconds to import.
+    # Imported here because it takes seconds.
     from torch._inductor.cpp_builder import get_cpp_compiler
     from torch._inductor.exc import InvalidCxxCompiler
 
@@ -212,7 +219,10 @@ def _require_compiler(kind: str) -> None:
 
 
 def _add_adapter(model: PreTrainedModel, settings: AdapterSettings) -> None:
-    """Put the adapter beside the layers that it names and freeze everything else."""
+    """Add the adapter, in float32, to the linear layers that it names, and freeze all other parameters.
+
+    Raises ConfigurationError for a layer that the model does not have.
+    """
     from peft import LoraConfig, inject_adapter_in_model
 
     trunk = model.base_model.named_modules()
@@ -238,7 +248,7 @@ def _add_adapter(model: PreTrainedModel, settings: AdapterSettings) -> None:
 
 
 def _prepared(model: PreTrainedModel, settings: ModelSettings, device: str) -> PreTrainedModel:
-    """The model on its device, in evaluation mode, its layers and its forward pass as the settings ask."""
+    """The model on its device, in evaluation mode, with checkpointing, compilation and precision as in the settings."""
     model = model.to(torch.device(device)).eval()
     layers = [module for module in model.modules() if isinstance(module, GradientCheckpointingLayer)]
     if not layers and (settings.gradient_checkpointing or settings.compiled):
@@ -247,7 +257,7 @@ def _prepared(model: PreTrainedModel, settings: ModelSettings, device: str) -> P
             f"{type(model).__name__} has none: set both to false"
         )
     if settings.gradient_checkpointing:
-        # Nothing is random in a layer: keeping the generators' states would only cost time.
+        # No layer is random (no dropout), so saving the random generators' states would only cost time.
         model.gradient_checkpointing_enable({"use_reentrant": False, "preserve_rng_state": False})
         for layer in layers:
             layer.training = True
@@ -260,15 +270,15 @@ def _prepared(model: PreTrainedModel, settings: ModelSettings, device: str) -> P
 
 
 def _in_context(forward: Any, settings: ModelSettings, device_type: str) -> Any:
-    """The trunk's forward pass under autocast and with the compiler on, where the settings ask for them."""
+    """Wrap the trunk's forward pass in autocast and enable the compiler around it, as the settings ask."""
 
     @functools.wraps(forward)
     def within(*arguments: Any, **named: Any) -> Any:
         with torch.autocast(device_type, torch.bfloat16, enabled=settings.precision == "bfloat16"):
             if not settings.compiled:
                 return forward(*arguments, **named)
-            # An engine in the same process turns the compiler off for itself: a compiled layer would run uncompiled
-            # without a word, as it would after too many recompilations.
+            # An engine in the same process turns the compiler off for itself. A compiled layer would then silently run
+            # uncompiled, as it would after too many recompilations.
             with torch._dynamo.config.patch(
                 disable=False, recompile_limit=_RECOMPILATIONS, fail_on_recompile_limit_hit=True
             ):
@@ -282,12 +292,12 @@ def _adapter_tensors(model: PreTrainedModel) -> dict[str, torch.Tensor]:
 
 
 def _frozen_tensors(model: PreTrainedModel) -> dict[str, torch.Tensor]:
-    """The weights that the adapter covers. All others are the same with and without it."""
+    """The frozen weights under the adapter. All others are the same with and without it, so they need no copy."""
     return {name: tensor for name, tensor in model.state_dict().items() if ".base_layer." in name}
 
 
 def _take(tensors: dict[str, torch.Tensor], stored: dict[str, torch.Tensor], path: Path) -> None:
-    """Copy the stored tensors into the model's. Raises ConfigurationError where they are not of one adapter."""
+    """Copy the stored tensors into the model's. Raises ConfigurationError where their names or shapes differ."""
     found, expected = ({name: tuple(tensor.shape) for name, tensor in either.items()} for either in (stored, tensors))
     if found != expected:
         differing = min(name for name in found | expected if found.get(name) != expected.get(name))

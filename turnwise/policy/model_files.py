@@ -1,4 +1,4 @@
-"""Which files of a folder are a policy, in Hugging Face's layout."""
+"""The files of a policy in a folder in Hugging Face's layout."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 MODEL_FILES = ("config.json", "generation_config.json", "model*.json", "model*.safetensors")
-"""Patterns of the configuration and the weights: what sampling and scoring read."""
+"""Patterns of the files that sampling and scoring read: the configuration and the weights."""
 
 
 def model_files(folder: Path) -> list[Path]:
-    """The configuration and the weights, whole or in parts, in order of their names."""
+    """The paths of the configuration and of the weights, in one file or several, sorted by name."""
     return [
         path for path in sorted(folder.iterdir()) if any(fnmatchcase(path.name, pattern) for pattern in MODEL_FILES)
     ]

@@ -1,10 +1,10 @@
-"""AdamW over named parameters, and how its state is kept: what a policy's learner and a critic have in common.
+"""AdamW over named parameters, with a state that can be saved; the learner and the critic both use it.
 
     m = b1 m + (1 - b1) g        v = b2 v + (1 - b2) g^2
     w = w - lr (m / (1 - b1^n) / (sqrt(v / (1 - b2^n)) + 1e-8) + decay w)
 
-Paper: Loshchilov and Hutter 2019 (arXiv 1711.05101), by torch. The gradient's norm over all parameters is clipped
-first. The moments are stored by the parameters' names, so that an optimizer which is restored goes on to the bit.
+Paper: Loshchilov and Hutter 2019 (arXiv 1711.05101), as implemented in torch. The gradient's norm over all parameters
+is clipped first. The moments are stored by the parameters' names; a restored optimizer continues exactly, to the bit.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _STATE = ("exp_avg", "exp_avg_sq", "step")
 
 
 class NamedAdamW:
-    """Steps on a fixed set of parameters. Its moments start empty."""
+    """AdamW on a fixed set of parameters. Its moments start empty."""
 
     def __init__(self, parameters: Mapping[str, torch.nn.Parameter]) -> None:
         self._parameters = dict(parameters)
@@ -37,9 +37,9 @@ class NamedAdamW:
     def step(
         self, *, learning_rate: float, maximum_gradient_norm: float, betas: tuple[float, float], weight_decay: float
     ) -> float:
-        """One step with the gradient that has been added up, which is then empty; returns its norm before clipping.
+        """Take one step with the accumulated gradient, clear it, and return its norm before clipping.
 
-        Raises NotFiniteError, without a step, when the norm is not finite.
+        Raises NotFiniteError, without taking the step, when the norm is not finite.
         """
         norm = float(torch.nn.utils.clip_grad_norm_(self._parameters.values(), maximum_gradient_norm))
         if not math.isfinite(norm):
@@ -52,7 +52,7 @@ class NamedAdamW:
         return norm
 
     def save(self, file: Path) -> None:
-        """Write the moments and the number of steps as safetensors; the folder is made where it is missing."""
+        """Write the moments and the number of steps as safetensors, and create the folder where it is missing."""
         file.parent.mkdir(parents=True, exist_ok=True)
         states = {
             f"{part}.{name}": self._optimizer.state[parameter][part].detach().cpu().contiguous()
@@ -63,7 +63,7 @@ class NamedAdamW:
         save_file(states, file)
 
     def restore(self, file: Path) -> None:
-        """Take the state that `save` wrote. Raises ArtifactError when it is missing or of other parameters."""
+        """Load the state that `save` wrote. Raises ArtifactError when it is missing or has other parameters."""
         if not file.is_file():
             raise ArtifactError(
                 f"to go on, an optimizer must have its state in {file}; it is missing: compute it again"

@@ -1,4 +1,4 @@
-"""How sequences of unequal length are laid out for the learner: micro-batches that waste little on padding.
+"""Packing of sequences of unequal length into micro-batches with little padding.
 
 Sequences are padded on the right and need no attention mask: under causal attention no token sees the padding after it.
 """
@@ -14,10 +14,11 @@ from turnwise.data.trajectory import TokenSequence
 
 
 def micro_batches(lengths: Sequence[int], token_budget: int) -> list[list[int]]:
-    """Indices of the sequences, in micro-batches whose padded size (longest x count) is within the budget.
+    """The indices of the sequences in each micro-batch, whose padded size (longest x count) is within the budget.
 
-    Longest first, equal lengths in the order given, so neighbours are of like length and the order is a function of the
-    lengths. A sequence that exceeds the budget by itself has a micro-batch of its own.
+    `lengths` and `token_budget` are in tokens. Sequences are sorted by length, longest first and equal lengths in the
+    order given, so that neighbours have similar lengths and the order is a function of the lengths. A sequence that
+    exceeds the budget by itself gets a micro-batch of its own.
     """
     if token_budget < 1:
         raise ValueError(f"the token budget of a micro-batch must be at least 1; found {token_budget}")
@@ -34,10 +35,10 @@ def micro_batches(lengths: Sequence[int], token_budget: int) -> list[list[int]]:
 
 @dataclass(frozen=True)
 class MicroBatch:
-    """Sequences side by side, and where their reply tokens are.
+    """Padded sequences, and the positions of their reply tokens.
 
-    The n-th reply token of the micro-batch is `targets[n]`; it is predicted at `inputs[rows[n], columns[n]]` and stands
-    one column further on. Reply tokens are in the order of the sequences, then of their tokens.
+    The n-th reply token of the micro-batch is `targets[n]`. It is predicted at position [rows[n], columns[n]] of
+    `inputs`, and is itself at the next column. Reply tokens are in the order of the sequences, then of their tokens.
     """
 
     members: tuple[int, ...]
@@ -45,19 +46,22 @@ class MicroBatch:
     inputs: torch.Tensor
     """Token ids, [sequences, longest]."""
     rows: torch.Tensor
+    """[replies]."""
     columns: torch.Tensor
+    """[replies]."""
     targets: torch.Tensor
+    """Token ids, [replies]."""
 
     @property
     def padded_tokens(self) -> int:
-        """How many positions are computed, padding included."""
+        """The number of positions that are computed, padding included."""
         return self.inputs.numel()
 
 
 def lay_out(
     sequences: Sequence[TokenSequence], token_budget: int, pad_token: int, device: torch.device
 ) -> list[MicroBatch]:
-    """The sequences as micro-batches within a budget of padded tokens: see `micro_batches`."""
+    """The sequences as micro-batches on `device`, within a budget of padded tokens: see `micro_batches`."""
     lengths = [len(sequence.tokens) for sequence in sequences]
     return [_pad(sequences, members, pad_token, device) for members in micro_batches(lengths, token_budget)]
 
@@ -85,7 +89,10 @@ def _pad(
 
 
 def at_reply_tokens(values: Sequence[Sequence[float]], micro_batch: MicroBatch) -> torch.Tensor:
-    """Of one number per token of every sequence of the batch, those at the micro-batch's reply tokens: [replies]."""
+    """The entries of `values` at the micro-batch's reply tokens, [replies] in float32.
+
+    `values` has one row per sequence of the batch, with one number per token.
+    """
     rows, columns = micro_batch.rows.tolist(), (micro_batch.columns + 1).tolist()
     picked = [values[micro_batch.members[row]][column] for row, column in zip(rows, columns, strict=True)]
     return torch.tensor(picked, dtype=torch.float32, device=micro_batch.inputs.device)

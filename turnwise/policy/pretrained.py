@@ -1,8 +1,9 @@
-"""A policy from outside: a directory in Hugging Face's layout, or a repository on the hub.
+"""Pretrained policies: a directory in Hugging Face's layout, or a repository on the hub.
 
-A directory is known by a digest of its files, a repository by the commit that its revision names. A revision that this
-machine has downloaded before is looked up in the hub's local cache, and only another asks the hub, where HF_HUB_OFFLINE
-allows it: so a cached experiment runs without a network, and a branch that has moved on changes no result on its own.
+A directory is identified by a digest of its files, a repository by the commit that its revision names. A revision that
+this machine has downloaded before is resolved in the hub's local cache; only another one asks the hub, where
+HF_HUB_OFFLINE allows it. So a cached experiment runs without a network, and a branch that has moved on the hub does not
+change results by itself.
 """
 
 from __future__ import annotations
@@ -23,15 +24,16 @@ NOT_READ = (
     *("*.bin", "*.ckpt", "*.gguf", "*.h5", "*.msgpack", "*.onnx", "*.ot", "*.pt", "*.pth"),
     *("onnx/*", "original/*", "optimizer*.safetensors", "consolidated*.safetensors"),
 )
-"""Documents, states of optimizers, and weights in other forms. All else counts: a tokenizer may read any file."""
+"""Patterns of ignored files: documents, optimizer states, and weights in other formats. All other files are part of the
+policy, since a tokenizer may read any file."""
 TEMPLATES = "additional_chat_templates"
 WHOLE = "config.json, *.safetensors and a tokenizer with a chat template"
 
 
 def pretrained(policy: Policy) -> Outside | None:
-    """What `policy.model` and `policy.revision` name, known by content; None for a policy from scratch.
+    """The model that `policy.model` and `policy.revision` name, with its digest or commit; None for one from scratch.
 
-    Raises ConfigurationError where there is no such directory or revision, or none that can be reached.
+    Raises ConfigurationError for a repository or revision that cannot be found, and for a directory with a revision.
     """
     if policy.model == "scratch":
         return None
@@ -47,7 +49,10 @@ def pretrained(policy: Policy) -> Outside | None:
 
 
 def pretrained_folder(found: Outside) -> Path:
-    """A folder with the policy's files, downloaded where they are not here yet. Raises ConfigurationError."""
+    """A folder with the policy's files, downloaded where they are not on this machine yet.
+
+    Raises ConfigurationError where they cannot be downloaded, or the folder has no config.json or no weights.
+    """
     folder = model_directory(found.place)
     if folder is None:
         folder = _snapshot(found)
@@ -59,17 +64,17 @@ def pretrained_folder(found: Outside) -> Path:
 
 
 def require_unchanged(found: Outside) -> None:
-    """Raise ConfigurationError where a directory is no longer what it was when its key was made."""
+    """Raise ConfigurationError where a directory's files have changed since `found` was made for the cache key."""
     folder = model_directory(found.place)
     if folder is not None and outside_files(folder, _files(folder)) != found:
         raise ConfigurationError(f"policy.model must not change while it is read; {folder} has: run again")
 
 
 def model_directory(model: str) -> Path | None:
-    """The directory of this name, from the project's folder; None where a hub repository is meant."""
+    """The directory of this name, relative to the project's folder; None where there is none, as for a hub id."""
     folder = Path(model).expanduser()
     folder = folder if folder.is_absolute() else project_root() / folder
-    return folder if os.path.isdir(folder) else None  # a name that is too long is none either
+    return folder if os.path.isdir(folder) else None  # os.path: False, not an error, for a name that is too long
 
 
 def _files(folder: Path) -> list[Path]:

@@ -1,4 +1,4 @@
-"""A published model is looked at before the first stage: what engine, learner and agent will need of its folder."""
+"""Checks of a published model before the first stage: that engine, learner and agent can use its folder."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from turnwise.errors import ConfigurationError
 
 
 def require_usable(folder: Path, *, engine: str, context_tokens: int) -> None:
-    """Raise ConfigurationError unless the model in `folder` can be loaded, sampled from and talked to.
+    """Raise ConfigurationError unless the model in `folder` can be loaded, sampled from and prompted.
 
-    Its configuration is one of a causal language model, with heads that the engine's kernels take and room for
-    `context_tokens`; its weights have whole headers; its tokenizer fits the model and has a chat template that ends a
-    reply with a token; and its generation configuration can be read. No weight is loaded.
+    It must be a causal language model whose head dimension the engine's kernels support, with room for `context_tokens`
+    tokens. The headers of its weight files must be intact. Its tokenizer must fit the model and have a chat template
+    that ends a reply with a token. Its generation configuration must be readable. No weight is loaded.
     """
     from transformers import AutoConfig, GenerationConfig
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
@@ -44,7 +44,7 @@ def require_usable(folder: Path, *, engine: str, context_tokens: int) -> None:
 
 
 def _read(folder: Path, name: str, read: Any) -> Any:
-    """What transformers reads of the folder, whose mistakes it tells in many ways."""
+    """Return `read()`, with the errors by which transformers reports a faulty folder as ConfigurationError."""
     try:
         return read()
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:

@@ -1,18 +1,18 @@
-"""Score vectors: for each turn the gradient of the log-probability of its reply, sketched to a fixed length.
+"""Score vectors: the gradient of each turn's log-probability of its reply, sketched to a fixed length.
 
     S_(i,t) = sum over the tokens of reply t of trajectory i of d log pi(token) / d theta
 
-A policy gradient is a sum of them, each times an advantage: once they are known, any rule's gradient on the same
-trajectories is a matrix product. A policy has too many parameters to keep one vector of them per turn, so each is kept
-as its **count sketch** (Charikar, Chen and Farach-Colton 2002; "feature hashing", Weinberger et al. 2009, arXiv
-0902.2206): every parameter is dealt, once and for all, to one of d buckets with a random sign, and a bucket holds the
-signed sum of its parameters.
+A policy gradient is a sum of them, each times an advantage: once they are known, the gradient of any advantage
+estimator on the same trajectories is a matrix product. A policy has too many parameters to store one such vector per
+turn, so each is stored as its **count sketch** (Charikar, Chen and Farach-Colton 2002; "feature hashing", Weinberger
+et al. 2009, arXiv 0902.2206): every parameter is assigned, once and for all, to one of d buckets with a random sign,
+and a bucket holds the signed sum of its entries.
 
     sketch(x)_b = sum over the parameters j in bucket b of sign_j x_j
 
-It is linear, and keeps inner products right on average: <sketch(x), sketch(y)> has mean <x, y> and a variance of about
-(|x|^2 |y|^2 + <x, y>^2) / d. So a norm is right to about 0.7 / sqrt(d) of itself and a cosine to 1 / sqrt(d): with
-d = 4096 that is 1.1% and 1.6%.
+The sketch is linear and preserves inner products in expectation: <sketch(x), sketch(y)> has mean <x, y> and a variance
+of about (|x|^2 |y|^2 + <x, y>^2) / d. So the error of a norm is about 0.7 / sqrt(d) of it, and that of a cosine about
+1 / sqrt(d): with d = 4096 that is 1.1% and 1.6%.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from turnwise.seeding import generator
 
 
 class CountSketch:
-    """A fixed random projection of gradients, by parameter, to `dimensions` numbers."""
+    """A fixed random projection of the gradients of all parameters to one vector of `dimensions` numbers."""
 
     def __init__(self, parameters: Mapping[str, torch.Tensor], dimensions: int, seed: int) -> None:
         self._dimensions = dimensions
@@ -48,7 +48,7 @@ class CountSketch:
             )
 
     def __call__(self, gradients: Sequence[torch.Tensor]) -> torch.Tensor:
-        """The sketch, [dimensions], of gradients in the order of the parameters; summed in float64."""
+        """The sketch, [dimensions] in float64, of one gradient per parameter in the order of the parameters."""
         total = torch.zeros(self._dimensions, dtype=torch.float64, device=gradients[0].device)
         for gradient, (buckets, signs) in zip(gradients, self._dealt, strict=True):
             total.index_add_(0, buckets, gradient.flatten().double() * signs)
@@ -68,7 +68,8 @@ def score_vectors(
 ) -> NDArray[np.float32]:
     """The sketched score vectors of all turns that have replies, [turns, dimensions]: by sequence, then by turn.
 
-    At the temperature of the sampling, for all parameters of the policy. `seed` is that of the sketch.
+    They are over all parameters of the policy; `temperature` is the sampling temperature, `seed` that of the sketch.
+    `on_progress` is called with the number of sequences done and in all.
     """
     model = load_policy(policy, PLAIN, device)
     parameters = trained_parameters(model)

@@ -1,4 +1,4 @@
-"""Log-probabilities of the sampled tokens, and entropies, without the logits of a whole micro-batch in memory.
+"""Log-probabilities of the sampled tokens and entropies, without the logits of a whole micro-batch in memory at once.
 
 With the trunk's hidden state h, the output layer W, b and the temperature T:
 
@@ -8,9 +8,9 @@ With the trunk's hidden state h, the output layer W, b and the temperature T:
 
 A vocabulary of 150,000 makes the logits of 16,000 tokens 10 GB in float32, and the backward pass needs two or three
 such tensors. So only states that predict a reply token are scored, and more of them than `chunk_tokens` go through the
-output layer in chunks, each computed again in the backward pass (Chen et al. 2016, arXiv 1604.06174): at no time are
-there more than one chunk's `[chunk, vocabulary]` tensors, at the price of the output layer's forward pass. What fits
-into one chunk is kept, and computed once.
+output layer in chunks, each recomputed in the backward pass (Chen et al. 2016, arXiv 1604.06174): at no time are the
+`[chunk, vocabulary]` tensors of more than one chunk in memory, at the cost of a second forward pass of the output
+layer. A micro-batch that fits into one chunk is computed once.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from turnwise.policy.packing import MicroBatch
 
 
 def reply_states(model: PreTrainedModel, micro_batch: MicroBatch) -> torch.Tensor:
-    """The trunk's last hidden state where a reply token is predicted: [replies, hidden]."""
+    """The trunk's last hidden states at the positions that predict reply tokens: [replies, hidden]."""
     hidden: torch.Tensor = model.base_model(input_ids=micro_batch.inputs, use_cache=False).last_hidden_state
     return hidden[micro_batch.rows, micro_batch.columns]
 
@@ -40,7 +40,7 @@ def score_replies(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """`score` with the model's output layer, computed in `dtype`. `states` are its `reply_states`."""
     head = model.get_output_embeddings()
-    # A model in float64, as the proofs have it, stays in it.
+    # A model in float64, which exact tests of gradients use, stays in float64.
     dtype = torch.float64 if states.dtype == torch.float64 else dtype
     return score(
         states.to(dtype),

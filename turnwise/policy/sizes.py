@@ -1,4 +1,4 @@
-"""How large a policy is, known before it is made or loaded: the shapes of its weights, without torch."""
+"""The size of a policy before it is made or loaded: the shapes of its weights, without torch."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from turnwise.config.optimization import Adapter
 from turnwise.config.schema import Policy
 
 Shapes = Mapping[str, tuple[int, ...]]
-"""By the name of a weight."""
+"""The shape of each weight, by name."""
 
 
 def shapes_from_scratch(policy: Policy) -> dict[str, tuple[int, ...]]:
-    """The weights of a policy from scratch, with as many tokens as its vocabulary may have."""
+    """The shapes of the weights of a policy from scratch, with the largest vocabulary that it may have."""
     hidden, inner, head = policy.hidden, policy.feed_forward, policy.hidden // policy.heads
     found: dict[str, tuple[int, ...]] = {"embed_tokens.weight": (policy.vocabulary, hidden), "norm.weight": (hidden,)}
     if not policy.tied_embeddings:
@@ -33,7 +33,7 @@ def shapes_from_scratch(policy: Policy) -> dict[str, tuple[int, ...]]:
 
 
 def shapes_in(folder: Path) -> dict[str, tuple[int, ...]]:
-    """The weights in a folder in Hugging Face's layout, by the headers of its safetensors files."""
+    """The shapes of the weights in a folder in Hugging Face's layout, from the headers of its safetensors files."""
     found: dict[str, tuple[int, ...]] = {}
     for path in sorted(folder.glob("model*.safetensors")):
         with path.open("rb") as file:
@@ -44,12 +44,12 @@ def shapes_in(folder: Path) -> dict[str, tuple[int, ...]]:
 
 
 def count(shapes: Shapes) -> int:
-    """How many numbers."""
+    """The number of parameters in all weights."""
     return sum(map(prod, shapes.values()))
 
 
 def covered(shapes: Shapes, adapter: Adapter) -> dict[str, tuple[int, ...]]:
-    """The weights of the linear layers that have an adapter."""
+    """The shapes of the weights of the linear layers that the adapter is added to."""
     return {
         name: shape
         for name, shape in shapes.items()
@@ -58,7 +58,7 @@ def covered(shapes: Shapes, adapter: Adapter) -> dict[str, tuple[int, ...]]:
 
 
 def trained(shapes: Shapes, adapter: Adapter | None) -> int:
-    """How many numbers are trained: all, or the adapter's."""
+    """The number of trained parameters: all, or with an adapter only the adapter's."""
     if adapter is None:
         return count(shapes)
     return sum(adapter.rank * sum(shape) for shape in covered(shapes, adapter).values())

@@ -1,6 +1,6 @@
-"""How many CPU threads torch computes with: set for a while, put back after.
+"""The number of CPU threads that torch computes with, set temporarily.
 
-Engine and learner share a process, each with a number of its own, and results depend on it to the bit.
+Engine and learner share a process, each with its own number of threads, and bit-exact results depend on that number.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import torch
 
 @contextmanager
 def computing_threads(threads: int) -> Iterator[None]:
-    """Torch computes with this many threads inside. Raises ValueError for fewer than one."""
+    """Make torch compute with this many CPU threads inside the context. Raises ValueError for fewer than one."""
     if threads < 1:
         raise ValueError(f"the number of threads must be at least 1; found {threads}")
     before = torch.get_num_threads()

@@ -1,4 +1,4 @@
-"""How the tokens of a reply are spelled, one by one: for people who look at them, never to be encoded again."""
+"""The texts of single tokens, for display only: they are never encoded again."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from tokenizers import Tokenizer
 TOKENIZER_FILE = "tokenizer.json"
 _INCOMPLETE = "�"
 _LONGEST_CHARACTER = 4
-"""Bytes, and so at most as many tokens."""
+"""The bytes of the longest character in UTF-8, so the most tokens that one character can have."""
 
 
 class Spelling:
-    """The texts of a tokenizer's tokens. Light: it needs the tokenizer's file and no model library."""
+    """A callable from tokens to their texts. It needs only the tokenizer's file in `folder`, and no model library."""
 
     def __init__(self, folder: Path) -> None:
         self._tokenizer = Tokenizer.from_file(str(folder / TOKENIZER_FILE))
 
     def __call__(self, tokens: Sequence[int]) -> list[str]:
-        """The text of each token. Where several tokens make one character it stands with the last of them."""
+        """The text of each token. Where several tokens make one character, the last has it; the others are empty."""
         texts: list[str] = []
         waiting: list[int] = []
         for token in tokens:

@@ -1,12 +1,12 @@
-"""Between text and tokens: a small tokenizer of one's own, and the frame that a chat template puts round messages.
+"""Tokenization: training a small tokenizer, and building contexts from a chat template by concatenation of tokens.
 
-A conversation is tokens from the beginning to the end. `ChatFrame` takes from any tokenizer's chat template, once, the
-tokens that stand *between* the texts; after that, a context grows by concatenation only
+A conversation is tokens throughout. `ChatFrame` extracts once, from any tokenizer's chat template, the tokens that
+stand *between* the texts of messages; after that, a context grows by concatenation only
 
     opening(system, observation) + reply + continuation(observation) + reply + ...
 
-and nothing sampled is ever decoded and encoded again. Texts of the world are encoded so that they cannot contain
-control tokens: an observation that spells `<|im_end|>` is just those characters.
+so sampled tokens are never decoded and encoded again. Texts of the world are encoded so that they cannot contain
+control tokens: an observation with the text `<|im_end|>` becomes just those characters.
 """
 
 from __future__ import annotations
@@ -36,15 +36,17 @@ CHAT_TEMPLATE = (
 _WORDS = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
-"""How Qwen2's tokenizer splits text into words (every digit by itself): merges never cross these borders."""
+"""The regular expression by which Qwen2's tokenizer splits text into words (every digit by itself). Merges never cross
+these borders."""
 
 
 def train_tokenizer(texts: Iterable[str], vocabulary_size: int, tags: Sequence[str]) -> PreTrainedTokenizerFast:
-    """A byte-level BPE tokenizer with Qwen's chat frame, of at most `vocabulary_size` tokens in all.
+    """A byte-level BPE tokenizer with Qwen's chat template, trained on `texts`, of at most `vocabulary_size` tokens.
 
-    `tags` (such as `<think>`) become one token each, wherever they stand; unlike the control tokens they are ordinary
-    text, which a prompt may contain. The roles of the chat frame are one token each, unless the vocabulary has no room
-    for a dozen merges. The same texts in the same order give the same tokenizer.
+    `tags` (such as `<think>`) become one token each, wherever they occur; unlike the control tokens they are ordinary
+    text, which a prompt may contain. The role names of the chat template are one token each, unless the vocabulary has
+    no room for a dozen merges. The same texts in the same order give the same tokenizer. Raises ConfigurationError for
+    a vocabulary that is too small.
     """
     from transformers import PreTrainedTokenizerFast
 
@@ -81,7 +83,10 @@ def train_tokenizer(texts: Iterable[str], vocabulary_size: int, tags: Sequence[s
 
 
 def _without(texts: Iterable[str], tokens: Sequence[str]) -> Iterator[str]:
-    """The texts without their tags, whose spelling deserves no merges; first the roles, which do."""
+    """The training texts: the role names, repeated so that they get merges, then `texts` without `tokens`.
+
+    `tokens` are the tags and the control tokens: they are tokens already, so merges for their spelling would be wasted.
+    """
     for role in ("system", "user", "assistant"):
         yield from itertools.repeat(role, 10_000)
     border = re.compile("|".join(re.escape(token) for token in sorted(tokens, key=len, reverse=True)))
@@ -95,17 +100,18 @@ def save_tokenizer(tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
 
 
 def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
-    """The tokenizer of a folder."""
+    """The tokenizer in a folder in Hugging Face's layout."""
     from transformers import AutoTokenizer
 
     return AutoTokenizer.from_pretrained(str(folder))
 
 
 class ChatFrame:
-    """The tokens that a chat template puts round messages, and texts as tokens that fit between them.
+    """The tokens that a chat template puts around messages, and the encoding of texts between them.
 
-    Made from the template's own rendering of marked messages, so whatever it does (Qwen's default system message, say)
-    is kept. Raises ConfigurationError when the tokenizer has no template, or one whose replies do not end with a token.
+    The tokens are taken from the template's own rendering of messages with marker texts, so everything that it adds is
+    kept (such as Qwen's default system message). Raises ConfigurationError when the tokenizer has no template, or one
+    that does not end a reply with a control token.
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
@@ -120,12 +126,12 @@ class ChatFrame:
         )
         close, question_to_prompt = self._between_replies()
         self.end_tokens: tuple[int, ...] = close[:1]
-        """The token with which a reply ends: what the template puts after an assistant's message."""
+        """The token that ends a reply, in a tuple of one: the template's first token after an assistant's message."""
         self._after_end, self._after_observation = close[1:], question_to_prompt
         self._openings: dict[bool, tuple[tuple[int, ...], ...]] = {}
 
     def opening(self, system: str | None, observation: str) -> tuple[int, ...]:
-        """The tokens before the first reply: the system's message if any, the observation, the assistant's head."""
+        """The tokens before the first reply: the system message if any, the observation, the assistant's header."""
         if (system is not None) not in self._openings:
             self._openings[system is not None] = self._opening_frame(system is not None)
         frame = self._openings[system is not None]
@@ -136,22 +142,25 @@ class ChatFrame:
         return tuple(tokens)
 
     def continuation(self, observation: str, reply_complete: bool) -> tuple[int, ...]:
-        """The tokens between a reply and the next one; the end token only if the reply was cut off before it."""
+        """The tokens between a reply and the next one. They begin with the end token only if the reply was cut off."""
         head = self._after_end if reply_complete else self.end_tokens + self._after_end
         return (*head, *self._text(observation), *self._after_observation)
 
     def reply(self, text: str) -> tuple[int, ...]:
-        """A scripted reply as the policy would have to sample it, its end token included."""
+        """The tokens that the policy would have to sample for a scripted reply, the end token included."""
         return (*self._text(text), *self.end_tokens)
 
     def decode(self, tokens: Sequence[int]) -> str:
-        """A reply's text, without its end token. Bytes that are no UTF-8 become U+FFFD."""
+        """A reply's text, without its end token. Invalid UTF-8 becomes U+FFFD."""
         kept = tokens[:-1] if tokens and tokens[-1] in self.end_tokens else tokens
         text: str = self.tokenizer.decode(list(kept), skip_special_tokens=False, clean_up_tokenization_spaces=False)
         return text
 
     def _text(self, text: str) -> tuple[int, ...]:
-        """Text of a message: whatever it spells, it has no control tokens."""
+        """The tokens of a message's text, which never include control tokens.
+
+        Raises ConfigurationError for a tokenizer that makes control tokens of text nevertheless.
+        """
         encodable = text.encode("utf-8", "replace").decode("utf-8")
         tokens = self.tokenizer(encodable, add_special_tokens=False, split_special_tokens=True)["input_ids"]
         smuggled = self._control_tokens.intersection(tokens)
@@ -163,7 +172,7 @@ class ChatFrame:
         return tuple(tokens)
 
     def _frame(self, text: str) -> tuple[int, ...]:
-        """Text of the template itself, whose control tokens are meant."""
+        """The tokens of the template's own text, in which control tokens are encoded as such."""
         return tuple(self.tokenizer(text, add_special_tokens=False, split_special_tokens=False)["input_ids"])
 
     def _opening_frame(self, with_system: bool) -> tuple[tuple[int, ...], ...]:
@@ -197,7 +206,7 @@ class ChatFrame:
 
 
 def _marker(number: int) -> str:
-    """A text that no template contains and that none trims or rewrites."""
+    """A marker text for a message, which no template contains, trims or rewrites."""
     return f"turnwise-marks-message-{number}"
 
 

@@ -1,9 +1,9 @@
-"""Numbers with the uncertainty that they have.
+"""Statistics of results: estimates with confidence intervals, and comparisons of variants.
 
 Three questions are kept apart. *How would this policy do on other tasks of the kind?* is answered over tasks, in
 `tasks.py`. *How would this method do if it were run again?* is answered over seeds, in `seeds.py`: the training run is
 the unit, however many tasks each run was tested on. *Is this method better than that one?* is answered over both, in
-`pairs.py`, and decided in `verdict.py`. What each interval covers is measured: see `docs/science/coverage.md`.
+`pairs.py`, and decided in `verdict.py`. The coverage of each interval is measured: see `docs/science/coverage.md`.
 
 scipy.stats takes two seconds to import, so it is imported where something is computed.
 """

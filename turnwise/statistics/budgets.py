@@ -1,4 +1,4 @@
-"""How variants stand when all have spent as much: the same iterations, sampled tokens or seconds."""
+"""Variants compared at an equal budget: the same iterations, sampled tokens or seconds."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from turnwise.statistics import Interval
 
 @dataclass(frozen=True)
 class AtEqualBudget:
-    """How the variants stand on the validation panel when all have spent as much."""
+    """The results of all variants on the validation task set at an equal budget."""
 
     budget: str
-    """What is spent: `iterations`, `tokens`, `seconds`."""
+    """The unit of the budget: `iterations`, `tokens`, `seconds`."""
     spent: float
-    """The most that every run has spent."""
+    """The largest budget that every run has spent, in that unit."""
     shown: dict[str, Interval]
-    """By variant: what the last evaluation showed that this pays for."""
+    """By variant, the result of the last evaluation within the budget."""
 
     @property
     def heading(self) -> str:
-        """How much of what, as a table's heading says it."""
+        """The budget with its unit, as the heading of a table, such as `1,000 tokens`."""
         amount = f"{self.spent:,.0f}"
         return f"{amount} {self.budget.removesuffix('s') if amount == '1' else self.budget}"

@@ -1,7 +1,8 @@
-"""Multiple comparisons: of many pairs that are all alike, some look different.
+"""Correction for multiple comparisons, since of many pairs that are all alike some look different by chance.
 
-Holm's method (1979) holds the chance of one false "different" among all of a family at the level, whatever their
-dependence: the i-th smallest of m p-values is multiplied by m - i + 1, and none may be below the one before it.
+Holm's method (1979) bounds the probability of any false "different" in a family of comparisons by the significance
+level, whatever their dependence: the i-th smallest of m p-values is multiplied by m - i + 1, and none may be below the
+one before it.
 """
 
 from __future__ import annotations
@@ -10,7 +11,10 @@ from collections.abc import Sequence
 
 
 def holm(p_values: Sequence[float | None]) -> list[float | None]:
-    """The corrected p-values, in the given order. None, a comparison that could not be made, stays None."""
+    """The corrected p-values, in the given order. None, for a comparison that could not be made, stays None.
+
+    Raises ValueError for a p-value outside 0 to 1.
+    """
     known = sorted((p, place) for place, p in enumerate(p_values) if p is not None)
     corrected: list[float | None] = [None] * len(p_values)
     highest = 0.0

@@ -1,6 +1,7 @@
-"""Learning curves as numbers: the area under them, when they reach a stated success, and what a budget bought.
+"""Summaries of learning curves: area, budget until a success threshold is reached, and value within a budget.
 
-A curve is a list of (spent, value): iterations, tokens or seconds until an evaluation, ascending, and what it showed.
+A curve is a list of (spent, value), ascending in what was spent: the iterations, tokens or seconds before an
+evaluation, and the evaluation's result. All functions raise ValueError for a curve that does not ascend.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ Points = Sequence[tuple[float, float]]
 
 
 def area(points: Points) -> float | None:
-    """The area under the curve divided by its length: the mean value on the way. None with fewer than two points."""
+    """The area under the curve divided by its length: the mean value over training. None with fewer than two points."""
     _require_ascending(points)
     if len(points) < 2:
         return None
@@ -28,37 +29,38 @@ def area(points: Points) -> float | None:
 
 
 def reached_at(points: Points, value: float) -> float | None:
-    """What had been spent when an evaluation first showed the value or more; None where none did."""
+    """What had been spent at the first evaluation with at least this value; None where there is none."""
     _require_ascending(points)
     return next((spent for spent, shown in points if shown >= value), None)
 
 
 def within_budget(points: Points, budget: float) -> float | None:
-    """What the last evaluation showed that the budget pays for; None where it pays for none."""
+    """The value at the last evaluation within the budget; None where there is none."""
     _require_ascending(points)
     return next((shown for spent, shown in reversed(points) if spent <= budget), None)
 
 
 @dataclass(frozen=True)
 class Reached:
-    """When the runs of one variant reached a stated success."""
+    """When the runs of one variant reached the success threshold."""
 
     stated: float
+    """The success threshold."""
     at: tuple[float | None, ...]
-    """Of each run: iterations, or what else was spent; None where it was never reached."""
+    """For each run, what was spent until then (such as iterations); None where the run never reached it."""
     share: Interval
-    """Of the runs that reached it."""
+    """The share of the runs that reached it."""
 
     @property
     def median(self) -> float | None:
-        """The median run's; None where half of the runs never reached it, since they might have much later."""
-        # A run that never arrived counts as later than all others.
+        """The median over runs of what was spent; None where half never reached it, since they might have later."""
+        # A run that never reached the threshold counts as later than all others.
         middle = statistics.median(float("inf") if spent is None else spent for spent in self.at)
         return None if middle == float("inf") else middle
 
 
 def reached(curves: Sequence[Points], stated: float) -> Reached:
-    """When each of the runs, one curve each, reached a stated value."""
+    """When each run, with one curve each, reached the threshold `stated`."""
     at = tuple(reached_at(points, stated) for points in curves)
     share = wilson(sum(spent is not None for spent in at), len(at), over="seeds")
     return Reached(stated, at, share)

@@ -1,11 +1,11 @@
-"""How large a difference is, apart from how certain; and what so few runs can show at best.
+"""Effect sizes, and an exact test with the smallest p-value that few runs can give.
 
     effect size                  (mean a - mean b) / s, times 1 - 3 / (4 f - 1)    (Hedges 1981), f = n + m - 2
     probability of improvement   P(a > b) + P(a = b) / 2 of a run of each          (Mann & Whitney 1947; as in rliable)
-    exact test                   how many of all ways to swap the runs' sides give as large a difference (Fisher 1935)
+    exact test                   the share of all ways to swap the runs' sides with as large a difference (Fisher 1935)
 
-s is the deviation of the runs, pooled over both sides. The exact test assumes nothing of the distribution, and pays for
-it: n pairs can be swapped in 2^n ways, so that p is 2^(1 - n) at least, 0.0625 for five.
+s is the deviation of the runs, pooled over both sides. The exact test assumes nothing about the distribution; its price
+is that n pairs can be swapped in only 2^n ways, so that p is at least 2^(1 - n), 0.0625 for five pairs.
 """
 
 from __future__ import annotations
@@ -19,11 +19,14 @@ from turnwise.seeding import generator
 from turnwise.statistics.interval import finite
 
 RESAMPLES = 10_000
-"""The exact test is exact up to as many ways to swap, and drawn beyond."""
+"""The most ways to swap that the exact test enumerates; where there are more, it draws this many at random."""
 
 
 def effect_size(first: Sequence[float], second: Sequence[float]) -> float | None:
-    """Hedges' g of one number per run on either side; None with one run on a side, or where no run differs."""
+    """Hedges' g from one number per run on each side.
+
+    None where a side has one run, or all runs of each side are equal.
+    """
     one, other = finite(first, "seeds"), finite(second, "seeds")
     if min(len(one), len(other)) < 2:
         return None
@@ -35,7 +38,7 @@ def effect_size(first: Sequence[float], second: Sequence[float]) -> float | None
 
 
 def probability_of_improvement(first: Sequence[float], second: Sequence[float]) -> float:
-    """How probable it is that a run of the first is better than a run of the second; 0.5 where both are alike."""
+    """The probability that a run of the first side is higher than a run of the second; 0.5 where both are alike."""
     from scipy import stats
 
     one, other = finite(first, "seeds"), finite(second, "seeds")
@@ -44,9 +47,9 @@ def probability_of_improvement(first: Sequence[float], second: Sequence[float]) 
 
 
 def exact_p(first: Sequence[float], second: Sequence[float], *, paired: bool, seed: int = 0) -> float:
-    """The two-sided p of the exact test of one number per run. `paired`: run i of both has the same seed.
+    """The two-sided p of the exact test, from one number per run. `paired`: run i of both sides has the same seed.
 
-    Beyond `RESAMPLES` ways to swap it is estimated from as many drawn ones; `seed` is of the draw.
+    Where there are more than `RESAMPLES` ways to swap, p is estimated from that many drawn with `seed`.
     """
     from scipy import stats
 
@@ -64,7 +67,7 @@ def exact_p(first: Sequence[float], second: Sequence[float], *, paired: bool, se
 
 
 def smallest_exact_p(first: int, second: int, *, paired: bool) -> float:
-    """The smallest two-sided p that the exact test of so many runs on either side can give."""
+    """The smallest two-sided p that the exact test can give with `first` and `second` runs on the two sides."""
     ways = 2**first if paired else math.comb(first + second, first)
     return min(1.0, 2.0 / ways)
 

@@ -1,7 +1,7 @@
-"""What runs must have in common before their results may be laid beside each other.
+"""The evaluation protocol, which must be the same for all runs whose results are compared.
 
-A success rate is one of a world, in a version, with parameters, on a panel of tasks, played in a manner: by another of
-these it is another quantity, whatever the methods are.
+A success rate belongs to a world, its version and parameters, a task set, and the settings of agent and evaluation.
+With any of these changed it is a different quantity, whatever the methods are.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from turnwise.errors import ConfigurationError
 OF_EVALUATIONS = ("samples", "temperature", "seed")
 NOT_RECORDED = "not recorded"
 LONGEST = 40
-"""Characters of a value in a message."""
+"""The most characters of a value that a message shows."""
 
 
 def circumstances(experiment: Mapping[str, Any], version: str | None, panel: str) -> dict[str, str]:
-    """How a run was tested, by what it is called.
+    """The evaluation protocol of a run: the names of its settings, with their values as text.
 
     Args:
         experiment: the run's parameters, by section.
-        version: of its world; None where the run has not recorded it.
-        panel: the digest of its test panel.
+        version: the version of its world; None where the run has not recorded it.
+        panel: the digest of its test task set.
     """
     evaluation = {name: experiment["evaluation"][name] for name in OF_EVALUATIONS}
     sections = {"world": experiment["world"], "agent": experiment["agent"], "evaluation": evaluation}
@@ -32,7 +32,10 @@ def circumstances(experiment: Mapping[str, Any], version: str | None, panel: str
 
 
 def differences(of_runs: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, list[str]]]:
-    """Where runs differ: by what differs, each value with the runs that have it, in their order."""
+    """The settings in which runs differ: by setting, each value with the names of the runs that have it, in order.
+
+    `of_runs` has the result of `circumstances` by name of the run.
+    """
     names = dict.fromkeys(name for found in of_runs.values() for name in found)
     found: dict[str, dict[str, list[str]]] = {}
     for name in names:
@@ -45,7 +48,7 @@ def differences(of_runs: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str,
 
 
 def told(found: Mapping[str, Mapping[str, list[str]]]) -> list[str]:
-    """Each difference as a sentence."""
+    """Each difference as one line of text, with long values shortened."""
     return [
         f"{name}: " + "; ".join(f"{_shortened(value)} ({', '.join(runs)})" for value, runs in holders.items())
         for name, holders in found.items()
@@ -53,7 +56,7 @@ def told(found: Mapping[str, Mapping[str, list[str]]]) -> list[str]:
 
 
 def require_comparable(of_runs: Mapping[str, Mapping[str, str]]) -> None:
-    """Raise ConfigurationError, naming what differs, unless all runs were tested alike."""
+    """Raise ConfigurationError, naming the differences, unless all runs have the same evaluation protocol."""
     if found := differences(of_runs):
         raise ConfigurationError(
             "runs must have been tested alike to be compared; these differ in\n  "

@@ -1,4 +1,4 @@
-"""An interval: a value, its bounds where the sample supports any, and what they are over."""
+"""A value with its confidence interval, where the sample supports one."""
 
 from __future__ import annotations
 
@@ -23,21 +23,24 @@ SINGULAR: dict[Unit, str] = {"tasks": "task", "seeds": "seed", "seeds and tasks"
 
 @dataclass(frozen=True)
 class Interval:
-    """A value, and the bounds of its confidence interval where there is one."""
+    """A value, and the bounds of its confidence interval where there is one.
+
+    Raises ValueError for bounds or counts that make no interval.
+    """
 
     value: float
     low: float | None
     """Lower bound; None together with `high` when the sample supports no interval (see `absence`)."""
     high: float | None
     over: Unit
-    """What varies: the interval says how the value would differ with other tasks, with other seeds, or with both."""
+    """The source of variation: how the value would differ with other tasks, with other seeds, or with both."""
     count: int
     """Number of tasks or seeds; of seeds where both vary."""
     level: float = 0.95
     method: Method | None = None
-    """How the bounds were found; None where there are none."""
+    """The method that gave the bounds; None where there are none."""
     sample: tuple[float, ...] = ()
-    """The value of each seed, so that a figure can show them; empty over tasks."""
+    """The value of each seed, for figures to show; empty for an interval over tasks."""
 
     def __post_init__(self) -> None:
         if (self.low is None) != (self.high is None):
@@ -52,7 +55,7 @@ class Interval:
 
     @property
     def absence(self) -> str | None:
-        """Why there are no bounds, as the report says it; None where there are."""
+        """Why there are no bounds, in the words of the report; None where there are bounds."""
         if self.low is not None:
             return None
         if self.count == 1:
@@ -61,7 +64,7 @@ class Interval:
 
 
 def finite(values: Sequence[float] | np.ndarray, unit: Unit) -> np.ndarray:
-    """The values as an array [values]. Raises ValueError when there is none or one is not finite."""
+    """The values as a float64 array [values]. Raises ValueError when there is none or one is not finite."""
     sample = np.asarray(values, dtype=np.float64)
     if sample.ndim != 1 or len(sample) == 0 or not np.isfinite(sample).all():
         raise ValueError(f"values must be a list of finite numbers, one per {SINGULAR[unit]}; found {list(values)!r}")

@@ -1,4 +1,4 @@
-"""The mean, computed in one place: a table, a verdict and the lineage of a number agree to the last bit."""
+"""The mean, computed in one place, so that a table, a verdict and a number's provenance agree to the last bit."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 
 def mean(values: Iterable[float]) -> float:
-    """The mean of at least one number; of numbers that are all equal exactly that one. Raises ValueError for none."""
+    """The mean of at least one number; exact, without rounding, where all are equal. Raises ValueError for none."""
     sample = np.asarray(list(values), dtype=np.float64)
     if len(sample) == 0:
         raise ValueError("a mean needs one value at least; found none")

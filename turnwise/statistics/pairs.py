@@ -1,6 +1,6 @@
-"""Two variants beside each other: the difference between them if both were trained again and tested on other tasks.
+"""The difference between two variants, with the uncertainty from training again and from testing on other tasks.
 
-Every run of both was tested on the same tasks, so values are tables [seeds, tasks] and seeds and tasks vary at once.
+All runs of both were tested on the same tasks, so values are tables [seeds, tasks], and seeds and tasks vary at once.
 With the same seeds on both sides, which share their warm start, their first tasks and their first rollouts, the table
 of differences d[s, t] = a[s, t] - b[s, t] has the mean d' and the variance of a two-way layout with random rows and
 columns (Searle, Casella & McCulloch 1992, chapter 4):
@@ -8,12 +8,12 @@ columns (Searle, Casella & McCulloch 1992, chapter 4):
     V = A + B - C      A = var_s(mean_t d) / S      B = var_t(mean_s d) / T      C = residual mean square / (S T)
     d' +- t(f) sqrt(V)       f = V^2 / (A^2 / (S-1) + B^2 / (T-1) + C^2 / ((S-1)(T-1)))        (Satterthwaite 1946)
 
-With different seeds A and C are the sums of both sides' own, as in Welch's test. V is never taken below A or B, each of
-which alone is what a part of it comes to.
+With different seeds, A and C are sums over the two sides, as in Welch's test. V is never taken below A or B, the
+variances from seeds alone and from tasks alone.
 
 *What differs from the field*: papers resample seeds, or seeds and tasks, and take percentiles, which covers too little
-with few seeds and too much with many. `docs/science/coverage.md` has what each choice covers. One seed on either side
-gives no interval.
+with few seeds and too much with many. `docs/science/coverage.md` has the coverage of each choice. With one seed on
+either side there is no interval.
 """
 
 from __future__ import annotations
@@ -28,11 +28,12 @@ from turnwise.statistics.interval import Interval, finite
 
 @dataclass(frozen=True)
 class Difference:
-    """How much higher one side is than the other, and how probable as much is when both are alike."""
+    """The difference of two sides with its interval, and the p-value of no difference."""
 
     interval: Interval
     p: float | None
-    """Two-sided, before any correction; None where there is no interval. 1 where both sides are the same throughout."""
+    """Two-sided, before any correction. None where there is no interval, but 1 where several runs of both sides are
+    equal throughout."""
 
 
 def difference(first: np.ndarray, second: np.ndarray, *, paired: bool, level: float = 0.95) -> Difference:
@@ -40,13 +41,13 @@ def difference(first: np.ndarray, second: np.ndarray, *, paired: bool, level: fl
 
     Args:
         first: [seeds, tasks].
-        second: [seeds, tasks] with the same tasks in the same order; [1, tasks] when `paired` stands for one policy
-            that is fixed, as the warm start.
+        second: [seeds, tasks] with the same tasks in the same order. When `paired`, [1, tasks] is one fixed policy,
+            such as the warm start, for all seeds.
         paired: whether row i of both has the same seed.
-        level: of the interval.
+        level: the confidence level of the interval.
 
     Raises:
-        ValueError: the tables do not fit, or hold what is not finite.
+        ValueError: the tables do not fit each other, or hold a number that is not finite.
     """
     from scipy import stats
 
@@ -69,7 +70,10 @@ def difference(first: np.ndarray, second: np.ndarray, *, paired: bool, level: fl
 
 
 def difference_of_runs(first: Sequence[float], second: Sequence[float], *, level: float = 0.95) -> Difference:
-    """The same where both were tested on other tasks: Welch's test of one number per run, over seeds alone."""
+    """The mean of `first` minus that of `second` where they were tested on different tasks.
+
+    By Welch's test on one number per run, over seeds alone.
+    """
     from scipy import stats
 
     one, other = finite(first, "seeds"), finite(second, "seeds")
@@ -85,7 +89,7 @@ def difference_of_runs(first: Sequence[float], second: Sequence[float], *, level
 
 @dataclass(frozen=True)
 class Spread:
-    """How far a mean over seeds and tasks lies from the truth. Arrays of whatever axes came before those two."""
+    """The uncertainty of a mean over seeds and tasks. Arrays have the axes that came before those two."""
 
     error: np.ndarray
     """The standard error."""
@@ -94,12 +98,12 @@ class Spread:
 
 
 def two_way_spread(values: np.ndarray) -> Spread:
-    """Of the mean of one table [..., seeds, tasks], of at least two seeds and two tasks."""
+    """The uncertainty of the mean of one table [..., seeds, tasks], with at least two seeds and two tasks."""
     return _combined([_of_seeds(values)], _of_tasks(values.mean(axis=-2)), [_of_both(values)])
 
 
 def two_sample_spread(first: np.ndarray, second: np.ndarray) -> Spread:
-    """Of the difference of the means of two tables [..., seeds, tasks], whose seeds are their own."""
+    """The uncertainty of the difference of the means of two tables [..., seeds, tasks] with different seeds."""
     sides = (first, second)
     between_tasks = _of_tasks(first.mean(axis=-2) - second.mean(axis=-2))
     return _combined([_of_seeds(side) for side in sides], between_tasks, [_of_both(side) for side in sides])
@@ -107,26 +111,26 @@ def two_sample_spread(first: np.ndarray, second: np.ndarray) -> Spread:
 
 @dataclass(frozen=True)
 class _Part:
-    """One part of the variance of a mean, and the degrees of freedom that it was estimated with."""
+    """One component of the variance of a mean, with the degrees of freedom of its estimate."""
 
     variance: np.ndarray
     freedom: int
 
 
 def _of_seeds(values: np.ndarray) -> _Part:
-    """A of the file's docstring."""
+    """The variance from seeds: A of the file's docstring."""
     seeds = values.shape[-2]
     return _Part(values.mean(axis=-1).var(axis=-1, ddof=1) / seeds, seeds - 1)
 
 
 def _of_tasks(means: np.ndarray) -> _Part:
-    """B of the file's docstring, from the means over seeds, [..., tasks]."""
+    """The variance from tasks: B of the file's docstring, from the means over seeds, [..., tasks]."""
     tasks = means.shape[-1]
     return _Part(means.var(axis=-1, ddof=1) / tasks, tasks - 1)
 
 
 def _of_both(values: np.ndarray) -> _Part:
-    """C of the file's docstring."""
+    """The residual variance: C of the file's docstring."""
     seeds, tasks = values.shape[-2:]
     rows, columns = values.mean(axis=-1, keepdims=True), values.mean(axis=-2, keepdims=True)
     residuals = values - rows - columns + values.mean(axis=(-2, -1), keepdims=True)
@@ -135,12 +139,12 @@ def _of_both(values: np.ndarray) -> _Part:
 
 
 def _combined(seeds: Sequence[_Part], tasks: _Part, both: Sequence[_Part]) -> Spread:
-    """V and f of the file's docstring."""
+    """The standard error sqrt(V) and the degrees of freedom f of the file's docstring."""
     of_seeds = sum((part.variance for part in seeds), np.zeros(()))
     of_both = sum((part.variance for part in both), np.zeros(()))
     variance = np.maximum(np.maximum(of_seeds, tasks.variance), of_seeds + tasks.variance - of_both)
     doubts = sum((part.variance**2 / part.freedom for part in [*seeds, tasks, *both]), np.zeros(()))
-    # Where nothing varies there is no doubt about it either; the freedom of such a spread is never used.
+    # Where nothing varies, f would be 0 / 0: it is set to 1, and never used.
     freedom = np.divide(variance**2, doubts, out=np.ones_like(variance), where=doubts > 0)
     return Spread(np.sqrt(variance), freedom)
 

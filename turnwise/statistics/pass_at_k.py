@@ -1,4 +1,4 @@
-"""pass@k and avg@k: what comes of several attempts at a task."""
+"""pass@k and avg@k: success over several attempts at a task."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 
 def pass_at_k(successes: int, samples: int, k: int) -> float:
-    """The chance that at least one of k samples of a task succeeds, from `successes` of `samples`.
+    """The probability that at least one of k samples of a task succeeds, estimated from `successes` of `samples`.
 
     The unbiased estimator of Chen et al. 2021 (arXiv 2107.03374, equation 1): 1 - C(n - c, k) / C(n, k).
     Raises ValueError unless 1 <= k <= samples and 0 <= successes <= samples.

@@ -1,9 +1,10 @@
-"""Scores beside what no learning reaches, and what could be reached.
+"""Scores normalised by the two baseline policies: random actions, and the oracle.
 
     normalised = (score - random) / (oracle - random)
 
-0 is a random player, 1 one that knows the answer: successes in different worlds, and on different panels, become
-comparable (Bellemare et al. 2013 on Atari). Both players played the same panel and are taken as exact.
+0 is the random policy and 1 the oracle, which knows the answer: so success rates in different worlds and on different
+task sets become comparable (Bellemare et al. 2013 on Atari). Both baselines were run on the same task set as the score,
+and their means are treated as exact.
 """
 
 from __future__ import annotations
@@ -14,7 +15,10 @@ from turnwise.statistics.interval import Interval
 
 
 def normalised(score: Interval, random: float, oracle: float) -> Interval | None:
-    """The score between the random player, 0, and the oracle, 1; None where the oracle is no better than random."""
+    """The score on the scale from random (0) to oracle (1), bounds and sample included.
+
+    None where the oracle is no better than random.
+    """
     if oracle <= random:
         return None
 

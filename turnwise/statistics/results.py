@@ -1,4 +1,4 @@
-"""What the runs of a variant showed on the tasks of a panel, as tables that can be laid beside each other."""
+"""The results of a variant's runs on the tasks of a task set, as tables."""
 
 from __future__ import annotations
 
@@ -12,10 +12,13 @@ from turnwise.statistics.mean import mean
 
 @dataclass(frozen=True)
 class Results:
-    """One variant, or one policy that is fixed: a value per run and task."""
+    """The results of one variant, or of one fixed policy: a value per run and task.
+
+    Raises ValueError without runs, and for a run without tasks.
+    """
 
     runs: Mapping[int, Mapping[str, float]]
-    """By seed, in order: the mean over replicas of each task, by the task's id. A task may lack where it was lost."""
+    """By seed, in order: the mean over replicas of each task, by task id. Tasks whose episodes were lost are absent."""
 
     def __post_init__(self) -> None:
         if not self.runs or not all(self.runs.values()):
@@ -24,22 +27,22 @@ class Results:
 
     @property
     def means(self) -> dict[int, float]:
-        """Of each run, over its tasks: by seed."""
+        """The mean of each run over its tasks, by seed."""
         return {seed: mean(tasks.values()) for seed, tasks in self.runs.items()}
 
     @property
     def tasks(self) -> list[str]:
-        """The tasks that every run has, in the order of the first."""
+        """The ids of the tasks that every run has, in the order of the first run."""
         first, *others = self.runs.values()
         return [task for task in first if all(task in tasks for tasks in others)]
 
     def table(self, tasks: Sequence[str], seeds: Sequence[int] | None = None) -> np.ndarray:
-        """The values [seeds, tasks] of these tasks, and of these seeds where not all are wanted."""
+        """The values of these tasks as an array [seeds, tasks]; `seeds` selects the runs, None: all."""
         chosen = list(self.runs) if seeds is None else seeds
         return np.array([[self.runs[seed][task] for task in tasks] for seed in chosen], dtype=np.float64)
 
 
 def common_tasks(first: Results, second: Results) -> list[str]:
-    """The tasks that every run of both has, in the order of the first."""
+    """The ids of the tasks that every run of both has, in the order of the first."""
     others = set(second.tasks)
     return [task for task in first.tasks if task in others]

@@ -1,17 +1,18 @@
-"""Over seeds: how would this method do if it were run again?
+"""Intervals over seeds: how would this method do if it were run again?
 
 The training run is the unit, however many tasks each run was tested on. Two summaries, each with Student's t:
 
     mean                  m +- t(n - 1) s / sqrt(n)                                            (Student 1908)
     interquartile mean    m' +- t(n - 1) max(s / sqrt(n), s_w n / (h sqrt(n)))                 (Tukey & McLaughlin 1963)
 
-m' is the mean of the h runs that remain when a quarter of the n runs, rounded down, is cut at either end: scipy's
-`trim_mean`, as in rliable (Agarwal et al. 2021). s_w is the deviation of the runs when those that were cut are replaced
-by the nearest that remain. Below four runs nothing is cut, and both are the same.
+m and s are the mean and the deviation of the n runs. m' is the mean of the h runs that remain when a quarter of the n
+runs, rounded down, is cut at either end: scipy's `trim_mean`, as in rliable (Agarwal et al. 2021). s_w is the deviation
+of the runs when those that were cut are replaced by the nearest that remain. Below four runs nothing is cut, and both
+summaries are the same.
 
-*What differs from the papers*: rliable draws percentile bootstraps, which over 3, 5 and 10 runs cover 75, 83 and 90 %
-instead of 95. Tukey and McLaughlin take s_w alone and t(h - 1), which fails where runs either learn or collapse.
-What each choice covers is measured by `benchmarks/coverage.py`: see `docs/science/coverage.md`.
+*What differs from the papers*: rliable uses percentile bootstraps, which over 3, 5 and 10 runs cover 75, 83 and 90 %
+instead of 95. Tukey and McLaughlin use s_w alone and t(h - 1), which fails where runs either learn or collapse.
+`benchmarks/coverage.py` measures the coverage of each choice: see `docs/science/coverage.md`.
 """
 
 from __future__ import annotations
@@ -33,9 +34,9 @@ def student_over_seeds(
 ) -> Interval:
     """The mean over seeds with Student's t interval.
 
-    `values` holds one number per seed. `within` is the range that the quantity can have, e.g. `(0, 1)` for a share; the
-    bounds are cut to it, which costs no coverage. One seed gives no interval, and neither do seeds that are all equal,
-    whose spread cannot be estimated. Raises ValueError when there is no value or one is not finite.
+    `values` holds one number per seed. `within` is the range of the quantity, e.g. `(0, 1)` for a share; the bounds are
+    cut to it, which costs no coverage. One seed gives no interval, and neither do seeds that are all equal, whose
+    deviation cannot be estimated. Raises ValueError when there is no value or one is not finite.
     """
     sample = finite(values, "seeds")
     return _interval(sample, mean(sample), mean_error(sample), level, within, "Student's t")
@@ -44,7 +45,10 @@ def student_over_seeds(
 def interquartile_mean_over_seeds(
     values: Sequence[float], *, level: float = 0.95, within: tuple[float, float] = (-math.inf, math.inf)
 ) -> Interval:
-    """The mean of the middle half of the seeds: one seed that collapsed does not decide it. Otherwise as the mean."""
+    """The interquartile mean over seeds with Student's t interval; arguments as for `student_over_seeds`.
+
+    It is the mean of the middle half of the seeds, so that a single seed that collapsed does not decide it.
+    """
     from scipy import stats
 
     sample = finite(values, "seeds")
@@ -55,12 +59,12 @@ def interquartile_mean_over_seeds(
 
 
 def mean_error(samples: np.ndarray) -> np.ndarray:
-    """The standard error of the mean along the last axis, of at least two values."""
+    """The standard error of the mean along the last axis; NaN for a single value."""
     return samples.std(axis=-1, ddof=1) / math.sqrt(samples.shape[-1]) if samples.shape[-1] > 1 else np.array(math.nan)
 
 
 def interquartile_mean_error(samples: np.ndarray) -> np.ndarray:
-    """The standard error of the interquartile mean along the last axis: the larger of two, see the file's docstring."""
+    """The standard error of the interquartile mean along the last axis: the maximum in the file's docstring."""
     count = samples.shape[-1]
     cut = int(CUT * count)
     ordered = np.sort(samples, axis=-1)

@@ -1,4 +1,4 @@
-"""Over tasks: how would this policy do on other tasks of the kind?
+"""Intervals over tasks: how would this policy do on other tasks of the kind?
 
 The task is the unit: replicas of a task are averaged first, since they share its difficulty.
 """
@@ -15,10 +15,11 @@ from turnwise.statistics.mean import mean
 
 
 def over_tasks(values: Sequence[float], *, seed: int, proportion: bool) -> Interval:
-    """The mean over tasks with the interval that suits it.
+    """The mean over tasks, with Wilson's interval or a bootstrap.
 
     `values` holds one mean per task. For a proportion whose values are all 0 or 1 (one replica per task, or replicas
-    that agree) this is Wilson's interval, which keeps its width when every task succeeds; otherwise the bootstrap.
+    that agree) the interval is Wilson's, which has a width even when every task succeeds; otherwise the bootstrap's.
+    `seed` is that of the bootstrap.
     """
     if proportion and all(value in (0.0, 1.0) for value in values):
         return wilson(round(sum(values)), len(values))
@@ -29,7 +30,7 @@ def bootstrap_over_tasks(values: Sequence[float], *, seed: int, resamples: int =
     """The mean over tasks with a percentile bootstrap interval (Efron 1979).
 
     `values` holds one mean per task: replicas of a task are averaged before. One task, or tasks that are all equal,
-    give no interval: the bootstrap's would have no width, and claim a certainty that nobody has. For proportions use
+    give no interval: the bootstrap's would have width 0 and claim a certainty that is not there. For proportions use
     `wilson` then, or `over_tasks`, which chooses. Raises ValueError when there is no value or one is not finite.
     """
     from scipy import stats
@@ -54,8 +55,8 @@ def bootstrap_over_tasks(values: Sequence[float], *, seed: int, resamples: int =
 def wilson(successes: int, count: int, *, level: float = 0.95, over: Unit = "tasks") -> Interval:
     """A proportion over tasks, `successes` of `count`, with Wilson's score interval (Wilson 1927).
 
-    It has width at 0 and at 1 also, and stays within them. `over` says what was counted, e.g. the seeds that got
-    somewhere. Raises ValueError unless 0 <= successes <= count and count is 1 at least.
+    The interval lies within 0 and 1, and has a width even at 0 and at 1. `over` names what was counted, e.g. `seeds`
+    for the share of seeds that reached a threshold. Raises ValueError unless 0 <= successes <= count and count >= 1.
     """
     from scipy import stats
 

@@ -1,9 +1,9 @@
-"""Verdicts: which variants differ, from what they started with and from each other.
+"""Verdicts: which variants differ from the warm start, and from each other.
 
-Two families of comparisons, each corrected by Holm's method: every variant against the warm start, and every pair of
-variants. A pair is "distinguishable" when its corrected p is below 1 minus the level; then the one with the higher mean
-is the better. Everything else is "not distinguishable", which says that so many runs cannot tell, not that both are
-alike. With one seed nothing is decided.
+There are two families of comparisons, each corrected by Holm's method: every variant against the SFT warm start, and
+every pair of variants. A pair is distinguishable when its corrected p is below 1 minus the level; then the verdict is
+"higher" or "lower", by the means. Everything else is "not distinguishable": this number of runs cannot tell them apart,
+which does not mean that they are alike. With one seed nothing is decided.
 """
 
 from __future__ import annotations
@@ -26,84 +26,91 @@ from turnwise.statistics.seeds import interquartile_mean_over_seeds, student_ove
 Verdict = Literal["higher", "lower", "not distinguishable", "one seed: not decided"]
 SHARE = (0.0, 1.0)
 THRESHOLDS = tuple(step / 20 for step in range(20))
-"""Of the performance profiles."""
+"""The thresholds of the performance profiles."""
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """The first variant beside the second."""
+    """The comparison of two variants, or of a variant with the warm start."""
 
     first: str
     second: str
     difference: Interval
     """First minus second, over seeds and tasks. Its bounds are those of this pair alone, before any correction."""
     p: float | None
+    """Two-sided p of the difference, before any correction; None where there is none."""
     corrected: float | None
-    """p after Holm's method over the family: the verdict goes by it."""
+    """p after Holm's method over the family: the verdict follows from it."""
     verdict: Verdict
-    """Of the first."""
+    """Whether the first is higher or lower than the second."""
     paired: bool
-    """Whether both have the same seeds, and run by run is compared."""
+    """Whether both have the same seeds, and are compared run by run."""
     effect: float | None = None
-    """Hedges' g: the difference in deviations of the runs."""
+    """Hedges' g: the difference divided by the deviation of the runs."""
     improvement: float | None = None
-    """The probability that a run of the first is better than a run of the second."""
+    """The probability that a run of the first is higher than a run of the second."""
     exact: float | None = None
-    """p of the exact test over runs, which assumes nothing; before any correction."""
+    """p of the exact test over runs, which assumes no distribution; before any correction."""
     smallest: float | None = None
-    """What the exact test can show at best with so many runs."""
+    """The smallest p that the exact test can give with these numbers of runs."""
 
 
 @dataclass(frozen=True)
 class ReferencePoints:
-    """What a variant is held against, on the panel that it was tested on."""
+    """The reference results of a variant, on the task set that it was tested on."""
 
     warm_start: Results | None = None
-    """One policy, with a single run: the same for all seeds."""
+    """The SFT warm start: one policy with a single run, the same for all seeds."""
     random: float | None = None
+    """The mean of the world's random baseline policy; None where the world has none."""
     oracle: float | None = None
-    """The means of the world's players; None where it has no such player."""
+    """The mean of the world's oracle; None where the world has none."""
 
 
 @dataclass(frozen=True)
 class Standing:
-    """One variant beside what frames it."""
+    """The results of one variant, and how they compare with its reference points."""
 
     name: str
     mean: Interval
     interquartile_mean: Interval
     normalised: Interval | None
-    """The mean between the random player, 0, and the oracle, 1."""
+    """The mean on the scale from the random policy (0) to the oracle (1); None where one of them is missing, or the
+    oracle is no better."""
     gain: Comparison | None
-    """Against the warm start; None where there is none."""
+    """The comparison with the warm start; None without one, or with fewer than two tasks in common."""
 
 
 @dataclass(frozen=True)
 class Learning:
-    """How one variant came to where it stands, by the same measure on the validation panel."""
+    """The learning curves of one variant in numbers, by the same measure on the validation task set."""
 
     name: str
     area: Interval | None
-    """The area under the learning curve divided by its length: the mean on the way; None where it has one point."""
+    """The area under the learning curve divided by its length, which is the mean over training; None where no curve
+    has two points."""
     reached: Reached
-    """When its runs reached the stated success, in iterations."""
+    """When its runs reached the success threshold, in iterations."""
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """What a set of variants comes to, by one number per episode."""
+    """The statistical comparison of a set of variants, by one measure with one number per episode."""
 
     measure: str
-    """What was measured, as the table's heading says it."""
+    """The name of the measure, as in the table's heading."""
     standings: list[Standing]
+    """One entry per variant."""
     pairs: list[Comparison]
+    """One entry per pair of variants."""
     level: float
+    """The confidence level of all intervals and verdicts."""
     notes: list[str]
-    """How the verdicts came about, in sentences."""
+    """Sentences on how the verdicts were reached."""
     learning: list[Learning] = field(default_factory=list)
-    """Of every variant; empty where no curves are known."""
+    """One entry per variant; empty where there are no learning curves."""
     profiles: dict[str, list[tuple[float, Interval]]] = field(default_factory=dict)
-    """By variant: (threshold, share of tasks and runs with more); empty where the measure is no share."""
+    """By variant: (threshold, share of tasks and runs above it); empty where the measure is no share."""
 
 
 def judge(
@@ -116,10 +123,10 @@ def judge(
     share: bool = True,
     level: float = 0.95,
 ) -> Judgement:
-    """The standing of every variant, and the verdict on every pair.
+    """Compare every variant with its warm start, and every pair of variants.
 
-    `frames` and `curves` are by variant; the curves one per run, over iterations: when they reach `stated` is told.
-    `share` says that the measure lies between 0 and 1.
+    `frames` has the reference points and `curves` the learning curves by variant, one curve per run over iterations.
+    `stated` is the success threshold of the learning curves. `share` says that the measure lies between 0 and 1.
     """
     within = SHARE if share else (float("-inf"), float("inf"))
     framed = {name: (frames or {}).get(name, ReferencePoints()) for name in variants}
@@ -157,9 +164,10 @@ def judge(
 
 
 def compare(first: str, of_first: Results, second: str, of_second: Results, *, level: float = 0.95) -> Comparison:
-    """One pair, run by run where both have the same seeds, before any correction.
+    """The comparison of one pair, run by run where both have the same seeds, before any correction.
 
-    Where they were tested on other tasks, whole runs are compared, and the difference is over seeds alone.
+    Where they have fewer than two tasks in common, the means of runs are compared, and the difference is over seeds
+    alone.
     """
     tasks = common_tasks(of_first, of_second)
     seeds = sorted(of_first.runs)
@@ -188,8 +196,10 @@ def _normalised(mean: Interval, frame: ReferencePoints) -> Interval | None:
 
 
 def _gain(name: str, found: Results, warm_start: Results | None, level: float) -> Comparison | None:
-    """Against a policy that is the same for every seed, so that only the variant's own runs vary; None without one, and
-    where fewer than two tasks are common.
+    """The comparison of a variant with its warm start, before any correction.
+
+    The warm start is the same policy for every seed, so only the variant's own runs vary. None without a warm start, or
+    with fewer than two tasks in common.
     """
     tasks = [] if warm_start is None else common_tasks(found, warm_start)
     if warm_start is None or len(tasks) < 2:

@@ -72,9 +72,9 @@ class CriticSettings:
 class ValueBatch:
     """Training data of a critic: one entry per sequence, with one number per reply token.
 
-    `values` are the ones that the returns were computed with. A return of None is no target: estimators with one value
-    per turn have a return at the turn's first reply token only. Raises ValueError when the entries do not match, when
-    there is no target, and for a number that is not finite.
+    `values` are the ones that the returns were computed with. A reply token whose return is None has no target and is
+    left out of the loss; `turnwise.credit.value_targets` has a target for every reply token. Raises ValueError when the
+    entries do not match, when there is no target, and for a number that is not finite.
     """
 
     sequences: tuple[TokenSequence, ...]

@@ -1,4 +1,4 @@
-"""How far the policy is from a reference policy, and what that costs.
+"""Estimators of the KL divergence from a reference policy, and the penalty on it.
 
 With d = log pi(t) - log ref(t) of a token that pi sampled, estimates of KL(pi || ref) (Schulman 2020, "Approximating KL
 divergence"):
@@ -7,17 +7,17 @@ divergence"):
     k2 = d^2 / 2                biased, never negative
     k3 = exp(-d) + d - 1        unbiased, never negative
 
-An unbiased *value* does not give an unbiased *gradient* (arXiv 2512.21852), so the place matters. In expectation over
-tokens that pi samples:
+An unbiased *value* does not give an unbiased *gradient* (arXiv 2512.21852), so it matters where the penalty is applied.
+In expectation over tokens that pi samples:
 
-    in the loss      L_t + c k(t), differentiated    k1: no gradient at all, the mean of a score: refused
+    in the loss      L_t + c k(t), differentiated    k1: the mean of a score, so the gradient is zero: refused
                                                      k2: the gradient of KL(pi || ref)
                                                      k3: the gradient of KL(ref || pi), the other direction (GRPO)
     in the reward    -c k(t) for each reply token    k1: the gradient of KL(pi || ref) (PPO for language models)
                                                      k2, k3: it vanishes to first order where pi is near ref
 
-The default, k2 in the loss, is the one that needs no estimator of returns and has the right gradient. From the second
-optimizer step on a batch, tokens are no longer samples of pi and the penalty in the loss is not reweighted for it.
+The default is k2 in the loss: it has the right gradient and needs no estimator of returns. From the second optimizer
+step on a batch, tokens are no longer samples of pi, and the penalty in the loss is not reweighted for that.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from turnwise.config.bounds import require_choice, require_number
 from turnwise.data.trajectory import TokenSequence
 from turnwise.errors import ConfigurationError
 
-if TYPE_CHECKING:  # The configuration reads this file's names, and does not wait for torch.
+if TYPE_CHECKING:  # The configuration imports this file for its names, and importing torch takes seconds.
     import torch
 
 Place = Literal["loss", "reward"]
@@ -57,14 +57,15 @@ DIVERGENCES: Mapping[str, Callable[[torch.Tensor], torch.Tensor]] = {"k1": k1, "
 
 @dataclass(frozen=True)
 class ReferencePenalty:
-    """What distance from the reference policy costs. Raises ConfigurationError for what makes no sense."""
+    """The penalty for divergence from the reference policy. Raises ConfigurationError for an invalid combination."""
 
     coefficient: float
-    """Per nat; above 0."""
+    """Factor of the divergence, per nat; above 0."""
     estimator: str = "k2"
     """A name of `DIVERGENCES`."""
     place: Place = "loss"
-    """In the loss of the update, or in the rewards, before advantages are estimated: see `reference_rewards`."""
+    """`loss`: added to the loss of the update. `reward`: subtracted from the rewards before advantages are estimated,
+    see `reference_rewards`."""
 
     def __post_init__(self) -> None:
         require_number("reference.coefficient", self.coefficient, above=0, advice="for no penalty leave reference out")
@@ -83,12 +84,13 @@ def reference_rewards(
     reference_log_probabilities: Sequence[Sequence[float]],
     penalty: ReferencePenalty,
 ) -> list[list[float]]:
-    """-coefficient x k of every reply token, per sequence: what `CreditBatch.token_rewards` takes.
+    """The reward -coefficient x k of every reply token: one row per sequence, as `CreditBatch.token_rewards` takes it.
 
-    pi is the policy that sampled, with the log-probabilities that the sequences carry. `reference_log_probabilities`
-    has one number per token of every sequence, at the same temperature; those at observation tokens are not read.
+    pi is the behaviour policy, with the log-probabilities in the sequences. `reference_log_probabilities` has one
+    number per token of every sequence, in nats and at the same temperature; those at observation tokens are not read.
+    Raises ValueError where the lengths differ.
     """
-    import torch  # Here, so that the configuration does not wait for it.
+    import torch  # Here, so that the configuration can import this file without it.
 
     rewards: list[list[float]] = []
     for sequence, reference in zip(sequences, reference_log_probabilities, strict=True):

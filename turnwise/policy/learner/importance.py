@@ -1,24 +1,24 @@
-"""Importance weights for an engine that is not quite the learner.
+"""Importance weights that correct for the mismatch between engine and learner.
 
 Engine and learner hold the same weights and compute slightly different probabilities (kernels, precision). With
-log p, the learner's own recomputation of the sampled tokens before the first optimizer step, and log mu, the engine's:
+log p, recomputed by the learner for the sampled tokens before the first optimizer step, and log mu, the engine's:
 
     token       w_t = exp(log p(t) - log mu(t))
     sequence    w   = exp(sum over the sequence's reply tokens of log p(t) - log mu(t)), for each of its tokens
 
-    truncate    min(w, high)                        biased towards fewer surprises, of bounded variance
-    mask        w where low <= w <= high, else 0    what the two disagree about is not trained on
+    truncate    min(w, high)                        biased, with bounded variance
+    mask        w where low <= w <= high, else 0    tokens on which the two disagree are not trained on
 
 The policy loss of a token is multiplied by its weight, a constant. The ratio of the loss is then taken to p, the
-*proximal* policy, instead of mu: w corrects the engine for the learner, the ratio and its clip follow the learner's own
-steps (Hilton et al. 2021, arXiv 2110.00641). Without a correction the ratio is taken to mu and does both. The penalty
-for distance from a reference and the entropy bonus are not weighted.
+*proximal* policy, instead of mu: w corrects for the difference between engine and learner, while the ratio and its clip
+follow the learner's own steps (Hilton et al. 2021, arXiv 2110.00641). Without a correction the ratio is taken to mu and
+does both. The penalty for divergence from a reference and the entropy bonus are not weighted.
 
 Papers: truncated importance sampling for engines, Yao et al. 2025 ("Your efficient RL framework secretly brings you
 off-policy RL training"), high = 2, per token; IcePop (Ring-1T, arXiv 2510.18855), masks per token outside [0.5, 5].
-What differs: both can be taken per sequence, which is what the learner computes at once: where a context policy has cut
-a trajectory into segments, or `optimization.sample` into turns, each of them has a weight of its own. A log weight is
-held within -20 and 20, so that it stays a number.
+What differs: both can be taken per sequence. A sequence is what the learner computes at once: where a context policy
+has cut a trajectory into segments, or `optimization.sample` into turns, each of them has a weight of its own. A log
+weight is clamped to [-20, 20], so that the weight stays finite.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ DEFAULT_LOW = 0.5
 
 @dataclass(frozen=True)
 class ImportanceCorrection:
-    """How the engine's mismatch is corrected for. Raises ConfigurationError for what makes no sense."""
+    """How the engine's mismatch is corrected for. Raises ConfigurationError for invalid values."""
 
     kind: Kind
     level: Level = "token"
     high: float | None = None
-    """The largest weight; 2 for `truncate` and 5 for `mask` unless it is given."""
+    """The largest weight; None: 2 for `truncate`, 5 for `mask`."""
     low: float | None = None
-    """The smallest weight that `mask` keeps, 0.5 unless it is given; `truncate` has none."""
+    """The smallest weight that `mask` keeps; None: 0.5. `truncate` has no lower bound."""
 
     def __post_init__(self) -> None:
         require_choice("correction.kind", self.kind, ("truncate", "mask"))
@@ -69,7 +69,7 @@ class ImportanceCorrection:
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """The smallest and the largest weight that are left as they are."""
+        """The smallest and the largest weight that are left unchanged."""
         high = DEFAULT_HIGH[self.kind] if self.high is None else self.high
         if self.kind == "truncate":
             return 0.0, high
@@ -78,14 +78,14 @@ class ImportanceCorrection:
 
 @dataclass(frozen=True)
 class ImportanceWeights:
-    """The weights of a batch, and what is reported of them."""
+    """The importance weights of a batch, with the metrics about them."""
 
     of_token: tuple[tuple[float, ...], ...]
-    """Per sequence and token; 0.0 at observation tokens."""
+    """One row per sequence, with one weight per token; 0.0 at observation tokens."""
     mean: float
-    """Over reply tokens, as used."""
+    """The mean over reply tokens, after truncation or masking."""
     maximum: float
-    """The largest, before truncation or masking."""
+    """The largest weight before truncation or masking."""
     cut_share: float
     """The share of reply tokens whose weight was truncated or masked."""
 
@@ -95,10 +95,10 @@ def importance_weights(
     learner_log_probabilities: Sequence[Sequence[float]],
     correction: ImportanceCorrection,
 ) -> ImportanceWeights:
-    """The weights of every token of a batch; the engine's log-probabilities are those that the sequences carry.
+    """The weight of every token of a batch. The engine's log-probabilities are those in the sequences.
 
-    `learner_log_probabilities` has one number per token of every sequence. Raises MismatchError when no reply token is
-    left to train on.
+    `learner_log_probabilities` has one number per token of every sequence, in nats. Raises MismatchError when the mask
+    leaves no reply token to train on.
     """
     low, high = correction.bounds
     rows, all_weights, all_used = [], [], []

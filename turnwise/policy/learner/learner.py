@@ -1,13 +1,13 @@
-"""The learner: a transformers model under torch, its optimizer, and nothing that samples.
+"""The learner: a transformers model under torch and its optimizer. It trains and scores; engines sample.
 
-Everything here is a function of the weights, the optimizer's state and the arguments: no dropout, a fixed number of
-threads, a fixed order of micro-batches. A learner that is saved and restored goes on to the bit.
+Every result is a function of the weights, the optimizer's state and the arguments: no dropout, a fixed number of
+threads, a fixed order of micro-batches. A learner that is saved and restored continues exactly, to the bit.
 
-How the model is held (precision, adapter, memory) is `turnwise.policy.model`'s. The output layer, whose rows are the
-whole vocabulary, is computed only where the next token belongs to a reply.
+`turnwise.policy.model` loads the model (precision, adapter, memory). The output layer, with one row per token of the
+vocabulary, is computed only where the next token belongs to a reply.
 
-With a critic on the policy's trunk an update descends both losses at once, as `turnwise.policy.critic.critic` says; the
-policy and the critic's head each have an optimizer of their own.
+With a critic on the policy's trunk an update minimises both losses at once, as `turnwise.policy.critic.critic` says;
+the policy and the critic's head have separate optimizers.
 """
 
 from __future__ import annotations
@@ -33,26 +33,27 @@ from turnwise.policy.packing import MicroBatch, at_reply_tokens, lay_out
 from turnwise.policy.scoring import reply_states, score_replies
 
 OPTIMIZER_FILE = "optimizer/adamw.safetensors"
-"""In a folder of its own: engines take every safetensors file beside the model's for weights."""
+"""In a subfolder, since engines load every safetensors file next to the model's as weights."""
 
 
 class Learner:
     """One policy in training."""
 
     def __init__(self, policy: Path | str, *, device: str = "cpu", threads: int, model: ModelSettings = PLAIN) -> None:
-        """Load `policy`, a folder in Hugging Face's layout or a hub id. The optimizer starts empty, an adapter anew."""
+        """Load `policy`, a folder in Hugging Face's layout or a hub id, with an empty optimizer and a new adapter."""
         self._model_settings, self._threads = model, threads
         self.model = load_policy(policy, model, device)
         self.critic: Critic | None = None
-        """On this policy's trunk, where `add_critic` put one."""
+        """The critic on this policy's trunk; None unless `add_critic` was called."""
         self._optimizer = NamedAdamW(trained_parameters(self.model))
         self._pad_token = self.model.config.pad_token_id or 0
         self._check_output_layer()
 
     @classmethod
     def restore(cls, folder: Path, *, device: str = "cpu", threads: int, model: ModelSettings = PLAIN) -> Learner:
-        """The learner that was saved in `folder`: it goes on to the bit where that one stopped. A critic that it had is
-        added as at first.
+        """The learner that was saved in `folder`; it continues exactly, to the bit.
+
+        A critic that it had is not restored here: call `add_critic` with the folder.
         """
         learner = cls(folder, device=device, threads=threads, model=model)
         learner._optimizer.restore(folder / OPTIMIZER_FILE)
@@ -60,25 +61,25 @@ class Learner:
         return learner
 
     def add_critic(self, policy: Path) -> None:
-        """Put a critic on the policy's trunk: the one that was saved with `policy`, or one that has learned nothing."""
+        """Put a critic on the policy's trunk: the one that was saved in the folder `policy`, or else a new one."""
         folder = policy if (policy / VALUE_HEAD_FILE).is_file() else None
         self.critic = Critic.on_trunk_of(self.model, threads=self._threads, folder=folder)
 
     @property
     def steps(self) -> int:
-        """Optimizer steps taken since the optimizer was empty."""
+        """Optimizer steps taken since the optimizer was new, those before a restore included."""
         return self._optimizer.steps
 
     def log_probabilities(
         self, sequences: Sequence[TokenSequence], temperature: float, micro_batch_tokens: int
     ) -> list[list[float]]:
-        """Per sequence and token, in nats: of reply tokens at this temperature, and 0.0 at observation tokens."""
+        """Log-probabilities in nats, one row per sequence with one number per token; 0.0 at observation tokens."""
         return self._score(sequences, temperature, micro_batch_tokens)[0]
 
     def entropies(
         self, sequences: Sequence[TokenSequence], temperature: float, micro_batch_tokens: int
     ) -> list[list[float]]:
-        """Per sequence and token, in nats: of the distribution a reply token is drawn from; 0.0 at observations."""
+        """Entropies in nats of the distributions that reply tokens are drawn from, laid out as `log_probabilities`."""
         return self._score(sequences, temperature, micro_batch_tokens)[1]
 
     def supervised_step(
@@ -90,9 +91,10 @@ class Learner:
         maximum_gradient_norm: float = 1.0,
         weight_decay: float = 0.0,
     ) -> dict[str, float]:
-        """One AdamW step on the mean negative log-likelihood of the reply tokens of all sequences.
+        """Take one AdamW step on the mean negative log-likelihood of the reply tokens of all sequences.
 
-        Returns `loss` (nats per reply token, before the step), `gradient_norm` and `tokens` (reply tokens).
+        Returns `loss` (nats per reply token, before the step), `gradient_norm` (before clipping) and `tokens` (reply
+        tokens). Raises ValueError where there is no reply token.
         """
         tokens = sum(sum(sequence.mask) for sequence in sequences)
         if not tokens:
@@ -113,20 +115,22 @@ class Learner:
         return {"loss": loss, "gradient_norm": norm, "tokens": float(tokens)}
 
     def update(self, batch: UpdateBatch, settings: UpdateSettings) -> dict[str, float]:
-        """Optimizer steps on the policy-gradient objective; see `turnwise.policy.learner.objective`. With
-        `settings.critic` the critic on the policy's trunk learns along, and all sequences are propagated backward.
+        """Take optimizer steps on the policy-gradient objective (`turnwise.policy.learner.objective`); return metrics.
 
-        Returned metrics are means over reply tokens: `loss` (that of the policy alone), `ratio`, `clip_fraction_low`,
-        `clip_fraction_high`, `entropy` (nats), `approximate_kl` (nats, from the policy that the ratio is taken to), and
-        `gradient_norm` (mean over steps, before clipping), `mismatch` and `mismatch_maximum` (|learner - engine|, nats,
-        on the first mini-batch before its step), `tokens` (reply tokens of the batch), `padding_share`,
-        `optimizer_steps`. Where they are used: `objective` (mean over steps of all that is descended),
-        `dual_clip_fraction`, `kl_reference` (nats), `importance_weight_mean`, `importance_weight_maximum` (before it is
-        cut), `importance_cut_share`, and those of `Critic.update`.
+        With `settings.critic` the critic on the policy's trunk is trained in the same steps, and all sequences have a
+        backward pass.
 
-        Raises ValueError for a batch that lacks what the settings read, MismatchError, before any step, when the
-        mismatch is above the settings' bound, and NotFiniteError for a loss, a gradient or a weight that is no number:
-        this learner is of no use then, and what was saved before is as it was.
+        Metrics that are means over reply tokens: `loss` (the policy loss alone), `ratio`, `clip_fraction_low`,
+        `clip_fraction_high`, `entropy` (nats), `approximate_kl` (nats, from the policy that the ratio is taken to).
+        Others: `gradient_norm` (mean over steps, before clipping), `mismatch` and `mismatch_maximum` (|learner -
+        engine|, nats, on the first mini-batch before its step), `tokens` (reply tokens of the batch), `padding_share`,
+        `optimizer_steps`. Where they are used: `objective` (mean over steps of the whole objective),
+        `dual_clip_fraction`, `kl_reference` (nats), `importance_weight_mean`, `importance_weight_maximum` (before
+        truncation or masking), `importance_cut_share`, and those of `Critic.update`.
+
+        Raises ValueError for a batch that lacks an input of the settings; MismatchError, before any step, when the
+        mismatch is above the settings' bound; and NotFiniteError for a loss, a gradient or a weight that is not finite:
+        this learner is unusable then, while what was saved before is intact.
         """
         batch.require_inputs_of(settings)
         if (settings.critic is None) != (self.critic is None):
@@ -166,10 +170,10 @@ class Learner:
         }
 
     def save(self, folder: Path) -> None:
-        """Write the weights in Hugging Face's layout, an adapter merged, and what is needed to go on, all as
-        safetensors, into `folder`.
+        """Write the weights, with an adapter merged, and the state needed to continue into `folder`.
 
-        The files are written in place: whoever owns the folder makes its appearance atomic.
+        The weights are in Hugging Face's layout, and all tensors are safetensors. The files are written in place: the
+        owner of the folder must make its appearance atomic.
         """
         save_policy(self.model, folder, self._model_settings)
         self._optimizer.save(folder / OPTIMIZER_FILE)
@@ -179,7 +183,7 @@ class Learner:
     def _corrected(
         self, batch: UpdateBatch, settings: UpdateSettings, correction: ImportanceCorrection
     ) -> tuple[UpdateBatch, dict[str, float]]:
-        """The batch with what corrects it for the engine's mismatch, and what is reported of that."""
+        """The batch with importance weights and the learner's log-probabilities, and the metrics about the weights."""
         own = self.log_probabilities(batch.sequences, settings.temperature, settings.micro_batch_tokens)
         weights = importance_weights(batch.sequences, own, correction)
         proximal = tuple(tuple(row) for row in own)
@@ -190,11 +194,11 @@ class Learner:
         }
 
     def _gradient(self, batch: UpdateBatch, settings: UpdateSettings) -> UpdateTally:
-        """Add the gradient of a mini-batch's objective; return the sums of what is reported.
+        """Accumulate the gradient of a mini-batch's objective; return the sums for its metrics.
 
-        Where nothing but advantages has a gradient, sequences without any (those of groups that all did alike) have a
-        gradient of exactly zero: they count in the aggregation and are reported, but are not propagated backward, which
-        is most of the work.
+        Where advantages are the only source of gradient, sequences whose advantages are all 0 (those of zero-variance
+        groups) have a gradient of exactly zero: they count in the aggregation and in the metrics, but skip the backward
+        pass, which is most of the work.
         """
         weights = batch.token_weights(settings)
         value_weight = 0.0
@@ -220,7 +224,7 @@ class Learner:
         value_weight: float,
         settings: UpdateSettings,
     ) -> tuple[torch.Tensor, UpdateTally]:
-        """The part of what is descended of a micro-batch's reply tokens, and what is reported of them."""
+        """A micro-batch's part of the objective, the value loss included, and the sums for its metrics."""
         states = reply_states(self.model, micro_batch)
         chosen, entropy = self._scored(
             micro_batch, states, settings.temperature, entropy_gradient=settings.entropy_coefficient > 0
@@ -249,8 +253,9 @@ class Learner:
             )
 
     def _check_finite(self) -> None:
-        """Refuse what the last step made where it cannot compute: the loss would tell one batch later, of a policy that
-        was saved and could not be sampled from.
+        """Raise NotFiniteError where the last step made weights whose logits are not finite.
+
+        The loss would show it only one batch later, when a policy that cannot be sampled from has been saved.
         """
         with torch.no_grad():
             logits = self.model(input_ids=torch.arange(1, 5, device=self.model.device).unsqueeze(0)).logits
@@ -258,7 +263,7 @@ class Learner:
             raise NotFiniteError("the policy's logits must be finite after an update; they are not")
 
     def _step(self, settings: UpdateSettings) -> float:
-        """One step with the gradient that has been added up; returns its norm before clipping."""
+        """Take one optimizer step with the accumulated gradient; return its norm before clipping."""
         return self._optimizer.step(
             learning_rate=settings.learning_rate,
             maximum_gradient_norm=settings.maximum_gradient_norm,
@@ -303,7 +308,7 @@ class Learner:
         return lay_out(sequences, micro_batch_tokens, self._pad_token, self.model.device)
 
     def _check_output_layer(self) -> None:
-        """Refuse a model whose logits are not its output layer's (some cap or scale them): its loss would be wrong."""
+        """Raise ConfigurationError for a model that caps or scales its logits, since its loss would be wrong."""
         with reproducible_computing(self._threads), torch.no_grad():
             tokens = torch.arange(1, 5, device=self.model.device).unsqueeze(0)
             hidden = self.model.base_model(input_ids=tokens, use_cache=False).last_hidden_state
@@ -317,6 +322,9 @@ class Learner:
 
 
 def _negative_sum(log_probabilities: torch.Tensor) -> torch.Tensor:
-    """Minus their sum, added up in the order of torch's cross entropy: stored warm starts rest on its rounding."""
+    """Minus the sum of log-probabilities, in the summation order of torch's cross entropy.
+
+    Stored SFT warm starts depend on its rounding to the bit.
+    """
     nowhere_else = torch.zeros(len(log_probabilities), dtype=torch.long, device=log_probabilities.device)
     return torch.nn.functional.nll_loss(log_probabilities.unsqueeze(-1), nowhere_else, reduction="sum")

@@ -9,12 +9,12 @@ Per reply token t, with r_t = exp(log pi(t) - log mu(t)), the advantage A_t, and
     cispo        L_t = -constant(clip(r_t)) A_t log pi(t)
     reinforce    L_t = -A_t log pi(t)
 
-mu is the behaviour policy: it sampled, and its log-probabilities are the engine's; or, where the engine's mismatch is
-corrected for (`turnwise.policy.learner.importance`), the learner's own recomputation of them. Each function names its
+mu is the behaviour policy, the one that sampled. Its log-probabilities are the engine's or, where the engine's mismatch
+is corrected for (`turnwise.policy.learner.importance`), those that the learner recomputed. Each function names its
 paper and what differs from it.
 
-All take the same five tensors, so that one can stand for another; only `gspo` looks at `sequence`. The loss is returned
-per token: how tokens are averaged is the business of `turnwise.policy.learner.aggregation`.
+All take the same five tensors, so that they are interchangeable; only `gspo` reads `sequence`. The loss is returned per
+token; `turnwise.policy.learner.aggregation` says how tokens are averaged.
 """
 
 from __future__ import annotations
@@ -23,26 +23,27 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:  # The configuration reads this file's names, and does not wait for torch.
+if TYPE_CHECKING:  # The configuration imports this file for its names, and importing torch takes seconds.
     import torch
 
 
 @dataclass(frozen=True)
 class TokenLoss:
-    """A loss per token, 0 where the mask is 0, with what is reported of it. All tensors have the inputs' shape."""
+    """A loss per token, with the values for its metrics. All tensors have the inputs' shape."""
 
     loss: torch.Tensor
+    """0 where the mask is 0."""
     ratio: torch.Tensor
     """pi / mu, of the token or (GSPO) of its sequence; 1 where the mask is 0. Detached."""
     clipped_low: torch.Tensor
-    """Where the lower clip changed the gradient. Boolean."""
+    """Boolean: true where the lower clip changed the gradient."""
     clipped_high: torch.Tensor
-    """Where the upper clip changed the gradient. Boolean."""
+    """Boolean: true where the upper clip changed the gradient."""
     dual_clipped: torch.Tensor
-    """Where the dual clip stopped the gradient. Boolean."""
+    """Boolean: true where the dual clip stopped the gradient."""
     divergence: torch.Tensor
-    """Schulman's estimate of KL(mu || pi): r - 1 - log r of the token, never negative; 0 where the mask is 0. Detached.
-    """
+    """Schulman's estimate of KL(mu || pi), in nats: r - 1 - log r of the token, never negative; 0 where the mask is 0.
+    Detached."""
 
 
 def clipped_policy_loss(
@@ -62,8 +63,9 @@ def clipped_policy_loss(
 
         L_t = -max(min(r_t A_t, clip(r_t) A_t), c A_t)
 
-    so that a bad token that became much likelier since it was sampled has no gradient of unbounded size. What differs
-    from the papers: the two clips are separate numbers (DAPO's clip-higher, arXiv 2503.14476, equation 10).
+    so that a token with a negative advantage that has become much likelier since it was sampled has no gradient of
+    unbounded size. What differs from the papers: the two clips are separate numbers (DAPO's clip-higher, arXiv
+    2503.14476, equation 10).
 
     All tensors have one shape (any); `mask` is true on reply tokens. Log-probabilities are in nats and of the
     distribution that was sampled from, temperature included. Only `log_probabilities` receives a gradient.
@@ -83,7 +85,7 @@ def sequence_ratio_loss(
     clip_low: float = 3e-4,
     clip_high: float = 4e-4,
 ) -> TokenLoss:
-    """GSPO, group sequence policy optimization (Zheng et al. 2025, arXiv 2507.18071), in its form for tokens.
+    """GSPO, group sequence policy optimization (Zheng et al. 2025, arXiv 2507.18071), in its token-level form.
 
         s = exp(mean over the sequence's reply tokens of log r_t)
         s_t = constant(s) pi(t) / constant(pi(t))              in value s; its gradient is s times that of log pi(t)
@@ -95,8 +97,8 @@ def sequence_ratio_loss(
     turns of a trajectory reaches its own tokens. Where all advantages of a sequence are equal, and its tokens weigh
     alike, the two forms have the same value and the same gradient.
 
-    As `clipped_policy_loss`; `sequence` is the index of each token's sequence, 0 or more, and every reply token of a
-    sequence must be there.
+    Tensors as for `clipped_policy_loss`. `sequence` is the index of each token's sequence, 0 or more; the tensors must
+    hold all reply tokens of a sequence, since s is a mean over them.
     """
     mask = mask.bool()
     log_ratio = _log_ratio(log_probabilities, behaviour_log_probabilities, mask)
@@ -119,8 +121,8 @@ def clipped_weight_loss(
 
         L_t = -constant(clip(r_t)) A_t log pi(t)
 
-    What differs from the paper: its numbers are not published. A lower clip of 1 is none, as there; the largest weight
-    of 5 is that of ScaleRL (arXiv 2510.13786). Tensors as for `clipped_policy_loss`.
+    What differs from the paper: the clips, since it does not publish its numbers. A lower clip of 1 means none, as in
+    the paper; the largest weight of 5 is that of ScaleRL (arXiv 2510.13786). Tensors as for `clipped_policy_loss`.
     """
     mask = mask.bool()
     log_ratio = _log_ratio(log_probabilities, behaviour_log_probabilities, mask).detach()
@@ -147,8 +149,8 @@ def reinforce_loss(
 
         L_t = -A_t log pi(t)
 
-    The ratio is reported and not used, so the gradient is that of the policy which sampled: from the second optimizer
-    step on a batch it is biased, and nothing bounds how far. Tensors as for `clipped_policy_loss`.
+    The ratio is reported but not used: samples are not reweighted, so from the second optimizer step on a batch the
+    gradient is biased, without a bound. Tensors as for `clipped_policy_loss`.
     """
     mask = mask.bool()
     log_ratio = _log_ratio(log_probabilities, behaviour_log_probabilities, mask).detach()
@@ -169,7 +171,7 @@ LOSSES: Mapping[str, Callable[..., TokenLoss]] = {
     "cispo": clipped_weight_loss,
     "reinforce": reinforce_loss,
 }
-"""The losses by name. Their options are their keyword arguments; what is not given is the loss's own default."""
+"""The losses by name. The options of a loss are its keyword arguments, with its own defaults."""
 
 
 def _clipped_surrogate(
@@ -181,7 +183,10 @@ def _clipped_surrogate(
     clip_high: float,
     dual_clip: float | None,
 ) -> TokenLoss:
-    """-min(r A, clip(r) A) of any ratio r, and what is reported of it."""
+    """The clipped surrogate -min(r A, clip(r) A) for a ratio r = exp(log_ratio), of the token or of its sequence.
+
+    `token_log_ratio` is the token's in either case; the reported divergence is computed from it.
+    """
     ratio = log_ratio.exp()
     unclipped = ratio * advantages
     clipped = ratio.clamp(1.0 - clip_low, 1.0 + clip_high) * advantages
@@ -204,7 +209,7 @@ def _clipped_surrogate(
 def _log_ratio(
     log_probabilities: torch.Tensor, behaviour_log_probabilities: torch.Tensor, mask: torch.Tensor
 ) -> torch.Tensor:
-    """The log of r_t; 0 where the mask is 0, whatever stands there."""
+    """The log ratio, log r_t; 0 where the mask is 0, whatever the inputs hold there."""
     return (log_probabilities - behaviour_log_probabilities).masked_fill(~mask, 0.0)
 
 
@@ -213,7 +218,7 @@ def _divergence(log_ratio: torch.Tensor) -> torch.Tensor:
 
 
 def _mean_per_sequence(values: torch.Tensor, mask: torch.Tensor, sequence: torch.Tensor) -> torch.Tensor:
-    """For every token the mean of its sequence's values over reply tokens; `values` are 0 where the mask is 0."""
+    """For every token, the mean of `values` over its sequence's reply tokens; `values` must be 0 at other tokens."""
     places = sequence.flatten()
     nothing = values.new_zeros(int(places.max()) + 1)
     totals = nothing.index_add(0, places, values.flatten())

@@ -1,12 +1,13 @@
-"""What an optimizer step descends, on the reply tokens of one micro-batch.
+"""The objective that an optimizer step minimises, over the reply tokens of one micro-batch.
 
     sum over reply tokens t of  weight_t [ w_t L_t + c k_t - e H_t ]
 
 L_t: the policy loss (`turnwise.policy.learner.losses`), w_t: the importance weight of the engine's mismatch
 (`turnwise.policy.learner.importance`), k_t: the estimate of the divergence from a reference policy
 (`turnwise.policy.learner.divergence`), H_t: the entropy of the distribution that the token is drawn from, weight_t: the
-aggregation over the whole mini-batch (`turnwise.policy.learner.aggregation`). The sum over micro-batches is the
-mini-batch's objective, however it is cut. A term that is not used is not computed.
+token's weight in the aggregation over the whole mini-batch (`turnwise.policy.learner.aggregation`); c and e: the
+coefficients of the penalty and of the entropy bonus. The sum over micro-batches is the mini-batch's objective, however
+it is cut. A term that is not used is not computed.
 """
 
 from __future__ import annotations
@@ -26,25 +27,27 @@ from turnwise.policy.packing import MicroBatch, at_reply_tokens
 
 @dataclass(frozen=True)
 class ReplyTokens:
-    """What is known of a micro-batch's reply tokens before the policy is asked; every tensor is [replies]."""
+    """The inputs of the objective other than the policy's outputs, at a micro-batch's reply tokens; all [replies]."""
 
     engine: torch.Tensor
-    """Log-probabilities of the policy that sampled, in nats."""
+    """Log-probabilities of the sampled tokens in the engine, in nats."""
     behaviour: torch.Tensor
-    """Those that the ratio is taken to: the engine's, or the learner's own before its first step."""
+    """Log-probabilities that the ratio is taken to: the engine's, or the learner's own before its first step."""
     advantages: torch.Tensor
     weights: torch.Tensor
-    """Of the aggregation."""
+    """The weight of each token in the aggregation."""
     sequence: torch.Tensor
     """Index of the sequence within the micro-batch."""
     reference: torch.Tensor | None
+    """Log-probabilities in the reference policy, in nats; None where the batch has none."""
     importance: torch.Tensor | None
+    """Importance weights; None without a correction of the engine's mismatch."""
 
     @classmethod
     def of(
         cls, batch: UpdateBatch, weights: Sequence[float], micro_batch: MicroBatch, dtype: torch.dtype
     ) -> ReplyTokens:
-        """Those of a micro-batch of `batch`; `weights` has one number per sequence of the batch."""
+        """Collect the inputs of a micro-batch of `batch`; `weights` has one number per sequence of the batch."""
 
         def pick(rows: PerToken) -> torch.Tensor:
             return at_reply_tokens(rows, micro_batch).to(dtype)
@@ -69,10 +72,10 @@ class ReplyTokens:
 def objective(
     log_probabilities: torch.Tensor, entropy: torch.Tensor, tokens: ReplyTokens, settings: UpdateSettings
 ) -> tuple[torch.Tensor, UpdateTally]:
-    """The micro-batch's part of what is descended, and the sums of what is reported of it.
+    """The micro-batch's part of the objective, and the sums for its metrics.
 
-    `log_probabilities` and `entropy` are the policy's at the reply tokens, [replies], in nats, at the temperature of
-    the sampling; `entropy` needs a gradient only where it has a coefficient.
+    `log_probabilities` and `entropy` are the policy's at the reply tokens, [replies], in nats, at the sampling
+    temperature; `entropy` needs a gradient only where it has a coefficient.
     """
     everywhere = torch.ones_like(tokens.engine, dtype=torch.bool)
     policy = LOSSES[settings.loss](
@@ -98,7 +101,7 @@ def objective(
 def _of_policy(
     policy: TokenLoss, log_probabilities: torch.Tensor, entropy: torch.Tensor, tokens: ReplyTokens
 ) -> UpdateTally:
-    """What is reported of the policy, whatever the terms are."""
+    """The sums for the policy's metrics, which are reported whatever terms the objective has."""
     mismatch = (log_probabilities.detach() - tokens.engine).abs()
     return UpdateTally(
         tokens=len(tokens.engine),

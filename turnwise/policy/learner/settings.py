@@ -1,4 +1,4 @@
-"""The options of an update, each refused before any compute when it makes no sense. Nothing here loads torch."""
+"""The settings of an update, which are checked before any compute. Nothing here loads torch."""
 
 from __future__ import annotations
 
@@ -17,39 +17,40 @@ from turnwise.policy.learner.losses import LOSSES
 from turnwise.suggestions import nearest
 
 CLIPS = ("clip_low", "clip_high", "dual_clip")
-"""The options of losses, where they have them."""
+"""The names of clip options; each loss has some of them, or none."""
 
 
 @dataclass(frozen=True)
 class UpdateSettings:
-    """How a batch becomes optimizer steps. Raises ConfigurationError for what makes no sense."""
+    """How a batch becomes optimizer steps. Raises ConfigurationError for values that are invalid or do not fit."""
 
     learning_rate: float
     temperature: float
-    """That of the sampling: the policy that is trained is the one that was sampled from."""
+    """The sampling temperature: log-probabilities are computed at it, since the policy that sampled is trained."""
     micro_batch_tokens: int
     """Padded tokens per forward pass. Changes memory and speed; the result only in its rounding."""
     loss: str = "clipped"
     """A name of `turnwise.policy.learner.losses.LOSSES`."""
     clip_low: float | None = None
-    """How far below 1 the ratio counts. None: the loss's own default."""
+    """The ratio is clipped below 1 - clip_low. None: the loss's own default."""
     clip_high: float | None = None
-    """How far above 1 the ratio counts. None: the loss's own default."""
+    """The ratio is clipped above 1 + clip_high. None: the loss's own default."""
     dual_clip: float | None = None
-    """The ratio above which a negative advantage stops counting; `clipped` only. None: there is no such clip."""
+    """The ratio above which tokens with a negative advantage have no gradient; `clipped` only. None: no such clip."""
     aggregation: Aggregation = "token-mean"
-    """What each reply token weighs: see `turnwise.policy.learner.aggregation`."""
+    """How reply tokens are weighted: see `turnwise.policy.learner.aggregation`."""
     aggregation_constant: float | None = None
-    """Tokens that the sum over a sequence is divided by; for the aggregation `constant`, and no other."""
+    """Tokens that the sum over a sample is divided by; required for the aggregation `constant`, refused for others."""
     reference: ReferencePenalty | None = None
-    """The price of distance from a reference policy. With place `reward` it is credit's to apply, not the learner's."""
+    """The penalty for divergence from a reference policy. With place `reward` it is applied before advantages are
+    estimated, and not by the learner."""
     entropy_coefficient: float = 0.0
-    """Of the bonus for the entropy of the distribution that each reply token is drawn from, per nat."""
+    """Factor, per nat, of the bonus for the entropy of the distribution that each reply token is drawn from."""
     correction: ImportanceCorrection | None = None
-    """Of the mismatch between engine and learner. It costs one more forward pass over the batch."""
+    """The correction of the mismatch between engine and learner. It costs one more forward pass over the batch."""
     critic: CriticSettings | None = None
-    """Of a critic on the policy's trunk, which learns along: its head steps when the policy does. None: there is none,
-    or it has a trunk of its own."""
+    """Settings of a critic on the policy's trunk, whose head takes a step whenever the policy does. None: there is no
+    critic, or it has a trunk of its own."""
     epochs: int = 1
     mini_batches: int = 1
     """Optimizer steps per epoch. Above 1 the sequences are shuffled and dealt out as evenly as possible."""
@@ -59,7 +60,7 @@ class UpdateSettings:
     maximum_mismatch: float = 0.1
     """Mean |learner - engine| per reply token, in nats, above which nothing is trained and MismatchError is raised."""
     seed: int = 0
-    """Of the shuffle into mini-batches."""
+    """Seed of the shuffle into mini-batches."""
 
     def __post_init__(self) -> None:
         require_number("learning_rate", self.learning_rate, above=0)
@@ -120,23 +121,25 @@ class UpdateSettings:
 
     @property
     def loss_options(self) -> dict[str, float]:
-        """The options that the loss is given; it has its own defaults for the others."""
+        """The clip options that are set, as keyword arguments of the loss; it has its own defaults for the others."""
         return {name: getattr(self, name) for name in CLIPS if getattr(self, name) is not None}
 
     @property
     def penalty_in_loss(self) -> ReferencePenalty | None:
-        """The penalty that the learner adds to the loss, if any."""
+        """The reference penalty, if its place is the loss; None otherwise."""
         return self.reference if self.reference is not None and self.reference.place == "loss" else None
 
     @property
     def advantages_alone(self) -> bool:
-        """Whether nothing but advantages has a gradient, so that a sequence whose advantages are all 0 has none."""
+        """Whether advantages are the only source of gradient, so that a sequence with advantages 0 has none."""
         return self.penalty_in_loss is None and self.entropy_coefficient == 0 and self.critic is None
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any]) -> UpdateSettings:
-        """The settings from plain values, as configuration holds them: `reference`, `correction` and `critic` are
-        mappings, or None. Raises ConfigurationError.
+        """The settings from plain values as in a configuration, where `reference`, `correction` and `critic` are
+        mappings or None.
+
+        Raises ConfigurationError for an unknown, missing or invalid option.
         """
         values = dict(options)
         if values.get("reference") is not None:
@@ -149,17 +152,17 @@ class UpdateSettings:
 
 
 def require_update_options(options: Mapping[str, Any]) -> None:
-    """Raise ConfigurationError unless `options` are options of an update, with values that make sense together.
+    """Raise ConfigurationError unless `UpdateSettings.from_options` accepts these options together.
 
-    As `UpdateSettings.from_options` takes them; those without a default may be left out.
+    Options without a default may be left out.
     """
     UpdateSettings.from_options({"learning_rate": 1.0, "temperature": 1.0, "micro_batch_tokens": 1, **options})
 
 
 def require_full_distribution(*, top_p: float = 1.0, top_k: int = 0) -> None:
-    """Raise ConfigurationError unless replies are sampled from the whole distribution (top_p 1; top_k 0 or -1).
+    """Raise ConfigurationError unless replies are sampled from the full distribution (top_p 1; top_k 0 or -1).
 
-    Every loss here is a policy gradient, whose log-probabilities are those of the whole distribution.
+    Every loss here is a policy gradient, whose log-probabilities are those of the full distribution.
     """
     if top_p != 1.0 or top_k not in (0, -1):
         raise ConfigurationError(
@@ -174,7 +177,10 @@ Made = TypeVar("Made", UpdateSettings, ReferencePenalty, ImportanceCorrection, C
 
 
 def _make(name: str, options: Any, made: type[Made]) -> Made:
-    """An instance of `made` with these options, all of which it has and none of which it lacks."""
+    """An instance of the dataclass `made` with these options.
+
+    Raises ConfigurationError for an option that `made` does not have, and for one without a default that is missing.
+    """
     known = [field.name for field in fields(made)]
     if not isinstance(options, Mapping):
         raise ConfigurationError(f"{name} must be null, or a section with {', '.join(known)}; found {options!r}")

@@ -1,4 +1,4 @@
-"""What an update is made of: the batch and its mini-batches. Its options are in `turnwise.policy.learner.settings`."""
+"""The batch of an update and its mini-batches. The settings are in `turnwise.policy.learner.settings`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from turnwise.seeding import generator
 __all__ = ["UpdateBatch", "UpdateSettings", "mini_batches"]
 
 PerToken = tuple[tuple[float, ...], ...]
-"""One number per sequence and token; what stands at observation tokens is never read."""
+"""One row per sequence, with one number per token; the numbers at observation tokens are never read."""
 OPTIONAL = (
     "reference_log_probabilities",
     "proximal_log_probabilities",
@@ -26,7 +26,7 @@ OPTIONAL = (
     "values",
     "returns",
 )
-"""The numbers per token of a batch that only some settings read."""
+"""The fields of a batch with numbers per token that only some settings read."""
 
 
 @dataclass(frozen=True)
@@ -39,21 +39,21 @@ class UpdateBatch:
     sequences: tuple[TokenSequence, ...]
     advantages: PerToken
     groups: tuple[int, ...] | None = None
-    """The prompt of each sequence; needed by the aggregation `prompt-mean`."""
+    """The prompt of each sequence; required by the aggregation `prompt-mean`."""
     samples: tuple[int, ...] | None = None
-    """What each sequence is a part of: the segments of a trajectory are one sample, which is dealt into one mini-batch,
-    and counts as one in an aggregation. None: each sequence is one by itself."""
+    """The sample that each sequence belongs to. The segments of a trajectory are one sample: they go into the same
+    mini-batch, and count as one in an aggregation. None: each sequence is a sample."""
     reference_log_probabilities: PerToken | None = None
-    """Those of the reference policy, at the temperature of the sampling; needed by a penalty in the loss."""
+    """The reference policy's, in nats, at the sampling temperature; required by a penalty in the loss."""
     proximal_log_probabilities: PerToken | None = None
-    """The learner's own before its first step, which the ratio is then taken to; the learner fills them in where the
-    mismatch of the engine is corrected for."""
+    """The learner's own before its first step, in nats, which the ratio is then taken to. The learner fills them in
+    where the engine's mismatch is corrected for."""
     importance_weights: PerToken | None = None
-    """What the policy loss is multiplied by; filled in likewise."""
+    """Factors of the policy loss. The learner fills them in where the engine's mismatch is corrected for."""
     values: PerToken | None = None
-    """A critic's on the policy's trunk, which the returns were made with; needed where it learns along."""
+    """Values that the returns were computed with, by a critic on the policy's trunk; required where it is trained."""
     returns: PerToken | None = None
-    """What that critic learns; NaN where a reply token is no target."""
+    """The targets of that critic; NaN at reply tokens without a target."""
 
     def __post_init__(self) -> None:
         lengths = [len(sequence.tokens) for sequence in self.sequences]
@@ -86,8 +86,9 @@ class UpdateBatch:
         samples: Sequence[int] | None = None,
         reference_log_probabilities: Sequence[Sequence[float]] | None = None,
     ) -> UpdateBatch:
-        """`advantages[i][k]` goes to every token of the reply of turn k of sequence i; where that is a segment, turns
-        are numbered through its whole trajectory.
+        """A batch from advantages per turn: `advantages[i][k]` goes to every reply token of turn k of sequence i.
+
+        Where a sequence is a segment, turns are numbered through its whole trajectory.
         """
         spread = (
             tuple(of_turn[turn] if turn >= 0 else 0.0 for turn in sequence.turn_of_token)
@@ -105,7 +106,7 @@ class UpdateBatch:
         samples: Sequence[int] | None = None,
         reference_log_probabilities: Sequence[Sequence[float]] | None = None,
     ) -> UpdateBatch:
-        """`advantages[i]` has one number per reply token of sequence i, in order."""
+        """A batch from advantages per token: `advantages[i]` has one number per reply token of sequence i, in order."""
         spread = []
         for sequence, of_reply_token in zip(sequences, advantages, strict=True):
             if len(of_reply_token) != sum(sequence.mask):
@@ -135,15 +136,16 @@ class UpdateBatch:
         )
 
     def with_values(self, values: Sequence[Sequence[float]], returns: Sequence[Sequence[float | None]]) -> UpdateBatch:
-        """The batch with what a critic on the policy's trunk learns: both have one number per reply token, as in
-        `ValueBatch`, which says what is refused.
+        """The batch with the training data of a critic on the policy's trunk.
+
+        `values` and `returns` have one number per reply token. Raises ValueError as `ValueBatch` does.
         """
         taught = ValueBatch(self.sequences, tuple(map(tuple, values)), tuple(map(tuple, returns)))
         of_values, of_returns = taught.per_token()
         return replace(self, values=tuple(map(tuple, of_values)), returns=tuple(map(tuple, of_returns)))
 
     def value_batch(self) -> ValueBatch:
-        """What a critic on the policy's trunk learns, reply token by reply token."""
+        """The training data of a critic on the policy's trunk, with one number per reply token."""
         assert self.values is not None and self.returns is not None, "require_inputs_of has seen to it"
         values, returns = (
             tuple(
@@ -157,12 +159,12 @@ class UpdateBatch:
 
     @property
     def reply_tokens(self) -> list[int]:
-        """How many reply tokens each sequence has."""
+        """The number of reply tokens of each sequence."""
         return [sum(sequence.mask) for sequence in self.sequences]
 
     @property
     def sequences_of_samples(self) -> dict[int, list[int]]:
-        """The indices of the sequences of each sample that has a reply token to train on."""
+        """By sample, the indices of its sequences that have a reply token; samples without any are left out."""
         members: dict[int, list[int]] = {}
         for index, sequence in enumerate(self.sequences):
             if any(sequence.mask):
@@ -170,7 +172,7 @@ class UpdateBatch:
         return members
 
     def token_weights(self, settings: UpdateSettings) -> list[float]:
-        """What a reply token of each sequence weighs in the loss: see `turnwise.policy.learner.aggregation`."""
+        """The weight in the loss of a reply token of each sequence: see `turnwise.policy.learner.aggregation`."""
         lengths, members = self.reply_tokens, self.sequences_of_samples.values()
         of_samples = token_weights(
             settings.aggregation,
@@ -185,7 +187,7 @@ class UpdateBatch:
         return weights
 
     def require_inputs_of(self, settings: UpdateSettings) -> None:
-        """Raise ValueError unless everything that an update with these settings reads is there."""
+        """Raise ValueError unless the batch has every field that an update with these settings reads."""
         if settings.aggregation == "prompt-mean" and self.groups is None:
             raise ValueError("the aggregation 'prompt-mean' must know the prompt of every sequence: give groups")
         if settings.penalty_in_loss is not None and self.reference_log_probabilities is None:
@@ -208,10 +210,11 @@ class UpdateBatch:
         return UpdateBatch(**chosen)
 
     def turn_by_turn(self) -> UpdateBatch:
-        """Each turn as a sequence and a sample of its own, which ends with its reply; what came before is observed.
+        """The batch with each turn as a separate sequence and sample: the turn's reply after the context before it.
 
-        The contrast that RAGEN draws (arXiv 2504.20073): the same tokens with the same advantages, at the price of
-        computing every context anew. With the aggregation `token-mean` the gradient is that of whole trajectories.
+        Earlier replies count as observations there. This is the comparison in RAGEN (arXiv 2504.20073): the same tokens
+        with the same advantages, at the cost of recomputing every context. With the aggregation `token-mean` the
+        gradient is that of whole trajectories.
         """
         chosen, parts, ends = [], [], []
         for index, sequence in enumerate(self.sequences):
@@ -229,8 +232,8 @@ class UpdateBatch:
         return replace(cut, sequences=tuple(parts), samples=None, **per_token)
 
     def by_signal(self) -> Iterator[tuple[bool, list[int]]]:
-        """The indices of the sequences with an advantage other than 0 at a reply token (True), then of those without
-        (False); each where there are any.
+        """Split the sequences by signal: (True, indices of those with an advantage other than 0 at a reply token), then
+        (False, indices of the others). A part without sequences is left out.
         """
         signals = [
             any(advantage and mask for advantage, mask in zip(row, sequence.mask, strict=True))
@@ -243,7 +246,7 @@ class UpdateBatch:
 
 
 def _only(sequence: TokenSequence, turn: int, end: int) -> TokenSequence:
-    """The first `end` tokens, with this one turn's reply as the only one."""
+    """The first `end` tokens, with the reply of `turn` as the only reply; all other tokens are observations."""
     places = [of == turn for of in sequence.turn_of_token[:end]]
     return TokenSequence(
         sequence.tokens[:end],
@@ -253,7 +256,7 @@ def _only(sequence: TokenSequence, turn: int, end: int) -> TokenSequence:
 
 
 def mini_batches(batch: UpdateBatch, settings: UpdateSettings) -> Iterator[UpdateBatch]:
-    """The parts of the batch that an optimizer step each is taken on, over all epochs."""
+    """The mini-batches of all epochs, one per optimizer step; the sequences of a sample stay together."""
     members = batch.sequences_of_samples
     samples = list(members)
     for epoch in range(settings.epochs):
