@@ -2,7 +2,7 @@
 
     norm(x)_i    = (x_i - mean(x)) / (deviation(x) + epsilon)         within a group
     others(x)_i  = x_i - mean of the other x = n / (n - 1) (x_i - mean(x))
-    whiten(x)_i  = (x_i - mean(x)) / (deviation(x) + epsilon)         over what is trained, in the whole batch
+    whiten(x)_i  = (x_i - mean(x)) / (deviation(x) + epsilon)         over the trained entries of the batch
 
 What differs between systems is the deviation: unbiased, divided by n-1 (verl, TRL, MT-GRPO); population, divided by n
 (rLLM, ART); none (Dr.GRPO, arXiv 2503.20783, which leaves the scale of the rewards alone).

@@ -1,4 +1,4 @@
-"""Score vectors: the gradient of each turn's log-probability of its reply, sketched to a fixed length.
+"""Score vectors: for each turn, the gradient of its reply's log-probability, sketched to a fixed length.
 
     S_(i,t) = sum over the tokens of reply t of trajectory i of d log pi(token) / d theta
 

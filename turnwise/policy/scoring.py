@@ -67,7 +67,7 @@ def score(
 
     `states`: [replies, hidden]; `weight`: [vocabulary, hidden]; `bias`: [vocabulary] or None; `targets`: [replies].
     Logits are computed in the dtype of `states` and used in float32 (in float64 where `states` are). Entropies have a
-    gradient only where it is asked for. `chunk_tokens` bounds the reply tokens whose logits exist at once: it changes
+    gradient only with `entropy_gradient`. `chunk_tokens` bounds the reply tokens whose logits exist at once: it changes
     memory, and the result only in its rounding. Raises ValueError for a temperature or a chunk that is not positive.
     """
     if not temperature > 0:

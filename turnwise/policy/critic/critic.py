@@ -5,7 +5,7 @@ predicts the token. So the value of a turn's first reply token depends on the wh
 reply. Where a limit cut a trajectory off, `bootstrap` is the value after its last token: of the return that was still
 to come. The head starts at zero: every value is 0 until the critic has learned.
 
-There are two kinds of trunk, which differ in what a loss trains:
+There are two kinds of trunk, which differ in the parameters that a loss trains:
 
 * **A trunk of its own**, the policy's architecture with a copy of the policy's weights or random ones: `update` trains
   trunk and head, and the policy receives no gradient.

@@ -1,1 +1,1 @@
-"""What samples replies: the contract, and the engines that keep it."""
+"""Engines, which sample replies: their interface and its implementations."""

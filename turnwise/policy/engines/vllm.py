@@ -291,7 +291,7 @@ def quiet() -> Iterator[None]:
     with tempfile.TemporaryFile() as kept:
         os.dup2(kept.fileno(), 2)
         try:
-            # On a terminal a progress bar may have replaced sys.stderr by a stream that does not write to descriptor 2.
+            # On a terminal a progress bar may have replaced sys.stderr by a stream of its own.
             with redirect_stderr(io.TextIOWrapper(io.FileIO(2, "w", closefd=False), write_through=True)):
                 yield
         except BaseException:

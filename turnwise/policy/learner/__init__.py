@@ -1,1 +1,1 @@
-"""How a policy is updated: batches, the objective and its losses, and the learner that descends it."""
+"""The update of a policy: batches, the objective with its losses, and the learner that minimises it."""
