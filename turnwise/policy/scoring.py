@@ -38,7 +38,10 @@ def score_replies(
     dtype: torch.dtype = torch.float32,
     entropy_gradient: bool = False,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """`score` with the model's output layer, computed in `dtype`. `states` are its `reply_states`."""
+    """Log-probabilities and entropies of reply tokens: `score` with the model's output layer, computed in `dtype`.
+
+    `states` are the model's `reply_states`, and `targets` the reply tokens.
+    """
     head = model.get_output_embeddings()
     # A model in float64, which exact tests of gradients use, stays in float64.
     dtype = torch.float64 if states.dtype == torch.float64 else dtype

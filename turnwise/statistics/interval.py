@@ -35,7 +35,7 @@ class Interval:
     over: Unit
     """The source of variation: how the value would differ with other tasks, with other seeds, or with both."""
     count: int
-    """Number of tasks or seeds; of seeds where both vary."""
+    """Number of tasks or seeds; the number of seeds where both vary."""
     level: float = 0.95
     method: Method | None = None
     """The method that gave the bounds; None where there are none."""

@@ -108,7 +108,7 @@ class Critic:
 
     @property
     def steps(self) -> int:
-        """Optimizer steps taken since the critic was made."""
+        """Optimizer steps taken since the critic was new, those before a restore included."""
         return self._optimizer.steps
 
     def values(self, sequences: Sequence[TokenSequence], micro_batch_tokens: int) -> list[list[float]]:

@@ -25,7 +25,7 @@ class _Request:
 
 
 class TransformersEngine:
-    """See `turnwise.policy.engines.contract.Engine`."""
+    """The engine on transformers; its interface is `turnwise.policy.engines.contract.Engine`."""
 
     def __init__(self, *, device: str, threads: int, context_length: int, maximum_episodes: int) -> None:
         """Make an engine without a policy. `turnwise.policy.engines.resident.make_engine` explains the arguments."""

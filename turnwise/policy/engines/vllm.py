@@ -56,7 +56,10 @@ where it is full, vLLM makes episodes wait."""
 
 
 class VllmEngine:
-    """See `turnwise.policy.engines.contract.Engine`. vLLM is imported and started when the first policy is loaded."""
+    """The engine on vLLM; its interface is `turnwise.policy.engines.contract.Engine`.
+
+    vLLM is imported and started when the first policy is loaded.
+    """
 
     def __init__(self, *, device: str, threads: int, context_length: int, maximum_episodes: int) -> None:
         """Store the arguments, those of `turnwise.policy.engines.resident.make_engine`, without starting vLLM.

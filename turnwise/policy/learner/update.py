@@ -31,9 +31,10 @@ OPTIONAL = (
 
 @dataclass(frozen=True)
 class UpdateBatch:
-    """Sequences with one advantage per token (0.0 at observation tokens, which are never trained on).
+    """The training data of an update: sequences with one advantage per token.
 
-    Raises ValueError when the fields do not match.
+    Advantages are 0.0 at observation tokens, which are never trained on. Raises ValueError when the fields do not
+    match, and where there is no reply token.
     """
 
     sequences: tuple[TokenSequence, ...]
