@@ -41,6 +41,8 @@ TOGETHER = 100
 
 _of_this_process = ExitStack()
 """Held until this process ends: its lock, and the tag of its flow runs."""
+_own_tokens: set[str] = set()
+"""A record lock does not keep out the process that holds it, which would take itself for dead."""
 
 
 def mark_flow_runs() -> None:
@@ -53,13 +55,15 @@ def mark_flow_runs() -> None:
     lock = _of_this_process.enter_context(unlocked.open("w"))
     fcntl.lockf(lock, fcntl.LOCK_EX)
     os.rename(unlocked, folder / token)
+    _own_tokens.add(token)
     _of_this_process.enter_context(tags(_tag(token)))
 
 
 def close_abandoned_runs() -> int:
     """Set the flow runs that killed processes of this home left unfinished to Crashed; returns how many there were."""
     with ExitStack() as locks:
-        dead = [path for path in sorted(_folder().glob("[!.]*")) if _locked(path, locks)]
+        others = [path for path in sorted(_folder().glob("[!.]*")) if path.name not in _own_tokens]
+        dead = [path for path in others if _locked(path, locks)]
         closed = 0
         with get_client(sync_client=True) as client:
             for start in range(0, len(dead), TOGETHER):
