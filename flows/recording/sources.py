@@ -5,6 +5,7 @@
     mt-grpo/greedy success            a table cell of the report: a variant, a baseline or the warm start, and a column
     mt-grpo/interquartile mean        a column of the report's verdicts, of a variant
     mt-grpo - warm start              a gain, or the difference of two variants, by the primary metric
+    mt-grpo - grpo-or/corrected p     what else the verdicts tell of a difference: see COMPARED
 
 Values are computed as in the report: see `tasks.report.cells` and `turnwise.statistics.verdict`.
 """
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 
 from flows.recording.answer import NumberAnswer, Source
@@ -24,13 +25,24 @@ from tasks.rollout.evaluate import GREEDY, SAMPLED
 from turnwise.errors import ConfigurationError
 from turnwise.statistics.interval import SINGULAR
 from turnwise.statistics.mean import mean
+from turnwise.statistics.verdict import Comparison
 from turnwise.store import Reference, default_store
 from turnwise.tracking.finding import RecordedRun
 from turnwise.tracking.values import metric_name
 from turnwise.world import Column, World, make_world
 
-DIFFERENCE = re.compile(r"(?P<first>.+?) [-−] (?P<second>.+)")
-"""A difference of two rows, with a minus sign as in the report or with a hyphen as typed."""
+DIFFERENCE = re.compile(r"(?P<first>.+?) [-−] (?P<second>[^/]+)(/(?P<column>.+))?")
+"""A difference of two rows, with a minus sign as in the report or with a hyphen as typed, and a column of COMPARED."""
+COMPARED: Mapping[str, Callable[[Comparison, bool], float | None]] = {
+    "p": lambda found, turned: found.p,
+    "corrected p": lambda found, turned: found.corrected,
+    "exact p": lambda found, turned: found.exact,
+    "effect": lambda found, turned: -found.effect if turned and found.effect is not None else found.effect,
+    "improvement": lambda found, turned: (
+        1.0 - found.improvement if turned and found.improvement is not None else found.improvement
+    ),
+}
+"""What the report's verdicts tell of a comparison, as it stands or with its two rows turned round."""
 GAIN = "gain over the warm start"
 STANDING = ("mean", "interquartile mean", "normalised", "mean over the curve", GAIN)
 """The columns of the report's verdicts on one variant."""
@@ -56,7 +68,7 @@ def answer(what: str, runs: Sequence[RecordedRun], iteration: int | None = None)
             "lineage starts from an artifact of the store, a metric of a run, or a number of the report; "
             f"{what!r} is none of them: say kind/digest; or test/..., {'/..., '.join(MADE_BY)}/... as in MLflow; or "
             f"ROW/COLUMN with one of the rows {', '.join(rows)} and of the columns {', '.join(columns)}, "
-            f"{', '.join(STANDING)}; or 'ROW - ROW'"
+            f"{', '.join(STANDING)}; or 'ROW - ROW', or 'ROW - ROW/COLUMN' with one of {', '.join(COMPARED)}"
         )
     return found
 
@@ -146,17 +158,21 @@ def _value(heading: str, evaluation: Reference, run: RecordedRun) -> float | Non
 def _of_difference(what: str, runs: Sequence[RecordedRun]) -> NumberAnswer | None:
     """A gain over the warm start, or the difference of two variants, in either order."""
     asked = DIFFERENCE.fullmatch(what)
-    if asked is None:
+    if asked is None or asked["column"] not in (None, *COMPARED):
         return None
-    one, other = asked["first"], asked["second"]
+    one, other, column = asked["first"], asked["second"], asked["column"]
     groups = grouped(runs)
     judgement = judged(groups, stated=1.0)
     gains = [standing.gain for standing in judgement.standings if standing.gain is not None]
     for comparison in [*gains, *judgement.pairs]:
         if {comparison.first, comparison.second} == {one, other}:
-            value = comparison.difference.value if comparison.first == one else -comparison.difference.value
-            manner = f"difference in {judgement.measure}, over {comparison.difference.over}"
-            return NumberAnswer(value, manner, [*_tests(one, groups), *_tests(other, groups)])
+            sources = [*_tests(one, groups), *_tests(other, groups)]
+            over = f"of the difference in {judgement.measure}, over {comparison.difference.over}"
+            turned = comparison.first != one
+            if column is not None:
+                return NumberAnswer(COMPARED[column](comparison, turned), over, sources)
+            value = -comparison.difference.value if turned else comparison.difference.value
+            return NumberAnswer(value, over.removeprefix("of the "), sources)
     return None
 
 

@@ -66,6 +66,11 @@ def test_every_number_of_the_verdicts_is_answered(runs: list[RecordedRun], story
     assert len(told) == 13
     for name, interval in told.items():
         assert answer(name, runs).value == interval.value, name
+    for pair in [*judged.pairs, *(each.gain for each in judged.standings if each.gain is not None)]:
+        numbers = {"p": pair.p, "corrected p": pair.corrected, "exact p": pair.exact}
+        numbers |= {"effect": pair.effect, "improvement": pair.improvement}
+        for name, value in numbers.items():
+            assert answer(f"{pair.first} - {pair.second}/{name}", runs).value == value, name
 
 
 def test_every_point_of_every_curve_is_answered(runs: list[RecordedRun], story: Story) -> None:

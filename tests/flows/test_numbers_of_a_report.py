@@ -117,6 +117,10 @@ PLAIN, TURNS = ["plain seed 1", "plain seed 2"], ["turns seed 1", "turns seed 2"
         ("plain − turns", -0.375, [*PLAIN, *TURNS]),
         ("plain - warm start", 0.375, [*PLAIN, "warm start"]),
         ("plain/gain over the warm start", 0.375, [*PLAIN, "warm start"]),
+        ("turns - plain/improvement", 1.0, [*TURNS, *PLAIN]),
+        ("plain - turns/improvement", 0.0, [*PLAIN, *TURNS]),
+        ("turns - plain/effect", 3 * (1 - 3 / 7), [*TURNS, *PLAIN]),
+        ("plain - turns/effect", -3 * (1 - 3 / 7), [*PLAIN, *TURNS]),
         ("plain/interquartile mean", 0.625, PLAIN),
         ("plain/normalised", 0.625, [*PLAIN, "random", "oracle"]),
         (
@@ -143,6 +147,6 @@ def test_a_point_of_a_curve_is_of_the_iteration_that_is_named(runs: list[Recorde
 
 
 def test_what_the_report_does_not_have_is_answered_with_its_rows_and_columns(runs: list[RecordedRun]) -> None:
-    for what in ("plain/searches", "nobody/success", "plain - nobody", "random/greedy success"):
+    for what in ("plain/searches", "nobody/success", "plain - nobody", "plain - turns/q", "random/greedy success"):
         with pytest.raises(ConfigurationError, match=r"rows plain, turns, random, oracle, warm start .* first attempt"):
             answer(what, runs)
