@@ -15,9 +15,9 @@ import numpy as np
 from scipy import stats
 
 from turnwise.seeding import generator
-from turnwise.statistics.corrections import holm
 from turnwise.statistics.pairs import two_sample_spread, two_way_spread
 from turnwise.statistics.seeds import CUT, interquartile_mean_error, mean_error
+from turnwise.statistics.significance import holm
 from turnwise.statistics.tasks import wilson
 
 SCIENCE = Path(__file__).parent.parent / "docs" / "science"

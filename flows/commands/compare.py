@@ -16,7 +16,7 @@ from flows.commands.arguments import number
 
 if TYPE_CHECKING:
     from turnwise.reporting.terminal.tables import Sheet
-    from turnwise.statistics.budgets import AtEqualBudget
+    from turnwise.statistics.curves import AtEqualBudget
 
 
 def add_compare(commands: Any) -> None:

@@ -10,8 +10,7 @@ from tasks.report.cells import WARM_START, cell, task_means
 from turnwise.data.task_sets import panel_digest
 from turnwise.errors import ConfigurationError
 from turnwise.statistics import Interval, Judgement, ReferencePoints, Results, judge, over_tasks, student_over_seeds
-from turnwise.statistics.budgets import AtEqualBudget
-from turnwise.statistics.curves import Points, within_budget
+from turnwise.statistics.curves import AtEqualBudget, Points, within_budget
 from turnwise.statistics.evaluation_protocol import circumstances
 from turnwise.store import Reference, default_store
 from turnwise.tracking.finding import RecordedRun

@@ -23,8 +23,7 @@ from flows.recording.recorded_metrics import MADE_BY, told_of
 from tasks.report.cells import WARM_START, cell, column_of, table_columns
 from tasks.rollout.evaluate import GREEDY, SAMPLED
 from turnwise.errors import ConfigurationError
-from turnwise.statistics.interval import SINGULAR
-from turnwise.statistics.mean import mean
+from turnwise.statistics.interval import SINGULAR, mean
 from turnwise.statistics.verdict import Comparison
 from turnwise.store import Reference, default_store
 from turnwise.tracking.finding import RecordedRun

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from tasks.rollout.evaluate import GREEDY, SAMPLED, read_evaluation
 from turnwise.data import metrics
-from turnwise.statistics.mean import mean
+from turnwise.statistics.interval import mean
 from turnwise.store import Reference
 from turnwise.world import Column, World
 

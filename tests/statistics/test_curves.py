@@ -1,10 +1,6 @@
-import numpy as np
 import pytest
 
-from turnwise.statistics.curves import area, reached, within_budget
-from turnwise.statistics.profiles import performance_profile
-from turnwise.statistics.reference_policies import normalised
-from turnwise.statistics.seeds import student_over_seeds
+from turnwise.statistics.curves import AtEqualBudget, area, reached, reached_at, within_budget
 
 CURVE = [(0, 0.2), (10, 0.6), (30, 0.8)]
 
@@ -31,24 +27,16 @@ def test_runs_that_never_reached_the_stated_success_count_as_later_than_all_othe
 def test_points_that_do_not_ascend_are_refused() -> None:
     with pytest.raises(ValueError, match="must ascend"):
         area([(1, 0.1), (1, 0.2)])
+    for refused in (reached_at, within_budget):
+        with pytest.raises(ValueError, match=r"found \[2, 1\]"):
+            refused([(2, 0.1), (1, 0.2)], 0.5)
 
 
-def test_a_profile_worked_by_hand() -> None:
-    # Seed 1: 0.2, 0.4, 0.6, 0.8; seed 2: 0.6, 0.6, 0.8, 1. Above 0.5: 1/2 and 1; above 0.6: 1/4 and 1/2.
-    scores = np.array([[0.2, 0.4, 0.6, 0.8], [0.6, 0.6, 0.8, 1.0]])
-    profile = performance_profile(scores, [0.1, 0.5, 0.6, 1.0])
-    assert [point.value for point in profile] == pytest.approx([1.0, 0.75, 0.375, 0.0])
-    assert profile[1].sample == (0.5, 1.0)
-    assert all(0 <= point.low <= point.high <= 1 for point in profile if point.low is not None)
-    with pytest.raises(ValueError, match=r"\[seeds, tasks\]"):
-        performance_profile(np.ones(3), [0.5])
+def test_a_threshold_is_reached_at_the_first_evaluation_with_at_least_its_value() -> None:
+    rising_and_falling = [(0, 0.2), (10, 0.6), (20, 0.5), (30, 0.8)]
+    assert [reached_at(rising_and_falling, value) for value in (0.1, 0.2, 0.6, 0.61, 0.9)] == [0, 0, 10, 30, None]
 
 
-def test_a_normalised_score_lies_between_random_and_oracle() -> None:
-    # (0.6 - 0.2) / (1 - 0.2); bounds and seeds alike
-    score = student_over_seeds([0.5, 0.7], within=(0.0, 1.0))
-    found = normalised(score, random=0.2, oracle=1.0)
-    assert found is not None
-    assert (found.value, found.low, found.high) == pytest.approx((0.5, -0.25, 1.0))
-    assert found.sample == pytest.approx((0.375, 0.625))
-    assert normalised(score, random=0.5, oracle=0.5) is None
+def test_a_budget_is_headed_by_its_amount_and_unit() -> None:
+    heading = {spent: AtEqualBudget("tokens", spent, {}).heading for spent in (1.0, 2.0, 12_345.6)}
+    assert heading == {1.0: "1 token", 2.0: "2 tokens", 12_345.6: "12,346 tokens"}

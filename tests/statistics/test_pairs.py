@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from turnwise.seeding import generator
-from turnwise.statistics.corrections import holm
 from turnwise.statistics.pairs import difference, two_sample_spread, two_way_spread
+from turnwise.statistics.significance import holm
 
 SIMULATIONS = 1000
 ALLOWED = 4 * (0.05 * 0.95 / SIMULATIONS) ** 0.5

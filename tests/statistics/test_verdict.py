@@ -3,7 +3,6 @@ import pytest
 
 from turnwise.seeding import generator
 from turnwise.statistics import ReferencePoints, Results, judge
-from turnwise.statistics.results import common_tasks
 
 
 def results(level: float, seeds: int, name: str = "runs", tasks: int = 30, spread: float = 0.03) -> Results:
@@ -92,16 +91,3 @@ def test_curves_tell_the_area_and_when_the_stated_success_was_reached() -> None:
     (learning,) = judge("success", {"a": results(0.5, 2)}, curves=curves, stated=0.9).learning
     assert learning.area is not None and learning.area.value == pytest.approx((0.55 + 0.3) / 2)
     assert (learning.reached.at, learning.reached.median) == ((10, None), None)
-
-
-def test_a_task_that_one_run_lost_is_left_out_of_every_run() -> None:
-    first = Results({1: {"a": 1.0, "b": 0.0, "c": 0.5}, 2: {"a": 0.5, "c": 0.5}})
-    second = Results({1: {"c": 0.0, "a": 0.0, "d": 1.0}})
-    assert common_tasks(first, second) == ["a", "c"]
-    assert first.table(["a", "c"]).tolist() == [[1.0, 0.5], [0.5, 0.5]]
-
-
-def test_results_without_a_run_or_a_task_are_refused() -> None:
-    for runs in ({}, {1: {}}):
-        with pytest.raises(ValueError, match="must hold a run at least"):
-            Results(runs)

@@ -10,10 +10,10 @@ scipy.stats takes two seconds to import, so it is imported where something is co
 
 from turnwise.statistics.interval import Interval
 from turnwise.statistics.pass_at_k import average_at_k, mean_pass_at_k, pass_at_k
-from turnwise.statistics.results import Results
+from turnwise.statistics.results import ReferencePoints, Results
 from turnwise.statistics.seeds import interquartile_mean_over_seeds, student_over_seeds
 from turnwise.statistics.tasks import bootstrap_over_tasks, over_tasks, wilson
-from turnwise.statistics.verdict import Comparison, Judgement, ReferencePoints, Standing, judge
+from turnwise.statistics.verdict import Comparison, Judgement, Standing, judge
 
 __all__ = [
     "Comparison",

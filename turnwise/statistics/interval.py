@@ -1,9 +1,9 @@
-"""A value with its confidence interval, where the sample supports one."""
+"""A value with its confidence interval, where the sample supports one; the mean that every estimate uses."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -69,3 +69,12 @@ def finite(values: Sequence[float] | np.ndarray, unit: Unit) -> np.ndarray:
     if sample.ndim != 1 or len(sample) == 0 or not np.isfinite(sample).all():
         raise ValueError(f"values must be a list of finite numbers, one per {SINGULAR[unit]}; found {list(values)!r}")
     return sample
+
+
+def mean(values: Iterable[float]) -> float:
+    """The mean of at least one number; exact, without rounding, where all are equal. Raises ValueError for none."""
+    # In one place, so that a table, a verdict and a number's provenance agree to the last bit.
+    sample = np.asarray(list(values), dtype=np.float64)
+    if len(sample) == 0:
+        raise ValueError("a mean needs one value at least; found none")
+    return float(sample[0] if (sample == sample[0]).all() else sample.mean())

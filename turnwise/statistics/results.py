@@ -1,13 +1,22 @@
-"""The results of a variant's runs on the tasks of a task set, as tables."""
+"""What is compared: the results of a variant's runs on the tasks of a task set, and their reference points.
+
+Scores are normalised by the two baseline policies, random actions and the oracle:
+
+    normalised = (score - random) / (oracle - random)
+
+0 is the random policy and 1 the oracle, which knows the answer: so success rates in different worlds and on different
+task sets become comparable (Bellemare et al. 2013 on Atari). Both baselines were run on the same task set as the score,
+and their means are treated as exact.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from turnwise.statistics.mean import mean
+from turnwise.statistics.interval import Interval, mean
 
 
 @dataclass(frozen=True)
@@ -46,3 +55,35 @@ def common_tasks(first: Results, second: Results) -> list[str]:
     """The ids of the tasks that every run of both has, in the order of the first."""
     others = set(second.tasks)
     return [task for task in first.tasks if task in others]
+
+
+@dataclass(frozen=True)
+class ReferencePoints:
+    """The reference results of a variant, on the task set that it was tested on."""
+
+    warm_start: Results | None = None
+    """The SFT warm start: one policy with a single run, the same for all seeds."""
+    random: float | None = None
+    """The mean of the world's random baseline policy; None where the world has none."""
+    oracle: float | None = None
+    """The mean of the world's oracle; None where the world has none."""
+
+
+def normalised(score: Interval, random: float, oracle: float) -> Interval | None:
+    """The score on the scale from random (0) to oracle (1), bounds and sample included.
+
+    None where the oracle is no better than random.
+    """
+    if oracle <= random:
+        return None
+
+    def between(value: float) -> float:
+        return (value - random) / (oracle - random)
+
+    return replace(
+        score,
+        value=between(score.value),
+        low=None if score.low is None else between(score.low),
+        high=None if score.high is None else between(score.high),
+        sample=tuple(between(value) for value in score.sample),
+    )

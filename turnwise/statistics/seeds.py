@@ -10,9 +10,16 @@ runs, rounded down, is cut at either end: scipy's `trim_mean`, as in rliable (Ag
 of the runs when those that were cut are replaced by the nearest that remain. Below four runs nothing is cut, and both
 summaries are the same.
 
-*What differs from the papers*: rliable uses percentile bootstraps, which over 3, 5 and 10 runs cover 75, 83 and 90 %
-instead of 95. Tukey and McLaughlin use s_w alone and t(h - 1), which fails where runs either learn or collapse.
-`benchmarks/coverage.py` measures the coverage of each choice: see `docs/science/coverage.md`.
+A performance profile has such a mean at every threshold t, of the share of scores above it, instead of the mean score:
+
+    F(t) = mean over runs and tasks of [score > t]                       (Dolan & Moré 2002; Agarwal et al. 2021, eq. 1)
+
+A variant whose curve lies above another's everywhere is better by any summary statistic; where curves cross, the choice
+of the statistic decides.
+
+*What differs from the papers*: rliable uses percentile bootstraps, also for the band of a profile, which over 3, 5 and
+10 runs cover 75, 83 and 90 % instead of 95. Tukey and McLaughlin use s_w alone and t(h - 1), which fails where runs
+either learn or collapse. `benchmarks/coverage.py` measures the coverage of each choice: see `docs/science/coverage.md`.
 """
 
 from __future__ import annotations
@@ -22,8 +29,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from turnwise.statistics.interval import Interval, Method, finite
-from turnwise.statistics.mean import mean
+from turnwise.statistics.interval import Interval, Method, finite, mean
 
 CUT = 0.25
 """The share of the runs that the interquartile mean leaves out at either end."""
@@ -56,6 +62,20 @@ def interquartile_mean_over_seeds(
     return _interval(
         sample, float(stats.trim_mean(sample, CUT)), error, level, within, "Student's t, interquartile mean"
     )
+
+
+def performance_profile(scores: np.ndarray, thresholds: Sequence[float], *, level: float = 0.95) -> list[Interval]:
+    """The share of scores above each threshold, with its interval over seeds.
+
+    `scores`: [seeds, tasks], with at least one task. For the profile of the runs' means give them as a single column.
+    Raises ValueError for another shape, or for a score that is not finite.
+    """
+    if scores.ndim != 2 or 0 in scores.shape or not np.isfinite(scores).all():
+        raise ValueError(f"scores must be a table [seeds, tasks] of finite numbers; found one of shape {scores.shape}")
+    return [
+        student_over_seeds((scores > threshold).mean(axis=1), level=level, within=(0.0, 1.0))
+        for threshold in thresholds
+    ]
 
 
 def mean_error(samples: np.ndarray) -> np.ndarray:

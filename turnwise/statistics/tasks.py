@@ -10,8 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from turnwise.seeding import generator
-from turnwise.statistics.interval import Interval, Unit, finite
-from turnwise.statistics.mean import mean
+from turnwise.statistics.interval import Interval, Unit, finite, mean
 
 
 def over_tasks(values: Sequence[float], *, seed: int, proportion: bool) -> Interval:

@@ -13,15 +13,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from turnwise.statistics.corrections import holm
 from turnwise.statistics.curves import Points, Reached, area, reached
-from turnwise.statistics.effects import effect_size, exact_p, probability_of_improvement, smallest_exact_p
 from turnwise.statistics.interval import Interval
 from turnwise.statistics.pairs import Difference, difference, difference_of_runs
-from turnwise.statistics.profiles import performance_profile
-from turnwise.statistics.reference_policies import normalised
-from turnwise.statistics.results import Results, common_tasks
-from turnwise.statistics.seeds import interquartile_mean_over_seeds, student_over_seeds
+from turnwise.statistics.results import ReferencePoints, Results, common_tasks, normalised
+from turnwise.statistics.seeds import interquartile_mean_over_seeds, performance_profile, student_over_seeds
+from turnwise.statistics.significance import (
+    effect_size,
+    exact_p,
+    holm,
+    probability_of_improvement,
+    smallest_exact_p,
+)
 
 Verdict = Literal["higher", "lower", "not distinguishable", "one seed: not decided"]
 SHARE = (0.0, 1.0)
@@ -53,18 +56,6 @@ class Comparison:
     """p of the exact test over runs, which assumes no distribution; before any correction."""
     smallest: float | None = None
     """The smallest p that the exact test can give with these numbers of runs."""
-
-
-@dataclass(frozen=True)
-class ReferencePoints:
-    """The reference results of a variant, on the task set that it was tested on."""
-
-    warm_start: Results | None = None
-    """The SFT warm start: one policy with a single run, the same for all seeds."""
-    random: float | None = None
-    """The mean of the world's random baseline policy; None where the world has none."""
-    oracle: float | None = None
-    """The mean of the world's oracle; None where the world has none."""
 
 
 @dataclass(frozen=True)
@@ -134,8 +125,12 @@ def judge(
     gains = _corrected([gain for gain in tried if gain is not None], level)
     gain_of = {gain.first: gain for gain in gains}
     standings = []
+    profiles: dict[str, list[tuple[float, Interval]]] = {}
     for name, found in variants.items():
         frame = framed[name]
+        if share:
+            above = performance_profile(found.table(found.tasks), THRESHOLDS, level=level)
+            profiles[name] = list(zip(THRESHOLDS, above, strict=True))
         means = list(found.means.values())
         mean = student_over_seeds(means, level=level, within=within)
         standings.append(
@@ -143,7 +138,11 @@ def judge(
                 name=name,
                 mean=mean,
                 interquartile_mean=interquartile_mean_over_seeds(means, level=level, within=within),
-                normalised=_normalised(mean, frame),
+                normalised=(
+                    None
+                    if frame.random is None or frame.oracle is None
+                    else normalised(mean, frame.random, frame.oracle)
+                ),
                 gain=gain_of.get(name),
             )
         )
@@ -159,7 +158,7 @@ def judge(
         level=level,
         notes=_notes(gains, pairs, level),
         learning=[_learning(name, of_runs, stated, level, within) for name, of_runs in (curves or {}).items()],
-        profiles={name: _profile(found, level) for name, found in variants.items()} if share else {},
+        profiles=profiles,
     )
 
 
@@ -189,12 +188,6 @@ def compare(first: str, of_first: Results, second: str, of_second: Results, *, l
     )
 
 
-def _normalised(mean: Interval, frame: ReferencePoints) -> Interval | None:
-    if frame.random is None or frame.oracle is None:
-        return None
-    return normalised(mean, frame.random, frame.oracle)
-
-
 def _gain(name: str, found: Results, warm_start: Results | None, level: float) -> Comparison | None:
     """The comparison of a variant with its warm start, before any correction.
 
@@ -215,11 +208,6 @@ def _learning(
     return Learning(
         name, student_over_seeds(areas, level=level, within=within) if areas else None, reached(of_runs, stated)
     )
-
-
-def _profile(found: Results, level: float) -> list[tuple[float, Interval]]:
-    profile = performance_profile(found.table(found.tasks), THRESHOLDS, level=level)
-    return list(zip(THRESHOLDS, profile, strict=True))
 
 
 def _comparison(first: str, second: str, found: Difference, paired: bool, level: float) -> Comparison:

@@ -24,7 +24,7 @@ import numpy as np
 
 from turnwise.reporting.data.report_data import Story
 from turnwise.statistics import Interval, student_over_seeds
-from turnwise.statistics.corrections import holm
+from turnwise.statistics.significance import holm
 from turnwise.studies.claims import Claim, ClaimsPage, Relationship
 
 LEVEL = 0.05

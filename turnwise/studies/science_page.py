@@ -18,7 +18,7 @@ from turnwise.reporting.data.report_data import ROW_KINDS, SHARE, Curve, ReportC
 from turnwise.reporting.figures.comparison import Figure, draw_variant, styles, wrapped
 from turnwise.reporting.formatting import UNDEFINED, duration, number, of_processes, signed
 from turnwise.statistics import Interval
-from turnwise.statistics.budgets import AtEqualBudget
+from turnwise.statistics.curves import AtEqualBudget
 from turnwise.studies.claim_verdicts import LEVEL, DecidedClaim, decide
 from turnwise.studies.claims import ClaimsPage, PlannedAblation
 from turnwise.studies.tuning import chosen_rates, tried_rates

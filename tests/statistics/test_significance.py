@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from turnwise.statistics.corrections import holm
-from turnwise.statistics.effects import effect_size, exact_p, probability_of_improvement, smallest_exact_p
+from turnwise.statistics.significance import effect_size, exact_p, holm, probability_of_improvement, smallest_exact_p
 
 scores = st.lists(st.integers(0, 8).map(lambda value: value / 8), min_size=2, max_size=5)
 
