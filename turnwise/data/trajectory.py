@@ -14,11 +14,14 @@ sampled.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import pairwise
 
+import numpy as np
+
+from turnwise.data.arrays import Ragged, TokenSequence, TrajectoryArrays
 from turnwise.world import Task
 
 
@@ -155,37 +158,7 @@ class Trajectory:
         Replies that are not trained on count as observation tokens, which are only attended to; `every_reply=True`
         treats them as replies.
         """
-        return tuple(self._segment(turns, every_reply) for turns in self.segment_turns)
-
-    def _segment(self, turns: range, every_reply: bool) -> TokenSequence:
-        tokens: list[int] = []
-        turn_of_token: list[int] = []
-        log_probabilities: list[float] = []
-        for index in turns:
-            turn = self.turns[index]
-            tokens += [*turn.observation_tokens, *turn.reply_tokens]
-            is_reply = turn.trained or every_reply
-            turn_of_token += [-1] * len(turn.observation_tokens)
-            turn_of_token += [index if is_reply else -1] * len(turn.reply_tokens)
-            log_probabilities += [0.0] * len(turn.observation_tokens)
-            log_probabilities += turn.log_probabilities if is_reply else [0.0] * len(turn.reply_tokens)
-        return TokenSequence(tuple(tokens), tuple(turn_of_token), tuple(log_probabilities))
-
-
-@dataclass(frozen=True)
-class TokenSequence:
-    """A token sequence; the three tuples have the same length, one entry per token."""
-
-    tokens: tuple[int, ...]
-    turn_of_token: tuple[int, ...]
-    """The turn whose reply the token belongs to; -1 at observation tokens."""
-    log_probabilities: tuple[float, ...]
-    """Behaviour log-probabilities in nats; 0.0 at observation tokens."""
-
-    @property
-    def mask(self) -> tuple[int, ...]:
-        """1 on reply tokens, 0 on observation tokens."""
-        return tuple(int(turn >= 0) for turn in self.turn_of_token)
+        return tuple(trajectory_arrays([self]).segments(every_reply=every_reply)[0])
 
 
 @dataclass(frozen=True)
@@ -201,3 +174,18 @@ class Lost:
     def ending(self) -> Ending:
         """Always `WORLD_LOST`."""
         return Ending.WORLD_LOST
+
+
+def trajectory_arrays(trajectories: Sequence[Trajectory]) -> TrajectoryArrays:
+    """The tokens of these trajectories as arrays, with one row per turn."""
+    turns = [turn for trajectory in trajectories for turn in trajectory.turns]
+    counts = np.array([len(trajectory.turns) for trajectory in trajectories], dtype=np.int64)
+    return TrajectoryArrays(
+        group=np.array([trajectory.group for trajectory in trajectories], dtype=np.int64),
+        offsets=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
+        trained=np.array([turn.trained for turn in turns], dtype=bool),
+        opens_segment=np.array([turn.opens_segment for turn in turns], dtype=bool),
+        observation_tokens=Ragged.of((turn.observation_tokens for turn in turns), np.int32),
+        reply_tokens=Ragged.of((turn.reply_tokens for turn in turns), np.int32),
+        log_probabilities=Ragged.of(turn.log_probabilities for turn in turns),
+    )

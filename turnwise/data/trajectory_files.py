@@ -7,14 +7,17 @@ have no turns, are in a JSON file next to them.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as compute
 import pyarrow.parquet as parquet
 
-from turnwise.data.trajectory import Ending, Lost, Trajectory, Turn, TurnKind
+from turnwise.data.arrays import Ragged, TrajectoryArrays
+from turnwise.data.trajectory import Ending, Lost, Trajectory, Turn, TurnKind, trajectory_arrays
 from turnwise.errors import ArtifactError
 from turnwise.world import Task
 
@@ -63,6 +66,8 @@ _TURN_SCHEMA = pa.schema(
         ("log_probabilities", pa.list_(pa.float64())),
     ]
 )
+PER_TOKEN = ("observation_tokens", "reply_tokens", "log_probabilities")
+"""The columns of the table of turns that have a list per turn, in the order of `TrajectoryArrays`."""
 
 
 def write_trajectories(folder: Path, trajectories: Sequence[Trajectory], lost: Sequence[Lost] = ()) -> None:
@@ -75,55 +80,61 @@ def write_trajectories(folder: Path, trajectories: Sequence[Trajectory], lost: S
     (folder / LOST_FILE).write_text(json.dumps(rows, indent=1, ensure_ascii=False), encoding="utf-8")
 
 
-def _trajectory_table(trajectories: Iterable[Trajectory]) -> pa.Table:
-    rows = [
-        {
-            "trajectory": index,
-            "group": trajectory.group,
-            "replica": trajectory.replica,
-            "world": trajectory.task.world,
-            "task": trajectory.task.id,
-            "split": trajectory.task.split,
-            "task_seed": trajectory.task.seed,
-            "tags": json.dumps(dict(trajectory.task.tags), sort_keys=True),
-            "ending": trajectory.ending.value,
-            "success": trajectory.success,
-            "turns": len(trajectory.turns),
-            "final_observation": trajectory.final_observation,
-            "earlier_endings": [ending.value for ending in trajectory.earlier_endings],
-        }
-        for index, trajectory in enumerate(trajectories)
-    ]
-    return pa.Table.from_pylist(rows, schema=_TRAJECTORY_SCHEMA)
+def _trajectory_table(trajectories: Sequence[Trajectory]) -> pa.Table:
+    columns: dict[str, Any] = {
+        "trajectory": range(len(trajectories)),
+        "group": [each.group for each in trajectories],
+        "replica": [each.replica for each in trajectories],
+        "world": [each.task.world for each in trajectories],
+        "task": [each.task.id for each in trajectories],
+        "split": [each.task.split for each in trajectories],
+        "task_seed": [each.task.seed for each in trajectories],
+        "tags": [json.dumps(dict(each.task.tags), sort_keys=True) for each in trajectories],
+        "ending": [each.ending.value for each in trajectories],
+        "success": [each.success for each in trajectories],
+        "turns": [len(each.turns) for each in trajectories],
+        "final_observation": [each.final_observation for each in trajectories],
+        "earlier_endings": [[ending.value for ending in each.earlier_endings] for each in trajectories],
+    }
+    return pa.table(columns, schema=_TRAJECTORY_SCHEMA)
 
 
-def _turn_table(trajectories: Iterable[Trajectory]) -> pa.Table:
-    rows = [
-        {
-            "trajectory": index,
-            "turn": number,
-            "kind": turn.kind.value,
-            "attempt": turn.attempt,
-            "opens_segment": turn.opens_segment,
-            "observation": turn.observation,
-            "asked": turn.asked,
-            "reply": turn.reply,
-            "thought": turn.thought,
-            "actions": list(turn.actions),
-            "invalid": turn.invalid,
-            "effective": turn.effective,
-            "state": turn.state,
-            "trained": turn.trained,
-            "rewards": sorted(turn.rewards.items()),
-            "metrics": sorted(turn.metrics.items()),
-            "observation_tokens": list(turn.observation_tokens),
-            "reply_tokens": list(turn.reply_tokens),
-            "log_probabilities": list(turn.log_probabilities),
-        }
-        for index, trajectory in enumerate(trajectories)
-        for number, turn in enumerate(trajectory.turns)
-    ]
-    return pa.Table.from_pylist(rows, schema=_TURN_SCHEMA)
+def _turn_table(trajectories: Sequence[Trajectory]) -> pa.Table:
+    turns = [turn for each in trajectories for turn in each.turns]
+    arrays = trajectory_arrays(trajectories)
+    columns: dict[str, Any] = {
+        "trajectory": [index for index, each in enumerate(trajectories) for _ in each.turns],
+        "turn": [number for each in trajectories for number in range(len(each.turns))],
+        "kind": [turn.kind.value for turn in turns],
+        "attempt": [turn.attempt for turn in turns],
+        "opens_segment": arrays.opens_segment,
+        "observation": [turn.observation for turn in turns],
+        "asked": [turn.asked for turn in turns],
+        "reply": [turn.reply for turn in turns],
+        "thought": [turn.thought for turn in turns],
+        "actions": [turn.actions for turn in turns],
+        "invalid": [turn.invalid for turn in turns],
+        "effective": [turn.effective for turn in turns],
+        "state": [turn.state for turn in turns],
+        "trained": arrays.trained,
+        "rewards": [sorted(turn.rewards.items()) for turn in turns],
+        "metrics": [sorted(turn.metrics.items()) for turn in turns],
+        "observation_tokens": list_column(arrays.observation_tokens),
+        "reply_tokens": list_column(arrays.reply_tokens),
+        "log_probabilities": list_column(arrays.log_probabilities),
+    }
+    return pa.table(columns, schema=_TURN_SCHEMA)
+
+
+def list_column(rows: Ragged) -> pa.ListArray:
+    """The rows as a column of lists, for a Parquet table."""
+    return pa.ListArray.from_arrays(rows.offsets.astype(np.int32), rows.values)
+
+
+def rows_of_column(column: pa.ChunkedArray) -> Ragged:
+    """The lists of a column without nulls, as one flat array."""
+    lists = column.combine_chunks()
+    return Ragged.with_lengths(lists.flatten().to_numpy(), compute.list_value_length(lists).to_numpy())
 
 
 def read_trajectories(folder: Path) -> list[Trajectory]:
@@ -131,31 +142,55 @@ def read_trajectories(folder: Path) -> list[Trajectory]:
 
     Raises ArtifactError for files that lack a column, written by another version of this code.
     """
+    table = _read(folder / TURNS_FILE, _TURN_SCHEMA.names)
+    tokens = {name: map(tuple, rows_of_column(table[name]).tolist()) for name in PER_TOKEN}
+    rows = table.drop_columns(list(PER_TOKEN)).to_pylist()
     turns: dict[int, list[Turn]] = {}
-    for row in _rows(folder / TURNS_FILE, _TURN_SCHEMA):
-        turns.setdefault(row["trajectory"], []).append(_turn(row))
-    rows = _rows(folder / TRAJECTORIES_FILE, _TRAJECTORY_SCHEMA)
+    for row, *of_tokens in zip(rows, *tokens.values(), strict=True):
+        turns.setdefault(row["trajectory"], []).append(_turn(row, *of_tokens))
+    rows = _read(folder / TRAJECTORIES_FILE, _TRAJECTORY_SCHEMA.names).to_pylist()
     return [_trajectory(row, tuple(turns.get(row["trajectory"], ()))) for row in rows]
 
 
-def _rows(path: Path, schema: pa.Schema) -> list[dict[str, Any]]:
-    table = parquet.read_table(path)
-    if missing := [name for name in schema.names if name not in table.column_names]:
+def read_arrays(folder: Path) -> TrajectoryArrays:
+    """The tokens of all trajectories in `folder` as arrays, which is all that an update reads.
+
+    Raises ArtifactError as `read_trajectories` does.
+    """
+    group = _read(folder / TRAJECTORIES_FILE, ["group"])["group"].to_numpy().astype(np.int64)
+    turns = _read(folder / TURNS_FILE, ["trajectory", "trained", "opens_segment", *PER_TOKEN])
+    counts = np.bincount(turns["trajectory"].to_numpy(), minlength=len(group))
+    return TrajectoryArrays(
+        group,
+        np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
+        turns["trained"].to_numpy(),
+        turns["opens_segment"].to_numpy(),
+        *(rows_of_column(turns[name]) for name in PER_TOKEN),
+    )
+
+
+def _read(path: Path, columns: Sequence[str]) -> pa.Table:
+    present = parquet.read_schema(path).names
+    if missing := [name for name in columns if name not in present]:
         raise ArtifactError(
             f"{path} must have the columns {', '.join(missing)} and has not: another version of Turnwise wrote it. Run "
             "the experiment again with this one, or check out the commit that its run names"
         )
-    rows: list[dict[str, Any]] = table.to_pylist()
-    return rows
+    return parquet.read_table(path, columns=list(columns))
 
 
-def _turn(row: Mapping[str, Any]) -> Turn:
+def _turn(
+    row: Mapping[str, Any],
+    observation_tokens: tuple[int, ...],
+    reply_tokens: tuple[int, ...],
+    log_probabilities: tuple[float, ...],
+) -> Turn:
     return Turn(
         observation=row["observation"],
-        observation_tokens=tuple(row["observation_tokens"]),
+        observation_tokens=observation_tokens,
         reply=row["reply"],
-        reply_tokens=tuple(row["reply_tokens"]),
-        log_probabilities=tuple(row["log_probabilities"]),
+        reply_tokens=reply_tokens,
+        log_probabilities=log_probabilities,
         thought=row["thought"],
         actions=tuple(row["actions"]),
         invalid=row["invalid"],

@@ -1,0 +1,275 @@
+"""Trajectories as arrays: one flat array per quantity, and offsets that say where each row begins.
+
+Rows are of unequal length: the turns of a trajectory, the tokens of a reply, the tokens of a sequence. From the files
+of a rollout to the loss, numbers per token are in such arrays, and no loop of Python's goes over tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain, pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+Integers = NDArray[np.int64]
+Numbers = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Ragged:
+    """Rows of unequal length: row i is `values[offsets[i] : offsets[i + 1]]`. Raises ValueError if they do not match.
+
+    Equal where rows and values are, NaN included.
+    """
+
+    values: NDArray[Any]
+    """The entries of all rows, [entries]."""
+    offsets: Integers
+    """Where each row begins, and at last where the last one ends, [rows + 1]."""
+
+    def __post_init__(self) -> None:
+        if len(self.values) != self.offsets[-1]:
+            raise ValueError(f"rows must have {self.offsets[-1]} entries together; found {len(self.values)}")
+
+    @classmethod
+    def of(cls, rows: Ragged | Iterable[Sequence[Any] | NDArray[Any]], dtype: DTypeLike = np.float64) -> Ragged:
+        """These rows as one array of this type."""
+        if isinstance(rows, Ragged):
+            return rows if rows.values.dtype == dtype else cls(rows.values.astype(dtype), rows.offsets)
+        given = list(rows)
+        if given and isinstance(given[0], np.ndarray):
+            values = np.concatenate(given).astype(dtype)
+        else:
+            values = np.array(list(chain.from_iterable(given)), dtype=dtype)
+        return cls.with_lengths(values, [len(row) for row in given])
+
+    @classmethod
+    def with_lengths(cls, values: NDArray[Any], lengths: Iterable[int] | Integers) -> Ragged:
+        """The entries as rows of these lengths."""
+        lengths = lengths if isinstance(lengths, np.ndarray) else list(lengths)
+        return cls(values, np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).astype(np.int64))
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __getitem__(self, row: int) -> NDArray[Any]:
+        row = range(len(self))[row]
+        return self.values[self.offsets[row] : self.offsets[row + 1]]
+
+    def __iter__(self) -> Iterator[NDArray[Any]]:
+        return (self[row] for row in range(len(self)))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Ragged):
+            return NotImplemented
+        numbers = self.values.dtype.kind == "f"
+        return np.array_equal(self.offsets, other.offsets) and np.array_equal(self.values, other.values, numbers)
+
+    @property
+    def lengths(self) -> Integers:
+        """The number of entries of each row, [rows]."""
+        return np.diff(self.offsets)
+
+    def places(self, rows: Sequence[int] | Integers) -> Integers:
+        """Where the entries of these rows are in `values`, row after row."""
+        chosen = np.asarray(rows, dtype=np.int64)
+        lengths = self.lengths[chosen]
+        ends = np.cumsum(lengths)
+        return np.arange(ends[-1] if len(ends) else 0) + np.repeat(self.offsets[chosen] - (ends - lengths), lengths)
+
+    def select(self, rows: Sequence[int] | Integers) -> Ragged:
+        """These rows, in this order."""
+        chosen = np.asarray(rows, dtype=np.int64)
+        return Ragged.with_lengths(self.values[self.places(chosen)], self.lengths[chosen])
+
+    def backward(self) -> Iterator[tuple[Integers, Integers]]:
+        """The last entry of every row, then the one before it, and so on: the rows that have one, and its place."""
+        lengths = self.lengths
+        for back in range(1, int(lengths.max(initial=0)) + 1):
+            rows = np.flatnonzero(lengths >= back)
+            yield rows, self.offsets[rows + 1] - back
+
+    def tolist(self) -> list[list[Any]]:
+        """The rows as lists of Python's numbers."""
+        entries: list[Any] = self.values.tolist()
+        ends = self.offsets.tolist()
+        return [entries[begin:end] for begin, end in pairwise(ends)]
+
+
+@dataclass(frozen=True)
+class TokenSequence:
+    """One token sequence, to be read; the three tuples have the same length, one entry per token."""
+
+    tokens: tuple[int, ...]
+    turn_of_token: tuple[int, ...]
+    """The turn whose reply the token belongs to; -1 at observation tokens."""
+    log_probabilities: tuple[float, ...]
+    """Behaviour log-probabilities in nats; 0.0 at observation tokens."""
+
+    @property
+    def mask(self) -> tuple[int, ...]:
+        """1 on reply tokens, 0 on observation tokens."""
+        return tuple(int(turn >= 0) for turn in self.turn_of_token)
+
+
+@dataclass(frozen=True, eq=False)
+class SequenceBatch:
+    """Token sequences as arrays, [tokens] each: sequence i is `offsets[i] : offsets[i + 1]` of each of them.
+
+    Indexing and iterating give single sequences as `TokenSequence`. Raises ValueError if the lengths do not match.
+    """
+
+    tokens: Integers
+    turn_of_token: Integers
+    """The turn whose reply the token belongs to, numbered in its trajectory; -1 at observation tokens."""
+    log_probabilities: Numbers
+    """Behaviour log-probabilities in nats; 0.0 at observation tokens."""
+    offsets: Integers
+    """[sequences + 1]."""
+
+    def __post_init__(self) -> None:
+        counts = {len(self.tokens), len(self.turn_of_token), len(self.log_probabilities), int(self.offsets[-1])}
+        if len(counts) != 1:
+            raise ValueError(f"sequences must have the same number of entries in every array; found {sorted(counts)}")
+
+    @classmethod
+    def of(cls, sequences: SequenceBatch | Iterable[TokenSequence]) -> SequenceBatch:
+        """These sequences as arrays."""
+        if isinstance(sequences, SequenceBatch):
+            return sequences
+        chosen = list(sequences)
+        tokens = Ragged.of((each.tokens for each in chosen), np.int64)
+        turns = Ragged.of((each.turn_of_token for each in chosen), np.int64)
+        log_probabilities = Ragged.of(each.log_probabilities for each in chosen)
+        return cls(tokens.values, turns.values, log_probabilities.values, tokens.offsets)
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __getitem__(self, index: int) -> TokenSequence:
+        tokens, turns = (self.rows(each)[index].tolist() for each in (self.tokens, self.turn_of_token))
+        return TokenSequence(tuple(tokens), tuple(turns), tuple(self.rows(self.log_probabilities)[index].tolist()))
+
+    def __iter__(self) -> Iterator[TokenSequence]:
+        return (self[index] for index in range(len(self)))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, SequenceBatch):
+            return NotImplemented
+        fields = ("tokens", "turn_of_token", "log_probabilities", "offsets")
+        return all(np.array_equal(getattr(self, name), getattr(other, name)) for name in fields)
+
+    @cached_property
+    def mask(self) -> Flags:
+        """Which tokens are reply tokens, [tokens]."""
+        return self.turn_of_token >= 0
+
+    @cached_property
+    def reply_counts(self) -> Integers:
+        """The number of reply tokens of each sequence, [sequences]."""
+        return np.diff(np.concatenate([[0], np.cumsum(self.mask)])[self.offsets])
+
+    @property
+    def lengths(self) -> Integers:
+        """The number of tokens of each sequence, [sequences]."""
+        return np.diff(self.offsets)
+
+    def rows(self, values: NDArray[Any]) -> Ragged:
+        """Numbers per token, [tokens], as one row per sequence."""
+        return Ragged(values, self.offsets)
+
+    def reply_rows(self, values: NDArray[Any]) -> Ragged:
+        """Numbers per reply token, [reply tokens], as one row per sequence."""
+        return Ragged.with_lengths(values, self.reply_counts)
+
+    def at_replies(self, values: NDArray[Any]) -> Ragged:
+        """Numbers per reply token, [reply tokens], as one row per sequence with one number per token: 0 elsewhere."""
+        spread = np.zeros(len(self.tokens), dtype=values.dtype)
+        spread[self.mask] = values
+        return self.rows(spread)
+
+    def select(self, indices: Sequence[int] | Integers) -> SequenceBatch:
+        """These sequences, in this order."""
+        chosen = np.asarray(indices, dtype=np.int64)
+        places = self.rows(self.tokens).places(chosen)
+        ends = np.cumsum(self.lengths[chosen])
+        return SequenceBatch(
+            self.tokens[places],
+            self.turn_of_token[places],
+            self.log_probabilities[places],
+            np.concatenate([[0], ends]).astype(np.int64),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class TrajectoryArrays:
+    """The tokens of trajectories as arrays, with one row per turn: turn after turn, trajectory after trajectory."""
+
+    group: Integers
+    """The group of each trajectory, [trajectories]."""
+    offsets: Integers
+    """The turns of trajectory i are `offsets[i] : offsets[i + 1]`, [trajectories + 1]."""
+    trained: Flags
+    """Whether the update trains on the turn's reply, [turns]."""
+    opens_segment: Flags
+    """Whether the context was rewritten before the turn's reply, [turns]. A first turn always opens a segment."""
+    observation_tokens: Ragged
+    """What was appended to the context before each reply: one row per turn."""
+    reply_tokens: Ragged
+    log_probabilities: Ragged
+    """Behaviour log-probabilities in nats: one row per turn, with one number per reply token."""
+
+    def __len__(self) -> int:
+        return len(self.group)
+
+    def select(self, indices: Sequence[int] | Integers) -> TrajectoryArrays:
+        """These trajectories, in this order."""
+        chosen = np.asarray(indices, dtype=np.int64)
+        numbers = Ragged(np.arange(len(self.trained)), self.offsets).select(chosen)
+        turns = numbers.values
+        return TrajectoryArrays(
+            self.group[chosen],
+            numbers.offsets,
+            self.trained[turns],
+            self.opens_segment[turns],
+            self.observation_tokens.select(turns),
+            self.reply_tokens.select(turns),
+            self.log_probabilities.select(turns),
+        )
+
+    def segments(self, *, every_reply: bool = False) -> tuple[SequenceBatch, Integers]:
+        """The token sequences, and the trajectory that each of them belongs to, [sequences].
+
+        A trajectory is one sequence, or as many as it has segments. Its tokens are in the order of its turns, so that
+        numbers per token, of trajectory after trajectory, are aligned with those of the sequences.
+
+        Replies that are not trained on count as observation tokens, which are only attended to; `every_reply=True`
+        treats them as replies.
+        """
+        observed, replied = self.observation_tokens.lengths, self.reply_tokens.lengths
+        begins = np.concatenate([[0], np.cumsum(observed + replied)]).astype(np.int64)
+        of_observation = _moved(self.observation_tokens, begins[:-1])
+        of_reply = _moved(self.reply_tokens, begins[:-1] + observed)
+        counts = np.diff(self.offsets)
+        number = np.arange(len(observed)) - np.repeat(self.offsets[:-1], counts)
+        is_reply = self.trained | every_reply
+        tokens = np.empty(begins[-1], dtype=np.int64)
+        tokens[of_observation], tokens[of_reply] = self.observation_tokens.values, self.reply_tokens.values
+        turn_of_token = np.full(len(tokens), -1)
+        turn_of_token[of_reply] = np.repeat(np.where(is_reply, number, -1), replied)
+        log_probabilities = np.zeros(len(tokens))
+        log_probabilities[of_reply] = np.where(np.repeat(is_reply, replied), self.log_probabilities.values, 0.0)
+        opening = np.flatnonzero(self.opens_segment | (number == 0))
+        offsets = np.append(begins[opening], begins[-1])
+        owners = np.repeat(np.arange(len(self)), counts)[opening]
+        return SequenceBatch(tokens, turn_of_token, log_probabilities, offsets), owners
+
+
+def _moved(rows: Ragged, begins: Integers) -> Integers:
+    """The places of all entries where row i begins at `begins[i]`."""
+    return np.arange(len(rows.values)) + np.repeat(begins - rows.offsets[:-1], rows.lengths)
