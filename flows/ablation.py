@@ -28,10 +28,10 @@ from flows.runtime.display import Display, expected_work
 from flows.runtime.worker_processes import Beside, beside
 from tasks.observing import observing
 from tasks.report.cells import WARM_START
-from tasks.report.report import ReportParameters, RunName, read_story, report
+from tasks.report.report import ReportParameters, RunName, read_report, report
 from turnwise.errors import TrainingEnded
 from turnwise.experiment import Experiment
-from turnwise.reporting.data.report_data import Story
+from turnwise.reporting.data.report_data import ReportData
 from turnwise.store import Reference
 from turnwise.store.digests import digest_of
 from turnwise.tracking.database import require_store
@@ -41,7 +41,7 @@ from turnwise.tracking.database import require_store
 class AblationResult:
     """The report data of an ablation and how it was computed."""
 
-    story: Story
+    report: ReportData
     folder: Path
     """Folder of the report."""
     digest: str
@@ -75,18 +75,20 @@ def compare(experiment: Experiment, console: Console, processes: int = 1) -> Abl
         others = min(processes, len(experiment.ablation.variants) * len(experiment.ablation.seeds)) - 1
         with beside(experiment, prepared, others, display.finished_beside, console.print) as helpers:
             runs = every_run(experiment, prepared, record, helpers)
-        told = _report(experiment, players, warm_start, prepared.tokenizer, runs)
+        reported = _report(experiment, players, warm_start, prepared.tokenizer, runs)
     made = [*players.values(), warm_start, *all_references(runs)]
-    digest = digest_of([str(reference) for reference in [told, *made]])
+    digest = digest_of([str(reference) for reference in [reported, *made]])
     if display.computed:
-        keep_time(told, time.monotonic() - began + helpers.seconds, 1 + helpers.others, display.made.issuperset(made))
-    story = with_circumstances(read_story(told), experiment, prepared, told, made, runs)
+        keep_time(
+            reported, time.monotonic() - began + helpers.seconds, 1 + helpers.others, display.made.issuperset(made)
+        )
+    data = with_circumstances(read_report(reported), experiment, prepared, reported, made, runs)
     folder = results_folder(experiment)
     digests = digests_of(experiment, digest, prepared, {**players, WARM_START: warm_start}, runs)
     repeat = compared_with_former(folder, digests)
-    write_results(folder, story, digests)
+    write_results(folder, data, digests)
     record.close(folder / "report.html", digest)
-    return AblationResult(story, folder, digest, repeat, display.computed, display.found)
+    return AblationResult(data, folder, digest, repeat, display.computed, display.found)
 
 
 def every_run(experiment: Experiment, prepared: Prepared, record: AblationRecord, others: Beside) -> list[Run]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from flows.commands.arguments import number
 
 if TYPE_CHECKING:
-    from turnwise.reporting.terminal.tables import Sheet
+    from turnwise.reporting.terminal.tables import TextTable
     from turnwise.statistics.curves import AtEqualBudget
 
 
@@ -45,8 +45,8 @@ def compare_runs(parsed: argparse.Namespace) -> None:
 
     from flows.commands.show import recorded_in
     from flows.recording.comparison import at_equal_budgets, grouped, how_tested, judged, references
-    from turnwise.reporting.terminal.tables import as_csv, print_sheet
-    from turnwise.reporting.terminal.verdicts import sheets
+    from turnwise.reporting.terminal.tables import as_csv, print_table
+    from turnwise.reporting.terminal.verdicts import tables
     from turnwise.statistics.evaluation_protocol import differences, require_comparable, told
     from turnwise.store.atomic_write import write_whole
     from turnwise.tracking.finding import find_runs
@@ -57,21 +57,21 @@ def compare_runs(parsed: argparse.Namespace) -> None:
     of_runs = how_tested(groups)
     if not parsed.anyway:
         require_comparable(of_runs)
-    made = [*sheets(judged(groups, parsed.success), references(groups)), *_budgets(at_equal_budgets(groups))]
-    for sheet in made:
-        print_sheet(sheet, console)
+    made = [*tables(judged(groups, parsed.success), references(groups)), *_budgets(at_equal_budgets(groups))]
+    for table in made:
+        print_table(table, console)
     for difference in told(differences(of_runs)):
         console.print(f"Not tested alike, compared anyway: {difference}", soft_wrap=True)
     if parsed.csv is not None:
-        for sheet in made:
-            write_whole(parsed.csv / f"{sheet.name}.csv", as_csv(sheet))
+        for table in made:
+            write_whole(parsed.csv / f"{table.name}.csv", as_csv(table))
     if parsed.html is not None:
         console.save_html(str(parsed.html))
 
 
-def _budgets(found: Sequence[AtEqualBudget]) -> list[Sheet]:
+def _budgets(found: Sequence[AtEqualBudget]) -> list[TextTable]:
     """Each variant's result for the same iterations, tokens and seconds, on the validation task set."""
-    from turnwise.reporting.terminal.tables import Sheet
+    from turnwise.reporting.terminal.tables import TextTable
     from turnwise.reporting.terminal.verdicts import cell
 
     if not found:
@@ -82,4 +82,4 @@ def _budgets(found: Sequence[AtEqualBudget]) -> list[Sheet]:
         "By the last evaluation on the validation panel that the budget pays for: the most that every run has spent. "
         "Tokens are those sampled; seconds are what each stage took when it was computed, evaluations left out."
     ]
-    return [Sheet("budgets", "At the same cost", columns, rows, notes)]
+    return [TextTable("budgets", "At the same cost", columns, rows, notes)]

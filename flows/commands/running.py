@@ -14,7 +14,7 @@ from flows.runtime.display import Display, expected_work
 from flows.studies.credit_study import StudyRun, study_credit
 from flows.studies.science import experiment_of, write_page
 from turnwise.experiment import Experiment
-from turnwise.reporting.terminal.comparison import print_story
+from turnwise.reporting.terminal.comparison import print_report
 from turnwise.store import default_store
 from turnwise.store.paths import home
 from turnwise.studies.claims import PlannedAblation
@@ -34,7 +34,7 @@ def show_ablation(experiment: Experiment, processes: int = 1) -> None:
 
     digest = ablation()
     (result,) = comparison
-    print_story(result.story, console)
+    print_report(result.report, console)
     console.print()
     for name, value in (
         ("stages", f"{result.computed} computed, {result.found} found in the store"),

@@ -75,7 +75,7 @@ def show_episodes(parsed: argparse.Namespace) -> None:
     if parsed.against is not None:
         others = [] if parsed.against in runs[0].players else find_runs(uri, parsed.against)[:1]
         chosen, count = paired(runs[0], others, parsed.against, wanted, parsed.limit or IN_THE_TERMINAL)
-        print_episodes(chosen, console, beside=True)
+        print_episodes(chosen, console, in_columns=True)
         console.print(f"{len(chosen) // 2} of {count:,} tasks that both have played", style="dim", highlight=False)
         return
     found = asked_for(runs, wanted)

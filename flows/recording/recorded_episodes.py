@@ -67,11 +67,11 @@ def legible(runs: Sequence[RecordedRun], episodes: Iterable[ShownEpisode]) -> li
     by_name = {run.name: run for run in runs}
     shown = []
     for episode in episodes:
-        run = by_name.get(episode.player, runs[0])
+        run = by_name.get(episode.policy, runs[0])
         spelling = _spelling(default_store().folder(run.artifacts.prepared["tokenizer"]))
         sample = dataclasses.replace(
             episode.sample,
-            label=f"{episode.player} · {episode.when}",
+            label=f"{episode.policy} · {episode.when}",
             spelling=[spelling(turn.reply_tokens) for turn in episode.sample.trajectory.turns],
         )
         shown.append(dataclasses.replace(episode, sample=sample))
@@ -127,7 +127,7 @@ def paired(
     """
     asked = wanted if wanted.occasion else dataclasses.replace(wanted, occasion="test")
     theirs = list(of_players(run, asked)) if against in run.players else []
-    theirs = [episode for episode in theirs if episode.player == against]
+    theirs = [episode for episode in theirs if episode.policy == against]
     theirs += [episode for other in others for episode in on_panels(other, asked)]
     ours, theirs_by_task = by_task(_last(on_panels(run, asked))), by_task(_last(theirs))
     shared = [task for task in ours if task in theirs_by_task]

@@ -17,7 +17,7 @@ from turnwise.config.schema import BESIDE_RESULTS
 from turnwise.data.task_sets import panel_digest
 from turnwise.experiment import Experiment
 from turnwise.policy.pretrained import pretrained
-from turnwise.reporting.data.report_data import Story
+from turnwise.reporting.data.report_data import ReportData
 from turnwise.reporting.formatting import PROCESSES
 from turnwise.reporting.html.page import write_report
 from turnwise.store import Reference, default_store, run_environment
@@ -89,9 +89,9 @@ def _brought(experiment: Experiment, prepared: Prepared) -> list[str]:
     return [*([policy.content] if policy else []), *said]
 
 
-def write_results(folder: Path, story: Story, digests: Mapping[str, Any]) -> None:
+def write_results(folder: Path, data: ReportData, digests: Mapping[str, Any]) -> None:
     """Write all files of `results/<name>`: the report and `digests.json`."""
-    write_report(story, folder, {DIGESTS_FILE: (json.dumps(digests, indent=1) + "\n").encode()})
+    write_report(data, folder, {DIGESTS_FILE: (json.dumps(digests, indent=1) + "\n").encode()})
 
 
 def compared_with_former(folder: Path, digests: Mapping[str, Any]) -> str:
@@ -119,35 +119,35 @@ def _former_digests(folder: Path) -> Iterator[dict[str, Any]]:
 
 
 def with_circumstances(
-    story: Story,
+    data: ReportData,
     experiment: Experiment,
     prepared: Prepared,
-    told: Reference,
+    report: Reference,
     made: Sequence[Reference],
     runs: Sequence[Run],
-) -> Story:
+) -> ReportData:
     """Report data plus run metadata: times, also of each variant's runs, and the run environment and parameters."""
     work = []
-    for each in story.work:
+    for each in data.work:
         own = all_references([run for run in runs if run.variant == each.variant])
         work.append(dataclasses.replace(each, seconds=stage_seconds(own)))
     return dataclasses.replace(
-        story,
-        seconds=account(prepared, told, made),
+        data,
+        seconds=account(prepared, report, made),
         work=work,
-        lineage=lineage_of(experiment, prepared, told),
+        lineage=lineage_of(experiment, prepared, report),
     )
 
 
-def keep_time(told: Reference, seconds: float, processes: int, anew: bool) -> None:
+def keep_time(report: Reference, seconds: float, processes: int, anew: bool) -> None:
     """Record the compute time of the stages that a report covers, over all processes.
 
     An ablation may be computed in several sessions, whose times add up; if everything was recomputed now (`anew`), only
     this session counts.
     """
-    before = {} if anew else default_store().clock(told)
+    before = {} if anew else default_store().clock(report)
     default_store().record_clock(
-        told,
+        report,
         {
             "wall_seconds": before.get("wall_seconds", 0.0) + seconds,
             "processes": max(processes, before.get("processes", 1)),
@@ -155,7 +155,7 @@ def keep_time(told: Reference, seconds: float, processes: int, anew: bool) -> No
     )
 
 
-def account(prepared: Prepared, told: Reference, made: Sequence[Reference]) -> dict[str, float]:
+def account(prepared: Prepared, report: Reference, made: Sequence[Reference]) -> dict[str, float]:
     """The seconds that the results cost when they were computed; shared results are counted once."""
     store = default_store()
     seconds = {
@@ -163,7 +163,7 @@ def account(prepared: Prepared, told: Reference, made: Sequence[Reference]) -> d
         "warm start": store.clock(prepared.warm_start).get("seconds", 0.0),
         **stage_seconds([reference for reference in made if reference != prepared.warm_start]),
     }
-    wall = store.clock(told).get("wall_seconds", 0.0)
+    wall = store.clock(report).get("wall_seconds", 0.0)
     seconds["everything else"] = max(0.0, wall - sum(seconds.values()) + seconds["set-up"])
     return seconds
 
@@ -189,7 +189,7 @@ def set_up_seconds() -> float:
     return float(path.read_text()) if path.is_file() else 0.0
 
 
-def lineage_of(experiment: Experiment, prepared: Prepared, told: Reference) -> list[tuple[str, str]]:
+def lineage_of(experiment: Experiment, prepared: Prepared, report: Reference) -> list[tuple[str, str]]:
     """The provenance of the results: code, parameters, data, platform."""
     digests = [(f"{split} panel", panel_digest(tasks_of(prepared.panel(split), split))) for split in SPLITS]
     return [
@@ -199,7 +199,7 @@ def lineage_of(experiment: Experiment, prepared: Prepared, told: Reference) -> l
         ("demonstrations", prepared.demonstrations.digest),
         ("tokenizer", prepared.tokenizer.digest),
         ("warm start", prepared.warm_start.digest),
-        ("report", told.digest),
+        ("report", report.digest),
         ("platform", json.dumps(run_environment.platform(), sort_keys=True)),
-        (PROCESSES, f"{default_store().clock(told).get('processes', 1):.0f}"),
+        (PROCESSES, f"{default_store().clock(report).get('processes', 1):.0f}"),
     ]

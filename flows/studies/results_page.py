@@ -10,8 +10,8 @@ from rich.console import Console
 
 from flows.recording.results import DIGESTS_FILE
 from turnwise.config.overlays import read_yaml
-from turnwise.reporting.data.report_data import Story
-from turnwise.reporting.html.page import STORY_FILE
+from turnwise.reporting.data.report_data import ReportData
+from turnwise.reporting.html.page import DATA_FILE
 from turnwise.store.atomic_write import write_whole
 from turnwise.store.paths import project_root
 from turnwise.studies.results_page import PAGE_FILE, RECORD_FILE, Lesson, lessons, page, read_lessons, write_lessons
@@ -41,7 +41,7 @@ def record_lessons(overlays: Sequence[Path], folder: Path) -> None:
 
 def _of_results(overlay: Path) -> list[Lesson]:
     results = project_root() / "results" / read_yaml(overlay)["ablation"]["name"]
-    if not (results / STORY_FILE).is_file():
+    if not (results / DATA_FILE).is_file():
         return []
-    story = Story.from_json((results / STORY_FILE).read_text(encoding="utf-8"))
-    return lessons(overlay.stem, story, json.loads((results / DIGESTS_FILE).read_text(encoding="utf-8"))["all"])
+    report = ReportData.from_json((results / DATA_FILE).read_text(encoding="utf-8"))
+    return lessons(overlay.stem, report, json.loads((results / DIGESTS_FILE).read_text(encoding="utf-8"))["all"])

@@ -18,7 +18,7 @@ from flows.commands.show import recorded_in
 from flows.recording.comparison import at_equal_budgets, grouped
 from turnwise.errors import ConfigurationError
 from turnwise.experiment import Experiment, load
-from turnwise.reporting.data.report_data import Story
+from turnwise.reporting.data.report_data import ReportData
 from turnwise.store.atomic_write import write_whole
 from turnwise.store.paths import project_root
 from turnwise.studies.claim_verdicts import decide
@@ -40,11 +40,11 @@ def write_page(name: str, run: Sequence[str], compare: Callable[[PlannedAblation
     for ablation in _chosen(name, claims, run):
         comparison = compare(claims.ablations[ablation])
         budgets = at_equal_budgets(grouped(find_runs(recorded_in(), ablation)))
-        record = Record(comparison.digest, _kept(comparison.story, claims), tuple(budgets))
-        write_whole(_record_path(folder, ablation), _RECORDS.dump_json(record).decode() + "\n")
+        record = Record(comparison.digest, _kept(comparison.report, claims), tuple(budgets))
+        write_whole(_record_path(folder, ablation), _RECORDS.dump_json(record, by_alias=True).decode() + "\n")
     draw_page(name, claims, folder)
     console = Console()
-    for decision in decide(claims, {ablation: record.story for ablation, record in records(claims, folder).items()}):
+    for decision in decide(claims, {ablation: record.report for ablation, record in records(claims, folder).items()}):
         console.print(f"{decision.verdict:<26}{decision.claim.claim}", highlight=False)
     console.print(f"page  {folder / name}.md", highlight=False, soft_wrap=True)
 
@@ -94,11 +94,11 @@ def _chosen(name: str, claims: ClaimsPage, run: Sequence[str]) -> list[str]:
     return chosen
 
 
-def _kept(story: Story, claims: ClaimsPage) -> Story:
+def _kept(report: ReportData, claims: ClaimsPage) -> ReportData:
     """The part of the report data that a page may need: no sampled trajectories, and only curves it shows or tests."""
     measures = [measure for claim in claims.claims for each in claim.relations for measure in each.measures]
     metrics = {*claims.curves, *measures, MEASURE}
-    return dataclasses.replace(story, samples=[], curves=[curve for curve in story.curves if curve.metric in metrics])
+    return dataclasses.replace(report, samples=[], curves=[curve for curve in report.curves if curve.metric in metrics])
 
 
 def _record_path(folder: Path, ablation: str) -> Path:

@@ -130,7 +130,7 @@ def _curves(topic: str, measures: Iterable[Measure], runs: Sequence[RunHistory])
 
 def endings(runs: Sequence[RunHistory]) -> list[Endings]:
     """How training episodes ended: shares by iteration, per variant the mean over its runs that reached it."""
-    told = []
+    found_endings = []
     for variant in dict.fromkeys(run.variant for run in runs):
         shares = {}
         for ending in Ending:
@@ -140,8 +140,8 @@ def endings(runs: Sequence[RunHistory]) -> list[Endings]:
                     values.setdefault(number, []).append(value)
             if any(any(found) for found in values.values()):
                 shares[ending.value] = [(number, sum(found) / len(found)) for number, found in sorted(values.items())]
-        told.append(Endings(variant, shares))
-    return told
+        found_endings.append(Endings(variant, shares))
+    return found_endings
 
 
 def alarms(runs: Sequence[RunHistory]) -> list[AlarmRaised] | None:

@@ -22,7 +22,7 @@ from turnwise.statistics import Interval, Judgement, ReferencePoints, Results, j
 from turnwise.store import Reference, default_store
 from turnwise.world import Column, Reward, World
 
-STORY_FILE = "story.json"
+DATA_FILE = "story.json"
 VALIDATION = "Learning, on the validation panel"
 
 
@@ -65,7 +65,7 @@ def report(
     tests: list[Reference],
     tokenizer: Reference,
 ) -> Reference:
-    """Collect the report data of an ablation, `story.json`. Lists have one entry per run, inner lists per iteration."""
+    """The report data of an ablation, `story.json`. Lists have one entry per run, inner lists one per iteration."""
     world = the_world(parameters.world)
     made: dict[str, Sequence[Sequence[Reference | None]]] = {
         "rollout": rollouts,
@@ -84,7 +84,7 @@ def report(
         )
         for index, run in enumerate(parameters.runs)
     ]
-    told = report_data.Story(
+    data = report_data.ReportData(
         title=parameters.title,
         description=world.instruction,
         columns=[_column(column) for column in table_columns(world, parameters.attempts)],
@@ -105,17 +105,17 @@ def report(
         judgement=_judgement(parameters, world, players, warm_start, starts, evaluations, tests),
     )
     with default_store().write("report") as draft:
-        (draft.folder / STORY_FILE).write_text(told.to_json())
+        (draft.folder / DATA_FILE).write_text(data.to_json())
         primary = world.primary_column.heading
-        for row in told.rows:
+        for row in data.rows:
             if (cell := row.cells[primary]) is not None:
                 draft.metrics[f"{row.name}/{primary}"] = cell.value
     return draft.reference
 
 
-def read_story(reference: Reference) -> report_data.Story:
+def read_report(reference: Reference) -> report_data.ReportData:
     """The report data of a report artifact."""
-    return report_data.Story.from_json((default_store().folder(reference) / STORY_FILE).read_text())
+    return report_data.ReportData.from_json((default_store().folder(reference) / DATA_FILE).read_text())
 
 
 def _column(column: Column) -> report_data.ReportColumn:

@@ -58,7 +58,7 @@ def test_two_processes_make_what_one_makes_and_each_stage_counts_once(tiny_ablat
     with one_each():
         first = compared(tiny(), tmp_path, processes=2)
     assert first.digest == tiny_ablation.digest
-    assert of_processes(first.story) == " of 2 processes"
+    assert of_processes(first.report) == " of 2 processes"
     again = compared(tiny(), tmp_path, processes=2)
     assert (again.digest, again.computed, again.found) == (tiny_ablation.digest, 0, first.computed + first.found)
 

@@ -274,5 +274,5 @@ def test_the_episodes_of_a_recorded_run_are_shown_in_the_terminal_and_on_a_page(
     told = show("tiny", "--html", str(tmp_path / "episodes.html"), "--limit", "60")
     text = (tmp_path / "episodes.html").read_text()
     assert told.startswith(f"{text.count('<article')} of ") and 0 < text.count("<article") <= 60
-    for player in ("grpo-or seed 1", "mt-grpo seed 1", "warm start", "oracle", "random"):
-        assert f'data-player="{player}"' in text
+    for policy in ("grpo-or seed 1", "mt-grpo seed 1", "warm start", "oracle", "random"):
+        assert f'data-policy="{policy}"' in text

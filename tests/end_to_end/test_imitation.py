@@ -118,5 +118,5 @@ def test_each_fine_tuning_can_begin_afresh() -> None:
 
 def test_evolution_is_a_row_beside_reinforcement_and_a_repeat_computes_nothing(home: Path) -> None:
     first, again = (compared(tiny(*BESIDE), home / "results") for _ in range(2))
-    assert {"grpo", "evolution"} <= {row.name for row in first.story.rows}
+    assert {"grpo", "evolution"} <= {row.name for row in first.report.rows}
     assert again.digest == first.digest and again.computed == 0

@@ -10,7 +10,7 @@ from comparison import Computed
 
 from flows.commands import cli
 from flows.recording.sources import answer
-from turnwise.reporting.data.report_data import Story
+from turnwise.reporting.data.report_data import ReportData
 from turnwise.store import default_store
 from turnwise.store.provenance import shortened
 from turnwise.tracking.finding import RecordedRun, find_runs
@@ -27,8 +27,8 @@ def runs(tiny_ablation: Computed, monkeypatch: pytest.MonkeyPatch) -> list[Recor
 
 
 @pytest.fixture
-def story(tiny_ablation: Computed) -> Story:
-    return Story.from_json((tiny_ablation.results / "story.json").read_text())
+def report(tiny_ablation: Computed) -> ReportData:
+    return ReportData.from_json((tiny_ablation.results / "story.json").read_text())
 
 
 def of_table(results: Path) -> dict[str, float]:
@@ -49,8 +49,8 @@ def test_every_cell_of_the_table_leads_to_the_evaluations_that_it_is_the_mean_of
         assert found.sources and all(default_store().holds(source.reference) for source in found.sources)
 
 
-def test_every_number_of_the_verdicts_is_answered(runs: list[RecordedRun], story: Story) -> None:
-    judged = story.judgement
+def test_every_number_of_the_verdicts_is_answered(runs: list[RecordedRun], report: ReportData) -> None:
+    judged = report.judgement
     assert judged is not None and len(judged.standings) == 2 and len(judged.pairs) == 1
     told = {f"{pair.first} - {pair.second}": pair.difference for pair in judged.pairs}
     for standing in judged.standings:
@@ -73,10 +73,10 @@ def test_every_number_of_the_verdicts_is_answered(runs: list[RecordedRun], story
             assert answer(f"{pair.first} - {pair.second}/{name}", runs).value == value, name
 
 
-def test_every_point_of_every_curve_is_answered(runs: list[RecordedRun], story: Story) -> None:
+def test_every_point_of_every_curve_is_answered(runs: list[RecordedRun], report: ReportData) -> None:
     of_runs = {(run.artifacts.variant, run.artifacts.seed): run for run in runs}
-    assert len({curve.metric for curve in story.curves}) > 10
-    for curve in story.curves:
+    assert len({curve.metric for curve in report.curves}) > 10
+    for curve in report.curves:
         for iteration, value in curve.points:
             found = answer(curve.metric, [of_runs[curve.variant, curve.seed]], iteration)
             assert found.value == value, (curve.metric, iteration)

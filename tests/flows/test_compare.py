@@ -112,7 +112,7 @@ def test_the_command_prints_tables_that_fit_and_writes_them(
     assert all(text in printed for text in ("higher", "Holm", "warm start", "random", "oracle", "20 tasks"))
     with (tmp_path / "tables" / "pairs.csv").open() as file:
         (row,) = csv.DictReader(file)
-    assert row["verdict"] == "higher" and row[""] == "good beside poor"
+    assert row["verdict"] == "higher" and row[""] == "good − poor"
     page = (tmp_path / "page.html").read_text()
     assert "Pairs of variants" in page and "src=" not in page and "href=" not in page
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from flows.studies import results_page as command
-from turnwise.reporting.data.report_data import ReportColumn, Row, Story
+from turnwise.reporting.data.report_data import ReportColumn, ReportData, Row
 from turnwise.statistics import wilson
 from turnwise.studies.results_page import PAGE_FILE, RECORD_FILE, read_lessons
 
@@ -25,10 +25,10 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def write_results(project: Path, name: str, successes: int) -> None:
     """What an ablation leaves of itself."""
     cells = {"success": wilson(successes, 100)}
-    story = Story(name, "Play.", [ReportColumn("success", "success")], [Row("grpo", "variant", cells)])
+    report = ReportData(name, "Play.", [ReportColumn("success", "success")], [Row("grpo", "variant", cells)])
     folder = project / "results" / f"world_{name}"
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "story.json").write_text(story.to_json())
+    (folder / "story.json").write_text(report.to_json())
     (folder / "digests.json").write_text(json.dumps({"all": f"digest of {successes}"}))
 
 

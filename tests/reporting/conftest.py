@@ -6,7 +6,7 @@ import pytest
 
 from turnwise.data.trajectory import Ending, Trajectory, Turn
 from turnwise.reporting.data.history import AlarmRaised, Endings, VariantWork
-from turnwise.reporting.data.report_data import Curve, ReportColumn, Row, Sample, Story
+from turnwise.reporting.data.report_data import Curve, ReportColumn, ReportData, Row, Sample
 from turnwise.seeding import generator
 from turnwise.statistics import ReferencePoints, Results, bootstrap_over_tasks, judge, student_over_seeds, wilson
 from turnwise.world import Reward, Task
@@ -191,8 +191,8 @@ def made_up_judgement(seeds):
     )
 
 
-def made_up_story(seeds=2):
-    return Story(
+def made_up_report(seeds=2):
+    return ReportData(
         title="Placement of rewards on a search agent",
         description="GRPO-OR, GRPO-MR and MT-GRPO from one warm start, 24 iterations of 16 × 8 trajectories, tested on "
         "100 two-hop questions whose entities were not trained on.",
@@ -231,10 +231,10 @@ def made_up_story(seeds=2):
 
 
 @pytest.fixture(scope="session")
-def story():
-    return made_up_story()
+def report():
+    return made_up_report()
 
 
 @pytest.fixture(scope="session")
-def story_of_one_seed():
-    return made_up_story(seeds=1)
+def report_of_one_seed():
+    return made_up_report(seeds=1)

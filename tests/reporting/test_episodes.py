@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from turnwise.reporting.data.episodes import ShownEpisode, Wanted, by_task, whole_tasks
-from turnwise.reporting.html.token_heat_map import rarity, step
 from turnwise.reporting.terminal.episodes import print_episodes
+from turnwise.reporting.token_heat_map import rarity, step
 
 
 @pytest.fixture(scope="module")
-def episodes(story):
+def episodes(report):
     """A solved one with advantages 0.84 and 1.27, a failed one with -0.92 and -0.31, and a scripted player's."""
-    solved, failed = story.samples
+    solved, failed = report.samples
     return [
         ShownEpisode("mt-grpo seed 1", "training", 20, "sampled", solved),
         ShownEpisode("grpo-or seed 2", "training", 10, "sampled", failed),
@@ -41,11 +41,11 @@ def episodes(story):
     ],
 )
 def test_every_part_of_what_is_wanted_must_agree(episodes, wanted, players):
-    assert [episode.player for episode in episodes if wanted.includes(episode)] == players
+    assert [episode.policy for episode in episodes if wanted.includes(episode)] == players
 
 
-def test_tasks_are_shown_whole_and_as_many_as_fit(story):
-    first = story.samples[0]
+def test_tasks_are_shown_whole_and_as_many_as_fit(report):
+    first = report.samples[0]
 
     def of_task(place, count):
         task = replace(first.trajectory.task, id=f"task {place}")
@@ -73,15 +73,15 @@ def test_an_advantages_colour_is_its_share_of_the_largest_and_never_nothing():
     assert [rarity(value) for value in (-0.67, -0.71, -2.41, -4.71)] == [0, 1, 2, 3]
 
 
-def printed(episodes, width, beside=False):
+def printed(episodes, width, in_columns=False):
     buffer = io.StringIO()
-    print_episodes(episodes, Console(file=buffer, width=width, force_terminal=False), beside)
+    print_episodes(episodes, Console(file=buffer, width=width, force_terminal=False), in_columns)
     return buffer.getvalue()
 
 
 def test_the_terminal_shows_every_turn_and_no_control_character(episodes):
     text = printed(episodes, 100)
-    for told in (
+    for shown in (
         "mt-grpo seed 1 · training batch 20",
         "turn 2 · advantage +1.27 · log p −1.25 over 5 tokens",
         "The second passage names it.",
@@ -91,7 +91,7 @@ def test_the_terminal_shows_every_turn_and_no_control_character(episodes):
         "<script>alert('world')</script> & <b>bold</b> \\x1b[31m",
         "oracle · test panel, sampled",
     ):
-        assert told in text
+        assert shown in text
     assert "\x1b" not in text
     assert max(map(len, text.splitlines())) <= 100
 
@@ -114,7 +114,7 @@ def test_the_heat_line_of_the_terminal_is_blue_for_gain_orange_for_loss_and_unde
 
 
 def test_two_policies_stand_beside_each_other_on_the_same_task(episodes):
-    lines = printed([episodes[0], episodes[2]], 120, beside=True).splitlines()
+    lines = printed([episodes[0], episodes[2]], 120, in_columns=True).splitlines()
     (heading,) = [line for line in lines if "mt-grpo seed 1" in line]
     assert "oracle · test panel, sampled" in heading
     assert max(map(len, lines)) <= 120

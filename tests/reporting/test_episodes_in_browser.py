@@ -16,9 +16,9 @@ ATTACK = "<script>document.title = 'run'</script><img src=x onerror=\"document.t
 
 
 @pytest.fixture(scope="module")
-def page(story, tmp_path_factory):
+def page(report, tmp_path_factory):
     """The page of four episodes on two tasks, one of them hostile in every text, opened from its file."""
-    solved, failed = story.samples
+    solved, failed = report.samples
     spelt = replace(solved, spelling=[["word"] * len(turn.reply_tokens) for turn in solved.trajectory.turns])
     trajectory = failed.trajectory
     turns = tuple(replace(turn, observation=ATTACK, thought=ATTACK, reply=ATTACK) for turn in trajectory.turns)
@@ -48,7 +48,7 @@ def page(story, tmp_path_factory):
 
 
 def shown(page):
-    return [each.get_attribute("data-player") for each in page.locator("article:visible").all()]
+    return [each.get_attribute("data-policy") for each in page.locator("article:visible").all()]
 
 
 def test_nothing_that_a_policy_or_a_world_wrote_runs_or_loads(page):
@@ -70,7 +70,7 @@ def test_the_form_shows_what_is_asked_for_and_counts_it(page):
         ("success", "no", [ATTACK]),
         ("ending", "success", ["mt-grpo seed 1", "grpo-or seed 1", "grpo-or seed 1"]),
         ("task", ATTACK, [ATTACK]),
-        ("player", "mt-grpo seed 1", ["mt-grpo seed 1"]),
+        ("policy", "mt-grpo seed 1", ["mt-grpo seed 1"]),
     ):
         page.select_option(f"[name={field}]", value)
         assert shown(page) == players
@@ -83,9 +83,9 @@ def test_the_form_shows_what_is_asked_for_and_counts_it(page):
 
 
 def test_two_policies_on_one_task_stand_beside_each_other(page):
-    page.select_option("[name=player]", "mt-grpo seed 1")
-    page.select_option("[name=beside]", "grpo-or seed 1")
-    page.select_option("[name=layout]", "beside")
+    page.select_option("[name=policy]", "mt-grpo seed 1")
+    page.select_option("[name=other_policy]", "grpo-or seed 1")
+    page.select_option("[name=layout]", "side-by-side")
     boxes = [each.bounding_box() for each in page.locator("article:visible").all()]
     assert len(boxes) == 3
     assert len({box["y"] for box in boxes}) == 1

@@ -9,9 +9,9 @@ from html.parser import HTMLParser
 import pytest
 
 from turnwise.reporting.data.history import AlarmRaised, Endings, VariantWork
-from turnwise.reporting.data.report_data import Row, Story
+from turnwise.reporting.data.report_data import ReportData, Row
+from turnwise.reporting.formatting import verdict
 from turnwise.reporting.html.page import page, write_report
-from turnwise.reporting.html.verdict_section import told
 
 VOID = {"meta", "br", "hr", "img", "input", "link"}
 
@@ -47,8 +47,8 @@ class Reader(HTMLParser):
 
 
 @pytest.fixture(scope="module")
-def text(story):
-    return page(story)
+def text(report):
+    return page(report)
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +56,7 @@ def read(text):
     return Reader(text)
 
 
-def test_what_policies_and_worlds_wrote_is_shown_and_never_run(story, read):
+def test_what_policies_and_worlds_wrote_is_shown_and_never_run(report, read):
     assert not {"script", "img", "i>", "iframe", "object", "b>"} & set(read.tags)
     assert not [name for _, name, _ in read.attributes if name.startswith("on")]
     shown = "".join(read.texts)
@@ -72,18 +72,18 @@ def test_what_policies_and_worlds_wrote_is_shown_and_never_run(story, read):
         assert written in shown
 
 
-def test_every_text_of_the_story_is_escaped(story):
+def test_every_text_of_the_story_is_escaped(report):
     hostile = '"><script>alert(1)</script>'
-    sample = replace(story.samples[0], label=hostile)
-    named = Story(
+    sample = replace(report.samples[0], label=hostile)
+    named = ReportData(
         title=hostile,
         description=hostile,
-        columns=[replace(story.columns[0], heading=hostile, unit=hostile, description=hostile)],
+        columns=[replace(report.columns[0], heading=hostile, unit=hostile, description=hostile)],
         rows=[
             Row(hostile, kind, {"exact_match": row.cells["exact_match"]}, note=hostile)
-            for kind, row in zip(("variant", "warm start", "player"), story.rows[2:5], strict=True)
+            for kind, row in zip(("variant", "warm start", "player"), report.rows[2:5], strict=True)
         ],
-        curves=[replace(story.curves[0], heading=hostile, variant=hostile, metric=hostile, unit="")],
+        curves=[replace(report.curves[0], heading=hostile, variant=hostile, metric=hostile, unit="")],
         samples=[sample],
         lineage=[(hostile, hostile)],
         notes=[hostile],
@@ -114,19 +114,19 @@ def test_identifiers_are_unique(read):
     assert len(identifiers) == len(set(identifiers)) > 0
 
 
-def test_the_page_tells_the_whole_story(story, read):
+def test_the_page_shows_all_of_the_report_data(report, read):
     shown = "".join(read.texts)
-    for name, value in story.lineage:
+    for name, value in report.lineage:
         assert name in shown and value in shown
-    for row in story.rows:
+    for row in report.rows:
         assert row.name in shown
-    for note in story.notes:
+    for note in report.notes:
         assert note in shown
     assert "7 min 02 s in all" in shown
     assert "range, not a confidence interval" in shown
     assert "+1.27" in shown and "−0.92" in shown
     assert "mean over 2 seeds, 95 % interval over seeds" in shown
-    assert read.tags.count("figure") == len(story.columns) + 6 + len(["profiles", "endings", "time"])
+    assert read.tags.count("figure") == len(report.columns) + 6 + len(["profiles", "endings", "time"])
     for heading in (
         "Verdicts",
         "Pairs of variants",
@@ -142,43 +142,43 @@ def test_the_page_tells_the_whole_story(story, read):
     assert "entropy_of_start 0.08, bound 0.1" in shown and "302,118" in shown and "39 s" in shown
 
 
-def test_the_verdicts_are_those_of_the_judgement(story, read):
+def test_the_verdicts_are_those_of_the_judgement(report, read):
     shown = "".join(read.texts)
-    for comparison in story.judgement.pairs:
+    for comparison in report.judgement.pairs:
         assert f"{comparison.first} − {comparison.second}" in shown
-        assert told(comparison) in shown
+        assert verdict(comparison) in shown
     assert "lower than mt-grpo" in shown and "higher than warm start" in shown and "not distinguishable" in shown
     assert "corrected together by Holm's method" in shown
     # The oracle is 1 and the random player 0: normalised is as it is.
-    assert all(standing.normalised == standing.mean for standing in story.judgement.standings)
+    assert all(standing.normalised == standing.mean for standing in report.judgement.standings)
     assert "2 of 2" in shown and "24 iterations" in shown
 
 
-def test_with_one_seed_nothing_is_decided(story_of_one_seed):
-    shown = "".join(Reader(page(story_of_one_seed)).texts)
+def test_with_one_seed_nothing_is_decided(report_of_one_seed):
+    shown = "".join(Reader(page(report_of_one_seed)).texts)
     assert "one seed: not decided" in shown
     assert not {"lower than mt-grpo", "higher than warm start", "not distinguishable"} & set(
-        Reader(page(story_of_one_seed)).texts
+        Reader(page(report_of_one_seed)).texts
     )
 
 
-def test_one_seed_is_said_and_nothing_is_invented_for_it(story_of_one_seed):
-    shown = "".join(Reader(page(story_of_one_seed)).texts)
+def test_one_seed_is_said_and_nothing_is_invented_for_it(report_of_one_seed):
+    shown = "".join(Reader(page(report_of_one_seed)).texts)
     assert "grpo-or, grpo-mr, mt-grpo: one seed: no interval." in shown
     assert "One seed: no interval, and none is drawn." in shown
     assert "Band:" not in shown
 
 
-def test_a_story_of_a_table_alone_is_a_page_without_empty_sections(story):
-    bare = Story("t", "d", story.columns[:1], [replace(story.rows[0], cells={})])
+def test_a_story_of_a_table_alone_is_a_page_without_empty_sections(report):
+    bare = ReportData("t", "d", report.columns[:1], [replace(report.rows[0], cells={})])
     assert Reader(page(bare)).headings == ["Comparison", "Notes"]
 
 
-def small(story):
-    curves = [curve for curve in story.curves if curve.metric == "reward"]
-    rows = [replace(row, cells={"exact_match": row.cells["exact_match"]}) for row in story.rows]
+def small(report):
+    curves = [curve for curve in report.curves if curve.metric == "reward"]
+    rows = [replace(row, cells={"exact_match": row.cells["exact_match"]}) for row in report.rows]
     return replace(
-        story, columns=story.columns[:1], rows=rows, curves=curves, endings=story.endings[:1], judgement=None
+        report, columns=report.columns[:1], rows=rows, curves=curves, endings=report.endings[:1], judgement=None
     )
 
 
@@ -188,13 +188,13 @@ def files(folder):
     }
 
 
-def test_another_process_draws_the_same_bytes_from_the_storys_file(story, tmp_path):
-    write_report(small(story), tmp_path / "here")
+def test_another_process_draws_the_same_bytes_from_the_storys_file(report, tmp_path):
+    write_report(small(report), tmp_path / "here")
     command = (
         "import pathlib, sys\n"
         "from turnwise.reporting.html.page import write_report\n"
-        "from turnwise.reporting.data.report_data import Story\n"
-        "write_report(Story.from_json(pathlib.Path(sys.argv[1]).read_text()), pathlib.Path(sys.argv[2]))"
+        "from turnwise.reporting.data.report_data import ReportData\n"
+        "write_report(ReportData.from_json(pathlib.Path(sys.argv[1]).read_text()), pathlib.Path(sys.argv[2]))"
     )
     arguments = [str(tmp_path / "here" / "story.json"), str(tmp_path / "there")]
     other = "1" if os.environ.get("PYTHONHASHSEED") != "1" else "2"
@@ -202,11 +202,11 @@ def test_another_process_draws_the_same_bytes_from_the_storys_file(story, tmp_pa
     assert files(tmp_path / "there") == files(tmp_path / "here")
 
 
-def test_the_folder_holds_each_figure_as_picture_and_data_and_nothing_of_a_former_report(story, tmp_path):
-    write_report(replace(small(story), columns=story.columns[:2]), tmp_path)
-    (tmp_path / "verdicts.csv").write_text("of another story")
+def test_the_folder_holds_each_figure_as_picture_and_data_and_nothing_of_a_former_report(report, tmp_path):
+    write_report(replace(small(report), columns=report.columns[:2]), tmp_path)
+    (tmp_path / "verdicts.csv").write_text("of another report")
     (tmp_path / "mine.csv").write_text("kept")
-    write_report(small(story), tmp_path)
+    write_report(small(report), tmp_path)
     figures = ["comparison-01-exact_match", "curve-01-reward", "endings", "time-account"]
     assert sorted(files(tmp_path)) == sorted(
         ["account.csv", "curves.csv", "mine.csv", "report.html", "story.json", "table.csv"]
@@ -214,24 +214,24 @@ def test_the_folder_holds_each_figure_as_picture_and_data_and_nothing_of_a_forme
     )
 
 
-def test_the_curves_as_csv_are_those_of_the_story(story, tmp_path):
+def test_the_curves_as_csv_are_those_of_the_report_data(report, tmp_path):
     (tmp_path / "curves.csv").write_text("of another run")
-    write_report(small(story), tmp_path)
+    write_report(small(report), tmp_path)
     with (tmp_path / "curves.csv").open(newline="") as file:
         rows = [
             (row["variant"], int(row["seed"]), int(row["iteration"]), float(row["value"]))
             for row in csv.DictReader(file)
         ]
-    points = [(curve.variant, curve.seed, *point) for curve in small(story).curves for point in curve.points]
+    points = [(curve.variant, curve.seed, *point) for curve in small(report).curves for point in curve.points]
     assert points and rows == points
 
 
-def test_the_table_as_csv_has_one_line_per_cell_with_its_interval(story, tmp_path):
-    write_report(small(story), tmp_path)
+def test_the_table_as_csv_has_one_line_per_cell_with_its_interval(report, tmp_path):
+    write_report(small(report), tmp_path)
     with (tmp_path / "table.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
-    cell = story.rows[0].cells["exact_match"]
-    assert len(rows) == len(story.rows)
+    cell = report.rows[0].cells["exact_match"]
+    assert len(rows) == len(report.rows)
     assert rows[0]["row"] == "grpo-or"
     assert (float(rows[0]["value"]), float(rows[0]["low"])) == (cell.value, cell.low)
     assert (rows[0]["over"], rows[0]["count"], rows[0]["method"]) == ("seeds", "2", "Student's t")

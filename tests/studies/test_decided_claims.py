@@ -5,7 +5,7 @@ import math
 import pytest
 from scipy import stats
 
-from turnwise.reporting.data.report_data import Curve, ReportColumn, Row, Story
+from turnwise.reporting.data.report_data import Curve, ReportColumn, ReportData, Row
 from turnwise.statistics import student_over_seeds
 from turnwise.studies.claim_verdicts import DecidedClaim, Verdict, decide
 from turnwise.studies.claims import ClaimsPage
@@ -14,14 +14,14 @@ BETTER, WORSE = (0.50, 0.54, 0.58, 0.56, 0.52), (0.31, 0.33, 0.41, 0.35, 0.35)
 STEADY, WILD = (0.50, 0.51, 0.50, 0.49, 0.50, 0.51), (0.10, 0.90, 0.35, 0.60, 0.05, 0.95)
 
 
-def story(finals: dict[str, tuple[float, ...]], falling: tuple[float, ...] = ()) -> Story:
+def report(finals: dict[str, tuple[float, ...]], falling: tuple[float, ...] = ()) -> ReportData:
     """An ablation whose final success is as given, and in which `tool` falls from 1 to `falling`, of the first one."""
     curves = [
         Curve("tool", "tool success", next(iter(finals)), seed, [(1, 1.0), (30, last)])
         for seed, last in enumerate(falling, start=1)
     ]
     rows = [Row(name, "variant", {"success": student_over_seeds(values)}) for name, values in finals.items()]
-    return Story("runs", "", [ReportColumn("success", "success")], rows, curves)
+    return ReportData("runs", "", [ReportColumn("success", "success")], rows, curves)
 
 
 def page(*relations: dict[str, str]) -> ClaimsPage:
@@ -44,7 +44,7 @@ def only(decisions: list[DecidedClaim]) -> DecidedClaim:
 def test_seeds_are_compared_in_pairs() -> None:
     # Differences 0.19 0.21 0.17 0.21 0.17: mean 0.19, deviation 0.02, so t = 0.19 / (0.02 / sqrt 5) with 4 degrees.
     claims = page({"variant": "mt", "relation": "above", "than": "or"})
-    (evidence,) = only(decide(claims, {"runs": story({"mt": BETTER, "or": WORSE})})).evidence
+    (evidence,) = only(decide(claims, {"runs": report({"mt": BETTER, "or": WORSE})})).evidence
     t = 0.19 / (0.02 / math.sqrt(5))
     assert evidence.estimate is not None and evidence.estimate.value == pytest.approx(0.19)
     assert evidence.p == pytest.approx(2 * stats.t.sf(t, 4))
@@ -62,8 +62,8 @@ def test_a_variant_is_compared_with_one_of_another_ablation_seed_by_seed() -> No
             "claims": [{"claim": "", "source": "", "relations": [{**claim, "measure": "success"}]}],
         }
     )
-    plain, planned = story({"plain": WORSE}), story({"plan": BETTER})
-    others = story({"plain": WORSE}, falling=(0.5, 0.5))
+    plain, planned = report({"plain": WORSE}), report({"plan": BETTER})
+    others = report({"plain": WORSE}, falling=(0.5, 0.5))
     with pytest.raises(ValueError, match="the seeds must be the same in both"):
         decide(claims, {"runs": others, "planned": planned})
     assert only(decide(claims, {"planned": planned})).verdict is Verdict.NOT_RUN
@@ -72,7 +72,7 @@ def test_a_variant_is_compared_with_one_of_another_ablation_seed_by_seed() -> No
     beside = only(
         decide(
             page({"variant": "plan", "relation": "above", "than": "plain"}),
-            {"runs": story({"plan": BETTER, "plain": WORSE})},
+            {"runs": report({"plan": BETTER, "plain": WORSE})},
         )
     )
     assert found.evidence[0].p == beside.evidence[0].p
@@ -91,20 +91,20 @@ def test_a_variant_is_compared_with_one_of_another_ablation_seed_by_seed() -> No
 def test_a_claim_needs_evidence_and_so_does_its_opposite(
     relation: dict[str, str], finals: dict[str, tuple[float, ...]], verdict: Verdict
 ) -> None:
-    assert only(decide(page(relation), {"runs": story(finals)})).verdict is verdict
+    assert only(decide(page(relation), {"runs": report(finals)})).verdict is verdict
 
 
 def test_a_relation_that_two_claims_need_is_tested_once() -> None:
     relation = {"variant": "mt", "relation": "above", "than": "or"}
-    decisions = decide(page(relation, relation), {"runs": story({"mt": BETTER, "or": WORSE})})
+    decisions = decide(page(relation, relation), {"runs": report({"mt": BETTER, "or": WORSE})})
     assert all(evidence.corrected == evidence.p for decision in decisions for evidence in decision.evidence)
 
 
 def test_what_rises_or_falls_is_the_end_of_a_curve_against_its_beginning() -> None:
     claims = page({"variant": "or", "relation": "falls", "measure": "tool"})
-    fallen = story({"or": WORSE}, falling=(0.1, 0.0, 0.2, 0.1, 0.1))
+    fallen = report({"or": WORSE}, falling=(0.1, 0.0, 0.2, 0.1, 0.1))
     assert only(decide(claims, {"runs": fallen})).verdict is Verdict.HELD
-    assert only(decide(claims, {"runs": story({"or": WORSE}, falling=(1.0,) * 5)})).verdict is Verdict.NOT_DECIDED
+    assert only(decide(claims, {"runs": report({"or": WORSE}, falling=(1.0,) * 5)})).verdict is Verdict.NOT_DECIDED
 
 
 def test_what_falls_before_another_is_seen_in_the_seeds_in_which_both_fall() -> None:
@@ -115,7 +115,7 @@ def test_what_falls_before_another_is_seen_in_the_seeds_in_which_both_fall() -> 
 
     falls = {"early": (2, 3, 2, 4), "late": (5, 7, 6, None)}
     curves = [falling(name, seed, at) for name, of_seeds in falls.items() for seed, at in enumerate(of_seeds)]
-    runs = {"runs": Story("runs", "", [], [Row("a", "variant", {})], curves)}
+    runs = {"runs": ReportData("runs", "", [], [Row("a", "variant", {})], curves)}
     claims = page({"variant": "a", "relation": "falls before", "measure": "early", "later": "late"})
     (evidence,) = only(decide(claims, runs)).evidence
     assert evidence.estimate is not None and evidence.estimate.sample == (3.0, 4.0, 4.0)
@@ -127,14 +127,14 @@ def test_what_falls_before_another_is_seen_in_the_seeds_in_which_both_fall() -> 
 @pytest.mark.parametrize("ends", [(0.1, 1.0, 1.0), (1.0, 1.0, 1.0)])
 def test_of_a_fall_that_fewer_than_two_seeds_show_nothing_is_known(ends: tuple[float, ...]) -> None:
     claims = page({"variant": "or", "relation": "falls before", "measure": "tool", "later": "tool"})
-    decision = only(decide(claims, {"runs": story({"or": WORSE}, falling=ends)}))
+    decision = only(decide(claims, {"runs": report({"or": WORSE}, falling=ends)}))
     (evidence,) = decision.evidence
     assert evidence.estimate is None and evidence.p == 1.0 and decision.verdict is Verdict.NOT_DECIDED
 
 
 def test_five_seeds_that_all_fall_alike_cannot_show_more_than_a_sign_test_can() -> None:
     claims = page({"variant": "or", "relation": "falls", "measure": "tool"})
-    decision = only(decide(claims, {"runs": story({"or": WORSE}, falling=(0.0,) * 5)}))
+    decision = only(decide(claims, {"runs": report({"or": WORSE}, falling=(0.0,) * 5)}))
     assert decision.evidence[0].p == 0.0625 and decision.verdict is Verdict.NOT_DECIDED
 
 
@@ -143,8 +143,8 @@ def test_more_claims_make_each_harder_to_show() -> None:
     one = {"variant": "a", "relation": "above", "than": "b"}
     finals = {"a": (0.01, 0.03, 0.05, 0.07, 0.09), "b": (0.0,) * 4 + (0.0001,), "c": (0.0,) * 4 + (0.0002,)}
     finals["a"] = tuple(value * 1.1 + 0.005 for value in finals["a"])
-    alone = only(decide(page(one), {"runs": story(finals)}))
-    beside = decide(page(one, {"variant": "b", "relation": "above", "than": "c"}), {"runs": story(finals)})[0]
+    alone = only(decide(page(one), {"runs": report(finals)}))
+    beside = decide(page(one, {"variant": "b", "relation": "above", "than": "c"}), {"runs": report(finals)})[0]
     assert beside.evidence[0].p == alone.evidence[0].p
     assert beside.evidence[0].corrected == pytest.approx(2 * alone.evidence[0].p)
 
@@ -155,7 +155,7 @@ def test_what_was_not_run_is_said_to_be_not_run() -> None:
 
 
 def test_a_measure_or_a_variant_that_was_not_run_is_named() -> None:
-    runs = {"runs": story({"a": BETTER, "b": WORSE})}
+    runs = {"runs": report({"a": BETTER, "b": WORSE})}
     with pytest.raises(ValueError, match="has the variants a, b; found 'c'"):
         decide(page({"variant": "a", "relation": "above", "than": "c"}), runs)
     with pytest.raises(ValueError, match="has the measures success; found 'tool'"):
@@ -163,7 +163,7 @@ def test_a_measure_or_a_variant_that_was_not_run_is_named() -> None:
 
 
 def test_seeds_must_be_in_common() -> None:
-    runs = {"runs": story({"a": BETTER, "b": WORSE[:4]})}
+    runs = {"runs": report({"a": BETTER, "b": WORSE[:4]})}
     with pytest.raises(ValueError, match="found 5 and 4"):
         decide(page({"variant": "a", "relation": "above", "than": "b"}), runs)
 
@@ -182,4 +182,4 @@ def test_a_claim_holds_only_if_all_its_relations_do() -> None:
         }
     )
     finals = {"a": BETTER, "b": WORSE, "c": BETTER[::-1]}
-    assert only(decide(joined, {"runs": story(finals)})).verdict is Verdict.NOT_DECIDED
+    assert only(decide(joined, {"runs": report(finals)})).verdict is Verdict.NOT_DECIDED

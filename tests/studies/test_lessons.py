@@ -1,12 +1,12 @@
 import pytest
 from pydantic import ValidationError
 
-from turnwise.reporting.data.report_data import Curve, ReportColumn, Row, Story
+from turnwise.reporting.data.report_data import Curve, ReportColumn, ReportData, Row
 from turnwise.statistics import Interval, student_over_seeds, wilson
 from turnwise.studies.results_page import lessons, page, read_lessons, write_lessons
 
 
-def story(trained: float = 0.5, *, oracle: bool = True) -> Story:
+def report(trained: float = 0.5, *, oracle: bool = True) -> ReportData:
     """One rule that learned for seven iterations, above a warm start of 30 of 100."""
     rows = [
         Row("grpo", "variant", {"success": student_over_seeds([trained], within=(0.0, 1.0)), "turns": None}),
@@ -16,11 +16,11 @@ def story(trained: float = 0.5, *, oracle: bool = True) -> Story:
     rows += [Row("oracle", "player", {"success": wilson(100, 100)})] if oracle else []
     columns = [ReportColumn("success", "success", "share", "up"), ReportColumn("turns", "turns")]
     curves = [Curve("success", "success", "grpo", 1, [(0, 0.3), (7, trained)])]
-    return Story("a world", "Play.", columns, rows, curves)
+    return ReportData("a world", "Play.", columns, rows, curves)
 
 
 def test_a_lesson_holds_the_first_column_of_every_player_and_the_iterations() -> None:
-    (found,) = lessons("lake", story(), "d" * 32)
+    (found,) = lessons("lake", report(), "d" * 32)
     assert (found.measure, found.iterations) == ("success", 7)
     assert [cell.value for cell in (found.random, found.warm_start, found.trained, found.oracle) if cell] == [
         0.1,
@@ -39,11 +39,11 @@ def test_a_lesson_holds_the_first_column_of_every_player_and_the_iterations() ->
     [(0.5, "higher"), (0.39, "no difference seen"), (0.23, "no difference seen"), (0.1, "lower")],
 )
 def test_the_trained_policy_differs_where_it_leaves_the_warm_starts_interval(trained: float, verdict: str) -> None:
-    assert lessons("lake", story(trained), "")[0].verdict == verdict
+    assert lessons("lake", report(trained), "")[0].verdict == verdict
 
 
 def test_the_page_has_a_row_for_each_rule_and_says_where_there_is_no_oracle() -> None:
-    text = page([*lessons("lake", story(), "d" * 32), *lessons("ice", story(oracle=False), "e" * 32)])
+    text = page([*lessons("lake", report(), "d" * 32), *lessons("ice", report(oracle=False), "e" * 32)])
     rows = [
         line for line in text.splitlines() if line.startswith("| `lake` | grpo") or line.startswith("| `ice` | grpo")
     ]
@@ -55,11 +55,11 @@ def test_the_page_has_a_row_for_each_rule_and_says_where_there_is_no_oracle() ->
 
 def test_the_page_names_what_has_not_been_recorded() -> None:
     assert "Not recorded yet: `shop`, `taxi`." in page([], ["shop", "taxi"])
-    assert "Not recorded" not in page(lessons("lake", story(), "d" * 32))
+    assert "Not recorded" not in page(lessons("lake", report(), "d" * 32))
 
 
 def test_without_an_interval_the_means_are_compared() -> None:
-    (found,) = lessons("lake", story(0.2), "")
+    (found,) = lessons("lake", report(0.2), "")
     alone = type(found)(
         "lake", "grpo", "success", None, Interval(0.2, None, None, "tasks", 1), found.trained, None, 1, ""
     )

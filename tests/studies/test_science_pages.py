@@ -8,7 +8,7 @@ import pytest
 from flows.studies.science import PAGES, draw_page, experiment_of, records
 from turnwise.config.overlays import read_yaml
 from turnwise.errors import ConfigurationError
-from turnwise.reporting.data.report_data import Curve, Story
+from turnwise.reporting.data.report_data import Curve, ReportData
 from turnwise.studies.claims import CLAIMS, COMPARING, known_claims, read_claims
 from turnwise.studies.tuning import chosen_rates, tried_rates
 
@@ -62,7 +62,7 @@ def test_the_learning_rates_compared_are_those_that_the_tuning_chose(name: str) 
             used = {
                 variant: compared.variant(variant).optimization.learning_rate for variant in compared.ablation.variants
             }
-            assert used == chosen_rates(tried_rates(found[tuning].story))
+            assert used == chosen_rates(tried_rates(found[tuning].report))
             assert not set(compared.ablation.seeds) & set(experiment_of(planned).ablation.seeds)
 
 
@@ -73,13 +73,13 @@ def test_the_best_rate_is_chosen_and_of_equal_ones_the_smaller() -> None:
         for variant, of_seeds in ends.items()
         for seed, end in enumerate(of_seeds)
     ]
-    tried = tried_rates(Story("tuning", "", [], [], curves))
+    tried = tried_rates(ReportData("tuning", "", [], [], curves))
     assert tried["b"] == {0.05: pytest.approx(0.2), 0.1: 0.6, 0.2: 0.6}
     assert chosen_rates(tried) == {"a": 0.2, "b": 0.1}
 
 
 def test_a_variant_of_a_tuning_that_tells_no_rate_is_refused() -> None:
-    unnamed = Story("tuning", "", [], [], [Curve("validation/sampled", "", "mt-grpo", 1, [(0, 0.9)])])
+    unnamed = ReportData("tuning", "", [], [], [Curve("validation/sampled", "", "mt-grpo", 1, [(0, 0.9)])])
     with pytest.raises(ValueError, match=r"must be named <variant>-<learning rate>.*found 'mt-grpo'"):
         tried_rates(unnamed)
 

@@ -1,15 +1,33 @@
-"""Formatting of numbers, intervals and durations, shared by the terminal and the pages."""
+"""Formatting of numbers, intervals, durations, verdicts, turns and endings, shared by the terminal and the pages."""
 
 from __future__ import annotations
 
-from turnwise.reporting.data.report_data import SHARE, Curve, ReportColumn, Story
-from turnwise.statistics import Interval
+from turnwise.data.trajectory import Trajectory, Turn, TurnKind
+from turnwise.reporting.data.report_data import SHARE, Curve, ReportColumn, ReportData
+from turnwise.statistics import Comparison, Interval
 
 UNDEFINED = "–"
 MINUS = "−"
 PROCESSES = "processes"
-"""The name in `Story.lineage` of the number of processes that shared the work."""
+"""The name in `ReportData.lineage` of the number of processes that shared the work."""
 ARROWS = {"up": "↑", "down": "↓"}
+SMALLEST_P = 0.001
+ENDINGS = {
+    "success": "solved",
+    "failure": "ended, unsolved",
+    "turn_limit": "cut off by the limit on turns",
+    "action_limit": "cut off by the limit on actions",
+    "token_budget": "cut off by the token budget",
+    "invalid_limit": "given up after too many unreadable replies",
+    "world_lost": "lost by the world",
+}
+"""How an episode ended (`turnwise.data.trajectory.Ending`), as text, in the order in which endings are shown."""
+_VISIBLE_CONTROLS = {code: f"\\x{code:02x}" for code in [*range(32), *range(127, 160)] if chr(code) not in "\n\t"}
+
+
+def visible(content: str) -> str:
+    r"""The content with control characters replaced by codes, `\x1b`; newlines and tabs are kept."""
+    return content.translate(_VISIBLE_CONTROLS)
 
 
 def number(value: float, digits: int) -> str:
@@ -34,6 +52,60 @@ def bounds(interval: Interval, digits: int) -> str | None:
     return f"{low} to {high}" if MINUS in low + high else f"{low}–{high}"
 
 
+def with_bounds(interval: Interval | None, digits: int) -> str:
+    """A value with its bounds: `0.181 (0.171 to 0.192)`; `UNDEFINED` for None."""
+    if interval is None:
+        return UNDEFINED
+    value = number(interval.value, digits)
+    if interval.low is None or interval.high is None:
+        return value
+    return f"{value} ({number(interval.low, digits)} to {number(interval.high, digits)})"
+
+
+def probability(p: float | None) -> str:
+    """A p-value with three digits, never shown as zero; `UNDEFINED` for None."""
+    if p is None:
+        return UNDEFINED
+    return f"< {SMALLEST_P:g}" if p < SMALLEST_P else number(p, 3)
+
+
+def verdict(comparison: Comparison) -> str:
+    """The verdict as text that can stand alone, e.g. `higher than grpo`."""
+    if comparison.verdict in ("higher", "lower"):
+        return f"{comparison.verdict} than {comparison.second}"
+    return comparison.verdict
+
+
+def comparison_sentence(comparison: Comparison) -> str:
+    """A comparison as one line: the two variants, their difference with interval, and the verdict."""
+    limits = bounds(comparison.difference, 2)
+    interval = f" ({limits})" if limits else ""
+    value = signed(comparison.difference.value, 2)
+    return f"{comparison.first} − {comparison.second}: {value}{interval}, {verdict(comparison)}"
+
+
+def ending(name: str) -> str:
+    """How an episode ended, as text; an ending that `ENDINGS` does not have keeps its name."""
+    return ENDINGS.get(name, name)
+
+
+def turn_title(trajectory: Trajectory, place: int) -> str:
+    """The title of turn `place`: number, kind if it does not act, attempt, and whether the context was rewritten."""
+    turn = trajectory.turns[place]
+    kind = "" if turn.kind is TurnKind.ACT else f" · {turn.kind.value}"
+    attempt = f" · attempt {turn.attempt + 1}" if trajectory.turns[-1].attempt else ""
+    rewritten = " · context rewritten" if turn.opens_segment and place else ""
+    return f"turn {place + 1}{kind}{attempt}{rewritten}"
+
+
+def reply_log_probability(turn: Turn) -> str:
+    """The reply's log-probability (nats) under the behaviour policy and its number of tokens, as text."""
+    count = len(turn.reply_tokens)
+    if not count:
+        return "no tokens"
+    return f"log p {signed(sum(turn.log_probabilities), 2)} over {count} token{'s' if count > 1 else ''}"
+
+
 def heading(named: ReportColumn | Curve) -> str:
     """The heading of a column or curve with its unit and, if it has one, an arrow in the better direction."""
     unit = f" ({named.unit})" if named.unit not in ("", SHARE) else ""
@@ -54,40 +126,33 @@ def duration(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
 
 
-def of_processes(story: Story) -> str:
+def of_processes(report: ReportData) -> str:
     """` of N processes`, to append to a duration that is summed over processes; empty for one process."""
-    processes = dict(story.lineage).get(PROCESSES, "1")
+    processes = dict(report.lineage).get(PROCESSES, "1")
     return "" if processes == "1" else f" of {processes} processes"
 
 
-def basis(story: Story) -> list[str]:
+def basis(report: ReportData) -> list[str]:
     """Sentences that say what values are averaged over and how intervals were computed, one per group of rows."""
-    rows: dict[tuple[str, int, float], list[str]] = {}
-    methods: dict[tuple[str, int, float], list[str]] = {}
-    for row in story.rows:
+    groups: dict[tuple[str, int, float], list[tuple[str, str]]] = {}
+    for row in report.rows:
         for interval in row.cells.values():
-            if interval is None:
-                continue
-            kind = (interval.over, interval.count, interval.level)
-            _append_new(rows.setdefault(kind, []), row.name)
-            _append_new(methods.setdefault(kind, []), interval.method or interval.absence or "")
-    return [f"{', '.join(names)}: {_manner(*kind, methods[kind])}." for kind, names in rows.items()]
-
-
-def _manner(over: str, count: int, level: float, methods: list[str]) -> str:
-    absences = [method for method in methods if method.endswith("no interval")]
-    found = sorted(method for method in methods if not method.endswith("no interval"))
-    if count == 1:
-        return absences[0]
-    parts = [f"mean over {count} {over}"]
-    if found:
-        parts.append(f"{100 * level:g} % interval over {over} ({', '.join(found)})")
-    return "; ".join([", ".join(parts), *(f"where {absence}" for absence in absences)])
-
-
-def _append_new(names: list[str], name: str) -> None:
-    if name not in names:
-        names.append(name)
+            if interval is not None:
+                method = interval.method or interval.absence or ""
+                groups.setdefault((interval.over, interval.count, interval.level), []).append((row.name, method))
+    sentences = []
+    for (over, count, level), found in groups.items():
+        names = ", ".join(dict.fromkeys(name for name, _ in found))
+        methods = dict.fromkeys(method for _, method in found)
+        absences = [method for method in methods if method.endswith("no interval")]
+        present = ", ".join(sorted(set(methods) - set(absences)))
+        if count == 1:
+            sentences.append(f"{names}: {absences[0]}.")
+            continue
+        interval_of = f", {100 * level:g} % interval over {over} ({present})" if present else ""
+        missing = "".join(f"; where {absence}" for absence in absences)
+        sentences.append(f"{names}: mean over {count} {over}{interval_of}{missing}.")
+    return sentences
 
 
 def readable_bytes(size: float) -> str:

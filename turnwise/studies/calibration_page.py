@@ -13,7 +13,7 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import MaxNLocator
 
 from turnwise.config.monitoring import AlarmRule
-from turnwise.reporting.figures.comparison import COLOURS, GREY, INK, PALE, SETTINGS
+from turnwise.reporting.figures.drawing import COLOURS, GREY, INK, PALE, SETTINGS
 from turnwise.studies.calibration import ALLOWED, SHARE, SMOOTHING, AlarmScore, Calibrated, WatchedRun, judge, raised_at
 
 FIGURE = "echo-trap.png"

@@ -22,7 +22,7 @@ from enum import StrEnum
 
 import numpy as np
 
-from turnwise.reporting.data.report_data import Story
+from turnwise.reporting.data.report_data import ReportData
 from turnwise.statistics import Interval, student_over_seeds
 from turnwise.statistics.significance import holm
 from turnwise.studies.claims import Claim, ClaimsPage, Relationship
@@ -77,17 +77,17 @@ class DecidedClaim:
     evidence: tuple[Evidence, ...]
 
 
-def decide(page: ClaimsPage, stories: Mapping[str, Story]) -> list[DecidedClaim]:
-    """The decision for each claim. `stories` has the report data of the ablations that were run, by name.
+def decide(page: ClaimsPage, reports: Mapping[str, ReportData]) -> list[DecidedClaim]:
+    """The decision for each claim. `reports` has the report data of the ablations that were run, by name.
 
     Raises ValueError for a variant or a measure that an ablation does not have, for two ablations with other seeds or
     another test task set, and for fewer than two seeds in common.
     """
     decidable = [
-        claim for claim in page.claims if all(name in stories for each in claim.relations for name in each.ablations)
+        claim for claim in page.claims if all(name in reports for each in claim.relations for name in each.ablations)
     ]
     relationships = list(dict.fromkeys(each for claim in decidable for each in claim.relations))
-    found = [_test(each, stories[each.ablation], stories[each.other or each.ablation]) for each in relationships]
+    found = [_test(each, reports[each.ablation], reports[each.other or each.ablation]) for each in relationships]
     corrected = [p for p in holm([p for _, p, _ in found]) if p is not None]
     evidence = {
         each: Evidence(each, estimate, p, adjusted, as_claimed)
@@ -105,18 +105,20 @@ def _decision(claim: Claim, evidence: Mapping[Relationship, Evidence]) -> Decide
     return DecidedClaim(claim, Verdict.HELD if all(each.holds for each in found) else Verdict.NOT_DECIDED, found)
 
 
-def _test(relationship: Relationship, story: Story, counterpart: Story) -> tuple[Interval | None, float, bool]:
+def _test(
+    relationship: Relationship, report: ReportData, counterpart: ReportData
+) -> tuple[Interval | None, float, bool]:
     """The estimate, its two-sided p, and whether it lies on the claimed side.
 
-    `story` has the runs of `relationship.variant`, `counterpart` those of `relationship.than`.
+    `report` has the runs of `relationship.variant`, `counterpart` those of `relationship.than`.
     """
     if relationship.than is None:
         if relationship.later is not None:
-            return _order(story, relationship.variant, relationship.measure, relationship.later)
-        first, last = _ends(story, relationship.variant, relationship.measure)
+            return _order(report, relationship.variant, relationship.measure, relationship.later)
+        first, last = _ends(report, relationship.variant, relationship.measure)
         return _mean(np.array(last) - np.array(first), relationship.relation == "rises")
-    _require_the_same_tasks(relationship, story, counterpart)
-    own = np.array(_finals(story, relationship.variant, relationship.measure))
+    _require_the_same_tasks(relationship, report, counterpart)
+    own = np.array(_finals(report, relationship.variant, relationship.measure))
     other = np.array(_finals(counterpart, relationship.than, relationship.measure))
     if len(own) != len(other) or len(own) < 2:
         raise ValueError(
@@ -127,11 +129,11 @@ def _test(relationship: Relationship, story: Story, counterpart: Story) -> tuple
     return _mean(own - other, relationship.relation == "above")
 
 
-def _require_the_same_tasks(relationship: Relationship, story: Story, counterpart: Story) -> None:
+def _require_the_same_tasks(relationship: Relationship, report: ReportData, counterpart: ReportData) -> None:
     """Raise ValueError if two ablations cannot be paired by seed: other seeds, or another test task set."""
     for what, own, other in (
-        ("seeds", *({curve.seed for curve in each.curves} for each in (story, counterpart))),
-        ("test panel", *(dict(each.lineage).get("test panel") for each in (story, counterpart))),
+        ("seeds", *({curve.seed for curve in each.curves} for each in (report, counterpart))),
+        ("test panel", *(dict(each.lineage).get("test panel") for each in (report, counterpart))),
     ):
         if own != other:
             raise ValueError(f"{relationship.sentence}: the {what} must be the same in both; found {own} and {other}")
@@ -158,46 +160,46 @@ def _spread(own: np.ndarray, other: np.ndarray) -> tuple[Interval, float, bool]:
     return estimate, float(stats.pearsonr(total, apart).pvalue), difference < 0
 
 
-def _order(story: Story, variant: str, earlier: str, later: str) -> tuple[Interval | None, float, bool]:
+def _order(report: ReportData, variant: str, earlier: str, later: str) -> tuple[Interval | None, float, bool]:
     """How many iterations one curve falls before another, over the seeds in which both fall.
 
     With fewer than two such seeds there is no estimate, and p is 1.
     """
-    falls = zip(_falls(story, variant, earlier), _falls(story, variant, later), strict=True)
+    falls = zip(_falls(report, variant, earlier), _falls(report, variant, later), strict=True)
     apart = np.array([second - first for first, second in falls if first is not None and second is not None], float)
     if len(apart) < 2:
         return None, 1.0, True
     return _mean(apart, True)
 
 
-def _falls(story: Story, variant: str, measure: str) -> list[int | None]:
+def _falls(report: ReportData, variant: str, measure: str) -> list[int | None]:
     """The first iteration at which a curve has fallen, one per seed; None if it never does."""
     return [
         next((iteration for iteration, value in points if value < FALLEN * points[0][1]), None)
-        for points in _curves(story, variant, measure)
+        for points in _curves(report, variant, measure)
     ]
 
 
-def _finals(story: Story, variant: str, measure: str) -> Sequence[float]:
+def _finals(report: ReportData, variant: str, measure: str) -> Sequence[float]:
     """One value per seed: from a column of the final table, or else the last value of a curve."""
-    row = next((row for row in story.rows_of("variant") if row.name == variant), None)
+    row = next((row for row in report.rows_of("variant") if row.name == variant), None)
     if row is None:
-        known = ", ".join(row.name for row in story.rows_of("variant"))
-        raise ValueError(f"the ablation {story.title!r} has the variants {known}; found {variant!r}")
+        known = ", ".join(row.name for row in report.rows_of("variant"))
+        raise ValueError(f"the ablation {report.title!r} has the variants {known}; found {variant!r}")
     cell = row.cells.get(measure)
-    return cell.sample if cell is not None else _ends(story, variant, measure)[1]
+    return cell.sample if cell is not None else _ends(report, variant, measure)[1]
 
 
-def _ends(story: Story, variant: str, measure: str) -> tuple[list[float], list[float]]:
+def _ends(report: ReportData, variant: str, measure: str) -> tuple[list[float], list[float]]:
     """The first and the last values of a curve, each one per seed."""
-    points = _curves(story, variant, measure)
+    points = _curves(report, variant, measure)
     return [each[0][1] for each in points], [each[-1][1] for each in points]
 
 
-def _curves(story: Story, variant: str, measure: str) -> list[list[tuple[int, float]]]:
+def _curves(report: ReportData, variant: str, measure: str) -> list[list[tuple[int, float]]]:
     """The points of a curve, one list per seed."""
-    points = [curve.points for curve in story.curves if (curve.metric, curve.variant) == (measure, variant)]
+    points = [curve.points for curve in report.curves if (curve.metric, curve.variant) == (measure, variant)]
     if not points:
-        known = sorted({*(column.heading for column in story.columns), *(curve.metric for curve in story.curves)})
-        raise ValueError(f"the ablation {story.title!r} has the measures {', '.join(known)}; found {measure!r}")
+        known = sorted({*(column.heading for column in report.columns), *(curve.metric for curve in report.curves)})
+        raise ValueError(f"the ablation {report.title!r} has the measures {', '.join(known)}; found {measure!r}")
     return points

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure as Drawing
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import MaxNLocator
 
-from turnwise.reporting.figures.comparison import COLOURS, GREY, INK, MARKERS, PALE, Figure
+from turnwise.reporting.figures.drawing import COLOURS, GREY, INK, MARKERS, PALE, Figure
 from turnwise.statistics import Interval
 from turnwise.studies.credit_study import RuleFigures, Study
 from turnwise.studies.credit_truth import Agreement

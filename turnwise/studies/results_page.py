@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pydantic import TypeAdapter
 
 from turnwise.reporting.baseline_table import json_lines, markdown_table, told
-from turnwise.reporting.data.report_data import Row, Story
+from turnwise.reporting.data.report_data import ReportData, Row
 from turnwise.reporting.formatting import UNDEFINED
 from turnwise.statistics import Interval
 
@@ -51,10 +51,10 @@ class Lesson:
         return "higher" if end > start.value else "lower" if end < start.value else "no difference seen"
 
 
-def lessons(experiment: str, story: Story, digest: str) -> list[Lesson]:
+def lessons(experiment: str, report: ReportData, digest: str) -> list[Lesson]:
     """The record's lines of one ablation, one per variant. `digest` is that of everything that it computed."""
-    column = story.columns[0]
-    rows = {row.name: row for row in story.rows if row.kind != "variant"}
+    column = report.columns[0]
+    rows = {row.name: row for row in report.rows if row.kind != "variant"}
 
     def of(row: Row | None) -> Interval | None:
         return None if row is None else row.cells.get(column.key)
@@ -68,10 +68,12 @@ def lessons(experiment: str, story: Story, digest: str) -> list[Lesson]:
             of(rows.get("warm start")),
             of(row),
             of(rows.get("oracle")),
-            max((point for curve in story.curves if curve.variant == row.name for point, _ in curve.points), default=0),
+            max(
+                (point for curve in report.curves if curve.variant == row.name for point, _ in curve.points), default=0
+            ),
             digest,
         )
-        for row in story.rows
+        for row in report.rows
         if row.kind == "variant"
     ]
 

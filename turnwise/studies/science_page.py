@@ -7,15 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 from matplotlib.figure import Figure as Drawing
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
+from pydantic import Field
 
 from turnwise.reporting.baseline_table import markdown_table, told
-from turnwise.reporting.data.report_data import ROW_KINDS, SHARE, Curve, ReportColumn, Row, Story
-from turnwise.reporting.figures.comparison import Figure, draw_variant, styles, wrapped
+from turnwise.reporting.data.report_data import ROW_KINDS, SHARE, Curve, ReportColumn, ReportData, Row
+from turnwise.reporting.figures.drawing import Figure, styles, wrapped
+from turnwise.reporting.figures.learning_curves import draw_variant
 from turnwise.reporting.formatting import UNDEFINED, duration, number, of_processes, signed
 from turnwise.statistics import Interval
 from turnwise.statistics.curves import AtEqualBudget
@@ -34,15 +37,15 @@ class Record:
 
     digest: str
     """Digest of everything that was computed."""
-    story: Story
-    """The report data, without sampled trajectories."""
+    report: Annotated[ReportData, Field(alias="story")]
+    """The report data, without sampled trajectories. The records in `docs/science/data/` call it `story`."""
     budgets: tuple[AtEqualBudget, ...] = ()
     """Scores of the variants at equal cost."""
 
 
 def page(name: str, claims: ClaimsPage, records: Mapping[str, Record]) -> str:
     """The page as Markdown. `records` holds the ablations that were run, by name."""
-    decisions = decide(claims, {ablation: record.story for ablation, record in records.items()})
+    decisions = decide(claims, {ablation: record.report for ablation, record in records.items()})
     lines = [
         f"# {claims.title}",
         "",
@@ -61,17 +64,17 @@ def page(name: str, claims: ClaimsPage, records: Mapping[str, Record]) -> str:
 def figures(name: str, claims: ClaimsPage, records: Mapping[str, Record]) -> list[Figure]:
     """One figure for each ablation that was run, except tunings: the curves that `claims.curves` names."""
     return [
-        curves_figure(_figure_name(name, ablation), record.story, claims.curves)
+        curves_figure(_figure_name(name, ablation), record.report, claims.curves)
         for ablation, record in records.items()
         if claims.ablations[ablation].tunes is None
     ]
 
 
-def curves_figure(name: str, story: Story, metrics: Sequence[str]) -> Figure:
+def curves_figure(name: str, report: ReportData, metrics: Sequence[str]) -> Figure:
     """A figure of several metrics of one ablation: mean over seeds, with a band from lowest to highest."""
-    chosen = _shown(metrics, story)
-    curves = {metric: [curve for curve in story.curves if curve.metric == metric] for metric in chosen}
-    look = styles(story)
+    chosen = _shown(metrics, report)
+    curves = {metric: [curve for curve in report.curves if curve.metric == metric] for metric in chosen}
+    look = styles(report)
 
     def draw(legend: bool) -> Drawing:
         rows = -(-len(chosen) // COLUMNS_OF_CURVES)
@@ -96,7 +99,7 @@ def curves_figure(name: str, story: Story, metrics: Sequence[str]) -> Figure:
 
     return Figure(
         name,
-        f"{', '.join(curves[metric][0].heading for metric in chosen)} over the iterations of {story.title}.",
+        f"{', '.join(curves[metric][0].heading for metric in chosen)} over the iterations of {report.title}.",
         ("metric", "variant", "seed", "iteration", "value"),
         [(c.metric, c.variant, c.seed, *point) for metric in chosen for c in curves[metric] for point in c.points],
         draw,
@@ -153,23 +156,23 @@ def _evidence(decisions: Sequence[DecidedClaim]) -> list[str]:
 
 
 def _ablation(name: str, ablation: str, claims: ClaimsPage, record: Record) -> list[str]:
-    story, planned = record.story, claims.ablations[ablation]
-    lineage = dict(story.lineage)
+    report, planned = record.report, claims.ablations[ablation]
+    lineage = dict(report.lineage)
     panels = ", ".join(f"{split} `{lineage[f'{split} panel']}`" for split in SPLITS)
     return [
         f"## `{ablation}`",
         "",
         planned.about,
         "",
-        *(_rates(story) if planned.tunes is not None else _results(name, ablation, claims, record)),
+        *(_rates(report) if planned.tunes is not None else _results(name, ablation, claims, record)),
         f"    {command(planned)}",
         "",
         f"Digest of everything: `{record.digest}`, by the code of {_code(lineage)}; panels: {panels}. It took "
-        f"{duration(sum(story.seconds.values()))}{of_processes(story)} on the machine that ran it.",
+        f"{duration(sum(report.seconds.values()))}{of_processes(report)} on the machine that ran it.",
         "",
         f"<details><summary>Platform</summary><code>{lineage['platform']}</code></details>",
         "",
-        *(f"* {note}" for note in story.notes),
+        *(f"* {note}" for note in report.notes),
         "",
     ]
 
@@ -181,9 +184,9 @@ def _code(lineage: Mapping[str, str]) -> str:
 
 def _results(name: str, ablation: str, claims: ClaimsPage, record: Record) -> list[str]:
     return [
-        f"![{', '.join(_shown(claims.curves, record.story))}]({_figure_name(name, ablation)}.png)",
+        f"![{', '.join(_shown(claims.curves, record.report))}]({_figure_name(name, ablation)}.png)",
         "",
-        *_table(record.story),
+        *_table(record.report),
         "",
         *_budgets(record.budgets),
     ]
@@ -202,9 +205,9 @@ def _budgets(found: Sequence[AtEqualBudget]) -> list[str]:
     ]
 
 
-def _rates(story: Story) -> list[str]:
+def _rates(report: ReportData) -> list[str]:
     """The table of tried and chosen learning rates; test results are left out, since they do not affect the choice."""
-    tried = tried_rates(story)
+    tried = tried_rates(report)
     chosen = chosen_rates(tried)
     rates = sorted({rate for of_variant in tried.values() for rate in of_variant})
     rows = [
@@ -225,13 +228,13 @@ def _marked(value: float | None, is_chosen: bool) -> str:
     return f"**{number(value, 3)}**" if is_chosen else number(value, 3)
 
 
-def _table(story: Story) -> list[str]:
+def _table(report: ReportData) -> list[str]:
     rows = [
-        [row.name, *(_cell(row, column) for column in story.columns)]
+        [row.name, *(_cell(row, column) for column in report.columns)]
         for kind in ROW_KINDS
-        for row in story.rows_of(kind)
+        for row in report.rows_of(kind)
     ]
-    return markdown_table(["", *(column.heading for column in story.columns)], rows)
+    return markdown_table(["", *(column.heading for column in report.columns)], rows)
 
 
 def _cell(row: Row, column: ReportColumn) -> str:
@@ -271,9 +274,9 @@ def _figure_name(name: str, ablation: str) -> str:
     return f"{name}-{ablation}" if ablation != name else name
 
 
-def _shown(metrics: Sequence[str], story: Story) -> list[str]:
+def _shown(metrics: Sequence[str], report: ReportData) -> list[str]:
     """The metrics for which the ablation has curves."""
-    return [metric for metric in metrics if any(curve.metric == metric for curve in story.curves)]
+    return [metric for metric in metrics if any(curve.metric == metric for curve in report.curves)]
 
 
 def _by_variant(curves: Sequence[Curve]) -> dict[str, list[Curve]]:

@@ -10,19 +10,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from turnwise.reporting.data.report_data import Story
+from turnwise.reporting.data.report_data import ReportData
 
 MEASURE = "validation/sampled"
 """The curve whose last value counts."""
 
 
-def tried_rates(story: Story) -> dict[str, dict[float, float]]:
+def tried_rates(report: ReportData) -> dict[str, dict[float, float]]:
     """Final success (mean over seeds) for each variant and rate, with rates in ascending order.
 
     Raises ValueError for a variant whose name does not end with a rate.
     """
     ends: dict[str, dict[float, list[float]]] = {}
-    for curve in story.curves:
+    for curve in report.curves:
         if curve.metric == MEASURE:
             variant, rate = _parts(curve.variant)
             ends.setdefault(variant, {}).setdefault(rate, []).append(curve.points[-1][1])

@@ -16,8 +16,8 @@ OCCASIONS: tuple[Occasion, ...] = ("training", "validation", "test")
 class ShownEpisode:
     """One trajectory with its origin: the policy, the task set, and the number of training iterations."""
 
-    player: str
-    """The policy: the name of a run (`mt-grpo seed 1`), of a baseline policy, or `warm start`."""
+    policy: str
+    """The name of a run (`mt-grpo seed 1`), of a baseline policy, or `warm start`."""
     occasion: Occasion
     iteration: int | None
     """Number of batches that the policy had been trained on; in training, the number of the batch that contains this
@@ -106,7 +106,7 @@ def over_iterations(episodes: Iterable[ShownEpisode]) -> list[ShownEpisode]:
     """
     first: dict[tuple[object, ...], ShownEpisode] = {}
     for episode in episodes:
-        first.setdefault((episode.task, episode.player, episode.occasion, episode.mode, episode.iteration), episode)
+        first.setdefault((episode.task, episode.policy, episode.occasion, episode.mode, episode.iteration), episode)
     return list(first.values())
 
 

@@ -1,6 +1,6 @@
-"""Report data: everything that the report of an ablation shows, as plain data (`Story`).
+"""Report data: everything that the report of an ablation shows, as plain data (`ReportData`).
 
-The terminal's table, the page and the figures are functions of a `Story` and of nothing else, so a report can be
+The terminal's table, the page and the figures are functions of `ReportData` and of nothing else, so a report can be
 rendered again from its `story.json`, byte for byte.
 """
 
@@ -120,7 +120,7 @@ class Sample:
 
 
 @dataclass(frozen=True)
-class Story:
+class ReportData:
     """All data of one report."""
 
     title: str
@@ -161,11 +161,15 @@ class Story:
         """The rows of one kind, in the order of `rows`."""
         return [row for row in self.rows if row.kind == kind]
 
+    def row_groups(self) -> list[list[Row]]:
+        """The rows of each kind that occurs: variants, the warm start, baseline policies."""
+        return [rows for kind in ROW_KINDS if (rows := self.rows_of(kind))]
+
     def to_json(self) -> str:
-        """The story as JSON text. Raises ValueError for numbers that JSON cannot hold (NaN, infinity)."""
+        """The report data as JSON text. Raises ValueError for numbers that JSON cannot hold (NaN, infinity)."""
         return json.dumps(dataclasses.asdict(self), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
     @classmethod
-    def from_json(cls, text: str) -> Story:
-        """The story that `to_json` wrote, equal to the original. Raises pydantic's ValidationError for other text."""
+    def from_json(cls, text: str) -> ReportData:
+        """The report data that `to_json` wrote. Raises pydantic's ValidationError for other text."""
         return TypeAdapter(cls).validate_json(text)

@@ -12,45 +12,53 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from turnwise.reporting.data.report_data import ROW_KINDS, ReportColumn, Row, Story
-from turnwise.reporting.formatting import UNDEFINED, basis, bounds, duration, heading, number, of_processes
-from turnwise.reporting.html.verdict_section import sentence
+from turnwise.reporting.data.report_data import ReportColumn, ReportData, Row
+from turnwise.reporting.formatting import (
+    UNDEFINED,
+    basis,
+    bounds,
+    comparison_sentence,
+    duration,
+    heading,
+    number,
+    of_processes,
+)
 
 
-def print_story(story: Story, console: Console) -> None:
-    """Print the story's comparison. Columns that do not fit next to each other go into further tables below."""
-    console.print(Text(story.title, style="bold"))
-    for columns in _groups_that_fit(story, console):
+def print_report(report: ReportData, console: Console) -> None:
+    """Print the comparison of the variants. Columns that do not fit next to each other go into further tables below."""
+    console.print(Text(report.title, style="bold"))
+    for columns in _groups_that_fit(report, console):
         console.print()
-        console.print(_table(story, columns))
+        console.print(_table(report, columns))
     console.print()
-    for line in basis(story):
+    for line in basis(report):
         console.print(Text(line, style="dim"))
-    for row in story.rows:
+    for row in report.rows:
         if row.note:
             console.print(Text(f"{row.name}: {row.note}", style="dim"))
-    if story.judgement is not None:
+    if report.judgement is not None:
         console.print()
-        gains = [standing.gain for standing in story.judgement.standings if standing.gain is not None]
-        for comparison in [*gains, *story.judgement.pairs]:
-            console.print(Text(sentence(comparison)))
-    if story.seconds:
+        gains = [standing.gain for standing in report.judgement.standings if standing.gain is not None]
+        for comparison in [*gains, *report.judgement.pairs]:
+            console.print(Text(comparison_sentence(comparison)))
+    if report.seconds:
         console.print()
-        for line in _time_account(story, console.width):
+        for line in _time_account(report, console.width):
             console.print(Text(line), no_wrap=True)
-    for note in story.notes:
+    for note in report.notes:
         console.print(Text(f"Note: {note}"))
 
 
-def _groups_that_fit(story: Story, console: Console) -> Sequence[Sequence[ReportColumn]]:
+def _groups_that_fit(report: ReportData, console: Console) -> Sequence[Sequence[ReportColumn]]:
     """The columns in as few groups of nearly equal size as fit the console's width; at worst one column per group."""
-    total = len(story.columns)
+    total = len(report.columns)
     for count in range(1, total + 1):
         edges = [round(total * part / count) for part in range(count + 1)]
-        groups = [story.columns[low:high] for low, high in itertools.pairwise(edges)]
-        if all(_width(_table(story, group), console) <= console.width for group in groups):
+        groups = [report.columns[low:high] for low, high in itertools.pairwise(edges)]
+        if all(_width(_table(report, group), console) <= console.width for group in groups):
             return groups
-    return [[column] for column in story.columns]
+    return [[column] for column in report.columns]
 
 
 def _width(table: Table, console: Console) -> int:
@@ -58,21 +66,21 @@ def _width(table: Table, console: Console) -> int:
     return console.measure(table, options=unbounded).maximum
 
 
-def _table(story: Story, columns: Sequence[ReportColumn]) -> Table:
+def _table(report: ReportData, columns: Sequence[ReportColumn]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("", no_wrap=True)
     for column in columns:
-        table.add_column(_wrapped_heading(story, column), justify="right", vertical="top", no_wrap=True)
-    for kind in ROW_KINDS:
-        for row in story.rows_of(kind):
+        table.add_column(_wrapped_heading(report, column), justify="right", vertical="top", no_wrap=True)
+    for rows in report.row_groups():
+        for row in rows:
             table.add_row(Text(row.name), *(_cell(row, column) for column in columns))
         table.add_section()
     return table
 
 
-def _wrapped_heading(story: Story, column: ReportColumn) -> Text:
+def _wrapped_heading(report: ReportData, column: ReportColumn) -> Text:
     words = heading(column).split()
-    cells = [_cell(row, column).plain.splitlines() for row in story.rows]
+    cells = [_cell(row, column).plain.splitlines() for row in report.rows]
     width = max(len(part) for part in [*words, *(line for cell in cells for line in cell)])
     return Text("\n".join(textwrap.wrap(" ".join(words), width)), style="bold")
 
@@ -88,10 +96,10 @@ def _cell(row: Row, column: ReportColumn) -> Text:
     return text
 
 
-def _time_account(story: Story, width: int) -> list[str]:
-    account = story.account()
+def _time_account(report: ReportData, width: int) -> list[str]:
+    account = report.account()
     parts = [("total", sum(seconds for _, seconds in account)), *account]
     # No-break spaces, at which textwrap does not break, keep "2 min 31 s" on one line.
     unbroken = [f"{stage} {duration(seconds)}".replace(" ", "\u00a0") for stage, seconds in parts]
-    text = f"Time{of_processes(story)}: " + ", ".join(unbroken)
+    text = f"Time{of_processes(report)}: " + ", ".join(unbroken)
     return [line.replace("\u00a0", " ") for line in textwrap.wrap(text, width, subsequent_indent="      ")]

@@ -12,10 +12,8 @@ from rich.text import Text
 
 from turnwise.reporting.data.episodes import ShownEpisode, by_task
 from turnwise.reporting.data.report_data import Sample
-from turnwise.reporting.formatting import signed
-from turnwise.reporting.html.markup import visible
-from turnwise.reporting.html.samples import ENDINGS, log_probability, turn_name
-from turnwise.reporting.html.token_heat_map import (
+from turnwise.reporting.formatting import ending, reply_log_probability, signed, turn_title, visible
+from turnwise.reporting.token_heat_map import (
     ABOVE,
     BELOW,
     STEPS,
@@ -31,12 +29,12 @@ NARROWEST_COLUMN = 44
 LABEL = len("observation")
 
 
-def print_episodes(episodes: Sequence[ShownEpisode], console: Console, beside: bool = False) -> None:
-    """Print the episodes by task; with `beside`, those of a task in as many columns as fit the console's width."""
+def print_episodes(episodes: Sequence[ShownEpisode], console: Console, in_columns: bool = False) -> None:
+    """Print the episodes by task; with `in_columns`, those of a task in as many columns as fit the console's width."""
     largest = largest_advantage([episode.sample for episode in episodes])
     for task, of_task in by_task(episodes).items():
         console.print(Rule(Text(visible(task)), style="dim", align="left"))
-        columns = max(1, min(len(of_task), console.width // NARROWEST_COLUMN)) if beside else 1
+        columns = max(1, min(len(of_task), console.width // NARROWEST_COLUMN)) if in_columns else 1
         for first in range(0, len(of_task), columns):
             row = Table.grid(padding=(0, 3, 1, 0), expand=columns > 1)
             for _ in range(columns):
@@ -47,10 +45,9 @@ def print_episodes(episodes: Sequence[ShownEpisode], console: Console, beside: b
 
 def _episode(episode: ShownEpisode, largest: float) -> RenderableType:
     trajectory = episode.sample.trajectory
-    ending = ENDINGS.get(trajectory.ending.value, trajectory.ending.value)
     parts: list[RenderableType] = [
-        Text.assemble((visible(episode.player), "bold"), f" · {episode.when}"),
-        Text(ending, style="bold" if trajectory.success else ""),
+        Text.assemble((visible(episode.policy), "bold"), f" · {episode.when}"),
+        Text(ending(episode.ending), style="bold" if trajectory.success else ""),
     ]
     for place in range(len(trajectory.turns)):
         parts += [Text(), _heading(episode.sample, place), _turn(episode.sample, place, largest)]
@@ -88,11 +85,11 @@ def _turn(sample: Sample, place: int, largest: float) -> Table:
 
 
 def _heading(sample: Sample, place: int) -> Text:
-    told = [turn_name(sample.trajectory, place)]
+    parts = [turn_title(sample.trajectory, place)]
     if sample.advantages is not None:
-        told.append(f"advantage {signed(sample.advantages[place], 2)}")
-    told.append(log_probability(sample.trajectory.turns[place]))
-    return Text(" · ".join(told), style="underline")
+        parts.append(f"advantage {signed(sample.advantages[place], 2)}")
+    parts.append(reply_log_probability(sample.trajectory.turns[place]))
+    return Text(" · ".join(parts), style="underline")
 
 
 def _passage(content: str, style: str) -> Text:
@@ -115,9 +112,9 @@ def _heat_line(spelling: Sequence[str], sample: Sample, place: int, largest: flo
     turn = sample.trajectory.turns[place]
     line = Text()
     tokens = zip(spelling, token_advantages(sample, place), turn.log_probabilities, strict=True)
-    for text, advantage, log_probability_of_token in tokens:
+    for text, advantage, log_probability in tokens:
         tint = None if advantage is None else _tint(step(advantage, largest))
-        line.append(visible(text), Style(bgcolor=tint, underline=rarity(log_probability_of_token) > 0))
+        line.append(visible(text), Style(bgcolor=tint, underline=rarity(log_probability) > 0))
     return line
 
 

@@ -1,4 +1,4 @@
-"""Sheets: small tables of text, printed in the terminal or written as CSV."""
+"""Small tables of text, printed in the terminal or written as CSV."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rich.text import Text
 
 
 @dataclass(frozen=True)
-class Sheet:
+class TextTable:
     """A table of text; the first column is the row's name."""
 
     name: str
@@ -25,24 +25,24 @@ class Sheet:
     notes: list[str] = field(default_factory=list)
 
 
-def print_sheet(sheet: Sheet, console: Console) -> None:
-    """Print the sheet, no wider than the console; cells are wrapped."""
+def print_table(content: TextTable, console: Console) -> None:
+    """Print the table, no wider than the console; cells are wrapped."""
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
-    for place, column in enumerate(sheet.columns):
+    for place, column in enumerate(content.columns):
         table.add_column(Text(column), justify="right" if place else "left", vertical="top", overflow="fold")
-    for row in sheet.rows:
+    for row in content.rows:
         table.add_row(*(Text(cell) for cell in row))
-    console.print(Text(sheet.title, style="bold"))
+    console.print(Text(content.title, style="bold"))
     console.print(table)
-    for note in sheet.notes:
+    for note in content.notes:
         console.print(Text(note, style="dim"))
     console.print()
 
 
-def as_csv(sheet: Sheet) -> str:
-    """The sheet as CSV text, with a header line and without title and notes."""
+def as_csv(content: TextTable) -> str:
+    """The table as CSV text, with a header line and without title and notes."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(sheet.columns)
-    writer.writerows([" ".join(cell.split()) for cell in row] for row in sheet.rows)
+    writer.writerow(content.columns)
+    writer.writerows([" ".join(cell.split()) for cell in row] for row in content.rows)
     return text.getvalue()

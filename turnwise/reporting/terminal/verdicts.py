@@ -1,20 +1,19 @@
-"""A judgement as sheets for the terminal: the variants' scores, which pairs differ, and how each variant learned."""
+"""A judgement as tables for the terminal: the variants' scores, which pairs differ, and how each variant learned."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from turnwise.reporting.formatting import UNDEFINED, bounds, number, signed
-from turnwise.reporting.terminal.tables import Sheet
+from turnwise.reporting.formatting import MINUS, UNDEFINED, bounds, number, probability, signed
+from turnwise.reporting.terminal.tables import TextTable
 from turnwise.statistics import Comparison, Interval, Judgement
 from turnwise.statistics.verdict import Learning
 
 DIGITS = 2
-SMALLEST_P = 0.001
 
 
-def sheets(judgement: Judgement, references: Mapping[str, Interval] | None = None) -> list[Sheet]:
-    """The sheets of a judgement, without empty ones.
+def tables(judgement: Judgement, references: Mapping[str, Interval] | None = None) -> list[TextTable]:
+    """The tables of a judgement, without empty ones.
 
     `references` are further rows below the variants: the scores of the warm start and the baseline policies, by name.
     """
@@ -26,7 +25,7 @@ def sheets(judgement: Judgement, references: Mapping[str, Interval] | None = Non
     return made
 
 
-def standings(judgement: Judgement, references: Mapping[str, Interval]) -> Sheet:
+def standings(judgement: Judgement, references: Mapping[str, Interval]) -> TextTable:
     """One row per variant, then one per entry of `references`.
 
     A variant's columns: mean and interquartile mean over seeds, the mean normalised to random = 0 and oracle = 1, and
@@ -34,7 +33,7 @@ def standings(judgement: Judgement, references: Mapping[str, Interval]) -> Sheet
     """
     rows = [
         [
-            f"{standing.name}\n{_seeds(standing.mean.count)}",
+            f"{standing.name}\n{standing.mean.count} {'seed' if standing.mean.count == 1 else 'seeds'}",
             cell(standing.mean),
             cell(standing.interquartile_mean),
             cell(standing.normalised),
@@ -49,16 +48,16 @@ def standings(judgement: Judgement, references: Mapping[str, Interval]) -> Sheet
     notes = [
         f"Beneath each value its {level} interval: of means over seeds, or over tasks where there is one "
         "policy; of gains over seeds and tasks.",
-        "Normalised: 0 is the random player, 1 the oracle.",
+        "Normalised: 0 is the random policy, 1 the oracle.",
     ]
-    return Sheet("standings", f"{judgement.measure} on the test panel", columns, rows, [*notes, *judgement.notes])
+    return TextTable("standings", f"{judgement.measure} on the test panel", columns, rows, [*notes, *judgement.notes])
 
 
-def pairs(judgement: Judgement) -> Sheet:
+def pairs(judgement: Judgement) -> TextTable:
     """One row per pair of variants: the first compared with the second."""
     rows = [
         [
-            f"{pair.first}\nbeside {pair.second}",
+            f"{pair.first}\n{MINUS} {pair.second}",
             cell(pair.difference, with_sign=True),
             probability(pair.corrected),
             verdict(pair),
@@ -75,10 +74,10 @@ def pairs(judgement: Judgement) -> Sheet:
     ]
     if not all(pair.paired for pair in judgement.pairs):
         notes.append("Variants with other seeds, or other tasks, are not compared run by run.")
-    return Sheet("pairs", "Pairs of variants", columns, rows, notes)
+    return TextTable("pairs", "Pairs of variants", columns, rows, notes)
 
 
-def learning(judgement: Judgement) -> Sheet:
+def learning(judgement: Judgement) -> TextTable:
     """One row per variant: how it learned, measured on the validation task set."""
     stated = judgement.learning[0].reached.stated
     rows = [[each.name, cell(each.area), _reached(each)] for each in judgement.learning]
@@ -86,7 +85,7 @@ def learning(judgement: Judgement) -> Sheet:
     notes = [
         "Area: the mean on the way, on the validation panel. Iterations: the median run's, and how many got there."
     ]
-    return Sheet("learning", "On the way", columns, rows, notes)
+    return TextTable("learning", "On the way", columns, rows, notes)
 
 
 def cell(interval: Interval | None, *, with_sign: bool = False) -> str:
@@ -103,22 +102,11 @@ def verdict(comparison: Comparison) -> str:
     return comparison.verdict.replace(": ", ":\n")
 
 
-def probability(p: float | None) -> str:
-    """A p-value, never shown as zero."""
-    if p is None:
-        return UNDEFINED
-    return f"< {SMALLEST_P:g}" if p < SMALLEST_P else f"{p:.3f}"
-
-
 def exact(comparison: Comparison) -> str:
     """The exact test's p-value, and the smallest one possible with this number of runs."""
     if comparison.exact is None or comparison.smallest is None:
         return UNDEFINED
     return f"{probability(comparison.exact)}\n≥ {comparison.smallest:.2g}"
-
-
-def _seeds(count: int) -> str:
-    return "1 seed" if count == 1 else f"{count} seeds"
 
 
 def _reached(found: Learning) -> str:

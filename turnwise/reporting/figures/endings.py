@@ -6,6 +6,7 @@ Endings differ in both colour and hatching, so they can be told apart without co
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
@@ -14,8 +15,9 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
 from turnwise.reporting.data.history import Endings
-from turnwise.reporting.figures.comparison import Figure
-from turnwise.reporting.html.samples import ENDINGS
+from turnwise.reporting.data.report_data import ReportData
+from turnwise.reporting.figures.drawing import Figure
+from turnwise.reporting.formatting import ENDINGS, ending
 
 LOOKS = {
     "success": ("#0072B2", ""),
@@ -26,44 +28,64 @@ LOOKS = {
     "invalid_limit": ("#D55E00", "+++"),
     "world_lost": ("#000000", ""),
 }
-"""Colour and hatching of each ending."""
+"""Colour and hatching of each ending; one that is not here is grey."""
 
 
-def look(ending: str) -> tuple[str, str]:
-    """Colour and hatching of an ending; an unknown one is grey."""
-    return LOOKS.get(ending, ("#9aa1a8", "--"))
+@dataclass(frozen=True)
+class EndingLook:
+    """How one ending is drawn and named in the legend."""
+
+    text: str
+    colour: str
+    hatch: str
+    """matplotlib's code of the hatching; empty for none."""
 
 
-def endings_in(told: Sequence[Endings]) -> list[str]:
-    """The endings that occur in any variant: known ones in the order of `ENDINGS`, then others by name."""
-    found = {name for endings in told for name in endings.shares}
-    return [name for name in ENDINGS if name in found] + sorted(found - set(ENDINGS))
+def looks(variants: Sequence[Endings]) -> dict[str, EndingLook]:
+    """The look of each ending that occurs in any variant: known ones in the order of `ENDINGS`, then others by name."""
+    found = {name for endings in variants for name in endings.shares}
+    names = [name for name in ENDINGS if name in found] + sorted(found - set(ENDINGS))
+    return {name: EndingLook(ending(name), *LOOKS.get(name, ("#9aa1a8", "--"))) for name in names}
 
 
-def endings_figure(told: Sequence[Endings]) -> Figure:
+def variants_with_endings(report: ReportData) -> list[Endings]:
+    """The endings of the variants that have any."""
+    return [endings for endings in report.endings if endings.shares]
+
+
+def endings_figure(variants: Sequence[Endings]) -> Figure:
     """One stacked plot per variant, in a grid of up to three columns."""
-    names = endings_in(told)
-    columns = min(3, len(told))
-    rows = -(-len(told) // columns)
+    shown = looks(variants)
+    columns = min(3, len(variants))
+    rows = -(-len(variants) // columns)
 
     def draw(legend: bool) -> Drawing:
         drawing = Drawing(figsize=(3.4 * columns, 2.2 * rows), layout=ConstrainedLayoutEngine(w_pad=0.09, h_pad=0.05))
         grid = drawing.subplots(rows, columns, squeeze=False, sharey=True)
         for place, axes in enumerate(grid.flat):
-            if place < len(told):
-                _stack(axes, told[place], names)
+            if place < len(variants):
+                _stack(axes, variants[place], shown)
             else:
                 axes.set_visible(False)
         if legend:
-            patches = [_patch(name) for name in names]
+            patches = [
+                Patch(facecolor=look.colour, hatch=look.hatch, edgecolor="white", label=look.text)
+                for look in shown.values()
+            ]
+            for patch in patches:
+                patch.set_linewidth(0.3)
             drawing.legend(handles=patches, loc="outside lower center", ncols=min(3, len(patches)))
         return drawing
 
-    ends = "; ".join(f"{endings.variant}: {_last(endings)}" for endings in told)
+    lasts = {
+        endings.variant: [f"{ending(name)} {shares[-1][1]:.2f}" for name, shares in endings.shares.items()]
+        for endings in variants
+    }
+    ends = "; ".join(f"{variant}: {', '.join(last)}" for variant, last in lasts.items())
     data: list[tuple[str | int | float | None, ...]] = [
         (endings.variant, name, number, share)
-        for endings in told
-        for name in names
+        for endings in variants
+        for name in shown
         for number, share in endings.shares.get(name, [])
     ]
     return Figure(
@@ -75,8 +97,8 @@ def endings_figure(told: Sequence[Endings]) -> Figure:
     )
 
 
-def _stack(axes: Axes, endings: Endings, names: Sequence[str]) -> None:
-    present = [name for name in names if name in endings.shares]
+def _stack(axes: Axes, endings: Endings, shown: dict[str, EndingLook]) -> None:
+    present = [name for name in shown if name in endings.shares]
     axes.set_title(endings.variant)
     if not present:
         return
@@ -86,22 +108,13 @@ def _stack(axes: Axes, endings: Endings, names: Sequence[str]) -> None:
     below = [0.0] * len(numbers)
     for name in present:
         above = [base + share for base, (_, share) in zip(below, endings.shares[name], strict=True)]
-        colour, hatch = look(name)
-        axes.stairs(above, edges, baseline=below, fill=True, facecolor=colour, hatch=hatch, edgecolor="white", lw=0.3)
+        look = shown[name]
+        axes.stairs(
+            above, edges, baseline=below, fill=True, facecolor=look.colour, hatch=look.hatch, edgecolor="white", lw=0.3
+        )
         below = above
     axes.set_ylim(0, 1)
     axes.set_xlim(edges[0], edges[-1])
     axes.set_xlabel("iteration")
     axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
     axes.grid(False)
-
-
-def _patch(name: str) -> Patch:
-    colour, hatch = look(name)
-    patch = Patch(facecolor=colour, hatch=hatch, edgecolor="white", label=ENDINGS.get(name, name))
-    patch.set_linewidth(0.3)
-    return patch
-
-
-def _last(endings: Endings) -> str:
-    return ", ".join(f"{ENDINGS.get(name, name)} {shares[-1][1]:.2f}" for name, shares in endings.shares.items())

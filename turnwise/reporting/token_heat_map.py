@@ -8,20 +8,34 @@ from __future__ import annotations
 
 import bisect
 import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from turnwise.reporting.data.report_data import Sample
 from turnwise.reporting.formatting import signed
-from turnwise.reporting.html.markup import Markup, tag
 
 ABOVE, BELOW = (0, 114, 178), (213, 94, 0)
 """Colours of positive and negative advantages: red, green, blue, each from 0 to 255."""
 STEPS = 8
 STRONGEST = 0.5
 """Opacity of the last step (0 to 1); text stays legible on it."""
+STRONGEST_SHADE = 0.42
+"""Opacity behind the advantage of a turn that is the largest of the page (0 to 1)."""
 RARE = (0.7, 2.3, 4.6)
 """Thresholds of a token's negative log-probability in nats: about one in two, one in ten, one in a hundred."""
 GREYS = ("#b9c0c6", "#6a7178", "#22262b")
 """Colours of the line under a token, for each step of `RARE`."""
+
+
+@dataclass(frozen=True)
+class HeatToken:
+    """One reply token of a page's heat map."""
+
+    text: str
+    classes: str
+    """Its CSS classes: `above1` to `above8` or `below1` to `below8`, and `rare1` to `rare3`; may be empty."""
+    title: str
+    """Advantage and log-probability as text."""
 
 
 def step(value: float, largest: float) -> int:
@@ -32,12 +46,19 @@ def step(value: float, largest: float) -> int:
     return size if value > 0 else -size
 
 
+def shade(value: float, largest: float) -> str:
+    """The colour behind a turn's advantage, as CSS. `largest` is the end of the scale."""
+    red, green, blue = ABOVE if value >= 0 else BELOW
+    opacity = STRONGEST_SHADE * abs(value) / largest if largest else 0.0
+    return f"rgba({red}, {green}, {blue}, {opacity:.3f})"
+
+
 def rarity(log_probability: float) -> int:
     """How unlikely a token was: from 0 (more likely than not) to 3 (one in a hundred or rarer)."""
     return bisect.bisect_right(RARE, -log_probability)
 
 
-def largest_advantage(samples: list[Sample]) -> float:
+def largest_advantage(samples: Sequence[Sample]) -> float:
     """The largest absolute advantage in the samples: the end of their common colour scale."""
     turns = (abs(value) for sample in samples for value in sample.advantages or ())
     tokens = (abs(value) for sample in samples for values in sample.token_advantages or () for value in values)
@@ -55,38 +76,19 @@ def token_advantages(sample: Sample, place: int) -> list[float | None]:
     return [of_turn] * len(sample.trajectory.turns[place].reply_tokens)
 
 
-def heat_line(sample: Sample, place: int, largest: float) -> Markup:
-    """The reply of turn `place` as a coloured line; empty if the token texts are unknown."""
-    if sample.spelling is None or not sample.spelling[place]:
-        return Markup()
-    turn = sample.trajectory.turns[place]
-    tokens = zip(sample.spelling[place], token_advantages(sample, place), turn.log_probabilities, strict=True)
-    return tag("p", *(_token(*token, largest) for token in tokens), class_="heat")
-
-
-def _token(text: str, advantage: float | None, log_probability: float, largest: float) -> Markup:
-    size = 0 if advantage is None else step(advantage, largest)
-    tint = f"{'above' if size > 0 else 'below'}{abs(size)}" if size else ""
-    rare = rarity(log_probability)
-    classes = " ".join(name for name in (tint, f"rare{rare}" if rare else "") if name)
-    said = f"log p {signed(log_probability, 2)}"
-    title = said if advantage is None else f"advantage {signed(advantage, 2)}, {said}"
-    return tag("span", text, class_=classes or None, title=title)
-
-
-def _tint(colour: tuple[int, int, int], size: int) -> str:
-    return f"rgba({colour[0]}, {colour[1]}, {colour[2]}, {STRONGEST * size / STEPS:.3f})"
-
-
-STYLE = "\n".join(
-    [
-        ".heat { font: 13px/1.9 var(--mono); white-space: pre-wrap; overflow-wrap: anywhere; margin: 0; }",
-        ".heat span { border-bottom: 2px solid transparent; }",
-        *(
-            f".heat .{name}{size} {{ background: {_tint(colour, size)}; }}"
-            for name, colour in (("above", ABOVE), ("below", BELOW))
-            for size in range(1, STEPS + 1)
-        ),
-        *(f".heat .rare{place} {{ border-bottom-color: {grey}; }}" for place, grey in enumerate(GREYS, start=1)),
-    ]
-)
+def heat_tokens(sample: Sample, place: int, largest: float) -> list[HeatToken]:
+    """The reply of turn `place` for the page's heat map; its token texts (`Sample.spelling`) must be known."""
+    assert sample.spelling is not None, "a heat map shows the texts of tokens"
+    tokens = []
+    log_probabilities = sample.trajectory.turns[place].log_probabilities
+    for text, advantage, log_probability in zip(
+        sample.spelling[place], token_advantages(sample, place), log_probabilities, strict=True
+    ):
+        size, rare = 0 if advantage is None else step(advantage, largest), rarity(log_probability)
+        tint = f"{'above' if size > 0 else 'below'}{abs(size)}" if size else ""
+        classes = " ".join(name for name in (tint, f"rare{rare}" if rare else "") if name)
+        title = f"log p {signed(log_probability, 2)}"
+        if advantage is not None:
+            title = f"advantage {signed(advantage, 2)}, {title}"
+        tokens.append(HeatToken(text, classes, title))
+    return tokens

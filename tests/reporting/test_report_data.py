@@ -4,33 +4,33 @@ from dataclasses import replace
 
 import pytest
 
-from turnwise.reporting.data.report_data import STAGES, Curve, ReportColumn, Row, Story
+from turnwise.reporting.data.report_data import STAGES, Curve, ReportColumn, ReportData, Row
 from turnwise.statistics import Interval
 
 
-def test_a_story_survives_its_json_unchanged(story):
-    text = story.to_json()
-    again = Story.from_json(text)
-    assert again == story
+def test_a_story_survives_its_json_unchanged(report):
+    text = report.to_json()
+    again = ReportData.from_json(text)
+    assert again == report
     assert again.to_json() == text
-    assert again.samples[0].trajectory.turns == story.samples[0].trajectory.turns
+    assert again.samples[0].trajectory.turns == report.samples[0].trajectory.turns
 
 
-def test_the_json_is_json_for_any_reader(story):
+def test_the_json_is_json_for_any_reader(report):
     def refuse(constant):
         raise AssertionError(f"{constant} is no JSON")
 
-    assert json.loads(story.to_json(), parse_constant=refuse)["title"] == story.title
+    assert json.loads(report.to_json(), parse_constant=refuse)["title"] == report.title
 
 
-def test_a_number_that_json_cannot_hold_is_refused(story):
+def test_a_number_that_json_cannot_hold_is_refused(report):
     with pytest.raises(ValueError, match="JSON"):
-        replace(story, seconds={"update": math.nan}).to_json()
+        replace(report, seconds={"update": math.nan}).to_json()
 
 
 def test_the_time_account_is_told_in_one_order_whatever_the_order_it_was_given_in():
     seconds = {stage: float(place) for place, stage in enumerate(reversed(STAGES))}
-    account = Story("t", "d", [], [], seconds=seconds).account()
+    account = ReportData("t", "d", [], [], seconds=seconds).account()
     assert [stage for stage, _ in account] == list(STAGES)
     assert dict(account) == seconds
 
@@ -38,25 +38,25 @@ def test_the_time_account_is_told_in_one_order_whatever_the_order_it_was_given_i
 def test_what_contradicts_itself_is_refused():
     cell = Interval(0.5, None, None, "seeds", 1)
     with pytest.raises(ValueError, match="found also \\['b'\\]"):
-        Story("t", "d", [ReportColumn("a", "a")], [Row("r", "variant", {"b": cell})])
+        ReportData("t", "d", [ReportColumn("a", "a")], [Row("r", "variant", {"b": cell})])
     with pytest.raises(ValueError, match="must differ"):
-        Story("t", "d", [ReportColumn("a", "a"), ReportColumn("a", "b")], [])
+        ReportData("t", "d", [ReportColumn("a", "a"), ReportColumn("a", "b")], [])
     with pytest.raises(ValueError, match="found also \\['coffee'\\]"):
-        Story("t", "d", [], [], seconds={"coffee": 1.0})
+        ReportData("t", "d", [], [], seconds={"coffee": 1.0})
     with pytest.raises(ValueError, match="ascend"):
         Curve("m", "m", "v", 1, [(2, 0.1), (1, 0.2)])
     with pytest.raises(ValueError, match="finite"):
         Curve("m", "m", "v", 1, [(1, math.nan)])
 
 
-def test_a_sample_has_one_advantage_per_turn(story):
+def test_a_sample_has_one_advantage_per_turn(report):
     with pytest.raises(ValueError, match="1 advantages for 2 turns"):
-        replace(story.samples[0], advantages=[0.5])
-    assert replace(story.samples[0], advantages=None).advantages is None
+        replace(report.samples[0], advantages=[0.5])
+    assert replace(report.samples[0], advantages=None).advantages is None
 
 
-def test_rewards_are_weighted_by_level(story):
-    sample = story.samples[0]
+def test_rewards_are_weighted_by_level(report):
+    sample = report.samples[0]
     first, second = (turn.rewards for turn in sample.trajectory.turns)
     # tool_execution 1 x 0.2 + answer_in_results 1 x 0.3; exact_match 1 x 1 + answer_present 1 x 0.2 + format 1 x 0.1
     assert sample.weighted(first, "turn") == pytest.approx(0.5)

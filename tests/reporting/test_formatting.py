@@ -1,6 +1,6 @@
 import pytest
 
-from turnwise.reporting.data.report_data import ReportColumn, Row, Story
+from turnwise.reporting.data.report_data import ReportColumn, ReportData, Row
 from turnwise.reporting.formatting import basis, bounds, duration, heading, number, signed
 from turnwise.statistics import Interval, student_over_seeds, wilson
 
@@ -47,7 +47,7 @@ def test_what_the_intervals_are_over_is_said_once_for_the_rows_that_are_alike():
         Row("c", "player", {"x": wilson(3, 10)}),
         Row("d", "variant", {"x": student_over_seeds([0.5])}),
     ]
-    assert basis(Story("t", "d", [ReportColumn("x", "x"), ReportColumn("y", "y")], rows)) == [
+    assert basis(ReportData("t", "d", [ReportColumn("x", "x"), ReportColumn("y", "y")], rows)) == [
         "a, b: mean over 2 seeds, 95 % interval over seeds (Student's t); where all 2 seeds are equal: no interval.",
         "c: mean over 10 tasks, 95 % interval over tasks (Wilson).",
         "d: one seed: no interval.",

@@ -1,0 +1,109 @@
+"""Learning curves: one figure per metric, with the mean and the range over the seeds of every variant."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure as Drawing
+from matplotlib.ticker import MaxNLocator
+
+from turnwise.reporting.data.report_data import SHARE, Curve, ReportData
+from turnwise.reporting.figures.drawing import Figure, LineStyle, file_name, handle, legend_below, styles, wrapped
+from turnwise.reporting.formatting import heading
+
+CURVE_INCHES = (3.4, 2.45)
+
+
+def learning_curves(report: ReportData) -> list[Figure]:
+    """One figure per metric, in the order in which metrics first occur in the curves."""
+    metrics = dict.fromkeys(curve.metric for curve in report.curves)
+    return [_learning_curve(report, metric, place) for place, metric in enumerate(metrics, 1)]
+
+
+def curves_by_topic(report: ReportData) -> dict[str, list[Figure]]:
+    """The learning curves by topic, in the order in which topics first occur."""
+    metrics = dict.fromkeys(curve.metric for curve in report.curves)
+    figures = dict(zip(metrics, learning_curves(report), strict=True))
+    topics: dict[str, dict[str, None]] = {}
+    for curve in report.curves:
+        topics.setdefault(curve.topic, {})[curve.metric] = None
+    return {topic: [figures[metric] for metric in of_topic] for topic, of_topic in topics.items()}
+
+
+def _learning_curve(report: ReportData, metric: str, place: int) -> Figure:
+    curves = [curve for curve in report.curves if curve.metric == metric]
+    variants = {
+        name: [curve for curve in curves if curve.variant == name] for name in dict.fromkeys(c.variant for c in curves)
+    }
+    look = styles(report)
+
+    def draw(legend: bool) -> Drawing:
+        title = wrapped(heading(curves[0]))
+        drawing, axes = _curve_axes(title.count("\n") + 1)
+        for name, seeds in variants.items():
+            draw_variant(axes, seeds, look[name])
+        axes.set_title(title)
+        axes.set_xlabel("iteration")
+        axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+        axes.margins(x=0.02)
+        axes.ticklabel_format(axis="y", scilimits=(-3, 4))
+        if curves[0].unit == SHARE:
+            axes.set_ylim(-0.03, 1.03)
+        if legend:
+            legend_below(drawing, [handle(name, look[name]) for name in variants])
+        return drawing
+
+    bands = {name: band(seeds) for name, seeds in variants.items()}
+    ends = [
+        f"{name} {rows[-1][1]:.3g}" if rows else f"{name} without shared iterations" for name, rows in bands.items()
+    ]
+    return Figure(
+        file_name("curve", place, metric),
+        f"{curves[0].heading} over the iterations; at the end: {', '.join(ends)}.",
+        ("metric", "variant", "seed", "iteration", "value"),
+        [(metric, curve.variant, curve.seed, *point) for curve in curves for point in curve.points],
+        draw,
+    )
+
+
+def band(curves: Sequence[Curve]) -> list[tuple[int, float, float, float]]:
+    """(iteration, mean, lowest, highest) over the seeds of one variant, at iterations that all seeds have."""
+    values = [dict(curve.points) for curve in curves]
+    shared = sorted(set.intersection(*(set(points) for points in values))) if values else []
+    rows = [(iteration, [points[iteration] for points in values]) for iteration in shared]
+    return [(iteration, sum(found) / len(found), min(found), max(found)) for iteration, found in rows]
+
+
+def draw_variant(axes: Axes, seeds: Sequence[Curve], style: LineStyle) -> None:
+    """Draw the curves of one variant: the mean and, with several seeds, a band from lowest to highest."""
+    rows = band(seeds)
+    iterations = [row[0] for row in rows]
+    if len(seeds) > 1:
+        low, high = [row[2] for row in rows], [row[3] for row in rows]
+        axes.fill_between(iterations, low, high, color=style.colour, alpha=0.16, linewidth=0)
+    axes.plot(
+        iterations,
+        [row[1] for row in rows],
+        color=style.colour,
+        dashes=style.dashes,
+        linewidth=1.6,
+        marker=style.marker,
+        markersize=4,
+        markevery=max(1, len(rows) // 8),
+    )
+
+
+def _curve_axes(lines: int) -> tuple[Drawing, Axes]:
+    """A drawing and axes for a curve, below a title of `lines` lines.
+
+    The position of the axes is fixed: there are many such figures, and a layout engine would take most of the time.
+    """
+    width, height = CURVE_INCHES
+    drawing = Drawing(figsize=CURVE_INCHES)
+    # The top margin (inches, like the others) also leaves room for an exponent that the axis' numbers share.
+    left, right, bottom, top = 0.55, 0.1, 0.5, 0.32 + 0.16 * lines
+    place = (left / width, bottom / height, 1 - (left + right) / width, 1 - (bottom + top) / height)
+    axes = drawing.add_axes(place)
+    axes.set_axisbelow(True)
+    return drawing, axes
