@@ -49,7 +49,6 @@ from turnwise.data.conversations import require_conversations_file
 from turnwise.errors import ConfigurationError, CreditError
 from turnwise.health.alarm_checks import require_alarms
 from turnwise.policy.choice import require_policy
-from turnwise.policy.critic.value_learning import CriticSettings
 from turnwise.policy.learner.settings import require_full_distribution, require_update_options
 from turnwise.store.paths import project_root
 from turnwise.suggestions import unknown
@@ -272,8 +271,7 @@ class Experiment(Section):
             require_branching(estimator, self.selection.rule)
 
     def _require_critic(self) -> None:
-        """Refuse contradictory critic settings, and a critic's warm-up that leaves no iteration to train the policy."""
-        CriticSettings(**self.critic.model_dump())
+        """Refuse a critic's warm-up that leaves no iteration to train the policy."""
         if self.has_critic and self.critic.warm_up >= self.optimization.iterations:
             raise ConfigurationError(
                 "critic.warm_up must leave iterations in which the policy is trained; found "

@@ -15,10 +15,9 @@ from tasks.credit.scores import read_scores
 from tasks.models_in_memory import LearnerParameters, begin_with, keep_critic, keep_learner, take_critic, take_learner
 from tasks.stage import stage
 from turnwise import seeding
-from turnwise.config.schema import CriticSection as CriticSection
-from turnwise.config.schema import Section
+from turnwise.config.schema import CriticSection, Section
 from turnwise.data.trajectory_files import read_trajectories
-from turnwise.policy.critic.value_learning import CriticSettings, ValueBatch
+from turnwise.policy.critic.value_learning import ValueBatch
 from turnwise.policy.model_files import MODEL_FILES
 from turnwise.store import Reference, default_store
 
@@ -32,6 +31,11 @@ class CriticParameters(Section):
     iteration: int
     """0 when the critic is made."""
 
+    @property
+    def seed_of_iteration(self) -> int:
+        """The seed of random weights, and of the shuffle into mini-batches."""
+        return seeding.derive(self.seed, "critic", self.iteration)
+
 
 @stage("initial_critic")
 def initial_critic(parameters: CriticParameters, *, policy: Reference) -> Reference:
@@ -41,7 +45,8 @@ def initial_critic(parameters: CriticParameters, *, policy: Reference) -> Refere
     compute = parameters.learner.compute
     judge = Critic.with_own_trunk(
         default_store().folder(policy, MODEL_FILES),
-        _settings(parameters),
+        parameters.critic,
+        seed=parameters.seed_of_iteration,
         threads=compute.learner_threads,
         device=compute.device,
         model=parameters.learner.model,
@@ -76,7 +81,7 @@ def learn_values(
 def _learn_on_its_own_trunk(parameters: CriticParameters, critic: Reference, batch: ValueBatch) -> Reference:
     judge = take_critic(critic, parameters.learner)
     with default_store().write("critic") as draft:
-        draft.metrics.update(judge.update(batch, _settings(parameters)))
+        draft.metrics.update(judge.update(batch, parameters.critic, seed=parameters.seed_of_iteration))
         judge.save(draft.folder)
     keep_critic(draft.reference, parameters.learner, judge)
     return draft.reference
@@ -87,7 +92,7 @@ def _learn_on_the_policys_trunk(parameters: CriticParameters, policy: Reference,
     assert learner.critic is not None
     with default_store().write("policy") as draft:
         begin_with(draft, policy)
-        draft.metrics.update(learner.critic.update(batch, _settings(parameters)))
+        draft.metrics.update(learner.critic.update(batch, parameters.critic, seed=parameters.seed_of_iteration))
         learner.critic.save(draft.folder)
     keep_learner(draft.reference, parameters.learner, learner)
     return draft.reference
@@ -109,10 +114,4 @@ def _batch(rollout: Reference, credit: Reference, values: Reference) -> ValueBat
         sequences=tuple(sequences),
         values=of_segments(value for index in credited for value in scores.per_token[index]),
         returns=of_segments(target for found in credited.values() for target in found.value_targets or ()),
-    )
-
-
-def _settings(parameters: CriticParameters) -> CriticSettings:
-    return CriticSettings(
-        **parameters.critic.model_dump(), seed=seeding.derive(parameters.seed, "critic", parameters.iteration)
     )

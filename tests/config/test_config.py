@@ -82,10 +82,10 @@ def test_an_unknown_variant_is_refused() -> None:
     [
         ("optimization.learning_rate=fast", "optimization.learning_rate"),
         ("optimization.iterations=2.5", "optimization.iterations"),
-        ("optimization.iterations=0", "greater than or equal to 1"),
+        ("optimization.iterations=0", "must be at least 1"),
         ("rollout.temperature='0.9'", "rollout.temperature"),
         ("warm_start.enabled=1", "warm_start.enabled"),
-        ("compute.device=tpu", "'cpu' or 'cuda'"),
+        ("compute.device=tpu", "must be one of cpu, cuda"),
     ],
 )
 def test_a_wrong_type_or_range_is_refused_with_its_key(setting: str, expected: str) -> None:
@@ -291,7 +291,7 @@ def test_credit_by_visits_to_a_state_needs_a_world_that_names_its_states() -> No
             "credit.thought.options: the options of 'rloo' are",
         ),
         ("{estimator: grpo, options: {}, weight: -1.0}", "credit.thought.weight"),
-        ("{estimator: grpo}", "credit.thought.weight: must be set"),
+        ("{estimator: grpo}", "credit.thought.weight must be set; found nothing"),
     ],
 )
 def test_credit_of_thoughts_that_makes_no_sense_is_refused(thought: str, message: str) -> None:

@@ -13,11 +13,14 @@ import pytest
 import torch
 from gradient_samples import gradients_of_first_step
 from policy_samples import VOCABULARY, two_turn_sequences
+from pydantic import ValidationError
 
+from turnwise.config.messages import explain
 from turnwise.config.model_settings import ModelSettings
+from turnwise.config.schema import CriticSection
 from turnwise.data.trajectory import TokenSequence
 from turnwise.errors import ArtifactError, ConfigurationError
-from turnwise.policy.critic.critic import OPTIMIZER_FILE, VALUE_HEAD_FILE, Critic, CriticSettings, ValueBatch
+from turnwise.policy.critic.critic import OPTIMIZER_FILE, VALUE_HEAD_FILE, Critic, ValueBatch
 from turnwise.policy.critic.value_loss import clipped_value_loss
 from turnwise.policy.model import load_policy
 from turnwise.policy.packing import lay_out
@@ -26,8 +29,8 @@ from turnwise.policy.scoring import reply_states, score_replies
 pytestmark = pytest.mark.kernels
 
 MakePolicy = Callable[..., Path]
-SETTINGS = CriticSettings(learning_rate=1e-2, micro_batch_tokens=60)
-ON_POLICY = CriticSettings(learning_rate=1e-2, micro_batch_tokens=60, trunk="policy", coefficient=0.5)
+SETTINGS = CriticSection(learning_rate=1e-2, micro_batch_tokens=60)
+ON_POLICY = CriticSection(learning_rate=1e-2, micro_batch_tokens=60, trunk="policy", coefficient=0.5)
 
 
 def taught(critic: Critic) -> Critic:
@@ -39,8 +42,8 @@ def taught(critic: Critic) -> Critic:
     return critic
 
 
-def own(policy: Path, settings: CriticSettings = SETTINGS) -> Critic:
-    return Critic.with_own_trunk(policy, settings, threads=1)
+def own(policy: Path, settings: CriticSection = SETTINGS, seed: int = 0) -> Critic:
+    return Critic.with_own_trunk(policy, settings, seed=seed, threads=1)
 
 
 def a_value_batch(critic: Critic) -> ValueBatch:
@@ -105,8 +108,8 @@ def test_the_gradient_is_that_of_the_mean_over_targets_however_it_is_cut(make_po
 
     def gradient(micro_batch_tokens: int) -> tuple[dict[str, torch.Tensor], float]:
         critic = taught(own(policy))
-        settings = dataclasses.replace(SETTINGS, micro_batch_tokens=micro_batch_tokens, maximum_gradient_norm=1e9)
-        loss = critic.update(batch, settings)["value_loss"]
+        settings = SETTINGS.changed(micro_batch_tokens=micro_batch_tokens, maximum_gradient_norm=1e9)
+        loss = critic.update(batch, settings, seed=0)["value_loss"]
         return gradients_of_first_step(critic._optimizer), loss
 
     model, head = load_policy(policy, ModelSettings()), taught(own(policy)).head
@@ -129,8 +132,8 @@ def test_the_gradient_is_that_of_the_mean_over_targets_however_it_is_cut(make_po
 
 def test_a_critic_learns_its_returns_and_says_how_well_it_knew_them(make_policy: MakePolicy) -> None:
     critic = own(make_policy(0))
-    settings = dataclasses.replace(SETTINGS, learning_rate=3e-3, clip=None)
-    history = [critic.update(a_value_batch(critic), settings) for _ in range(40)]
+    settings = SETTINGS.changed(learning_rate=3e-3, clip=None)
+    history = [critic.update(a_value_batch(critic), settings, seed=0) for _ in range(40)]
     assert history[0]["explained_variance"] == 0.0, "every state was worth 0"
     assert history[-1]["explained_variance"] > 0.9
     assert history[-1]["value_loss"] < 0.05 * history[0]["value_loss"]
@@ -144,15 +147,17 @@ def test_a_critic_learns_its_returns_and_says_how_well_it_knew_them(make_policy:
 def test_the_clip_fraction_counts_values_that_moved_too_far(make_policy: MakePolicy) -> None:
     critic = own(make_policy(0))
     batch = a_value_batch(critic)
-    settings = dataclasses.replace(SETTINGS, clip=1e-4, learning_rate=1e-3)
-    assert critic.update(batch, settings)["value_clip_fraction"] == 0.0, "before its first step nothing has moved"
-    assert critic.update(batch, settings)["value_clip_fraction"] > 0.5
+    settings = SETTINGS.changed(clip=1e-4, learning_rate=1e-3)
+    assert critic.update(batch, settings, seed=0)["value_clip_fraction"] == 0.0, (
+        "before its first step nothing has moved"
+    )
+    assert critic.update(batch, settings, seed=0)["value_clip_fraction"] > 0.5
 
 
 def test_where_all_returns_are_equal_there_is_no_variance_to_explain(make_policy: MakePolicy) -> None:
     critic, sequences = own(make_policy(0)), two_turn_sequences()
     rows = tuple((0.0,) * sum(sequence.mask) for sequence in sequences)
-    metrics = critic.update(ValueBatch(tuple(sequences), rows, rows), SETTINGS)
+    metrics = critic.update(ValueBatch(tuple(sequences), rows, rows), SETTINGS, seed=0)
     assert "explained_variance" not in metrics
     assert all(math.isfinite(value) for value in metrics.values())
 
@@ -164,27 +169,27 @@ def test_a_return_that_is_none_is_no_target(make_policy: MakePolicy) -> None:
     count = sum(sequence.mask)
     values = tuple(critic.values([sequence], 1000)[0])
     returns = tuple(2.0 if index == 3 else None for index in range(count))
-    metrics = critic.update(ValueBatch((sequence,), (values,), (returns,)), SETTINGS)
+    metrics = critic.update(ValueBatch((sequence,), (values,), (returns,)), SETTINGS, seed=0)
     assert metrics["value_loss"] == pytest.approx(0.5 * (values[3] - 2.0) ** 2, rel=1e-5)
     assert (metrics["value_mean"], metrics["return_mean"]) == (values[3], 2.0)
 
 
 def test_mini_batches_deal_every_sequence_once_per_epoch_in_an_order_of_the_seed(make_policy: MakePolicy) -> None:
     batch = a_value_batch(own(make_policy(0)))
-    settings = dataclasses.replace(SETTINGS, mini_batches=4, epochs=2, seed=5)
-    parts = list(batch.parts(settings))
+    settings = SETTINGS.changed(mini_batches=4, epochs=2)
+    parts = list(batch.parts(settings, seed=5))
     assert [len(part.sequences) for part in parts] == [2, 2, 1, 1] * 2
     for epoch in (parts[:4], parts[4:]):
         dealt = [sequence for part in epoch for sequence in part.sequences]
         assert sorted(map(repr, dealt)) == sorted(map(repr, batch.sequences))
-    assert parts == list(batch.parts(settings))
-    assert parts != list(batch.parts(dataclasses.replace(settings, seed=6)))
+    assert parts == list(batch.parts(settings, seed=5))
+    assert parts != list(batch.parts(settings, seed=6))
 
 
 def test_random_weights_are_those_of_the_seed(make_policy: MakePolicy) -> None:
-    policy, random = make_policy(0), dataclasses.replace(SETTINGS, initial="random", seed=1)
+    policy, random = make_policy(0), SETTINGS.changed(initial="random")
     state = torch.get_rng_state()
-    first, again, other = own(policy, random), own(policy, random), own(policy, dataclasses.replace(random, seed=2))
+    first, again, other = (own(policy, random, seed) for seed in (1, 1, 2))
     assert torch.equal(torch.get_rng_state(), state), "the engine samples from this generator"
     name = "layers.1.mlp.up_proj.weight"
     assert torch.equal(parameters(first)[name], parameters(again)[name])
@@ -196,17 +201,15 @@ def test_random_weights_are_those_of_the_seed(make_policy: MakePolicy) -> None:
 
 @pytest.mark.parametrize("initial", ["policy", "random"])
 def test_a_restored_critic_goes_on_to_the_bit(make_policy: MakePolicy, tmp_path: Path, initial: Any) -> None:
-    settings = dataclasses.replace(
-        SETTINGS, mini_batches=2, epochs=2, weight_decay=0.01, betas=(0.9, 0.95), initial=initial
-    )
+    settings = SETTINGS.changed(mini_batches=2, epochs=2, weight_decay=0.01, betas=(0.9, 0.95), initial=initial)
     critic = own(make_policy(0), settings)
-    critic.update(a_value_batch(critic), settings)
+    critic.update(a_value_batch(critic), settings, seed=0)
     critic.save(tmp_path)
     restored = Critic.restore(tmp_path, threads=1)
     assert restored.steps == critic.steps == 4
     batch = a_value_batch(critic)
     assert a_value_batch(restored) == batch
-    assert critic.update(batch, settings) == restored.update(batch, settings)
+    assert critic.update(batch, settings, seed=0) == restored.update(batch, settings, seed=0)
     for name, tensor in parameters(critic).items():
         assert torch.equal(tensor, parameters(restored)[name]), name
     (tmp_path / OPTIMIZER_FILE).unlink()
@@ -231,7 +234,7 @@ def test_the_critic_leaves_torchs_settings_and_the_policy_as_they_were(make_poli
     torch.set_num_threads(2)
     state = torch.get_rng_state()
     critic = own(policy)
-    critic.update(a_value_batch(critic), SETTINGS)
+    critic.update(a_value_batch(critic), SETTINGS, seed=0)
     critic.bootstrap(two_turn_sequences(), 50)
     assert torch.get_num_threads() == 2
     assert not torch.are_deterministic_algorithms_enabled()
@@ -272,7 +275,7 @@ def test_the_warm_up_on_the_policys_trunk_moves_the_head_alone(make_policy: Make
     model = load_policy(make_policy(0), ModelSettings())
     critic = Critic.on_trunk_of(model, threads=1)
     before = parameters(critic)
-    metrics = critic.update(a_value_batch(critic), ON_POLICY)
+    metrics = critic.update(a_value_batch(critic), ON_POLICY, seed=0)
     assert metrics["value_gradient_norm"] > 0
     after = parameters(critic)
     assert {name for name in before if not torch.equal(before[name], after[name])} == {"head.weight", "head.bias"}
@@ -283,13 +286,13 @@ def test_the_warm_up_on_the_policys_trunk_moves_the_head_alone(make_policy: Make
     assert [path.name for path in tmp_path.glob("*.safetensors")] == ["model.safetensors"]
     restored = Critic.on_trunk_of(load_policy(tmp_path, ModelSettings()), threads=1, folder=tmp_path)
     batch = a_value_batch(critic)
-    assert critic.update(batch, ON_POLICY) == restored.update(batch, ON_POLICY)
+    assert critic.update(batch, ON_POLICY, seed=0) == restored.update(batch, ON_POLICY, seed=0)
     assert torch.equal(critic.head.weight, restored.head.weight)
 
 
 def test_a_head_of_another_critic_is_not_taken_for_ones_own(make_policy: MakePolicy, tmp_path: Path) -> None:
     critic = own(make_policy(0))
-    critic.update(a_value_batch(critic), SETTINGS)
+    critic.update(a_value_batch(critic), SETTINGS, seed=0)
     critic.save(tmp_path)
     with pytest.raises(ArtifactError, match="must be that of the parameters which are trained"):
         Critic.on_trunk_of(load_policy(make_policy(0), ModelSettings()), threads=1, folder=tmp_path)
@@ -298,10 +301,10 @@ def test_a_head_of_another_critic_is_not_taken_for_ones_own(make_policy: MakePol
 def test_a_critic_may_be_held_as_the_policy_is(make_policy: MakePolicy, tmp_path: Path) -> None:
     model = ModelSettings(gradient_checkpointing=True)
     policy = make_policy(0)
-    saving, plain = Critic.with_own_trunk(policy, SETTINGS, threads=1, model=model), own(policy)
+    saving, plain = Critic.with_own_trunk(policy, SETTINGS, seed=0, threads=1, model=model), own(policy)
     batch = a_value_batch(plain)
     for _ in range(2):
-        assert saving.update(batch, SETTINGS) == plain.update(batch, SETTINGS)
+        assert saving.update(batch, SETTINGS, seed=0) == plain.update(batch, SETTINGS, seed=0)
     assert all(torch.equal(tensor, parameters(plain)[name]) for name, tensor in parameters(saving).items())
     saving.save(tmp_path)
     assert json.loads((tmp_path / "config.json").read_text())["architectures"] == ["Qwen3Model"]
@@ -318,12 +321,15 @@ def test_a_critic_may_be_held_as_the_policy_is(make_policy: MakePolicy, tmp_path
         ({"epochs": 0}, "epochs must be at least 1; found 0"),
         ({"warm_up": -1}, "warm_up must be at least 0; found -1"),
         ({"clip": 0.0}, "clip must be above 0; found 0.0"),
-        ({"learning_rate": float("nan")}, "learning_rate must be above 0; found nan"),
+        ({"learning_rate": 0.0}, "learning_rate must be at least 1e-12; found 0.0"),
+        ({"learning_rate": float("nan")}, "learning_rate must be a finite number; found nan"),
+        ({"betas": (0.9, 1.0)}, "betas.1 must be below 1; found 1.0"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(changes: dict[str, Any], reason: str) -> None:
-    with pytest.raises(ConfigurationError, match=reason):
-        dataclasses.replace(SETTINGS, **changes)
+    with pytest.raises(ValidationError) as caught:
+        SETTINGS.changed(**changes)
+    assert reason in explain(caught.value, CriticSection)
 
 
 def test_a_critic_for_the_policys_trunk_does_not_get_one_of_its_own(make_policy: MakePolicy) -> None:

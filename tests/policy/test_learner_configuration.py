@@ -91,7 +91,7 @@ def test_an_update_has_the_settings_of_a_critic_on_the_policys_trunk_and_of_no_o
 @pytest.mark.parametrize(
     ("settings", "reason"),
     [
-        (("compute.precision=float16",), "'float32' or 'bfloat16'"),
+        (("compute.precision=float16",), "must be one of float32, bfloat16"),
         (("compute.logit_chunk_tokens=0",), "compute.logit_chunk_tokens"),
         (("critic.trunk=policy",), "must be set for trunk: policy and for no other; found trunk 'policy'"),
         (("critic.coefficient=0.5",), "found trunk 'own' and coefficient 0.5"),
@@ -100,7 +100,7 @@ def test_an_update_has_the_settings_of_a_critic_on_the_policys_trunk_and_of_no_o
             "must begin with the policy's weights",
         ),
         (("optimization.adapter={rank: 0, alpha: 1}",), "optimization.adapter.rank"),
-        (("optimization.adapter={rank: 4}",), "optimization.adapter.alpha: must be set"),
+        (("optimization.adapter={rank: 4}",), "optimization.adapter.alpha must be set; found nothing"),
         (("optimization.adapter={rank: 4, alpha: 8, ranks: 2}",), "did you mean 'rank'?"),
         (("optimization.adapter={rank: 4, alpha: 8, target_modules: []}",), "must name a linear layer; found none"),
         (

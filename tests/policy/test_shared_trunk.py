@@ -13,9 +13,10 @@ from gradient_samples import gradients_of_first_step, precise_learner, relative_
 from policy_samples import two_turn_sequences
 
 from turnwise.config.model_settings import PLAIN, AdapterSettings, ModelSettings
+from turnwise.config.schema import CriticSection
 from turnwise.data.trajectory import TokenSequence
 from turnwise.errors import ConfigurationError, MismatchError
-from turnwise.policy.critic.critic import VALUE_HEAD_FILE, CriticSettings, ValueBatch
+from turnwise.policy.critic.critic import VALUE_HEAD_FILE, ValueBatch
 from turnwise.policy.learner.learner import OPTIMIZER_FILE, Learner
 from turnwise.policy.learner.update import UpdateBatch, UpdateSettings
 
@@ -23,7 +24,7 @@ pytestmark = pytest.mark.kernels
 
 MakePolicy = Callable[..., Path]
 Gradients = dict[str, torch.Tensor]
-CRITIC = CriticSettings(
+CRITIC = CriticSection(
     learning_rate=1e-2, micro_batch_tokens=60, trunk="policy", coefficient=0.5, maximum_gradient_norm=1e9
 )
 ALONE = UpdateSettings(
@@ -138,7 +139,7 @@ def test_both_are_reported_as_they_are_alone(make_policy: MakePolicy) -> None:
     batch = a_batch()
     taught = batch.value_batch()
     metrics, of_policy = learner.update(batch, JOINT), alone.update(batch, ALONE)
-    of_values = judge.update(taught, CRITIC)
+    of_values = judge.update(taught, CRITIC, seed=0)
     of_values["value_gradient_norm"] *= 0.5  # the coefficient
     own = {"gradient_norm", "objective", "padding_share"}
     assert metrics.keys() == of_policy.keys() | of_values.keys() | {"objective"}
@@ -158,7 +159,7 @@ def test_learning_along_explains_the_returns(make_policy: MakePolicy) -> None:
     for _ in range(40):
         batch = UpdateBatch.from_turns(sequences, [(0.0, 0.0)] * 6)
         values = learner.critic.values(sequences, 1000)
-        chosen = dataclasses.replace(JOINT, learning_rate=3e-3, critic=dataclasses.replace(CRITIC, clip=None))
+        chosen = dataclasses.replace(JOINT, learning_rate=3e-3, critic=CRITIC.changed(clip=None))
         explained.append(learner.update(batch.with_values(values, returns), chosen)["explained_variance"])
     assert explained[0] == 0.0 < 0.9 < explained[-1]
 
@@ -219,7 +220,7 @@ def test_settings_a_batch_and_a_learner_that_do_not_belong_together_are_refused(
         with pytest.raises(ValueError, match="must learn along, and no other"):
             learner.update(a_batch(), settings)
     with pytest.raises(ConfigurationError, match="must stand on the policy's trunk; found trunk 'own'"):
-        dataclasses.replace(ALONE, critic=dataclasses.replace(CRITIC, trunk="own", coefficient=None))
+        dataclasses.replace(ALONE, critic=CRITIC.changed(trunk="own", coefficient=None))
     with pytest.raises(ValueError, match="returns must have one number per reply token"):
         bare.with_values([[0.0] * sum(each.mask) for each in bare.sequences], [[0.0]] * 6)
 

@@ -29,30 +29,73 @@ KEYS = re.compile(r"^[\w-]+(?=[: ])|[\w-]+(?:\.[\w+-]+)+")
 def explain(error: ValidationError, model: type[BaseModel]) -> str:
     """A pydantic validation error as a message, one error per line.
 
-    Each line has the key, what must hold, what was found, and for an unknown key the most similar known one.
+    Each line has the key, what must hold, what was found, and for an unknown key or choice the most similar known one.
     """
-    lines = []
     # Unknown keys first: a missing key is often one of them, misspelled.
     mistakes = sorted(error.errors(), key=lambda mistake: mistake["type"] != "extra_forbidden")
-    for mistake in mistakes[:MOST_MISTAKES]:
-        key = ".".join(str(part) for part in mistake["loc"])
-        if mistake["type"] == "extra_forbidden":
-            lines.append(f"{key}: {unknown(str(mistake['loc'][-1]), _fields_at(model, mistake['loc'][:-1]))}")
-        elif mistake["type"] == "missing":
-            lines.append(f"{key}: must be set; found nothing")
-        else:
-            message = mistake["msg"].removeprefix("Value error, ") + _meant_choice(mistake)
-            lines.append(f"{key}: {message}; found {reprlib.repr(mistake['input'])}" if key else message)
+    lines = [_line(mistake, model) for mistake in mistakes[:MOST_MISTAKES]]
     if len(mistakes) > MOST_MISTAKES:
         lines.append(f"and {len(mistakes) - MOST_MISTAKES} more mistakes")
     return "\n".join(lines)
 
 
-def _meant_choice(mistake: Any) -> str:
-    """For a value that is not among the choices, the suggestion of the most similar one; else an empty text."""
-    if mistake["type"] != "literal_error":
-        return ""
-    return meant(mistake["input"], re.findall("'([^']+)'", mistake["ctx"]["expected"]))
+def _line(mistake: Any, model: type[BaseModel]) -> str:
+    """One mistake: key, requirement, what was found, suggestion."""
+    path = mistake["loc"]
+    key = ".".join(str(part) for part in path)
+    if mistake["type"] == "extra_forbidden":
+        return f"{key}: {unknown(str(path[-1]), _fields_at(model, path[:-1]))}"
+    must, found = requirement(mistake), "nothing" if mistake["type"] == "missing" else reprlib.repr(mistake["input"])
+    if mistake["type"] == "model_type":
+        must = f"must be a section with {', '.join(_fields_at(model, path))}"
+    if not key:
+        return must
+    suggestion = meant(mistake["input"], _choices(mistake)) if mistake["type"] == "literal_error" else ""
+    line = f"{key}{' ' if must.startswith('must ') else ': '}{must}"
+    return line if "; found " in line else f"{line}; found {found}{suggestion}"
+
+
+def requirement(mistake: Any) -> str:
+    """What must hold, by one of the mistakes that pydantic's `ValidationError.errors` lists: "must be above 0"."""
+    bounds = [
+        f"{bound:g}" if isinstance(bound, float) else bound
+        for bound in mistake.get("ctx", {}).values()
+        if isinstance(bound, int | float)
+    ]
+    match mistake["type"]:
+        case "missing":
+            return "must be set"
+        case "greater_than":
+            return f"must be above {bounds[0]}"
+        case "greater_than_equal":
+            return f"must be at least {bounds[0]}"
+        case "less_than":
+            return f"must be below {bounds[0]}"
+        case "less_than_equal":
+            return f"must be at most {bounds[0]}"
+        case "finite_number":
+            return "must be a finite number"
+        case "float_type":
+            return "must be a number"
+        case "int_type" | "int_from_float":
+            return "must be a whole number"
+        case "bool_type":
+            return "must be true or false"
+        case "string_type":
+            return "must be a text"
+        case "list_type" | "tuple_type":
+            return "must be a list"
+        case "dict_type":
+            return "must be a section"
+        case "literal_error":
+            return f"must be one of {', '.join(_choices(mistake))}"
+        case _:
+            return str(mistake["msg"].removeprefix("Value error, "))
+
+
+def _choices(mistake: Any) -> list[str]:
+    """The values that a choice may have."""
+    return re.findall("'([^']+)'", mistake["ctx"]["expected"])
 
 
 def with_places(message: str, written: Callable[[tuple[str | int, ...]], Written | None]) -> str:
@@ -82,13 +125,13 @@ def _fields_at(model: type[BaseModel], path: Sequence[str | int]) -> list[str]:
     """The known keys of the section at a path, for suggestions."""
     current: Any = model
     for part in path:
-        annotation = (
-            current.model_fields[part].annotation if isinstance(part, str) and part in current.model_fields else None
-        )
-        inner = next((argument for argument in get_args(annotation) if _is_section(argument)), None)
-        current = annotation if _is_section(annotation) else inner or current
+        if isinstance(part, str) and part in current.model_fields:
+            current = _section_in(current.model_fields[part].annotation) or current
     return list(current.model_fields)
 
 
-def _is_section(annotation: Any) -> bool:
-    return isinstance(annotation, type) and hasattr(annotation, "model_fields")
+def _section_in(annotation: Any) -> Any:
+    """The section that an annotation is or holds, as `dict[str, AlarmRule | None]` does; None where there is none."""
+    if isinstance(annotation, type) and hasattr(annotation, "model_fields"):
+        return annotation
+    return next((found for inner in get_args(annotation) if (found := _section_in(inner)) is not None), None)

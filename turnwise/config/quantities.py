@@ -12,7 +12,9 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
+
+from turnwise.config.messages import requirement
 
 Count = Annotated[int, Field(ge=1, le=1_000_000)]
 """Iterations, steps, turns, tasks: a million iterations is years of training, a million tasks half a gigabyte."""
@@ -40,10 +42,31 @@ NotNegative = Annotated[float, Field(ge=0.0, le=1e9, allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0.0, le=1.0, allow_inf_nan=False)]
 LearningRate = Annotated[float, Field(ge=1e-12, le=10.0, allow_inf_nan=False)]
 """AdamW's learning rate: about how far a weight moves per step; below 1e-12 no float32 weight moves."""
+Betas = Annotated[
+    tuple[
+        Annotated[float, Field(ge=0.0, lt=1.0, allow_inf_nan=False)],
+        Annotated[float, Field(ge=0.0, lt=1.0, allow_inf_nan=False)],
+    ],
+    Field(strict=False),
+]
+"""AdamW's decay of its two running means, of the gradient and of its square, per step."""
 Temperature = Annotated[float, Field(ge=0.01, le=100.0, allow_inf_nan=False)]
 """The divisor of logits in sampling. Beyond the bounds sampling is greedy or uniform and log-probabilities overflow."""
 Seconds = Annotated[float, Field(gt=0.0, le=86_400.0, allow_inf_nan=False)]
 """A duration in seconds, at most a day."""
+
+
+def because(reason: str) -> WrapValidator:
+    """An annotation that adds a reason to the refusal of a value: `must be above 1: at 1 nothing would count`."""
+
+    def validate(value: Any, bounds: ValidatorFunctionWrapHandler) -> Any:
+        try:
+            return bounds(value)
+        except ValidationError as error:
+            raise ValueError(f"{requirement(error.errors()[0])}: {reason}") from None
+
+    return WrapValidator(validate)
+
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}")
 NAME_RULE = (

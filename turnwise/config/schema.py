@@ -6,13 +6,14 @@ strictly: `"3e-4"` is not a number, `1.0` is not a count.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
 from turnwise.config.addresses import Title, TrackingUri
 from turnwise.config.quantities import (
     Batch,
+    Betas,
     Count,
     Layers,
     LearningRate,
@@ -41,6 +42,10 @@ class Section(BaseModel):
     """Frozen, strict, and closed: an unknown key is an error."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True)
+
+    def changed(self, **changes: Any) -> Self:
+        """A copy with other values for these fields. Raises pydantic's ValidationError."""
+        return type(self)(**{**{name: getattr(self, name) for name in type(self).model_fields}, **changes})
 
 
 class Compute(Section):
@@ -217,25 +222,49 @@ class Credit(Section):
 
 
 class CriticSection(Section):
-    """The critic that estimators of the GAE family need; the others have none."""
+    """The critic that estimators of the GAE family need; the others have none. `turnwise.policy.critic` takes it."""
 
-    trunk: Literal["own", "policy"]
-    """`own`: a second model, trained by itself. `policy`: a head on the policy's, whose update descends both losses; it
-    learns from the replies that the policy does, and `epochs` and `mini_batches` are those of its warm-up alone."""
-    coefficient: Positive | None
-    """What its loss is multiplied by where it is added to the policy's: for trunk `policy`, and null for `own`."""
-    initial: Literal["policy", "random"]
+    trunk: Literal["own", "policy"] = "own"
+    """`own`: a second model, trained by itself. `policy`: a head on the policy's trunk, whose update descends both
+    losses; it learns from the replies that the policy does, and `epochs` and `mini_batches` are those of its warm-up
+    alone."""
+    coefficient: Annotated[Positive | None, Field(validate_default=True)] = None
+    """Factor of its loss where it is added to the policy's: for trunk `policy`, and null for `own`."""
+    initial: Literal["policy", "random"] = "policy"
     """Weights that a trunk of its own begins with: the warm start's, or random ones."""
     learning_rate: LearningRate
-    warm_up: Whole
+    warm_up: Whole = 0
     """Iterations at the start in which the critic is trained and the policy is not."""
-    clip: Positive | None
-    """How far a value may move from what it was when the returns were made. null: as far as it likes."""
-    epochs: Batch
-    mini_batches: Batch
-    maximum_gradient_norm: Positive
-    weight_decay: NotNegative
+    clip: Positive | None = 0.2
+    """How far a value may move from the one that the returns were computed with. null: no clip."""
+    epochs: Batch = 1
+    mini_batches: Batch = 1
+    """Optimizer steps per epoch. Above 1 the sequences are shuffled and dealt out as evenly as possible."""
+    maximum_gradient_norm: Positive = 1.0
+    betas: Betas = (0.9, 0.999)
+    weight_decay: NotNegative = 0.0
     micro_batch_tokens: Tokens
+    """Tokens, padding included, that go through the model at once. Changes memory and speed, not what is computed."""
+
+    @field_validator("coefficient")
+    @classmethod
+    def _require_coefficient(cls, coefficient: float | None, read: ValidationInfo) -> float | None:
+        if "trunk" in read.data and (read.data["trunk"] == "policy") != (coefficient is not None):
+            raise ValueError(
+                f"must be set for trunk: policy and for no other; found trunk {read.data['trunk']!r} and coefficient "
+                f"{coefficient}: it weighs the critic's loss against the policy's on the trunk that they share"
+            )
+        return coefficient
+
+    @field_validator("initial")
+    @classmethod
+    def _require_initial(cls, initial: str, read: ValidationInfo) -> str:
+        if initial == "random" and read.data.get("trunk") == "policy":
+            raise ValueError(
+                "must be policy on the policy's trunk, where a critic must begin with the policy's weights: set trunk "
+                "to own, or initial to policy"
+            )
+        return initial
 
 
 class EvaluationSection(Section):

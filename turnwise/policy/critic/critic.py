@@ -32,9 +32,10 @@ from safetensors.torch import load_file, save_file
 from transformers import PreTrainedModel
 
 from turnwise.config.model_settings import PLAIN, ModelSettings
+from turnwise.config.schema import CriticSection
 from turnwise.data.trajectory import TokenSequence
 from turnwise.errors import ArtifactError, ConfigurationError
-from turnwise.policy.critic.value_learning import CriticSettings, ValueBatch
+from turnwise.policy.critic.value_learning import ValueBatch
 from turnwise.policy.critic.value_loss import clipped_value_loss, explained_variance
 from turnwise.policy.determinism import reproducible_computing
 from turnwise.policy.metric_sums import ValueTally
@@ -44,7 +45,7 @@ from turnwise.policy.packing import MicroBatch, at_reply_tokens, lay_out
 from turnwise.policy.scoring import reply_states
 from turnwise.seeding import derive
 
-__all__ = ["Critic", "CriticSettings", "ValueBatch"]
+__all__ = ["Critic", "ValueBatch"]
 
 VALUE_HEAD_FILE = "critic/value_head.safetensors"
 OPTIMIZER_FILE = "critic/adamw.safetensors"
@@ -71,22 +72,24 @@ class Critic:
     def with_own_trunk(
         cls,
         policy: Path | str,
-        settings: CriticSettings,
+        settings: CriticSection,
         *,
+        seed: int,
         threads: int,
         device: str = "cpu",
         model: ModelSettings = PLAIN,
     ) -> Critic:
         """A critic with its own trunk: the architecture of `policy`, with its weights or random ones.
 
-        `settings.initial` chooses the weights. Raises ConfigurationError unless `settings.trunk` is `own`.
+        `settings.initial` chooses the weights; `seed` is that of random ones. Raises ConfigurationError unless
+        `settings.trunk` is `own`.
         """
         if settings.trunk != "own":
             raise ConfigurationError(
                 f"a critic with a trunk of its own must be set so; found trunk {settings.trunk!r}: use on_trunk_of"
             )
-        seed = derive(settings.seed, "critic") if settings.initial == "random" else None
-        return cls(load_trunk(policy, model, device, seed=seed), owns_trunk=True, threads=threads)
+        random = derive(seed, "critic") if settings.initial == "random" else None
+        return cls(load_trunk(policy, model, device, seed=random), owns_trunk=True, threads=threads)
 
     @classmethod
     def on_trunk_of(cls, model: PreTrainedModel, *, threads: int, folder: Path | None = None) -> Critic:
@@ -142,17 +145,18 @@ class Critic:
         values: torch.Tensor = self.head(states.to(self.head.weight.dtype)).squeeze(-1)
         return values
 
-    def update(self, batch: ValueBatch, settings: CriticSettings) -> dict[str, float]:
+    def update(self, batch: ValueBatch, settings: CriticSection, *, seed: int) -> dict[str, float]:
         """Take optimizer steps on the clipped value loss, and return the metrics.
 
-        They train trunk and head, or the head alone on the policy's trunk. The metrics are `value_loss` and
+        They train trunk and head, or the head alone on the policy's trunk. `seed` shuffles the sequences into
+        mini-batches. The metrics are `value_loss` and
         `value_clip_fraction` (means over targets and steps), `value_gradient_norm` (mean over steps, before clipping),
         `value_mean`, `return_mean`, and `explained_variance`: of the returns by the batch's values, which the critic
         predicted before it learned from these returns; absent where all returns are equal.
         """
         tally, norms = ValueTally(), []
         with reproducible_computing(self._threads):
-            for part in batch.parts(settings):
+            for part in batch.parts(settings, seed):
                 tally += self._gradient(part, settings)
                 norms.append(self.step(settings))
         return value_metrics(tally, norms, batch)
@@ -170,7 +174,7 @@ class Critic:
         total = result.loss.sum()
         return total, ValueTally(int(taught.sum().item()), total.item(), int(result.clipped.sum().item()))
 
-    def step(self, settings: CriticSettings) -> float:
+    def step(self, settings: CriticSection) -> float:
         """Take one AdamW step with the accumulated gradient; return its norm before clipping."""
         return self._optimizer.step(
             learning_rate=settings.learning_rate,
@@ -189,7 +193,7 @@ class Critic:
         self._optimizer.save(folder / OPTIMIZER_FILE)
         save_file({name: tensor.cpu() for name, tensor in self.head.state_dict().items()}, folder / VALUE_HEAD_FILE)
 
-    def _gradient(self, part: ValueBatch, settings: CriticSettings) -> ValueTally:
+    def _gradient(self, part: ValueBatch, settings: CriticSection) -> ValueTally:
         """Accumulate the gradient of a mini-batch's loss, the mean over its targets; return the sums for metrics."""
         old_values, returns = part.per_token()
         tally = ValueTally()

@@ -8,8 +8,8 @@ from dataclasses import MISSING, dataclass, fields
 from typing import Any, TypeVar, get_args
 
 from turnwise.config.bounds import require_choice, require_count, require_number
+from turnwise.config.schema import CriticSection
 from turnwise.errors import ConfigurationError
-from turnwise.policy.critic.value_learning import CriticSettings
 from turnwise.policy.learner.aggregation import Aggregation
 from turnwise.policy.learner.divergence import ReferencePenalty
 from turnwise.policy.learner.importance import ImportanceCorrection
@@ -48,7 +48,7 @@ class UpdateSettings:
     """Factor, per nat, of the bonus for the entropy of the distribution that each reply token is drawn from."""
     correction: ImportanceCorrection | None = None
     """The correction of the mismatch between engine and learner. It costs one more forward pass over the batch."""
-    critic: CriticSettings | None = None
+    critic: CriticSection | None = None
     """Settings of a critic on the policy's trunk, whose head takes a step whenever the policy does. None: there is no
     critic, or it has a trunk of its own."""
     epochs: int = 1
@@ -147,7 +147,7 @@ class UpdateSettings:
         if values.get("correction") is not None:
             values["correction"] = _make("correction", values["correction"], ImportanceCorrection)
         if values.get("critic") is not None:
-            values["critic"] = _make("critic", values["critic"], CriticSettings)
+            values["critic"] = CriticSection(**values["critic"])
         return _make("an update", values, cls)
 
 
@@ -173,7 +173,7 @@ def require_full_distribution(*, top_p: float = 1.0, top_k: int = 0) -> None:
         )
 
 
-Made = TypeVar("Made", UpdateSettings, ReferencePenalty, ImportanceCorrection, CriticSettings)
+Made = TypeVar("Made", UpdateSettings, ReferencePenalty, ImportanceCorrection)
 
 
 def _make(name: str, options: Any, made: type[Made]) -> Made:
