@@ -72,7 +72,7 @@ def credited(
     valued = _value(label, experiment, critic, rollout)
     scored = _score_reference(label, experiment, prepared, rollout)
     penalty = experiment.optimization.reference
-    in_reward = penalty is not None and penalty.get("place") == "reward"
+    in_reward = penalty is not None and penalty.place == "reward"
     in_parts = experiment.credit.thought is not None
     given = credit.named(label)(
         CreditParameters(

@@ -22,7 +22,7 @@ from tasks.prepare.materials import (
 )
 from tasks.prepare.warm_start import WarmStartParameters, warm_start
 from tasks.rollout.evaluate import EvaluationParameters, PlayerParameters, evaluate, player
-from turnwise.config.schema import Compute
+from turnwise.config.model_settings import Compute
 from turnwise.data.task_sets import require_disjoint
 from turnwise.experiment import Experiment
 from turnwise.policy.pretrained import pretrained, pretrained_folder

@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from turnwise.config.model_settings import AdapterSettings, ModelSettings
-from turnwise.config.optimization import Adapter
-from turnwise.config.schema import Compute, Section
+from turnwise.config.model_settings import Adapter, Compute, ModelSettings
+from turnwise.config.schema import Section
 from turnwise.policy.model_files import MODEL_FILES
 from turnwise.store import MANIFEST, Draft, Reference, default_store
 
@@ -29,15 +28,7 @@ class LearnerParameters(Section):
     @property
     def model(self) -> ModelSettings:
         """The settings that its model is loaded with."""
-        adapter = None if self.adapter is None else AdapterSettings(**self.adapter.model_dump())
-        compute = self.compute
-        return ModelSettings(
-            precision=compute.precision,
-            gradient_checkpointing=compute.gradient_checkpointing,
-            compiled=compute.compiled,
-            logit_chunk_tokens=compute.logit_chunk_tokens,
-            adapter=adapter,
-        )
+        return ModelSettings.taken_from(self.compute, adapter=self.adapter)
 
 
 _learners: dict[tuple[Reference, LearnerParameters], Learner] = {}

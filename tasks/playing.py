@@ -15,7 +15,8 @@ from turnwise.agent.host import RetryPolicy
 from turnwise.agent.loop import RolloutResult, make_episodes, play_scripted, require_few_losses, roll_out
 from turnwise.agent.modes import make_mode
 from turnwise.config.agent import Agent
-from turnwise.config.schema import Compute, Rollout, Section, WorldSection
+from turnwise.config.model_settings import Compute
+from turnwise.config.schema import Rollout, Section, WorldSection
 from turnwise.data.metrics import recorded_in
 from turnwise.data.task_sets import read_panel
 from turnwise.data.trajectory import Trajectory

@@ -20,13 +20,13 @@ from turnwise.config import schema
 from turnwise.config.agent import Agent
 from turnwise.config.agent_rewards import AGENT_REWARDS
 from turnwise.config.messages import explain, with_places
+from turnwise.config.model_settings import Compute
 from turnwise.config.monitoring import Alarms, Guards, Monitors
 from turnwise.config.optimization import Evolution, Optimization
 from turnwise.config.overlays import layered, merged
 from turnwise.config.presets import preset_and_own
 from turnwise.config.schema import (
     Ablation,
-    Compute,
     Credit,
     CriticSection,
     Data,
@@ -49,7 +49,7 @@ from turnwise.data.conversations import require_conversations_file
 from turnwise.errors import ConfigurationError, CreditError
 from turnwise.health.alarm_checks import require_alarms
 from turnwise.policy.choice import require_policy
-from turnwise.policy.learner.settings import require_full_distribution, require_update_options
+from turnwise.policy.learner.settings import require_full_distribution, require_loss
 from turnwise.store.paths import project_root
 from turnwise.suggestions import unknown
 from turnwise.world import World, make_world, world_class
@@ -261,7 +261,8 @@ class Experiment(Section):
                 f"a lesson is a turn; set {key}.options.rule to 'return-to-go', agent.mode to plain and "
                 "agent.context.policy to 'full' or 'window'"
             )
-        if paper and (self.optimization.reference or {}).get("place") == "reward":
+        reference = self.optimization.reference
+        if paper and reference is not None and reference.place == "reward":
             raise ConfigurationError(
                 f"{key}.estimator mt-grpo with rule 'paper' has no place for rewards per token, which "
                 "optimization.reference with place: reward is; set its place to loss, or "
@@ -279,8 +280,7 @@ class Experiment(Section):
             )
 
     def _require_update(self) -> None:
-        with _named("optimization."):
-            require_update_options({**self.optimization.update_options, "temperature": self.rollout.temperature})
+        require_loss(self.optimization)
         batch = self.rollout.prompts * self.rollout.group_size
         if batch % self.optimization.mini_batches:
             raise ConfigurationError(

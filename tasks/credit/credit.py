@@ -18,6 +18,7 @@ from tasks.credit.select import read_kept
 from tasks.stage import stage
 from turnwise.agent.formats import format_class
 from turnwise.agent.parts import thought_tokens
+from turnwise.config.optimization import ReferencePenalty
 from turnwise.config.schema import Credit, RewardSection, Section, ThoughtCredit
 from turnwise.credit import ESTIMATORS, CreditBatch, estimate, value_targets
 from turnwise.credit.parts import divided, on_reply_tokens
@@ -36,7 +37,7 @@ class CreditParameters(Section):
 
     rewards: dict[str, RewardSection]
     credit: Credit
-    reference: dict[str, Any] | None
+    reference: ReferencePenalty | None
     """The penalty for divergence from the reference policy, if it is part of the reward; else None."""
     format: str | None = None
     """The format of replies, needed where thoughts have credit of their own."""
@@ -217,7 +218,7 @@ def _penalties(
     parameters: CreditParameters, chosen: Sequence[Trajectory], kept: Sequence[int], reference: Reference
 ) -> list[list[float]]:
     """The reward of each reply token for staying close to the reference policy."""
-    from turnwise.policy.learner.divergence import ReferencePenalty, reference_rewards
+    from turnwise.policy.learner.divergence import reference_rewards
 
     assert parameters.reference is not None, "a reference was scored that no penalty reads"
     segments = [trajectory.segments(every_reply=True) for trajectory in chosen]
@@ -226,7 +227,7 @@ def _penalties(
         reference_rewards(
             [segment for of_trajectory in segments for segment in of_trajectory],
             by_segment([scores[index] for index in kept], segments),
-            ReferencePenalty(**parameters.reference),
+            parameters.reference,
         )
     )
     return [

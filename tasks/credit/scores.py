@@ -14,7 +14,8 @@ import pyarrow.parquet as parquet
 
 from tasks.models_in_memory import LearnerParameters, consulted_critic, reference_policy
 from tasks.stage import stage
-from turnwise.config.schema import Compute, Section
+from turnwise.config.model_settings import Compute
+from turnwise.config.schema import Section
 from turnwise.data.trajectory import TokenSequence
 from turnwise.data.trajectory_files import read_trajectories
 from turnwise.store import Draft, Reference, default_store

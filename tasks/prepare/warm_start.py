@@ -15,7 +15,8 @@ from tasks.playing import PlayParameters, play_with_policy, tasks_of, the_world,
 from tasks.prepare.imitation import sequences_to_imitate
 from tasks.stage import stage
 from turnwise import progress, seeding
-from turnwise.config.schema import Compute, WarmStart
+from turnwise.config.model_settings import Compute
+from turnwise.config.schema import WarmStart
 from turnwise.data.metrics import episode_value
 from turnwise.store import Reference, default_store
 

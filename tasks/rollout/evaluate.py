@@ -15,7 +15,8 @@ from tasks.stage import stage
 from turnwise import seeding
 from turnwise.agent.loop import RolloutResult
 from turnwise.config.agent import Agent
-from turnwise.config.schema import Compute, EvaluationSection
+from turnwise.config.model_settings import Compute
+from turnwise.config.schema import EvaluationSection
 from turnwise.data.metrics import episode_means, episode_value, recorded_in
 from turnwise.data.trajectory import Trajectory
 from turnwise.data.trajectory_files import read_trajectories

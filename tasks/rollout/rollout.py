@@ -16,7 +16,8 @@ from tasks.stage import stage
 from turnwise import seeding
 from turnwise.agent.branching import cost, turn_of
 from turnwise.agent.loop import RolloutResult, make_episodes
-from turnwise.config.schema import Compute, Section
+from turnwise.config.model_settings import Compute
+from turnwise.config.schema import Section
 from turnwise.data.metrics import RECORDED, episode_means
 from turnwise.data.trajectory import Trajectory
 from turnwise.data.trajectory_files import read_trajectories, write_trajectories

@@ -20,7 +20,7 @@ from turnwise import seeding
 from turnwise.agent.episode_config import EpisodeConfig
 from turnwise.agent.loop import episode_seed
 from turnwise.agent.replay import Continuation, Point, points
-from turnwise.config.schema import Compute
+from turnwise.config.model_settings import Compute
 from turnwise.data.metrics import episode_means
 from turnwise.data.trajectory import Trajectory
 from turnwise.data.trajectory_files import read_trajectories

@@ -10,7 +10,8 @@ from safetensors.numpy import load_file, save_file
 
 from tasks.stage import stage
 from turnwise import progress
-from turnwise.config.schema import Compute, Section
+from turnwise.config.model_settings import Compute
+from turnwise.config.schema import Section
 from turnwise.data.trajectory_files import read_trajectories
 from turnwise.policy.model_files import MODEL_FILES
 from turnwise.store import Reference, default_store

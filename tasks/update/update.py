@@ -6,15 +6,15 @@ import logging
 import time
 from collections.abc import Iterable, Sequence
 from itertools import islice
-from typing import Any
 
 from tasks.credit.credit import Advantages, read_credit
 from tasks.credit.scores import by_segment, read_scores
 from tasks.models_in_memory import LearnerParameters, begin_with, keep_learner, take_learner
 from tasks.stage import stage
 from turnwise import seeding
+from turnwise.config.model_settings import Compute
 from turnwise.config.optimization import Optimization
-from turnwise.config.schema import Compute, CriticSection, Section
+from turnwise.config.schema import CriticSection, Section
 from turnwise.data.trajectory import Trajectory
 from turnwise.data.trajectory_files import read_trajectories
 from turnwise.policy.learner.update import UpdateBatch, UpdateSettings
@@ -27,10 +27,8 @@ class UpdateParameters(Section):
     """The parameters of an update."""
 
     learner: LearnerParameters
-    options: dict[str, Any]
-    """The options of `UpdateSettings`, all but the seed."""
+    settings: UpdateSettings
     sample: str
-    seed: int
     iteration: int
 
     @classmethod
@@ -43,15 +41,21 @@ class UpdateParameters(Section):
         iteration: int,
         critic: CriticSection | None = None,
     ) -> UpdateParameters:
-        """Take the keys of the optimization section that an update reads: all but the number of iterations.
+        """Take the keys of the optimization section that an update reads, so that its cached result depends on these.
 
         `critic` is the section of a critic on the policy's trunk, and None for any other.
         """
-        options = {**optimization.update_options, "temperature": temperature}
-        if critic is not None:
-            options["critic"] = critic.model_dump()
-        learner = LearnerParameters(compute=compute, adapter=optimization.adapter, with_critic=critic is not None)
-        return cls(learner=learner, options=options, sample=optimization.sample, seed=seed, iteration=iteration)
+        return cls(
+            learner=LearnerParameters(compute=compute, adapter=optimization.adapter, with_critic=critic is not None),
+            settings=UpdateSettings.taken_from(
+                optimization,
+                temperature=temperature,
+                critic=critic,
+                seed=seeding.derive(seed, "mini-batches", iteration),
+            ),
+            sample=optimization.sample,
+            iteration=iteration,
+        )
 
 
 @stage("update")
@@ -74,7 +78,7 @@ def update(
     """
     from turnwise.policy.memory import forget_peak_memory, peak_memory_bytes
 
-    settings = _settings(parameters)
+    settings = parameters.settings
     credited = read_credit(credit)
     if not credited or (settings.advantages_alone and not any(any(found.turns) for found in credited.values())):
         logger.warning("iteration %d: no group has any spread of reward; the batch is skipped", parameters.iteration)
@@ -159,8 +163,3 @@ def _of_trained(numbers: Sequence[float], trajectory: Trajectory) -> list[list[f
         [number for index in turns if trajectory.turns[index].trained for number in of_turns[index]]
         for turns in trajectory.segment_turns
     ]
-
-
-def _settings(parameters: UpdateParameters) -> UpdateSettings:
-    seed = seeding.derive(parameters.seed, "mini-batches", parameters.iteration)
-    return UpdateSettings.from_options({**parameters.options, "seed": seed})

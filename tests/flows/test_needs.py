@@ -15,7 +15,7 @@ from rich.console import Console
 from flows.commands.plan import needs_of, show_plan
 from flows.needs import DiskGuard, shapes_of
 from tasks.observing import StageCall
-from turnwise.config.optimization import Adapter
+from turnwise.config.model_settings import Adapter
 from turnwise.errors import ConfigurationError
 from turnwise.experiment import Experiment, load
 from turnwise.policy.sizes import count, shapes_in, trained

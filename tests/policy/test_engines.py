@@ -16,7 +16,7 @@ import pytest
 import torch
 from policy_samples import CONTEXT, END, as_sequences, contexts, sample
 
-from turnwise.config.model_settings import PLAIN, AdapterSettings, ModelSettings
+from turnwise.config.model_settings import PLAIN, Adapter, ModelSettings
 from turnwise.data.trajectory import TokenSequence
 from turnwise.errors import ConfigurationError
 from turnwise.policy.engines.contract import Engine, Sampling
@@ -51,7 +51,7 @@ def differences(learner: Learner, engine: Engine, temperature: float, seed: int)
 
 @pytest.mark.kernels
 @pytest.mark.parametrize("tied", [True, False])
-@pytest.mark.parametrize("model", [PLAIN, ModelSettings(adapter=AdapterSettings(rank=4, alpha=8))], ids=["all", "lora"])
+@pytest.mark.parametrize("model", [PLAIN, ModelSettings(adapter=Adapter(rank=4, alpha=8))], ids=["all", "lora"])
 def test_engine_and_learner_agree_after_every_update(
     engine: Engine, make_policy: MakePolicy, tmp_path: Path, model: ModelSettings, tied: bool
 ) -> None:

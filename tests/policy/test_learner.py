@@ -10,6 +10,7 @@ import pytest
 import torch
 from gradient_samples import gradients_of_first_step
 from policy_samples import two_turn_sequences
+from refusals import refusal
 from safetensors.torch import load_file
 
 from turnwise.data.trajectory import TokenSequence
@@ -94,8 +95,8 @@ def test_the_supervised_loss_is_the_mean_over_reply_tokens_and_falls(make_policy
 def test_the_size_of_micro_batches_does_not_change_the_gradient(make_policy: MakePolicy) -> None:
     policy = make_policy(0)
     whole, parts = Learner(policy, threads=1), Learner(policy, threads=1)
-    of_whole = whole.update(an_update_batch(), dataclasses.replace(SETTINGS, micro_batch_tokens=10_000))
-    of_parts = parts.update(an_update_batch(), dataclasses.replace(SETTINGS, micro_batch_tokens=1))
+    of_whole = whole.update(an_update_batch(), SETTINGS.changed(micro_batch_tokens=10_000))
+    of_parts = parts.update(an_update_batch(), SETTINGS.changed(micro_batch_tokens=1))
     gradients = gradients_of_first_step(parts._optimizer)
     for name, gradient in gradients_of_first_step(whole._optimizer).items():
         assert (gradient - gradients[name]).norm() <= 1e-5 * gradient.norm(), name
@@ -118,7 +119,7 @@ def test_the_update_weighs_every_reply_token_alike(make_policy: MakePolicy) -> N
         for advantage, mask in zip(of_token, sequence.mask, strict=True)
         if mask
     ]
-    metrics = learner.update(batch, dataclasses.replace(SETTINGS, maximum_mismatch=1e-5))
+    metrics = learner.update(batch, SETTINGS.changed(maximum_mismatch=1e-5))
     assert metrics["loss"] == pytest.approx(-sum(advantages) / len(advantages), rel=1e-4)
     assert metrics["ratio"] == pytest.approx(1.0, abs=1e-5)
     assert metrics["clip_fraction_low"] == metrics["clip_fraction_high"] == 0.0
@@ -162,14 +163,14 @@ def test_a_batch_without_a_reply_is_refused(make_policy: MakePolicy) -> None:
 
 def test_mini_batches_deal_every_sequence_once_per_epoch_in_an_order_of_the_seed() -> None:
     batch = an_update_batch()
-    settings = dataclasses.replace(SETTINGS, mini_batches=4, epochs=2, seed=5)
+    settings = SETTINGS.changed(mini_batches=4, epochs=2, seed=5)
     parts = list(mini_batches(batch, settings))
     assert [len(part.sequences) for part in parts] == [2, 2, 1, 1] * 2
     for epoch in (parts[:4], parts[4:]):
         dealt = [sequence for part in epoch for sequence in part.sequences]
         assert sorted(map(repr, dealt)) == sorted(map(repr, batch.sequences))
     assert parts == list(mini_batches(batch, settings))
-    assert parts != list(mini_batches(batch, dataclasses.replace(settings, seed=6)))
+    assert parts != list(mini_batches(batch, settings.changed(seed=6)))
 
 
 def test_a_mismatch_above_the_bound_stops_before_anything_is_trained(make_policy: MakePolicy) -> None:
@@ -181,7 +182,7 @@ def test_a_mismatch_above_the_bound_stops_before_anything_is_trained(make_policy
     ]
     batch = UpdateBatch.from_turns(stale, [(1.0, 1.0)] * len(stale))
     with pytest.raises(MismatchError, match=r"the bound 0\.1"):
-        learner.update(batch, dataclasses.replace(SETTINGS, maximum_mismatch=0.1))
+        learner.update(batch, SETTINGS.changed(maximum_mismatch=0.1))
     assert learner.steps == 0
     assert all(torch.equal(tensor, before[name]) for name, tensor in weights(learner).items())
     # Nor does its gradient linger into the next update.
@@ -198,13 +199,13 @@ def test_a_log_probability_that_is_no_number_is_a_mismatch(make_policy: MakePoli
 
 
 def test_greedy_replies_have_no_update() -> None:
-    with pytest.raises(ConfigurationError, match="above 0"):
-        dataclasses.replace(SETTINGS, temperature=0.0)
+    message = refusal(UpdateSettings, {**SETTINGS.model_dump(), "temperature": 0.0})
+    assert "temperature must be at least 0.01: greedy replies have no policy gradient; found 0.0" in message
 
 
 @pytest.mark.parametrize("tied", [True, False])
 def test_a_restored_learner_goes_on_to_the_bit(make_policy: MakePolicy, tmp_path: Path, tied: bool) -> None:
-    settings = dataclasses.replace(SETTINGS, mini_batches=2, weight_decay=0.01, betas=(0.9, 0.95))
+    settings = SETTINGS.changed(mini_batches=2, weight_decay=0.01, betas=(0.9, 0.95))
     learner = Learner(make_policy(0, tied=tied), threads=1)
     learner.update(an_update_batch(), settings)
     learner.save(tmp_path)
@@ -275,4 +276,5 @@ def test_a_step_after_which_the_policy_cannot_compute_is_refused(make_policy: Ma
     learner = Learner(make_policy(0), threads=1)
     batch = UpdateBatch.from_turns(two_turn_sequences()[:1], [(1.0, -1.0)])
     with pytest.raises(NotFiniteError, match="logits must be finite after an update"):
-        learner.update(batch, dataclasses.replace(SETTINGS, learning_rate=1e39))
+        # Beyond the bounds of the configuration, hence not validated.
+        learner.update(batch, SETTINGS.model_copy(update={"learning_rate": 1e39}))

@@ -13,10 +13,9 @@ import torch
 from flows.prepare import prepare_materials
 from tasks.models_in_memory import LearnerParameters
 from tasks.update.update import UpdateParameters
-from turnwise.config.model_settings import LINEAR_LAYERS, PLAIN, AdapterSettings, ModelSettings
+from turnwise.config.model_settings import LINEAR_LAYERS, PLAIN, Adapter, ModelSettings
 from turnwise.errors import ConfigurationError
 from turnwise.experiment import Experiment, load
-from turnwise.policy.learner.settings import UpdateSettings
 from turnwise.policy.memory import forget_peak_memory, peak_memory_bytes
 
 PARAMETERS = Path(__file__).parents[2] / "params.yaml"
@@ -49,7 +48,7 @@ def test_every_setting_reaches_the_model() -> None:
         gradient_checkpointing=True,
         compiled=True,
         logit_chunk_tokens=64,
-        adapter=AdapterSettings(rank=4, alpha=8, target_modules=("q_proj", "v_proj"), seed=3),
+        adapter=Adapter(rank=4, alpha=8, target_modules=("q_proj", "v_proj"), seed=3),
     )
 
 
@@ -79,9 +78,7 @@ def test_learners_that_are_held_otherwise_are_not_taken_for_one_another() -> Non
 
 def test_an_update_has_the_settings_of_a_critic_on_the_policys_trunk_and_of_no_other() -> None:
     own, shared = experiment(*GAE), experiment(*GAE, "critic.trunk=policy", "critic.coefficient=0.25")
-    settings = [
-        UpdateSettings.from_options({**parameters_of_update(each).options, "seed": 0}) for each in (own, shared)
-    ]
+    settings = [parameters_of_update(each).settings for each in (own, shared)]
     assert settings[0].critic is None and settings[0].advantages_alone
     assert settings[1].critic is not None and settings[1].critic.coefficient == 0.25
     assert not settings[1].advantages_alone, "every sequence teaches values"

@@ -16,10 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from policy_samples import two_turn_sequences
 
+from turnwise.config.optimization import ImportanceCorrection, ReferencePenalty
 from turnwise.errors import MismatchError
 from turnwise.policy.learner.aggregation import Aggregation
-from turnwise.policy.learner.divergence import ReferencePenalty
-from turnwise.policy.learner.importance import ImportanceCorrection
 from turnwise.policy.learner.learner import Learner
 from turnwise.policy.learner.losses import LOSSES
 from turnwise.policy.learner.update import PerToken, UpdateBatch, UpdateSettings
@@ -35,7 +34,10 @@ CONSTANT = 16.0
 GROUPS = (4, 4, 2, 2, 2, 9)
 TERMS: dict[str, dict[str, Any]] = {
     "alone": {},
-    "with a reference and entropy": {"reference": ReferencePenalty(0.25, "k3"), "entropy_coefficient": 0.125},
+    "with a reference and entropy": {
+        "reference": ReferencePenalty(coefficient=0.25, estimator="k3"),
+        "entropy_coefficient": 0.125,
+    },
 }
 COMBINATIONS = list(itertools.product(LOSSES, get_args(Aggregation)))
 
@@ -70,7 +72,7 @@ def sampled_by_an_engine_that_is_off(policy: Path) -> UpdateBatch:
 
 def with_options(loss: str, aggregation: str, **further: Any) -> UpdateSettings:
     constant = CONSTANT if aggregation == "constant" else None
-    return dataclasses.replace(SETTINGS, loss=loss, aggregation=aggregation, aggregation_constant=constant, **further)
+    return SETTINGS.changed(loss=loss, aggregation=aggregation, aggregation_constant=constant, **further)
 
 
 def gradients(policy: Path, batch: UpdateBatch, chosen: UpdateSettings, dtype: str = "float64") -> Gradients:
@@ -152,8 +154,7 @@ def test_how_the_batch_is_cut_into_micro_batches_does_not_change_the_gradient(
 ) -> None:
     policy, chosen = make_policy(0), with_options(loss, aggregation, **TERMS[terms])
     whole, pairs, single = (
-        gradients(policy, a_batch(), dataclasses.replace(chosen, micro_batch_tokens=tokens), dtype)
-        for tokens in (10_000, 40, 1)
+        gradients(policy, a_batch(), chosen.changed(micro_batch_tokens=tokens), dtype) for tokens in (10_000, 40, 1)
     )
     assert relative_difference(pairs, whole) < bound
     assert relative_difference(single, whole) < bound
@@ -164,10 +165,9 @@ def test_how_the_batch_is_cut_into_micro_batches_does_not_change_the_gradient(
 def test_nor_does_the_cut_matter_to_a_correction(make_policy: MakePolicy, loss: str, level: Any) -> None:
     policy = make_policy(0)
     batch = sampled_by_an_engine_that_is_off(policy)
-    chosen = with_options(loss, "token-mean", correction=ImportanceCorrection("truncate", level))
+    chosen = with_options(loss, "token-mean", correction=ImportanceCorrection(kind="truncate", level=level))
     whole, single = (
-        gradients(policy, batch, dataclasses.replace(chosen, micro_batch_tokens=tokens), "float32")
-        for tokens in (10_000, 1)
+        gradients(policy, batch, chosen.changed(micro_batch_tokens=tokens), "float32") for tokens in (10_000, 1)
     )
     assert relative_difference(single, whole) < 1e-5
 
@@ -176,7 +176,7 @@ def test_the_defaults_are_the_plain_token_mean_to_the_bit(make_policy: MakePolic
     """Stored policies and their digests rest on it: sum the clipped losses, divide by the reply tokens, no more."""
     policy, batch = make_policy(0), a_batch()
     learner = Learner(policy, threads=1)
-    chosen = dataclasses.replace(SETTINGS, clip_low=0.2, clip_high=0.28)
+    chosen = SETTINGS.changed(clip_low=0.2, clip_high=0.28)
     part = batch.select([0, 2, 3, 4, 5])  # Sequence 1 has no advantage, and is not propagated backward.
     for micro_batch in lay_out(part.sequences, chosen.micro_batch_tokens, learner._pad_token, torch.device("cpu")):
         hidden = learner.model.model(input_ids=micro_batch.inputs).last_hidden_state
@@ -216,15 +216,15 @@ def test_only_what_is_used_is_reported(make_policy: MakePolicy) -> None:
         ({"dual_clip": 3.0}, {"dual_clip_fraction"}),
         ({"aggregation": "sequence-mean"}, {"objective"}),
         ({"entropy_coefficient": 0.1}, {"objective"}),
-        ({"reference": ReferencePenalty(0.1)}, {"objective", "kl_reference"}),
-        ({"reference": ReferencePenalty(0.1, "k1", "reward")}, set()),
+        ({"reference": ReferencePenalty(coefficient=0.1)}, {"objective", "kl_reference"}),
+        ({"reference": ReferencePenalty(coefficient=0.1, estimator="k1", place="reward")}, set()),
         (
-            {"correction": ImportanceCorrection("truncate")},
+            {"correction": ImportanceCorrection(kind="truncate")},
             {"importance_weight_mean", "importance_weight_maximum", "importance_cut_share"},
         ),
     ]
     for options, names in further:
-        metrics = Learner(policy, threads=1).update(a_batch(), dataclasses.replace(SETTINGS, **options))
+        metrics = Learner(policy, threads=1).update(a_batch(), SETTINGS.changed(**options))
         assert set(metrics) == plain | names, options
 
 
@@ -245,8 +245,10 @@ def test_the_objective_and_the_divergence_are_reported_as_they_are(make_policy: 
     loss = sum(-advantage * log_pi for log_pi, _, advantage, _ in rows) / len(rows)
     k2 = sum((log_pi - reference) ** 2 / 2 for log_pi, reference, _, _ in rows) / len(rows)
     entropy = sum(row[-1] for row in rows) / len(rows)
-    chosen = dataclasses.replace(
-        SETTINGS, loss="reinforce", reference=ReferencePenalty(0.25, "k2"), entropy_coefficient=0.125
+    chosen = SETTINGS.changed(
+        loss="reinforce",
+        reference=ReferencePenalty(coefficient=0.25, estimator="k2"),
+        entropy_coefficient=0.125,
     )
     metrics = learner.update(batch, chosen)
     assert metrics["loss"] == pytest.approx(loss, rel=1e-5)
@@ -291,7 +293,9 @@ def test_observation_tokens_and_padding_change_nothing(
         assert torch.equal(parameter, padded.model.get_parameter(name)), name
 
 
-@pytest.mark.parametrize("terms", [{"reference": ReferencePenalty(0.5, "k2")}, {"entropy_coefficient": 0.5}])
+@pytest.mark.parametrize(
+    "terms", [{"reference": ReferencePenalty(coefficient=0.5, estimator="k2")}, {"entropy_coefficient": 0.5}]
+)
 def test_a_batch_without_advantages_still_follows_the_other_terms(
     make_policy: MakePolicy, terms: dict[str, Any]
 ) -> None:
@@ -301,7 +305,7 @@ def test_a_batch_without_advantages_still_follows_the_other_terms(
     )
     assert Learner(policy, threads=1).update(silent, SETTINGS)["gradient_norm"] == 0.0
     learner = Learner(policy, threads=1)
-    chosen = dataclasses.replace(SETTINGS, **terms)
+    chosen = SETTINGS.changed(**terms)
     values = [learner.update(silent, chosen)["objective"] for _ in range(8)]
     assert values[-1] < values[1] < values[0]
 
@@ -315,7 +319,7 @@ def test_an_entropy_bonus_makes_the_policy_less_certain(make_policy: MakePolicy)
         for _ in range(20):
             learner.supervised_step(a_batch().sequences, learning_rate=3e-3, micro_batch_tokens=100)
         for _ in range(5):
-            learner.update(a_batch(), dataclasses.replace(SETTINGS, entropy_coefficient=coefficient))
+            learner.update(a_batch(), SETTINGS.changed(entropy_coefficient=coefficient))
         rows = learner.entropies(a_batch().sequences, SETTINGS.temperature, 1000)
         entropies[coefficient] = sum(map(sum, rows))
     assert entropies[2.0] > 1.05 * entropies[0.0]
@@ -329,9 +333,13 @@ def test_a_correction_weighs_the_policy_loss_and_takes_the_ratio_to_the_learner(
 ) -> None:
     policy = make_policy(0)
     batch = sampled_by_an_engine_that_is_off(policy)
-    correction = ImportanceCorrection(kind, level, high=1.25)
+    correction = ImportanceCorrection(kind=kind, level=level, high=1.25)
     chosen = with_options(
-        loss, "sequence-mean", correction=correction, reference=ReferencePenalty(0.25, "k3"), entropy_coefficient=0.125
+        loss,
+        "sequence-mean",
+        correction=correction,
+        reference=ReferencePenalty(coefficient=0.25, estimator="k3"),
+        entropy_coefficient=0.125,
     )
     learner = precise_learner(policy)
     own = learner.log_probabilities(batch.sequences, SETTINGS.temperature, 1000)
@@ -364,10 +372,10 @@ def test_later_steps_take_the_ratio_to_the_learner_before_the_first(make_policy:
         for sequence, row in zip(a_batch().sequences, own, strict=True)
     ]
     batch = UpdateBatch.from_turns(sequences, [(1.0, -1.0), (0.5, 0.5)] * 3)
-    chosen = dataclasses.replace(SETTINGS, epochs=3, mini_batches=2, learning_rate=3e-3)
+    chosen = SETTINGS.changed(epochs=3, mini_batches=2, learning_rate=3e-3)
     metrics = [
-        Learner(policy, threads=1).update(batch, dataclasses.replace(chosen, correction=correction))
-        for correction in (None, ImportanceCorrection("truncate"))
+        Learner(policy, threads=1).update(batch, chosen.changed(correction=correction))
+        for correction in (None, ImportanceCorrection(kind="truncate"))
     ]
     assert metrics[0]["approximate_kl"] > 1e-3
     assert metrics[1]["importance_weight_mean"] == pytest.approx(1.0, abs=1e-6)
@@ -383,7 +391,7 @@ def test_a_mask_that_leaves_nothing_stops_before_anything_is_trained(make_policy
     ]
     batch = UpdateBatch.from_turns(far, [(1.0, 1.0)] * 6)
     with pytest.raises(MismatchError, match="must leave a reply token"):
-        learner.update(batch, dataclasses.replace(SETTINGS, correction=ImportanceCorrection("mask")))
+        learner.update(batch, SETTINGS.changed(correction=ImportanceCorrection(kind="mask")))
     assert learner.steps == 0
 
 
@@ -391,9 +399,9 @@ def test_a_batch_that_lacks_what_the_settings_read_is_refused(make_policy: MakeP
     learner = Learner(make_policy(0), threads=1)
     bare = UpdateBatch.from_turns(two_turn_sequences(), [(1.0, 1.0)] * 6)
     with pytest.raises(ValueError, match="give groups"):
-        learner.update(bare, dataclasses.replace(SETTINGS, aggregation="prompt-mean"))
+        learner.update(bare, SETTINGS.changed(aggregation="prompt-mean"))
     with pytest.raises(ValueError, match="give reference_log_probabilities"):
-        learner.update(bare, dataclasses.replace(SETTINGS, reference=ReferencePenalty(0.1)))
+        learner.update(bare, SETTINGS.changed(reference=ReferencePenalty(coefficient=0.1)))
     assert learner.steps == 0
     with pytest.raises(ValueError, match="groups must have one number per sequence of an update batch; found 1 for 6"):
         UpdateBatch.from_turns(two_turn_sequences(), [(1.0, 1.0)] * 6, groups=(1,))

@@ -51,20 +51,20 @@ def test_advantages_of_turns_reach_the_segment_that_the_turn_is_in() -> None:
 )
 def test_a_trajectory_of_two_segments_counts_as_one(aggregation: str, weights: list[float]) -> None:
     constant = 10.0 if aggregation == "constant" else None
-    settings = dataclasses.replace(SETTINGS, aggregation=aggregation, aggregation_constant=constant)
+    settings = SETTINGS.changed(aggregation=aggregation, aggregation_constant=constant)
     assert batch().token_weights(settings) == pytest.approx(weights)
 
 
 def test_turn_by_turn_each_reply_is_a_sample_of_its_own() -> None:
     turns = batch().turn_by_turn()
-    settings = dataclasses.replace(SETTINGS, aggregation="sequence-mean")
+    settings = SETTINGS.changed(aggregation="sequence-mean")
     assert turns.reply_tokens == [2, 3, 1, 3]
     assert turns.token_weights(settings) == pytest.approx([1 / 8, 1 / 12, 1 / 4, 1 / 12])
 
 
 def test_segments_of_a_trajectory_are_dealt_into_one_mini_batch() -> None:
     for seed in range(4):
-        parts = list(mini_batches(batch(), dataclasses.replace(SETTINGS, mini_batches=2, seed=seed)))
+        parts = list(mini_batches(batch(), SETTINGS.changed(mini_batches=2, seed=seed)))
         assert sorted([len(part.sequences) for part in parts]) == [1, 2]
 
 
@@ -77,15 +77,13 @@ def test_a_segment_without_a_trained_reply_is_context_that_nobody_needs() -> Non
 
 
 def test_an_update_on_segments_is_the_sum_that_their_weights_say(make_policy: Callable[..., Path]) -> None:
-    settings = dataclasses.replace(SETTINGS, aggregation="sequence-mean", maximum_gradient_norm=1e9)
+    settings = SETTINGS.changed(aggregation="sequence-mean", maximum_gradient_norm=1e9)
     learner, plain = (Learner(make_policy(0), threads=1) for _ in range(2))
     norm = learner.update(batch(), settings)["gradient_norm"]
     # The same gradient by token-mean, with the weights of sequence-mean put into the advantages.
     scale = [9 * weight for weight in batch().token_weights(settings)]
     rescaled = [[factor * value for value in row] for factor, row in zip(scale, ADVANTAGES, strict=True)]
-    again = plain.update(
-        UpdateBatch.from_turns(SEGMENTS, rescaled), dataclasses.replace(settings, aggregation="token-mean")
-    )
+    again = plain.update(UpdateBatch.from_turns(SEGMENTS, rescaled), settings.changed(aggregation="token-mean"))
     assert again["gradient_norm"] == pytest.approx(norm, rel=1e-5)
     for one, other in zip(learner.model.parameters(), plain.model.parameters(), strict=True):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)

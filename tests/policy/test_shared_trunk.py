@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -11,11 +10,12 @@ import pytest
 import torch
 from gradient_samples import gradients_of_first_step, precise_learner, relative_difference
 from policy_samples import two_turn_sequences
+from pydantic import ValidationError
 
-from turnwise.config.model_settings import PLAIN, AdapterSettings, ModelSettings
+from turnwise.config.model_settings import PLAIN, Adapter, ModelSettings
 from turnwise.config.schema import CriticSection
 from turnwise.data.trajectory import TokenSequence
-from turnwise.errors import ConfigurationError, MismatchError
+from turnwise.errors import MismatchError
 from turnwise.policy.critic.critic import VALUE_HEAD_FILE, ValueBatch
 from turnwise.policy.learner.learner import OPTIMIZER_FILE, Learner
 from turnwise.policy.learner.update import UpdateBatch, UpdateSettings
@@ -30,7 +30,7 @@ CRITIC = CriticSection(
 ALONE = UpdateSettings(
     learning_rate=1e-3, temperature=0.75, micro_batch_tokens=40, maximum_mismatch=10.0, maximum_gradient_norm=1e9
 )
-JOINT = dataclasses.replace(ALONE, critic=CRITIC)
+JOINT = ALONE.changed(critic=CRITIC)
 ADVANTAGES = [(1.0, -0.5), (0.0, 0.0), (-2.0, 0.25), (0.5, 0.5), (-0.125, -1.0), (1.5, 2.0)]
 """The second sequence has none: alone, the policy's loss says nothing of it."""
 
@@ -110,7 +110,7 @@ def test_the_trunks_gradient_is_the_sum_of_both_losses(
 ) -> None:
     policy = make_policy(0, tied=tied)
     joint, alone = a_precise_learner(policy), precise_learner(policy)
-    joint.update(a_batch(), dataclasses.replace(JOINT, micro_batch_tokens=micro_batch_tokens))
+    joint.update(a_batch(), JOINT.changed(micro_batch_tokens=micro_batch_tokens))
     alone.update(a_batch(), ALONE)
     of_values, of_policy = gradients_of_the_value_loss(policy), gradients_of_first_step(alone._optimizer)
     expected = {name: gradient + of_policy.get(name, 0.0) for name, gradient in of_values.items()}
@@ -159,14 +159,14 @@ def test_learning_along_explains_the_returns(make_policy: MakePolicy) -> None:
     for _ in range(40):
         batch = UpdateBatch.from_turns(sequences, [(0.0, 0.0)] * 6)
         values = learner.critic.values(sequences, 1000)
-        chosen = dataclasses.replace(JOINT, learning_rate=3e-3, critic=CRITIC.changed(clip=None))
+        chosen = JOINT.changed(learning_rate=3e-3, critic=CRITIC.changed(clip=None))
         explained.append(learner.update(batch.with_values(values, returns), chosen)["explained_variance"])
     assert explained[0] == 0.0 < 0.9 < explained[-1]
 
 
-@pytest.mark.parametrize("model", [PLAIN, ModelSettings(adapter=AdapterSettings(rank=2, alpha=4))])
+@pytest.mark.parametrize("model", [PLAIN, ModelSettings(adapter=Adapter(rank=2, alpha=4))])
 def test_policy_and_critic_go_on_to_the_bit(make_policy: MakePolicy, tmp_path: Path, model: ModelSettings) -> None:
-    settings = dataclasses.replace(JOINT, mini_batches=2, epochs=2, weight_decay=0.01)
+    settings = JOINT.changed(mini_batches=2, epochs=2, weight_decay=0.01)
     learner = a_learner(make_policy(0), model)
     learner.update(a_batch(), settings)
     learner.save(tmp_path)
@@ -193,7 +193,7 @@ def test_a_mismatch_leaves_no_gradient_behind(make_policy: MakePolicy) -> None:
     learner = a_learner(make_policy(0))
     before = state(learner)
     with pytest.raises(MismatchError):
-        learner.update(a_batch(), dataclasses.replace(JOINT, maximum_mismatch=1e-6))
+        learner.update(a_batch(), JOINT.changed(maximum_mismatch=1e-6))
     assert learner.critic is not None
     assert all(parameter.grad is None for parameter in (*learner.model.parameters(), *learner.critic.head.parameters()))
     assert all(torch.equal(tensor, before[name]) for name, tensor in state(learner).items())
@@ -219,8 +219,8 @@ def test_settings_a_batch_and_a_learner_that_do_not_belong_together_are_refused(
     for learner, settings in ((a_learner(policy), ALONE), (Learner(policy, threads=1), JOINT)):
         with pytest.raises(ValueError, match="must learn along, and no other"):
             learner.update(a_batch(), settings)
-    with pytest.raises(ConfigurationError, match="must stand on the policy's trunk; found trunk 'own'"):
-        dataclasses.replace(ALONE, critic=CRITIC.changed(trunk="own", coefficient=None))
+    with pytest.raises(ValidationError, match="must stand on the policy's trunk; found trunk 'own'"):
+        ALONE.changed(critic=CRITIC.changed(trunk="own", coefficient=None))
     with pytest.raises(ValueError, match="returns must have one number per reply token"):
         bare.with_values([[0.0] * sum(each.mask) for each in bare.sequences], [[0.0]] * 6)
 

@@ -1,15 +1,15 @@
-"""Settings of a model: precision, memory options, adapter. `turnwise.policy.model` applies them; no torch here."""
+"""The section `compute` and the adapter, which `turnwise.policy.model` applies, and the sizes that go together."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Annotated, Literal
 
-from turnwise.config.bounds import require_choice, require_count
+from pydantic import Field, field_validator
+
+from turnwise.config.quantities import Batch, Seed, Threads, Tokens
+from turnwise.config.schema import Section
 from turnwise.errors import ConfigurationError
-
-Precision = Literal["float32", "bfloat16"]
 
 LINEAR_LAYERS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 """The linear layers of attention and feed-forward: all there are in policies made from scratch and in most others."""
@@ -45,42 +45,59 @@ def require_kernels(hidden: int, heads: int, engine: str) -> None:
         )
 
 
-@dataclass(frozen=True)
-class AdapterSettings:
+class Adapter(Section):
     """A low-rank adapter (LoRA): each adapted layer adds (alpha / rank) B A to its weight."""
 
-    rank: int
-    alpha: int
-    target_modules: tuple[str, ...] = LINEAR_LAYERS
-    """The linear layers that get an adapter, by the last part of their name."""
-    seed: int = 0
+    rank: Batch
+    alpha: Batch
+    target_modules: Annotated[tuple[str, ...], Field(strict=False)] = LINEAR_LAYERS
+    """The linear layers that have one, by the last part of their name."""
+    seed: Seed = 0
     """Seed of the initial A."""
 
-    def __post_init__(self) -> None:
-        require_count("an adapter's rank", self.rank)
-        require_count("an adapter's alpha", self.alpha)
-        if not self.target_modules:
-            raise ConfigurationError("an adapter's target_modules must name a linear layer; found none")
+    @field_validator("target_modules")
+    @classmethod
+    def _require_layer(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        if not names:
+            raise ValueError("must name a linear layer; found none: leave it out for all layers")
+        return names
 
 
-@dataclass(frozen=True)
-class ModelSettings:
-    """How a model is held in memory and computed. Default: the plain model in float32, with all parameters trained."""
+class ModelOptions(Section):
+    """How a model is held in memory and computed: what learner and critic read of the section `compute`."""
 
-    precision: Precision = "float32"
-    """The data type of the trunk's computation. `bfloat16` is refused on a device without instructions for it."""
+    precision: Literal["float32", "bfloat16"] = "float32"
+    """What the learner computes in; what is trained stays in float32. bfloat16 is for devices that have instructions
+    for it. An engine on an accelerator follows; one on the CPU computes in float32."""
     gradient_checkpointing: bool = False
-    """Recompute each layer's activations in the backward pass instead of storing them."""
+    """Compute every layer again in the backward pass instead of keeping what is inside it: a fraction of the memory for
+    a third more arithmetic, and the same result."""
     compiled: bool = False
-    """Compile the layers (torch.compile): takes a minute at the first batch; results differ in their rounding."""
-    logit_chunk_tokens: int = 4096
-    """Most reply tokens whose logits are in memory at once; see `turnwise.policy.scoring`."""
-    adapter: AdapterSettings | None = None
-    """With an adapter only the adapter is trained; None trains every parameter."""
+    """Compile the learner's layers (torch.compile), with g++ on the CPU and Triton on a card: a minute at the first
+    batch, faster after it; results differ in their rounding."""
+    logit_chunk_tokens: Tokens = 4096
+    """Reply tokens whose logits are in memory at once. Where a micro-batch has more, its output layer is computed
+    twice. Changes memory and speed, not what is computed."""
 
-    def __post_init__(self) -> None:
-        require_choice("precision", self.precision, get_args(Precision))
-        require_count("logit_chunk_tokens", self.logit_chunk_tokens)
+
+class Compute(ModelOptions):
+    """Where the engine and the learner run, and how: the section `compute`."""
+
+    device: Literal["cpu", "cuda"]
+    engine: Literal["vllm", "transformers"]
+    """vLLM in process, or transformers' own generation where vLLM does not install."""
+    engine_threads: Threads
+    """CPU threads that sample. Decoding a small policy is bound by overhead: one is as fast as two. Results to the bit
+    depend on it."""
+    learner_threads: Threads
+    """CPU threads that train. Results to the bit depend on it."""
+
+
+class ModelSettings(ModelOptions):
+    """What a model is loaded with. Default: the plain model in float32, with all parameters trained."""
+
+    adapter: Adapter | None = None
+    """With an adapter only the adapter is trained; None trains every parameter."""
 
 
 PLAIN = ModelSettings()

@@ -1,83 +1,153 @@
-"""The sections of `params.yaml` on how a policy learns: optimization with its adapter, and AgentEvol."""
+"""The sections of `params.yaml` on how a policy learns: optimization, and AgentEvol."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, ValidationInfo, field_validator
 
-from turnwise.config.model_settings import LINEAR_LAYERS
+from turnwise.config.model_settings import Adapter
 from turnwise.config.quantities import (
     Batch,
+    Betas,
     Count,
     LearningRate,
     NotNegative,
     Number,
-    Options,
     Positive,
-    Seed,
     Share,
     Tokens,
+    because,
 )
 from turnwise.config.schema import Section
 
-
-class Adapter(Section):
-    """A low-rank adapter (LoRA): see `turnwise.policy.model`."""
-
-    rank: Batch
-    alpha: Batch
-    """The adapter's product is multiplied by alpha / rank."""
-    target_modules: Annotated[tuple[str, ...], Field(strict=False)] = LINEAR_LAYERS
-    """The linear layers that have one, by the last part of their name."""
-    seed: Seed = 0
-    """Of the initial weights."""
+Aggregation = Literal["token-mean", "sequence-mean", "constant", "prompt-mean"]
 
 
-class Optimization(Section):
-    """The update: see `turnwise.policy.learner.settings`, which knows what makes sense together."""
+class ReferencePenalty(Section):
+    """The penalty for divergence from the warm start: see `turnwise.policy.learner.divergence`."""
+
+    coefficient: Annotated[Positive, because("for no penalty set reference to null")]
+    """Factor of the divergence, per nat."""
+    estimator: Literal["k1", "k2", "k3"] = "k2"
+    place: Annotated[Literal["loss", "reward"], Field(validate_default=True)] = "loss"
+    """`loss`: added to the loss of the update. `reward`: subtracted from the rewards before advantages are
+    estimated."""
+
+    @field_validator("place")
+    @classmethod
+    def _require_gradient(cls, place: str, read: ValidationInfo) -> str:
+        if place == "loss" and read.data.get("estimator") == "k1":
+            raise ValueError(
+                "must be reward for the estimator k1, whose gradient in the loss is that of log pi(token), zero in "
+                "expectation: it adds noise and holds nothing back; found loss: set place to reward, or estimator to k2"
+            )
+        return place
+
+
+_NO_MISMATCH = because("a weight of 1 is no mismatch at all")
+
+
+class ImportanceCorrection(Section):
+    """The correction of the mismatch between engine and learner, by weights: see `turnwise.policy.learner.importance`.
+
+    It costs one more forward pass over the batch.
+    """
+
+    kind: Literal["truncate", "mask"]
+    level: Literal["token", "sequence"] = "token"
+    high: Annotated[float, Field(ge=1.0, le=1e9, allow_inf_nan=False), _NO_MISMATCH] | None = None
+    """The largest weight. null: 2 for `truncate`, 5 for `mask`."""
+    low: Annotated[Share, _NO_MISMATCH] | None = None
+    """The smallest weight that `mask` keeps; null: 0.5. `truncate` has no lower bound."""
+
+    @field_validator("low")
+    @classmethod
+    def _require_mask(cls, low: float | None, read: ValidationInfo) -> float | None:
+        if low is not None and read.data.get("kind") == "truncate":
+            raise ValueError(
+                f"must be left out with kind truncate, which only bounds weights from above; found {low}: leave it "
+                "out, or set kind to mask"
+            )
+        return low
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The smallest and the largest weight that are left unchanged."""
+        if self.kind == "truncate":
+            return 0.0, 2.0 if self.high is None else self.high
+        return 0.5 if self.low is None else self.low, 5.0 if self.high is None else self.high
+
+
+class UpdateOptions(Section):
+    """How a batch becomes optimizer steps: what the learner reads of the section `optimization`."""
+
+    learning_rate: LearningRate
+    loss: str = "clipped"
+    """A name of `turnwise.policy.learner.losses.LOSSES`: `clipped`, `gspo`, `cispo` or `reinforce`."""
+    clip_low: Annotated[Positive, Field(le=1.0), because("at 1 there is no lower clip")] | None = None
+    """The ratio is clipped below 1 - clip_low. null: the loss's own default, 0.2 for `clipped`."""
+    clip_high: Positive | None = None
+    """The ratio is clipped above 1 + clip_high. null: the loss's own default."""
+    dual_clip: Annotated[Positive, Field(gt=1.0), because("at 1 no negative advantage would count")] | None = None
+    """The ratio above which tokens with a negative advantage have no gradient; `clipped` alone. null: none."""
+    aggregation: Aggregation = "token-mean"
+    """How reply tokens are weighted: see `turnwise.policy.learner.aggregation`."""
+    aggregation_constant: Annotated[Positive | None, Field(validate_default=True)] = None
+    """Tokens that the sum over a sample is divided by; for the aggregation `constant`, and null for others."""
+    entropy_coefficient: Annotated[NotNegative, because("a bonus below 0 is a race to certainty")] = 0.0
+    """Factor, per nat, of the bonus for the entropy of the distribution that each reply token is drawn from."""
+    reference: ReferencePenalty | None = None
+    correction: ImportanceCorrection | None = None
+    mini_batches: Batch = 1
+    """Optimizer steps per epoch; must divide prompts x group_size. Above 1 the sequences are shuffled and dealt out as
+    evenly as possible."""
+    epochs: Batch = 1
+    """Passes over a batch."""
+    betas: Betas = (0.9, 0.999)
+    weight_decay: NotNegative = 0.0
+    maximum_gradient_norm: Positive = 1.0
+    micro_batch_tokens: Tokens
+    """Tokens, padding included, that go through the model at once. Changes memory and speed; the result only in its
+    rounding."""
+    maximum_mismatch: Positive = 0.1
+    """Mean |learner - engine| per reply token, in nats, above which nothing is trained and the run is stopped."""
+
+    @field_validator("aggregation_constant")
+    @classmethod
+    def _require_constant(cls, constant: float | None, read: ValidationInfo) -> float | None:
+        if "aggregation" not in read.data:
+            return constant
+        if read.data["aggregation"] == "constant" and constant is None:
+            raise ValueError(
+                "must be a number above 0; found None: the aggregation 'constant' divides by it; the most tokens that "
+                "a trajectory may reply is usual"
+            )
+        if read.data["aggregation"] != "constant" and constant is not None:
+            raise ValueError(
+                f"must be left out with the aggregation {read.data['aggregation']!r}, which has none; found "
+                f"{constant}: leave it out, or set aggregation to constant"
+            )
+        return constant
+
+    @property
+    def penalty_in_loss(self) -> ReferencePenalty | None:
+        """The reference penalty, if its place is the loss; None otherwise."""
+        return self.reference if self.reference is not None and self.reference.place == "loss" else None
+
+
+class Optimization(UpdateOptions):
+    """How a policy learns: the section `optimization`."""
 
     method: Literal["reinforcement", "evolution"]
-    """How a policy learns from what it has sampled: by credit and a policy gradient, or by imitating its own successes,
-    as AgentEvol does. Of what follows, evolution reads what a supervised step has: learning rate, adapter, weight
-    decay, maximum gradient norm, micro-batches."""
+    """By credit and a policy gradient, or by imitating its own successes, as AgentEvol does. Of the other keys,
+    evolution reads what a supervised step has: learning rate, adapter, weight decay, maximum gradient norm,
+    micro-batches."""
     iterations: Count
-    learning_rate: LearningRate
     adapter: Adapter | None
     """Train a low-rank adapter and nothing else; the warm start trains everything. null: train everything."""
     sample: Literal["trajectory", "turn"]
     """What a sequence of the update is: a whole trajectory, or each of its turns with what came before it (RAGEN)."""
-    loss: str
-    """`clipped`, `gspo`, `cispo` or `reinforce`."""
-    clip_low: Positive | None
-    """null: the loss's own default, 0.2 for `clipped`. So for the next."""
-    clip_high: Positive | None
-    dual_clip: Positive | None
-    """The ratio above which a negative advantage stops counting; `clipped` alone. null: none."""
-    aggregation: str
-    """`token-mean`, `sequence-mean`, `prompt-mean`, or `constant`, the sum over `aggregation_constant`."""
-    aggregation_constant: Positive | None
-    entropy_coefficient: NotNegative
-    """Of the bonus for entropy, per nat."""
-    reference: Options | None
-    """The price of distance from the warm start: `coefficient`, `estimator` (k1, k2, k3), `place` (loss, reward)."""
-    correction: Options | None
-    """Of the mismatch between engine and learner: `kind` (truncate, mask), `level` (token, sequence), `high`, `low`."""
-    mini_batches: Batch
-    """Optimizer steps per pass over a batch; must divide prompts x group_size."""
-    epochs: Batch
-    """Passes over a batch."""
-    weight_decay: NotNegative
-    maximum_gradient_norm: Positive
-    micro_batch_tokens: Tokens
-    """Tokens, padding included, that go through the model at once. Changes memory and speed, not what is computed."""
-    maximum_mismatch: Positive
-    """Mean absolute difference of log-probabilities between engine and learner above which a run is stopped."""
-
-    @property
-    def update_options(self) -> dict[str, Any]:
-        """The options of `turnwise.policy.learner.settings.UpdateSettings`; the other keys are read elsewhere."""
-        return self.model_dump(exclude={"method", "iterations", "sample", "adapter"})
 
 
 class Evolution(Section):

@@ -68,6 +68,9 @@ def because(reason: str) -> WrapValidator:
     return WrapValidator(validate)
 
 
+TrainingTemperature = Annotated[Temperature, because("greedy replies have no policy gradient")]
+"""The temperature of replies that are trained on."""
+
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}")
 NAME_RULE = (
     "must be letters, digits and any of _ - . alone, begin with none of - and ., and have at most 200 characters, as "

@@ -27,8 +27,8 @@ from turnwise.config.quantities import (
     Seed,
     Share,
     Temperature,
-    Threads,
     Tokens,
+    TrainingTemperature,
     Whole,
     Width,
 )
@@ -43,34 +43,15 @@ class Section(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True)
 
+    @classmethod
+    def taken_from(cls, section: Section, **further: Any) -> Self:
+        """The fields that this model shares with a section, with the section's values, and `further` ones."""
+        shared = {name: getattr(section, name) for name in cls.model_fields if name in type(section).model_fields}
+        return cls(**shared, **further)
+
     def changed(self, **changes: Any) -> Self:
         """A copy with other values for these fields. Raises pydantic's ValidationError."""
         return type(self)(**{**{name: getattr(self, name) for name in type(self).model_fields}, **changes})
-
-
-class Compute(Section):
-    """Where the engine and the learner run."""
-
-    device: Literal["cpu", "cuda"]
-    engine: Literal["vllm", "transformers"]
-    """vLLM in process, or transformers' own generation where vLLM does not install."""
-    engine_threads: Threads
-    """CPU threads that sample. Decoding a small policy is bound by overhead: one is as fast as two. Results to the bit
-    depend on it."""
-    learner_threads: Threads
-    """CPU threads that train. Results to the bit depend on it."""
-    precision: Literal["float32", "bfloat16"]
-    """What the learner computes in; what is trained stays in float32. bfloat16 is for devices that have instructions
-    for it. An engine on an accelerator follows; one on the CPU computes in float32."""
-    gradient_checkpointing: bool
-    """Compute every layer again in the backward pass instead of keeping what is inside it: a fraction of the memory for
-    a third more arithmetic, and the same result."""
-    compiled: bool
-    """Compile the learner's layers (torch.compile), with g++ on the CPU and Triton on a card: a minute at the first
-    batch, faster after it."""
-    logit_chunk_tokens: Tokens
-    """Reply tokens whose logits are in memory at once. Where a micro-batch has more, its output layer is computed
-    twice. Changes memory and speed, not what is computed."""
 
 
 class WorldSection(Section):
@@ -175,7 +156,7 @@ class Rollout(Section):
     """Tasks per iteration."""
     group_size: Batch
     """Trajectories per group."""
-    temperature: Temperature
+    temperature: TrainingTemperature
     world_seconds: Seconds
     """Seconds that a world may take for one call before its episode is tried again."""
     world_retries: Repeats

@@ -10,8 +10,13 @@ import os
 import re
 from collections.abc import Sequence
 
-from turnwise.config.model_settings import LINEAR_LAYERS, require_heads, require_kernels, smallest_vocabulary
-from turnwise.config.optimization import Adapter
+from turnwise.config.model_settings import (
+    LINEAR_LAYERS,
+    Adapter,
+    require_heads,
+    require_kernels,
+    smallest_vocabulary,
+)
 from turnwise.config.schema import Policy
 from turnwise.errors import ConfigurationError
 from turnwise.policy.pretrained import model_directory
@@ -38,13 +43,7 @@ def require_policy(policy: Policy, adapter: Adapter | None, engine: str, tags: S
         _require_hub_id(policy.model)
     elif not (folder / "config.json").is_file():
         raise ConfigurationError(f"policy.model must be a folder with a model's config.json; {policy.model!r} has none")
-    if adapter is None:
-        return
-    if not adapter.target_modules:
-        raise ConfigurationError(
-            "optimization.adapter.target_modules must name a linear layer; found none: leave it out for all layers"
-        )
-    if policy.model == SCRATCH:
+    if adapter is not None and policy.model == SCRATCH:
         for name in adapter.target_modules:
             if name not in LINEAR_LAYERS:
                 raise ConfigurationError(

@@ -33,7 +33,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, GenerationConfig, PreTrainedModel
 from transformers.modeling_layers import GradientCheckpointingLayer
 
-from turnwise.config.model_settings import AdapterSettings, ModelSettings
+from turnwise.config.model_settings import Adapter, ModelSettings
 from turnwise.errors import ArtifactError, ConfigurationError
 
 ADAPTER_FILE = "adapter/adapter.safetensors"
@@ -218,7 +218,7 @@ def _require_compiler(kind: str) -> None:
         ) from error
 
 
-def _add_adapter(model: PreTrainedModel, settings: AdapterSettings) -> None:
+def _add_adapter(model: PreTrainedModel, settings: Adapter) -> None:
     """Add the adapter, in float32, to the linear layers that it names, and freeze all other parameters.
 
     Raises ConfigurationError for a layer that the model does not have.

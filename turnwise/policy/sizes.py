@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from math import prod
 from pathlib import Path
 
-from turnwise.config.optimization import Adapter
+from turnwise.config.model_settings import Adapter
 from turnwise.config.schema import Policy
 
 Shapes = Mapping[str, tuple[int, ...]]

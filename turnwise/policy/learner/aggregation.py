@@ -19,9 +19,8 @@ within each.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
 
-Aggregation = Literal["token-mean", "sequence-mean", "constant", "prompt-mean"]
+from turnwise.config.optimization import Aggregation
 
 
 def token_weights(

@@ -23,17 +23,13 @@ step on a batch, tokens are no longer samples of pi, and the penalty in the loss
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
-from turnwise.config.bounds import require_choice, require_number
+from turnwise.config.optimization import ReferencePenalty
 from turnwise.data.trajectory import TokenSequence
-from turnwise.errors import ConfigurationError
 
-if TYPE_CHECKING:  # The configuration imports this file for its names, and importing torch takes seconds.
+if TYPE_CHECKING:  # Importing torch takes seconds, and rewards need it only where there is a penalty.
     import torch
-
-Place = Literal["loss", "reward"]
 
 
 def k1(log_ratio: torch.Tensor) -> torch.Tensor:
@@ -55,30 +51,6 @@ DIVERGENCES: Mapping[str, Callable[[torch.Tensor], torch.Tensor]] = {"k1": k1, "
 """The estimators by name."""
 
 
-@dataclass(frozen=True)
-class ReferencePenalty:
-    """The penalty for divergence from the reference policy. Raises ConfigurationError for an invalid combination."""
-
-    coefficient: float
-    """Factor of the divergence, per nat; above 0."""
-    estimator: str = "k2"
-    """A name of `DIVERGENCES`."""
-    place: Place = "loss"
-    """`loss`: added to the loss of the update. `reward`: subtracted from the rewards before advantages are estimated,
-    see `reference_rewards`."""
-
-    def __post_init__(self) -> None:
-        require_number("reference.coefficient", self.coefficient, above=0, advice="for no penalty leave reference out")
-        require_choice("reference.estimator", self.estimator, DIVERGENCES)
-        require_choice("reference.place", self.place, ("loss", "reward"))
-        if (self.estimator, self.place) == ("k1", "loss"):
-            raise ConfigurationError(
-                "reference.estimator must be k2 or k3 in the loss; found k1, whose gradient there is that of "
-                "log pi(token), zero in expectation: it adds noise and holds nothing back. Set reference.place to "
-                "reward, or reference.estimator to k2"
-            )
-
-
 def reference_rewards(
     sequences: Sequence[TokenSequence],
     reference_log_probabilities: Sequence[Sequence[float]],
@@ -90,7 +62,7 @@ def reference_rewards(
     number per token of every sequence, in nats and at the same temperature; those at observation tokens are not read.
     Raises ValueError where the lengths differ.
     """
-    import torch  # Here, so that the configuration can import this file without it.
+    import torch
 
     rewards: list[list[float]] = []
     for sequence, reference in zip(sequences, reference_log_probabilities, strict=True):

@@ -25,55 +25,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
-from turnwise.config.bounds import require_choice, require_number
+from turnwise.config.optimization import ImportanceCorrection
 from turnwise.data.trajectory import TokenSequence
-from turnwise.errors import ConfigurationError, MismatchError
-
-Kind = Literal["truncate", "mask"]
-Level = Literal["token", "sequence"]
+from turnwise.errors import MismatchError
 
 LARGEST_LOG_WEIGHT = 20.0
-DEFAULT_HIGH = {"truncate": 2.0, "mask": 5.0}
-DEFAULT_LOW = 0.5
-
-
-@dataclass(frozen=True)
-class ImportanceCorrection:
-    """How the engine's mismatch is corrected for. Raises ConfigurationError for invalid values."""
-
-    kind: Kind
-    level: Level = "token"
-    high: float | None = None
-    """The largest weight; None: 2 for `truncate`, 5 for `mask`."""
-    low: float | None = None
-    """The smallest weight that `mask` keeps; None: 0.5. `truncate` has no lower bound."""
-
-    def __post_init__(self) -> None:
-        require_choice("correction.kind", self.kind, ("truncate", "mask"))
-        require_choice("correction.level", self.level, ("token", "sequence"))
-        if self.kind == "truncate" and self.low is not None:
-            raise ConfigurationError(
-                f"correction.low must be left out with kind truncate, which only bounds weights from above; found "
-                f"{self.low}: leave it out, or set correction.kind to mask"
-            )
-        if self.high is not None:
-            require_number("correction.high", self.high, at_least=1, advice="a weight of 1 is no mismatch at all")
-        if self.low is not None:
-            require_number(
-                "correction.low", self.low, at_least=0, at_most=1, advice="a weight of 1 is no mismatch at all"
-            )
-
-    @property
-    def bounds(self) -> tuple[float, float]:
-        """The smallest and the largest weight that are left unchanged."""
-        high = DEFAULT_HIGH[self.kind] if self.high is None else self.high
-        if self.kind == "truncate":
-            return 0.0, high
-        return DEFAULT_LOW if self.low is None else self.low, high
 
 
 @dataclass(frozen=True)
@@ -123,7 +82,7 @@ def importance_weights(
     return ImportanceWeights(tuple(rows), float(after.mean()), float(before.max()), float((before != after).mean()))
 
 
-def _weights(log_weights: np.ndarray, level: Level) -> np.ndarray:
+def _weights(log_weights: np.ndarray, level: str) -> np.ndarray:
     """One weight per reply token of a sequence, from the learner's log-probabilities minus the engine's."""
     if level == "sequence":
         log_weights = np.full_like(log_weights, log_weights.sum())
