@@ -151,14 +151,14 @@ def test_no_smaller_set_reaches_the_cumulative_share(deviations: dict[int, float
     ("name", "options", "reason"),
     [
         ("best", {}, "one of all, uncertainty, cumulative, random, mixed; found 'best'"),
-        ("uncertainty", {"shares": 0.5}, "those of 'uncertainty' are share; found 'shares'"),
-        ("all", {"share": 0.5}, "'all' has none; found 'share'"),
-        ("random", {"seed": 3}, "those of 'random' are share; found 'seed'"),
-        ("cumulative", {"share": 0.0}, "above 0 and at most 1; found 0.0"),
-        ("uncertainty", {"share": 1.5}, "above 0 and at most 1; found 1.5"),
-        ("uncertainty", {"share": True}, "above 0 and at most 1; found True"),
-        ("mixed", {"maximum_rounds": 0}, "a whole number from 1 to 1000; found 0"),
-        ("mixed", {"maximum_rounds": 2.0}, "a whole number from 1 to 1000; found 2.0"),
+        ("uncertainty", {"shares": 0.5}, "the options of 'uncertainty' are share; found 'shares'"),
+        ("all", {"share": 0.5}, "'all' has no options; found 'share'"),
+        ("random", {"seed": 3}, "the options of 'random' are share; found 'seed'"),
+        ("cumulative", {"share": 0.0}, "share must be above 0; found 0.0"),
+        ("uncertainty", {"share": 1.5}, "share must be at most 1; found 1.5"),
+        ("uncertainty", {"share": True}, "share must be a number; found True"),
+        ("mixed", {"maximum_rounds": 0}, "maximum_rounds must be at least 1; found 0"),
+        ("mixed", {"maximum_rounds": 2.0}, "maximum_rounds must be a whole number; found 2.0"),
     ],
 )
 def test_what_makes_no_sense_is_refused(name: str, options: dict[str, Any], reason: str) -> None:

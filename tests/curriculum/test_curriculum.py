@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from turnwise.curriculum.plateau import IterationCounts, has_levelled_off, standard_error
-from turnwise.curriculum.rules import SCHEDULES, Adaptive, Curriculum, HorizonState, Staged, make_curriculum
+from turnwise.curriculum.rules import SCHEDULES, Curriculum, HorizonState, Staged, make_curriculum
 from turnwise.errors import ConfigurationError
 
 TURNS = 40
@@ -43,7 +43,9 @@ curricula = some.one_of(
     some.integers(1, TURNS).map(lambda limit: make_curriculum("fixed", {"limit": limit}, TURNS)),
     growing.map(lambda chosen: make_curriculum("staged", {"limits": chosen, "lengths": 3}, TURNS)),
     some.builds(
-        lambda first, further, step, window: Adaptive(first, first + further, step, window=window),
+        lambda first, further, step, window: make_curriculum(
+            "adaptive", {"first": first, "maximum": first + further, "step": step, "window": window}, TURNS
+        ),
         some.integers(1, 20),
         some.integers(1, 20),
         some.integers(1, 9),
@@ -166,25 +168,25 @@ def refused(rule: str, options: dict[str, Any], turns: int = 10) -> str:
     ("rule", "options", "expected"),
     [
         ("stage", {}, "curriculum.rule must be one of fixed, staged, adaptive; found 'stage'"),
-        ("fixed", {"limits": [3]}, "those of 'fixed' are limit; found 'limits'"),
-        ("fixed", {"limit": 0}, "a curriculum's limit, in turns must be a whole number of at least 1; found 0"),
+        ("fixed", {"limits": [3]}, "curriculum.options: the options of 'fixed' are limit; found 'limits'"),
+        ("fixed", {"limit": 0}, "curriculum.options: limit must be at least 1; found 0"),
         ("fixed", {"limit": 11}, "which allows 10 turns; found 11"),
         ("staged", {"limits": [2, 4, 11], "lengths": 3}, "which allows 10 turns; found 11"),
         ("staged", {"schedule": "textcraft"}, "which allows 10 turns; found 30"),
         ("staged", {"limits": [2, 4, 4], "lengths": 3}, "must grow from stage to stage"),
         ("staged", {"limits": [4], "lengths": 3}, "with two stages at least"),
         ("staged", {"limits": [2, 4], "lengths": [3, 3]}, "found 2 limits and the lengths [3, 3]"),
-        ("staged", {"limits": [2, 4], "lengths": 0}, "must be a whole number of at least 1; found 0"),
+        ("staged", {"limits": [2, 4], "lengths": 0}, "lengths must be a number of iterations of at least 1, or a list"),
         ("staged", {"limits": [2, 4]}, "one for each stage but the last; found None"),
         ("staged", {"limits": [2, 4], "schedule": "babyai"}, "either limits of its own or a published schedule"),
-        ("staged", {"schedule": "baby"}, "must be one of webarena, search"),
-        ("staged", {"limits": "2, 4", "lengths": 3}, "must be a list of whole numbers; found '2, 4'"),
-        ("adaptive", {}, "curriculum.options.first, in turns must be a whole number of at least 1; found None"),
+        ("staged", {"schedule": "baby"}, "schedule must be one of webarena, search"),
+        ("staged", {"limits": "2, 4", "lengths": 3}, "limits must be a list; found '2, 4'"),
+        ("adaptive", {}, "curriculum.options: first must be set; found nothing"),
         ("adaptive", {"first": 10}, "must begin below its maximum"),
         ("adaptive", {"first": 2, "maximum": 12}, "which allows 10 turns; found 12"),
-        ("adaptive", {"first": 2, "window": 1}, "must be a number of at least 2; found 1"),
-        ("adaptive", {"first": 2, "tolerance": 0}, "must be a number above 0 and below 1; found 0"),
-        ("adaptive", {"first": 2, "share": 0.0}, "must be a number above 0 and of at most 1; found 0.0"),
+        ("adaptive", {"first": 2, "window": 1}, "window must be at least 2: one value has no spread; found 1"),
+        ("adaptive", {"first": 2, "tolerance": 0}, "tolerance must be above 0; found 0"),
+        ("adaptive", {"first": 2, "share": 0.0}, "share must be above 0; found 0.0"),
     ],
 )
 def test_a_curriculum_that_makes_no_sense_is_refused(rule: str, options: dict[str, Any], expected: str) -> None:

@@ -8,28 +8,42 @@ differs, and when it is biased; `docs/credit-bias.md` has the biases in numbers.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from turnwise.config.options import read_options
 from turnwise.credit.anchor_states import gigpo
 from turnwise.credit.batch import CreditBatch
 from turnwise.credit.generalised_advantage import bi_level_gae, critic_targets, gae, turn_gae
 from turnwise.credit.group_relative import grpo, rloo
 from turnwise.credit.reinforce import reinforce_plus_plus, reinforce_plus_plus_baseline
 from turnwise.credit.turn_level import mt_grpo
-from turnwise.errors import CreditError
+from turnwise.errors import ConfigurationError, CreditError
 from turnwise.suggestions import meant
 
-__all__ = ["ESTIMATORS", "CreditBatch", "Estimator", "estimate", "require_options", "value_targets"]
+__all__ = ["ESTIMATORS", "CreditBatch", "Estimator", "Restriction", "estimate", "require_options", "value_targets"]
 
 _CRITIC = ("reply_lengths", "values")
 
 
 @dataclass(frozen=True)
+class Restriction:
+    """What an estimator cannot be used with while one of its options has a certain value."""
+
+    option: str
+    value: str
+    instead: str
+    """Another value of the option, which has no such restriction."""
+    most_turns: int | None = None
+    """The most turns that a trajectory may have; a summary, a plan or a lesson is a turn. None: any number."""
+    token_rewards: bool = True
+    """Whether rewards per token, such as a KL penalty, have a place."""
+
+
+@dataclass(frozen=True)
 class Estimator:
-    """An advantage estimator, with the properties that are checked before any compute."""
+    """An advantage estimator, with what it needs: read by the checks of a configuration, before any compute."""
 
     function: Callable[..., list[list[float]]]
     """Maps a `CreditBatch` and keyword options to advantages, one row per trajectory."""
@@ -40,11 +54,25 @@ class Estimator:
     them, `bootstrap` is needed too as soon as a trajectory is `truncated`."""
     grouped: bool = False
     """Whether trajectories are compared within their group, so that a group of one has nothing to be compared with."""
+    restrictions: tuple[Restriction, ...] = ()
+    belongs_to: Mapping[str, tuple[str, tuple[str, ...]]] = field(default_factory=dict)
+    """Options that belong to certain values of another option, and are None under its other values: by their name, the
+    other option and these values."""
+
+    def restriction(self, options: Mapping[str, Any]) -> Restriction | None:
+        """The restriction under these options; None where there is none."""
+        return next((each for each in self.restrictions if options.get(each.option) == each.value), None)
 
 
 ESTIMATORS: Mapping[str, Estimator] = {
     "grpo": Estimator(grpo, "turn", grouped=True),
-    "mt-grpo": Estimator(mt_grpo, "turn", grouped=True),
+    "mt-grpo": Estimator(
+        mt_grpo,
+        "turn",
+        grouped=True,
+        restrictions=(Restriction("rule", "paper", instead="return-to-go", most_turns=2, token_rewards=False),),
+        belongs_to={"to_go": ("rule", ("per-index", "padded")), "baseline": ("rule", ("return-to-go",))},
+    ),
     "rloo": Estimator(rloo, "turn", grouped=True),
     "reinforce++": Estimator(reinforce_plus_plus, "token", needs=("reply_lengths",)),
     "reinforce++-baseline": Estimator(reinforce_plus_plus_baseline, "token", needs=("reply_lengths",), grouped=True),
@@ -98,30 +126,22 @@ def require_options(name: str, options: Mapping[str, Any]) -> None:
         raise CreditError(
             f"credit.estimator must be one of {', '.join(sorted(ESTIMATORS))}; found {name!r}{meant(name, ESTIMATORS)}"
         )
-    function = ESTIMATORS[name].function
-    known = [option for option in inspect.signature(function).parameters if option != "batch"]
-    for option in options:
-        if option not in known:
-            listed = ", ".join(known)
-            raise CreditError(f"the options of {name!r} are {listed}; found {option!r}{meant(option, known)}")
-    function(_SMALLEST, **options)
+    estimator = ESTIMATORS[name]
+    try:
+        read = read_options(name, estimator.function, options)
+    except ConfigurationError as error:
+        raise CreditError(str(error)) from None
+    for option, (other, values) in estimator.belongs_to.items():
+        if read[option] is not None and read[other] not in values:
+            raise CreditError(
+                f"{option} belongs to {name}'s {other} {' and '.join(values)}; found it with {other} {read[other]!r}"
+            )
 
 
 def _raw(name: str, batch: CreditBatch, options: Mapping[str, Any]) -> list[list[float]]:
     """The advantages of all turns, before those that are not trained are set to 0."""
     require_options(name, options)
-    for field in ESTIMATORS[name].needs:
-        if getattr(batch, field) is None:
-            raise CreditError(f"{name!r} needs {field}, {_IN_WORDS[field]}; the batch has none")
+    for needed in ESTIMATORS[name].needs:
+        if getattr(batch, needed) is None:
+            raise CreditError(f"{name!r} needs {needed}, {_IN_WORDS[needed]}; the batch has none")
     return ESTIMATORS[name].function(batch, **options)
-
-
-_SMALLEST = CreditBatch(
-    group=[0, 0],
-    turn_rewards=[[0.0], [0.0]],
-    outcome=[0.0, 0.0],
-    reply_lengths=[[1], [1]],
-    values=[[0.0], [0.0]],
-    anchors=[["a state"], ["a state"]],
-)
-"""A minimal batch on which every estimator is defined: `require_options` runs the estimator on it to check options."""

@@ -18,9 +18,9 @@ twice is compared with its own later return. gamma below 1 makes later rewards w
 
 from __future__ import annotations
 
+from turnwise.config.quantities import NotNegative, Number, Share
 from turnwise.credit.batch import CreditBatch
-from turnwise.credit.normalisation import Deviation, normalise, require_deviation
-from turnwise.credit.options import require_choice, require_number, require_share
+from turnwise.credit.normalisation import Deviation, normalise
 from turnwise.credit.placement import Placement, Rewards, on_turns, total
 from turnwise.credit.reinforce import discounted_returns
 from turnwise.errors import CreditError
@@ -33,19 +33,15 @@ def gigpo(
     batch: CreditBatch,
     *,
     rewards: Rewards = "merged",
-    omega: float = 1.0,
-    gamma: float = 0.95,
+    omega: Number = 1.0,
+    gamma: Share = 0.95,
     deviation: Deviation = "unbiased",
-    epsilon: float = 1e-6,
+    epsilon: NotNegative = 1e-6,
 ) -> list[list[float]]:
     """One advantage per turn. `rewards` selects the rewards of both terms; token rewards are added to their turn's.
 
-    Needs `anchors`. Raises CreditError when no turn has one, or for an invalid option.
+    Needs `anchors`. Raises CreditError when no turn has one.
     """
-    require_choice("rewards", rewards, Rewards)
-    require_number("omega", omega)
-    require_share("gamma", gamma)
-    require_deviation(deviation, epsilon)
     advantages: list[list[float]] = [[] for _ in range(len(batch))]
     for members in batch.members.values():
         values = [total(batch, index, rewards) for index in members]

@@ -26,9 +26,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from turnwise.config.quantities import NotNegative, Share
 from turnwise.credit.batch import CreditBatch
 from turnwise.credit.normalisation import whiten as whitened
-from turnwise.credit.options import require_choice, require_not_negative, require_share, require_switch
 from turnwise.credit.placement import Placement, on_tokens, on_turns, placed
 from turnwise.errors import CreditError
 
@@ -36,19 +36,18 @@ from turnwise.errors import CreditError
 def gae(
     batch: CreditBatch,
     *,
-    gamma: float = 1.0,
-    trace: float = 1.0,
+    gamma: Share = 1.0,
+    trace: Share = 1.0,
     rewards: Placement = "turn",
     whiten: bool = True,
-    epsilon: float = 1e-8,
+    epsilon: NotNegative = 1e-8,
 ) -> list[list[float]]:
     """One advantage per reply token, from GAE over the trajectory's reply tokens.
 
     Whitened by default, as in PPO, over the trained reply tokens of the batch; `whiten=False` turns it off. Needs
     `reply_lengths` and `values`, and `bootstrap` for trajectories that were cut off. Raises CreditError where one is
-    missing, and for an invalid option.
+    missing.
     """
-    _require_options(rewards, whiten, epsilon, gamma=gamma, trace=trace)
     advantages = [
         _recursion(
             on_tokens(batch, index, placed(batch, index, rewards)),
@@ -65,18 +64,17 @@ def gae(
 def turn_gae(
     batch: CreditBatch,
     *,
-    gamma: float = 1.0,
-    trace: float = 1.0,
+    gamma: Share = 1.0,
+    trace: Share = 1.0,
     rewards: Placement = "turn",
     whiten: bool = True,
-    epsilon: float = 1e-8,
+    epsilon: NotNegative = 1e-8,
 ) -> list[list[float]]:
     """One advantage per turn, from GAE over turns; `gamma` and `trace` (lambda) are per turn.
 
     Whitened by default over trained turns, each counted once; `whiten=False` turns it off. Needs the inputs of `gae`,
     but reads only the values at the first reply token of each turn. Raises CreditError as `gae` does.
     """
-    _require_options(rewards, whiten, epsilon, gamma=gamma, trace=trace)
     advantages = []
     for index in range(len(batch)):
         values = critic_values(batch, index)
@@ -89,19 +87,18 @@ def turn_gae(
 def bi_level_gae(
     batch: CreditBatch,
     *,
-    gamma: float = 1.0,
-    gamma_turn: float = 0.95,
-    trace: float = 1.0,
+    gamma: Share = 1.0,
+    gamma_turn: Share = 0.95,
+    trace: Share = 1.0,
     rewards: Placement = "turn",
     whiten: bool = True,
-    epsilon: float = 1e-8,
+    epsilon: NotNegative = 1e-8,
 ) -> list[list[float]]:
     """One advantage per reply token, from GAE over turns and then over the tokens of each turn.
 
     Whitened by default over the trained reply tokens of the batch; `whiten=False` turns it off. `trace` (lambda) is
     used at both levels. Needs the inputs of `gae`. Raises CreditError as `gae` does.
     """
-    _require_options(rewards, whiten, epsilon, gamma=gamma, gamma_turn=gamma_turn, trace=trace)
     advantages = []
     for index in range(len(batch)):
         values, spans = critic_values(batch, index), batch.spans(index)
@@ -160,11 +157,3 @@ def _value_after(batch: CreditBatch, index: int) -> float:
             "truncated, and the batch has none"
         )
     return batch.bootstrap[index]
-
-
-def _require_options(rewards: Placement, whiten: bool, epsilon: float, **shares: float) -> None:
-    require_choice("rewards", rewards, Placement)
-    require_switch("whiten", whiten)
-    require_not_negative("epsilon", epsilon)
-    for option, value in shares.items():
-        require_share(option, value)

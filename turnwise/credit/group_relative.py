@@ -23,21 +23,16 @@ from __future__ import annotations
 
 import warnings
 
+from turnwise.config.quantities import NotNegative
 from turnwise.credit.batch import CreditBatch
-from turnwise.credit.normalisation import NO_BASELINE, Deviation, against_others, normalise, require_deviation
-from turnwise.credit.options import require_choice
+from turnwise.credit.normalisation import NO_BASELINE, Deviation, against_others, normalise
 from turnwise.credit.placement import Rewards, total
 
 
 def grpo(
-    batch: CreditBatch, *, rewards: Rewards = "outcome", deviation: Deviation = "unbiased", epsilon: float = 1e-4
+    batch: CreditBatch, *, rewards: Rewards = "outcome", deviation: Deviation = "unbiased", epsilon: NotNegative = 1e-4
 ) -> list[list[float]]:
-    """One advantage per turn, the same at every turn of a trajectory. Token rewards are part of a trajectory's reward.
-
-    Raises CreditError for an invalid option.
-    """
-    require_deviation(deviation, epsilon)
-    require_choice("rewards", rewards, Rewards)
+    """One advantage per turn, the same at every turn of a trajectory. Token rewards count, too."""
     advantages: list[list[float]] = [[] for _ in range(len(batch))]
     for members in batch.members.values():
         values = [total(batch, index, rewards) for index in members]
@@ -47,11 +42,7 @@ def grpo(
 
 
 def rloo(batch: CreditBatch, *, rewards: Rewards = "outcome") -> list[list[float]]:
-    """One advantage per turn, the same at every turn of a trajectory. Token rewards are part of a trajectory's reward.
-
-    Raises CreditError for an invalid option.
-    """
-    require_choice("rewards", rewards, Rewards)
+    """One advantage per turn, the same at every turn of a trajectory. Token rewards count, too."""
     advantages: list[list[float]] = [[] for _ in range(len(batch))]
     for members in batch.members.values():
         if len(members) == 1:

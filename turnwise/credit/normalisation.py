@@ -18,17 +18,9 @@ import warnings
 from collections.abc import Sequence
 from typing import Literal
 
-from turnwise.credit.options import require_choice, require_not_negative
-
 Deviation = Literal["unbiased", "population", "none"]
 
 NO_BASELINE = "a trajectory that has no other to be compared with has no baseline: it gets 0"
-
-
-def require_deviation(deviation: str, epsilon: float) -> None:
-    """Raise CreditError for an unknown deviation or an epsilon that is negative."""
-    require_choice("deviation", deviation, Deviation)
-    require_not_negative("epsilon", epsilon)
 
 
 def normalise(values: Sequence[float], deviation: Deviation, epsilon: float) -> list[float]:

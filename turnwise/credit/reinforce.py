@@ -21,26 +21,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from turnwise.config.quantities import NotNegative, Share
 from turnwise.credit.batch import CreditBatch
 from turnwise.credit.normalisation import normalise
 from turnwise.credit.normalisation import whiten as whitened
-from turnwise.credit.options import require_choice, require_not_negative, require_share, require_switch
 from turnwise.credit.placement import Placement, Rewards, on_tokens, placed, score
 
 
 def reinforce_plus_plus(
     batch: CreditBatch,
     *,
-    gamma: float = 1.0,
+    gamma: Share = 1.0,
     rewards: Placement = "turn",
     whiten: bool = True,
-    epsilon: float = 1e-8,
+    epsilon: NotNegative = 1e-8,
 ) -> list[list[float]]:
-    """One advantage per reply token. Needs `reply_lengths`. Raises CreditError without them or for an invalid option.
+    """One advantage per reply token. Needs `reply_lengths`. Raises CreditError without them.
 
     Whitened by default over the trained reply tokens of the batch; `whiten=False` turns it off.
     """
-    require_choice("rewards", rewards, Placement)
     of_turns = [placed(batch, index, rewards) for index in range(len(batch))]
     return _advantages(batch, of_turns, gamma, whiten, epsilon)
 
@@ -48,16 +47,15 @@ def reinforce_plus_plus(
 def reinforce_plus_plus_baseline(
     batch: CreditBatch,
     *,
-    gamma: float = 1.0,
+    gamma: Share = 1.0,
     rewards: Rewards = "outcome",
     whiten: bool = True,
-    epsilon: float = 1e-8,
+    epsilon: NotNegative = 1e-8,
 ) -> list[list[float]]:
     """One advantage per reply token. Needs `reply_lengths`. Rewards per token are not part of the group's mean.
 
     Whitened as in `reinforce_plus_plus`. Raises CreditError as it does.
     """
-    require_choice("rewards", rewards, Rewards)
     of_turns = [[0.0] * turns for turns in batch.turns]
     for members in batch.members.values():
         scores = normalise([score(batch, index, rewards) for index in members], "none", 0.0)
@@ -69,9 +67,6 @@ def reinforce_plus_plus_baseline(
 def _advantages(
     batch: CreditBatch, of_turns: Sequence[Sequence[float]], gamma: float, whiten: bool, epsilon: float
 ) -> list[list[float]]:
-    require_share("gamma", gamma)
-    require_switch("whiten", whiten)
-    require_not_negative("epsilon", epsilon)
     returns = [discounted_returns(on_tokens(batch, index, turns), gamma) for index, turns in enumerate(of_turns)]
     return whitened(returns, batch.trained_tokens, epsilon) if whiten else returns
 

@@ -21,14 +21,16 @@ compare with `random`, and at equal updates.
 
 from __future__ import annotations
 
-import inspect
 import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Annotated, Any
 
+from pydantic import Field
+
+from turnwise.config.options import read_options
 from turnwise.errors import ConfigurationError
 from turnwise.seeding import generator
 from turnwise.suggestions import meant
@@ -36,10 +38,9 @@ from turnwise.suggestions import meant
 Deviations = Mapping[int, float]
 """The deviation of each group's rewards, by group, in the order of the batch."""
 
+ShareOfGroups = Annotated[float, Field(gt=0.0, le=1.0, allow_inf_nan=False)]
 MAXIMUM_ROUNDS = 3
 """Default limit on the sampling rounds of `mixed`, the first round included."""
-MOST_ROUNDS = 1000
-"""The highest limit that `maximum_rounds` may be set to."""
 
 
 @dataclass(frozen=True)
@@ -107,34 +108,18 @@ def require_selection(name: str, options: Mapping[str, Any]) -> None:
     """Raise ConfigurationError unless `name` is a rule that has these `options` and accepts their values."""
     if name not in RULES:
         raise ConfigurationError(f"the selection must be one of {', '.join(RULES)}; found {name!r}{meant(name, RULES)}")
-    known = [option for option in inspect.signature(RULES[name]).parameters if option not in ("deviations", "seed")]
-    for option, value in options.items():
-        if option not in known:
-            listed = f"those of {name!r} are {', '.join(known)}" if known else f"{name!r} has none"
-            raise ConfigurationError(f"the options of a selection: {listed}; found {option!r}{meant(option, known)}")
-        _require_number(option, value)
-
-
-def _require_number(option: str, value: Any) -> None:
-    if option == "share":
-        accepted = isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= 1
-        must = "a number above 0 and at most 1"
-    else:
-        accepted = isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MOST_ROUNDS
-        must = f"a whole number from 1 to {MOST_ROUNDS}"
-    if not accepted:
-        raise ConfigurationError(f"the selection's {option} must be {must}; found {value!r}")
+    read_options(name, RULES[name], options)
 
 
 def _all(deviations: Deviations, seed: int) -> tuple[int, ...]:
     return tuple(deviations)
 
 
-def _uncertainty(deviations: Deviations, seed: int, *, share: float = 0.25) -> tuple[int, ...]:
+def _uncertainty(deviations: Deviations, seed: int, *, share: ShareOfGroups = 0.25) -> tuple[int, ...]:
     return _in_order(deviations, _by_deviation(deviations)[: _count(deviations, share)])
 
 
-def _cumulative(deviations: Deviations, seed: int, *, share: float = 0.9) -> tuple[int, ...]:
+def _cumulative(deviations: Deviations, seed: int, *, share: ShareOfGroups = 0.9) -> tuple[int, ...]:
     # Exact arithmetic: 9 of 10 equal deviations are 0.9 of their sum, which is false in floating point for some values.
     exact = {group: Fraction(deviation) for group, deviation in deviations.items()}
     enough, reached, chosen = Fraction(str(share)) * sum(exact.values()), Fraction(0), []
@@ -146,13 +131,15 @@ def _cumulative(deviations: Deviations, seed: int, *, share: float = 0.9) -> tup
     return _in_order(deviations, chosen)
 
 
-def _random(deviations: Deviations, seed: int, *, share: float = 0.25) -> tuple[int, ...]:
+def _random(deviations: Deviations, seed: int, *, share: ShareOfGroups = 0.25) -> tuple[int, ...]:
     groups = list(deviations)
     drawn = generator(seed, "selection").permutation(len(groups))[: _count(deviations, share)]
     return _in_order(deviations, [groups[place] for place in drawn])
 
 
-def _mixed(deviations: Deviations, seed: int, *, maximum_rounds: int = MAXIMUM_ROUNDS) -> tuple[int, ...]:
+def _mixed(
+    deviations: Deviations, seed: int, *, maximum_rounds: Annotated[int, Field(ge=1, le=1000)] = MAXIMUM_ROUNDS
+) -> tuple[int, ...]:
     return tuple(group for group, deviation in deviations.items() if deviation > 0)
 
 

@@ -26,9 +26,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from turnwise.config.quantities import NotNegative, Number
 from turnwise.credit.batch import CreditBatch
-from turnwise.credit.normalisation import Deviation, against_others, normalise, require_deviation, scale
-from turnwise.credit.options import require_choice, require_number, require_switch
+from turnwise.credit.normalisation import Deviation, against_others, normalise, scale
 from turnwise.credit.placement import own_rewards
 from turnwise.errors import CreditError
 
@@ -55,10 +55,10 @@ def mt_grpo(
     batch: CreditBatch,
     *,
     rule: Rule = "return-to-go",
-    turn_coefficient: float = 1.0,
-    outcome_coefficient: float = 1.0,
+    turn_coefficient: Number = 1.0,
+    outcome_coefficient: Number = 1.0,
     deviation: Deviation | None = None,
-    epsilon: float = 1e-4,
+    epsilon: NotNegative = 1e-4,
     to_go: bool | None = None,
     baseline: Baseline | None = None,
 ) -> list[list[float]]:
@@ -67,32 +67,17 @@ def mt_grpo(
     `deviation` defaults to `none` for `return-to-go`, which leaves the scale of the rewards alone, and to `unbiased`
     for the other rules, as in the paper: the two give advantages of different scales, which need different learning
     rates. `to_go` (default: true) belongs to `per-index` and `padded`; `baseline` (default: `others`) belongs to
-    `return-to-go`, where `group` includes the trajectory itself in the mean. Raises CreditError for an option that the
-    rule does not have, and for `paper` with a trajectory of more than two turns or with rewards per token.
+    `return-to-go`, where `group` includes the trajectory itself in the mean. Raises CreditError for `paper` with a
+    trajectory of more than two turns or with rewards per token.
     """
-    require_choice("rule", rule, Rule)
-    require_number("turn_coefficient", turn_coefficient)
-    require_number("outcome_coefficient", outcome_coefficient)
-    if to_go is not None:
-        _require_rule("to_go", rule, ("per-index", "padded"))
-        require_switch("to_go", to_go)
-    if baseline is not None:
-        _require_rule("baseline", rule, ("return-to-go",))
-        require_choice("baseline", baseline, Baseline)
     if deviation is None:
         deviation = "none" if rule == "return-to-go" else "unbiased"
-    require_deviation(deviation, epsilon)
     terms = _Terms(turn_coefficient, outcome_coefficient, deviation, epsilon, to_go is not False, baseline or "others")
     advantages: list[list[float]] = [[] for _ in range(len(batch))]
     for members in batch.members.values():
         for index, turns in zip(members, _RULES[rule](batch, members, terms), strict=True):
             advantages[index] = turns
     return advantages
-
-
-def _require_rule(option: str, rule: str, rules: Sequence[str]) -> None:
-    if rule not in rules:
-        raise CreditError(f"{option} belongs to mt-grpo's rule {' and '.join(rules)}; found it with rule {rule!r}")
 
 
 def _paper(batch: CreditBatch, members: list[int], terms: _Terms) -> list[list[float]]:

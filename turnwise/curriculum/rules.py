@@ -26,12 +26,15 @@ it, at h_k.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from turnwise.config.bounds import require_choice, require_count, require_number
+from pydantic import AfterValidator, Field
+
+from turnwise.config.options import read_options
+from turnwise.config.quantities import Count, NotNegative, Share, because
 from turnwise.curriculum.plateau import IterationCounts, has_levelled_off
 from turnwise.errors import ConfigurationError
 from turnwise.suggestions import meant
@@ -127,8 +130,6 @@ class Staged(Curriculum):
                 f"every stage but the last, which goes on to the end, must have a length; found {len(self.limits)} "
                 f"limits and the lengths {list(self.lengths)}: give one number for all, or {len(self.limits) - 1}"
             )
-        for length in self.lengths:
-            require_count("the length of each stage, in iterations", length)
 
     @property
     def shortest(self) -> int:
@@ -166,22 +167,16 @@ class Adaptive(Curriculum):
     maximum: int
     step: int
     """Turns by which the limit grows."""
-    window: int = 5
+    window: int
     """Iterations of each of the two windows that are compared."""
-    tolerance: float = 0.05
+    tolerance: float
     """The largest gain in success rate, from window to window, that counts as level."""
-    standard_errors: float = 2.0
+    standard_errors: float
     """Standard errors added to the measured gain before it is compared; `docs/plateau.md` says why two."""
-    share: float = 0.2
+    share: float
     """The share of the recent window's episodes that must have ended at the limit."""
 
     def __post_init__(self) -> None:
-        require_count("step of an adaptive curriculum", self.step)
-        require_count("window of an adaptive curriculum", self.window)
-        require_number("window of an adaptive curriculum", self.window, at_least=2, advice="one value has no spread")
-        require_number("tolerance of an adaptive curriculum", self.tolerance, above=0, below=1)
-        require_number("standard_errors of an adaptive curriculum", self.standard_errors, at_least=0)
-        require_number("share of an adaptive curriculum", self.share, above=0, at_most=1)
         if self.first_limit >= self.maximum:
             raise ConfigurationError(
                 "an adaptive curriculum must begin below its maximum, or it can never grow; found first: "
@@ -238,15 +233,11 @@ def make_curriculum(rule: str, options: Mapping[str, Any], turns: int) -> Curric
         raise ConfigurationError(
             f"curriculum.rule must be one of {', '.join(RULES)}; found {rule!r}{meant(rule, RULES)}"
         )
-    for option in options:
-        if option not in OPTIONS[rule]:
-            raise ConfigurationError(
-                f"curriculum.options: those of {rule!r} are {', '.join(OPTIONS[rule])}; found {option!r}"
-                f"{meant(option, OPTIONS[rule])}"
-            )
-    curriculum = RULES[rule](dict(options), turns)
-    for limit in (curriculum.shortest, curriculum.longest):
-        require_count("a curriculum's limit, in turns", limit)
+    try:
+        chosen = read_options(rule, RULES[rule], options)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"curriculum.options: {error}") from None
+    curriculum = RULES[rule](turns, **chosen)
     if curriculum.longest > turns:
         raise ConfigurationError(
             f"a curriculum's limits must not be above the world's, which allows {turns} turns; found "
@@ -255,50 +246,63 @@ def make_curriculum(rule: str, options: Mapping[str, Any], turns: int) -> Curric
     return curriculum
 
 
-def _fixed(options: dict[str, Any], turns: int) -> Fixed:
-    limit = options.get("limit")
+def _fixed(turns: int, *, limit: Count | None = None) -> Fixed:
     return Fixed(turns if limit is None else limit)
 
 
-def _staged(options: dict[str, Any], turns: int) -> Staged:
-    if ("schedule" in options) == ("limits" in options):
+def _require_lengths(lengths: Any) -> Any:
+    if not all(isinstance(each, int) and each is not True and each >= 1 for each in _listed(lengths)):
+        raise ValueError("must be a number of iterations of at least 1, or a list of one for each stage but the last")
+    return lengths
+
+
+def _listed(lengths: Any) -> list[Any]:
+    return list(lengths) if isinstance(lengths, list | tuple) else [lengths]
+
+
+def _staged(
+    turns: int,
+    *,
+    limits: Annotated[Sequence[Count], Field(strict=False)] | None = None,
+    lengths: Annotated[Any, AfterValidator(_require_lengths)] = None,
+    schedule: Literal["webarena", "search", "textcraft", "babyai", "sciworld"] | None = None,
+) -> Staged:
+    if (schedule is None) == (limits is None):
         raise ConfigurationError(
             "a staged curriculum must have either limits of its own or a published schedule, one of "
-            f"{', '.join(SCHEDULES)}; found {sorted(options)}"
+            f"{', '.join(SCHEDULES)}; found {'neither' if limits is None else 'both'}"
         )
-    if "schedule" in options:
-        require_choice("curriculum.options.schedule", options["schedule"], SCHEDULES)
-    published: tuple[Any, Any] = SCHEDULES.get(options.get("schedule", ""), ((), None))
-    limits, lengths = options.get("limits", published[0]), options.get("lengths", published[1])
-    if not isinstance(limits, list | tuple) or not all(map(_is_whole, limits)):
-        raise ConfigurationError(f"curriculum.options.limits must be a list of whole numbers; found {limits!r}")
-    if _is_whole(lengths):
-        lengths = [lengths] * (len(limits) - 1)
-    if not isinstance(lengths, list | tuple) or not all(map(_is_whole, lengths)):
+    if schedule is not None:
+        limits, published = SCHEDULES[schedule]
+        lengths = published if lengths is None else lengths
+    assert limits is not None
+    if lengths is None:
         raise ConfigurationError(
             "curriculum.options.lengths must be a number of iterations, or a list of one for each stage but the last; "
-            f"found {lengths!r}"
+            "found None"
         )
-    return Staged(tuple(limits), tuple(lengths))
+    each = _listed(lengths)
+    return Staged(tuple(limits), tuple(each if isinstance(lengths, list | tuple) else each * (len(limits) - 1)))
 
 
-def _adaptive(options: dict[str, Any], turns: int) -> Adaptive:
-    first, maximum = options.pop("first", None), options.pop("maximum", None)
-    step = options.pop("step", 1)
-    for name, value in (("first", first), ("maximum", turns if maximum is None else maximum), ("step", step)):
-        require_count(f"curriculum.options.{name}, in turns", value)
-    return Adaptive(first, turns if maximum is None else maximum, step, **options)
+_MORE_THAN_ONE = because("one value has no spread")
 
 
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+def _adaptive(
+    turns: int,
+    *,
+    first: Count,
+    maximum: Count | None = None,
+    step: Count = 1,
+    window: Annotated[int, Field(ge=2, le=1_000_000), _MORE_THAN_ONE] = 5,
+    tolerance: Annotated[Share, Field(gt=0.0, lt=1.0)] = 0.05,
+    standard_errors: NotNegative = 2.0,
+    share: Annotated[Share, Field(gt=0.0)] = 0.2,
+) -> Adaptive:
+    longest = turns if maximum is None else maximum
+    return Adaptive(first, longest, step, window, tolerance, standard_errors, share)
 
 
-RULES = {"fixed": _fixed, "staged": _staged, "adaptive": _adaptive}
-"""By rule, the function that makes its curriculum from the options and the world's limit."""
-OPTIONS: Mapping[str, tuple[str, ...]] = {
-    "fixed": ("limit",),
-    "staged": ("limits", "lengths", "schedule"),
-    "adaptive": ("first", "maximum", "step", "window", "tolerance", "standard_errors", "share"),
-}
-"""The options of each rule. Without options, `fixed` uses the world's own limit."""
+RULES: Mapping[str, Callable[..., Curriculum]] = {"fixed": _fixed, "staged": _staged, "adaptive": _adaptive}
+"""By rule, the function that makes its curriculum from the world's limit and the options, its keyword parameters.
+Without options, `fixed` uses the world's own limit."""

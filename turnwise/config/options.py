@@ -1,0 +1,49 @@
+"""The options of a rule, checked by the signature of the function that takes them.
+
+A rule is a function; its options are its keyword-only parameters, whose annotations say what they may be
+(`turnwise.config.quantities`), and whose defaults are the options' defaults. Nothing else has to list them.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any, get_type_hints
+
+from pydantic import BaseModel, ConfigDict, ValidationError, create_model
+
+from turnwise.config.messages import explain
+from turnwise.errors import ConfigurationError
+from turnwise.suggestions import meant
+
+
+def read_options(name: str, rule: Callable[..., Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """All options of the rule called `name`, as `rule` takes them: the given ones, and the defaults of the others.
+
+    Raises ConfigurationError for an option that the rule does not have, for a value that its annotation refuses, and
+    for one without a default that is missing.
+    """
+    model = _model_of(rule)
+    known = list(model.model_fields)
+    for option in options:
+        if option not in known:
+            has = f"the options of {name!r} are {', '.join(known)}" if known else f"{name!r} has no options"
+            raise ConfigurationError(f"{has}; found {option!r}{meant(option, known)}")
+    try:
+        read = model(**options)
+    except ValidationError as error:
+        raise ConfigurationError(explain(error, model)) from None
+    return {option: getattr(read, option) for option in known}
+
+
+@cache
+def _model_of(rule: Callable[..., Any]) -> type[BaseModel]:
+    """A strict model with one field for each keyword-only parameter."""
+    annotations = get_type_hints(rule, include_extras=True)
+    fields: dict[str, Any] = {
+        name: (annotations[name], ... if parameter.default is inspect.Parameter.empty else parameter.default)
+        for name, parameter in inspect.signature(rule).parameters.items()
+        if parameter.kind is inspect.Parameter.KEYWORD_ONLY
+    }
+    return create_model("Options", __config__=ConfigDict(frozen=True, extra="forbid", strict=True), **fields)
