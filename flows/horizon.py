@@ -9,8 +9,8 @@ from turnwise.store import Reference
 
 def horizon_at(experiment: Experiment, before: Reference | None) -> int | None:
     """The turn limit after the curriculum state `before` (None: at the start); None if the world's own is as short."""
-    limit = experiment.make_curriculum().first().limit if before is None else read_horizon(before).limit
-    return limit if limit < experiment.make_world().limits.turns else None
+    limit = experiment.made_curriculum.first().limit if before is None else read_horizon(before).limit
+    return limit if limit < experiment.made_world.limits.turns else None
 
 
 def next_horizon(
@@ -20,7 +20,7 @@ def next_horizon(
     branching = experiment.rollout.scheme == "branching"
     parameters = HorizonParameters(
         curriculum=experiment.curriculum,
-        turns=experiment.make_world().limits.turns,
+        turns=experiment.made_world.limits.turns,
         iteration=number,
         prompts=experiment.rollout.prompts if branching else None,
     )

@@ -159,7 +159,7 @@ def evaluate_players(experiment: Experiment, materials: Materials) -> dict[str, 
             ),
             panel=materials.test_panel,
         )
-        for name in experiment.make_world().players
+        for name in experiment.made_world.players
     }
 
 

@@ -55,7 +55,7 @@ def test_the_configuration_holds_the_parameters_of_the_preset() -> None:
         ROOT / "params.yaml", [LAKE], {"world": {"name": "frozen_lake", "preset": "ragen-v1", "parameters": {}}}
     )
     assert experiment.world.parameters == FrozenLake.presets["ragen-v1"]
-    assert experiment.make_world().limits == FrozenLake(**FrozenLake.presets["ragen-v1"]).limits
+    assert experiment.made_world.limits == FrozenLake(**FrozenLake.presets["ragen-v1"]).limits
     changed = load(
         ROOT / "params.yaml", [LAKE], {"world.preset": "ragen-v1", "world.parameters": {"turns": 9}}
     ).world.parameters
@@ -97,7 +97,7 @@ def test_demonstrations_of_a_world_without_an_oracle_are_refused() -> None:
 
 def test_a_policy_that_is_loaded_and_not_warmed_up_may_play_a_world_without_an_oracle() -> None:
     experiment = blackjack(warm_start__enabled=False, policy__model="models/mine")
-    assert experiment.make_world().players == ("random",)
+    assert experiment.made_world.players == ("random",)
 
 
 # What a world need not say
@@ -121,6 +121,6 @@ def test_the_configurations_on_the_page_of_worlds_are_accepted(tmp_path: Path) -
     (tmp_path / "mixture.yaml").write_text(mixture.replace("name: mixture", "name: envs.mixture:Mixture"))
     single = load(ROOT / "params.yaml", [LAKE, tmp_path / "lake.yaml"])
     assert single.world.parameters == {**FrozenLake.presets["ragen-v2"], "turns": 8}
-    mixed = load(ROOT / "params.yaml", [LAKE, tmp_path / "mixture.yaml"]).make_world()
+    mixed = load(ROOT / "params.yaml", [LAKE, tmp_path / "mixture.yaml"]).made_world
     assert [task.tags["world"] for task in mixed.tasks("train", 6)] == ["lake", "textcraft", "lake"] * 2
     assert {task.tags["world"] for task in mixed.tasks("test", 4)} == {"lake", "textcraft", "bandit"}

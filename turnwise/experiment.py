@@ -5,20 +5,18 @@ A wrong configuration is refused before any compute, with the key, what must hol
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError, model_validator
+from pydantic import ValidationError
 
-from turnwise import credit
 from turnwise.agent.branching import require_branching
 from turnwise.agent.formats import format_class, make_format
 from turnwise.config import schema
 from turnwise.config.agent import Agent
-from turnwise.config.agent_rewards import AGENT_REWARDS
 from turnwise.config.messages import explain, with_places
 from turnwise.config.model_settings import Compute
 from turnwise.config.monitoring import Alarms, Guards, Monitors
@@ -42,15 +40,16 @@ from turnwise.config.schema import (
     WorldSection,
 )
 from turnwise.config.variants import require_distinct_variants
+from turnwise.config.world_checks import require_primary_column, require_rewards
 from turnwise.credit.rejection_sampling import require_shares
+from turnwise.credit.requirements import CreditInputs, needs_critic, require_credit
 from turnwise.credit.selection import require_selection
-from turnwise.curriculum.rules import Curriculum, make_curriculum
-from turnwise.data.conversations import require_conversations_file
-from turnwise.errors import ConfigurationError, CreditError
+from turnwise.curriculum.rules import Curriculum, make_curriculum, require_playable
+from turnwise.data.conversations import require_demonstrations
+from turnwise.errors import ConfigurationError
 from turnwise.health.alarm_checks import require_alarms
 from turnwise.policy.choice import require_policy
-from turnwise.policy.learner.settings import require_full_distribution, require_loss
-from turnwise.store.paths import project_root
+from turnwise.policy.learner.settings import require_full_distribution, require_update
 from turnwise.suggestions import unknown
 from turnwise.world import World, make_world, world_class
 
@@ -81,7 +80,8 @@ class Experiment(Section):
     storage: Storage
     tracking: Tracking
 
-    def make_world(self) -> World:
+    @cached_property
+    def made_world(self) -> World:
         """The world, constructed with its parameters. Raises ConfigurationError."""
         try:
             world_class(self.world.name)
@@ -94,74 +94,84 @@ class Experiment(Section):
             key = f"parameters.{named}" if named in self.world.parameters else "parameters"
             raise ConfigurationError(f"world.{key}: {error}") from error
 
-    def make_curriculum(self) -> Curriculum:
+    @cached_property
+    def made_curriculum(self) -> Curriculum:
         """The schedule of the limit on turns per training episode. Raises ConfigurationError."""
-        turns = self.make_world().limits.turns
         with _named("curriculum.options: "):
-            return make_curriculum(self.curriculum.rule, self.curriculum.options, turns)
+            return make_curriculum(self.curriculum.rule, self.curriculum.options, self.made_world.limits.turns)
 
     def variant(self, name: str) -> Experiment:
         """The experiment with one variant's preset and changes applied. Raises ConfigurationError, e.g. if unknown."""
         if name not in self.variants:
             raise ConfigurationError(f"ablation.variants: {unknown(name, self.variants)}")
-        preset, own = preset_and_own(self.variants[name])
-        return build(merged(merged(self.model_dump(mode="json"), preset), own))
+        if name not in self._variants_made:
+            preset, own = preset_and_own(self.variants[name])
+            values = merged(merged(self.model_dump(mode="json"), preset), own)
+            self._variants_made[name] = build(values, like=self)
+        return self._variants_made[name]
+
+    @cached_property
+    def _variants_made(self) -> dict[str, Experiment]:
+        return {}
 
     @property
     def has_critic(self) -> bool:
         """Whether the advantage estimator needs a critic's state values."""
-        return "values" in credit.ESTIMATORS[self.credit.estimator].needs
+        return needs_critic(self.credit.estimator)
 
     @property
     def critic_on_trunk(self) -> bool:
         """Whether there is a critic, as a head on the policy's trunk."""
         return self.has_critic and self.critic.trunk == "policy"
 
-    @model_validator(mode="after")
-    def _require_sense(self) -> Experiment:
-        world = self.make_world()
+    def require_sense(self) -> None:
+        """Raise ConfigurationError for sections that contradict each other, or what they name.
+
+        Each check lives with its subject, and gets what it needs.
+        """
+        world, optimization = self.made_world, self.optimization
         make_format(self.agent.format, world)
-        self._require_primary_column(world)
-        self._require_demonstrations(world)
-        self._require_known_rewards(world)
-        self._require_curriculum(world)
-        self._require_room()
+        require_primary_column(world)
+        require_demonstrations(self.data, self.warm_start, self.policy, world)
+        require_rewards(self.rewards, world)
+        curriculum = self.made_curriculum
+        require_playable(curriculum, optimization.iterations, self.world, world)
         tags = format_class(self.agent.format).tags
-        require_policy(self.policy, self.optimization.adapter, self.compute.engine, tags)
-        self._require_credit(world)
+        require_policy(self.policy, optimization.adapter, self.compute.engine, tags)
+        require_credit(self.credit, self._credit_inputs(world, curriculum))
+        if self.rollout.scheme == "branching":
+            for rule in (self.credit, self.credit.thought):
+                if rule is not None:
+                    require_branching(rule.estimator, self.selection.rule)
         with _named("selection: "):
             require_selection(self.selection.rule, self.selection.options)
-        self._require_update()
-        require_alarms(self.alarms, self.monitors, self.selection, self.optimization.iterations)
-        self._require_critic()
-        self._require_evolution(world)
-        return self
+        require_update(optimization, self.rollout)
+        require_alarms(self.alarms, self.monitors, self.selection, optimization.iterations)
+        self._require_trained_iterations()
+        if optimization.method == "evolution":
+            self._require_evolution(world)
 
-    def _require_primary_column(self, world: World) -> None:
-        if not any(column.value == world.primary_metric for column in world.columns):
-            raise ConfigurationError(
-                f"a world's columns must show its primary metric, by which variants are compared; {world.name!r} has "
-                f"{world.primary_metric!r} and shows {', '.join(column.value for column in world.columns)}"
-            )
-
-    def _require_demonstrations(self, world: World) -> None:
-        """Refuse a warm start, or a policy from scratch, that has neither an oracle nor conversations to imitate."""
-        if self.data.conversations is not None:
-            require_conversations_file(project_root() / self.data.conversations)
-            return
-        if "oracle" in world.players or not (self.warm_start.enabled or self.policy.model == "scratch"):
-            return
-        raise ConfigurationError(
-            f"a warm start, and a policy from scratch, learn from demonstrations by the world's oracle; the world "
-            f"{world.name!r} has none, its players are {', '.join(world.players) or 'none'}; found warm_start.enabled: "
-            f"{str(self.warm_start.enabled).lower()} and policy.model: {self.policy.model}: set warm_start.enabled to "
-            "false and policy.model to a directory or a hub id, or data.conversations to a file to learn from"
+    def _credit_inputs(self, world: World, curriculum: Curriculum) -> CreditInputs:
+        penalty = self.optimization.reference
+        return CreditInputs(
+            world=world.name,
+            names_states=world.names_states,
+            group_size=self.rollout.group_size,
+            acting_turns=curriculum.longest,
+            further_turns=self.agent.context.policy == "summary" or self.agent.mode.name != "plain",
+            token_rewards=penalty is not None and penalty.place == "reward",
         )
+
+    def _require_trained_iterations(self) -> None:
+        """Refuse a critic's warm-up that leaves no iteration to train the policy."""
+        if self.has_critic and self.critic.warm_up >= self.optimization.iterations:
+            raise ConfigurationError(
+                "critic.warm_up must leave iterations in which the policy is trained; found "
+                f"{self.critic.warm_up} of optimization.iterations: {self.optimization.iterations}"
+            )
 
     def _require_evolution(self, world: World) -> None:
         """Refuse settings that AgentEvol does not use: it imitates whole episodes, without selection, KL or critic."""
-        if self.optimization.method != "evolution":
-            return
         for key, found, wanted in (
             ("selection.rule", self.selection.rule, "all"),
             ("rollout.scheme", self.rollout.scheme, "independent"),
@@ -185,116 +195,13 @@ class Experiment(Section):
                 "data.conversations to a file to learn from"
             )
 
-    def _require_known_rewards(self, world: World) -> None:
-        known = {**world.rewards, **AGENT_REWARDS}
-        for name in self.rewards:
-            if name not in known:
-                raise ConfigurationError(f"rewards of the world {world.name!r}: {unknown(name, known)}")
-        if not any(reward.weight for reward in self.rewards.values()):
-            raise ConfigurationError("rewards must give at least one reward a weight other than 0; found none")
-
-    def _require_curriculum(self, world: World) -> None:
-        """Refuse a curriculum with stages that training never reaches, or limits that the world does not accept."""
-        curriculum = self.make_curriculum()
-        curriculum.require_iterations(self.optimization.iterations)
-        if curriculum.shortest == world.limits.turns:
-            return
-        if "turns" in inspect.signature(world_class(self.world.name)).parameters:
-            try:
-                make_world(self.world.name, {**self.world.parameters, "turns": curriculum.shortest})
-            except ValueError as error:
-                raise ConfigurationError(
-                    f"a curriculum's limits must be ones that the world {world.name!r} can be played under; found "
-                    f"{curriculum.shortest}, of which it says: {error}"
-                ) from error
-
-    def _require_room(self) -> None:
-        """Refuse a context that is too short for the longest reply plus the longest summary, in tokens."""
-        agent = self.agent
-        reply, summary = max(agent.maximum_reply_tokens, agent.mode.tokens or 0), agent.context.summary_tokens or 0
-        if reply + summary >= agent.context_tokens:
-            raise ConfigurationError(
-                "agent.context_tokens must hold more than the longest reply and, where there is one, the longest "
-                f"summary; found {agent.context_tokens} for {reply} and {summary} tokens: raise "
-                "it, or lower agent.maximum_reply_tokens"
-            )
-
-    def _require_credit(self, world: World) -> None:
-        self._require_estimator("credit", self.credit.estimator, self.credit.options, world)
-        if (thought := self.credit.thought) is None:
-            return
-        self._require_estimator("credit.thought", thought.estimator, thought.options, world)
-        if (thought.estimator, thought.options, thought.weight) == (self.credit.estimator, self.credit.options, 1.0):
-            raise ConfigurationError(
-                "credit.thought must differ from the credit of the action in its estimator, options or weight; found "
-                "the same, which is the credit of the whole reply: set credit.thought to null"
-            )
-        if "values" in credit.ESTIMATORS[thought.estimator].needs and not self.has_critic:
-            raise ConfigurationError(
-                f"credit.thought.estimator {thought.estimator} needs a critic, which learns from credit.estimator; "
-                f"found {self.credit.estimator} there, which has none: set it to an estimator of the GAE family too"
-            )
-
-    def _require_estimator(self, key: str, estimator: str, options: dict[str, Any], world: World) -> None:
-        """Refuse an unknown estimator, an option that it does not have, or an input that this experiment lacks."""
-        with _named(f"{key}.estimator: " if estimator not in credit.ESTIMATORS else f"{key}.options: "):
-            credit.require_options(estimator, options)
-        if credit.ESTIMATORS[estimator].grouped and self.rollout.group_size < 2:
-            raise ConfigurationError(
-                "group size must be at least 2 to form a baseline; "
-                f"found rollout.group_size: {self.rollout.group_size} with {key}.estimator: {estimator}"
-            )
-        if "anchors" in credit.ESTIMATORS[estimator].needs and not world.names_states:
-            raise ConfigurationError(
-                f"{key}.estimator {estimator} compares visits to the same state, which the world must name; "
-                f"{world.name!r} names none: choose another estimator"
-            )
-        paper = estimator == "mt-grpo" and options.get("rule") == "paper"
-        if paper and (longest := self.make_curriculum().longest) > 2:
-            raise ConfigurationError(
-                f"{key}.estimator mt-grpo with rule 'paper' is defined on at most two turns; training allows "
-                f"{longest}; set {key}.options.rule to 'return-to-go', or the curriculum's limit to 2"
-            )
-        if paper and (self.agent.context.policy == "summary" or self.agent.mode.name != "plain"):
-            raise ConfigurationError(
-                f"{key}.estimator mt-grpo with rule 'paper' is defined on at most two turns, and a summary, a plan or "
-                f"a lesson is a turn; set {key}.options.rule to 'return-to-go', agent.mode to plain and "
-                "agent.context.policy to 'full' or 'window'"
-            )
-        reference = self.optimization.reference
-        if paper and reference is not None and reference.place == "reward":
-            raise ConfigurationError(
-                f"{key}.estimator mt-grpo with rule 'paper' has no place for rewards per token, which "
-                "optimization.reference with place: reward is; set its place to loss, or "
-                f"{key}.options.rule to 'return-to-go'"
-            )
-        if self.rollout.scheme == "branching":
-            require_branching(estimator, self.selection.rule)
-
-    def _require_critic(self) -> None:
-        """Refuse a critic's warm-up that leaves no iteration to train the policy."""
-        if self.has_critic and self.critic.warm_up >= self.optimization.iterations:
-            raise ConfigurationError(
-                "critic.warm_up must leave iterations in which the policy is trained; found "
-                f"{self.critic.warm_up} of optimization.iterations: {self.optimization.iterations}"
-            )
-
-    def _require_update(self) -> None:
-        require_loss(self.optimization)
-        batch = self.rollout.prompts * self.rollout.group_size
-        if batch % self.optimization.mini_batches:
-            raise ConfigurationError(
-                f"optimization.mini_batches must divide rollout.prompts x rollout.group_size = {batch}; "
-                f"found {self.optimization.mini_batches}"
-            )
-
 
 @contextmanager
 def _named(before: str) -> Iterator[None]:
-    """Prefix the message of a ConfigurationError or CreditError of the block with `before`, unless it names its key."""
+    """Prefix the message of a ConfigurationError of the block with `before`, unless it names its key."""
     try:
         yield
-    except (ConfigurationError, CreditError) as error:
+    except ConfigurationError as error:
         has_key = str(error).startswith(f"{before.partition('.')[0]}.")
         raise ConfigurationError(str(error) if has_key else f"{before}{error}") from error
 
@@ -315,13 +222,20 @@ def load(
     return experiment
 
 
-def build(values: Mapping[str, Any]) -> Experiment:
-    """The experiment of plain nested values. Raises ConfigurationError that lists the mistakes found."""
+def build(values: Mapping[str, Any], like: Experiment | None = None) -> Experiment:
+    """The experiment of plain nested values, with every check made. Raises ConfigurationError.
+
+    `like` is an experiment that this one is derived from: where both have the same world, it is not made again.
+    """
     _require_whole_distribution(values.get("rollout"))
     try:
-        return Experiment.model_validate(values)
+        experiment = Experiment.model_validate(values)
     except ValidationError as error:
         raise ConfigurationError(explain(error, Experiment)) from None
+    if like is not None and like.world == experiment.world:
+        vars(experiment)["made_world"] = like.made_world  # where cached_property keeps it
+    experiment.require_sense()
+    return experiment
 
 
 def _require_whole_distribution(rollout: Any) -> None:
@@ -344,4 +258,4 @@ def single(experiment: Experiment, variant: str | None, seed: int | None) -> Exp
     chosen = experiment.ablation.seeds[0] if seed is None else seed
     name = f"{experiment.ablation.name}-{variant}-{chosen}"
     values["ablation"] = {"name": name, "seeds": [chosen], "variants": [variant]}
-    return build(values)
+    return build(values, like=experiment)

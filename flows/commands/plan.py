@@ -43,7 +43,7 @@ class PlannedRun:
 def planned_run(experiment: Experiment, variant: str) -> PlannedRun:
     """Upper bounds on what a variant computes with one seed."""
     own = experiment.variant(variant)
-    acting = own.make_world().limits.turns * (own.agent.mode.attempts or 1)
+    acting = own.made_world.limits.turns * (own.agent.mode.attempts or 1)
     lengths = _longest_replies(own.agent)
     optimization, evaluation = own.optimization, own.evaluation
     episodes = optimization.iterations * own.rollout.prompts * own.rollout.group_size

@@ -54,7 +54,7 @@ EXPECTED_SECONDS = {
 def expected_work(experiment: Experiment) -> float:
     """The sum of the expected seconds of all stages of an ablation."""
     once = (*["panel"] * 3, "demonstrations", "tokenizer", "initial_policy", "warm_start", "evaluate", "report")
-    players = len(experiment.make_world().players) * EXPECTED_SECONDS["player"]
+    players = len(experiment.made_world.players) * EXPECTED_SECONDS["player"]
     of_runs = sum(_of_run(experiment.variant(variant)) for variant in experiment.ablation.variants)
     return len(experiment.ablation.seeds) * of_runs + players + sum(EXPECTED_SECONDS[stage] for stage in once)
 

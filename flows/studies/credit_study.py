@@ -134,7 +134,7 @@ def _stages(
         episodes=episodes,
     )
     study = credit_study(
-        StudyParameters(rewards=experiment.rewards, turn_limit=experiment.make_world().limits.turns, seed=seed),
+        StudyParameters(rewards=experiment.rewards, turn_limit=experiment.made_world.limits.turns, seed=seed),
         episodes=episodes,
         replays=replayed,
         score_vectors=vectors,

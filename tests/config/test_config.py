@@ -193,7 +193,7 @@ def test_branching_groups_without_a_rule_that_compares_within_them_are_refused()
 
 def test_the_paper_rule_with_more_than_two_turns_is_refused() -> None:
     message = refused("world.parameters.turns=4")
-    assert "mt-grpo with rule 'paper' is defined on at most two turns; training allows 4" in message
+    assert "mt-grpo with rule 'paper' is defined on at most 2 turns; training allows 4" in message
 
 
 def test_a_context_without_room_for_the_longest_replies_is_refused() -> None:
@@ -330,14 +330,14 @@ AS_IT_IS = ("variants={base: {}}", "ablation.variants=[base]")
 
 
 def test_without_options_training_has_the_worlds_own_limit() -> None:
-    curriculum = load(PARAMETERS, LAKE).make_curriculum()
+    curriculum = load(PARAMETERS, LAKE).made_curriculum
     assert (curriculum.shortest, curriculum.longest) == (8, 8)
 
 
 def test_a_variant_can_have_a_curriculum_of_its_own() -> None:
     settings = ("variants={a: {}, b: {curriculum: {options: {limit: 4}}}}", "ablation.variants=[a, b]")
     experiment = load(PARAMETERS, LAKE, settings)
-    assert experiment.variant("b").make_curriculum().longest == 4
+    assert experiment.variant("b").made_curriculum.longest == 4
 
 
 @pytest.mark.parametrize(
@@ -393,7 +393,7 @@ def test_the_paper_rule_counts_the_turns_of_training() -> None:
 
 def test_the_paper_rule_with_plans_or_lessons_is_refused() -> None:
     message = refused("agent.mode={name: plan, tokens: 20}")
-    assert "mt-grpo with rule 'paper' is defined on at most two turns" in message and "a plan" in message
+    assert "mt-grpo with rule 'paper' is defined on at most 2 turns" in message and "a plan" in message
 
 
 def test_a_modes_options_are_read_or_refused() -> None:

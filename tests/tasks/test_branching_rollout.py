@@ -139,7 +139,7 @@ def test_the_tokens_that_are_trained_are_those_that_were_sampled(branched: Refer
 
 def test_the_continuations_meet_the_world_that_was_recorded(branched: Reference) -> None:
     chosen = experiment()
-    world = chosen.make_world()
+    world = chosen.made_world
     of_worlds = worlds_seed(seeding.derive(SEED, "rollout", 1))
     for trajectory in trajectories(branched):
         prompt = trajectory.group % PROMPTS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from turnwise.config.quantities import Count, Number, Tokens
 from turnwise.config.schema import Section
@@ -78,8 +78,6 @@ class Agent(Section):
     """Whether the policy is given the world's instruction. A policy made here never needs it."""
     maximum_reply_tokens: Tokens
     """A longer reply is cut off, and counts as unreadable."""
-    context_tokens: Tokens
-    """The model's context: an episode whose next reply might not fit ends as truncated, `ending/token_budget`."""
     context: ContextSection = ContextSection()
     """What the policy is shown of what happened before."""
     invalid_limit: Count | None = None
@@ -87,3 +85,19 @@ class Agent(Section):
     replies that are to act count. It is not truncated: nothing is owed for what might have followed."""
     mode: ModeSection = ModeSection()
     """What the policy is asked for beside acting."""
+    context_tokens: Tokens
+    """The model's context: an episode whose next reply might not fit ends as truncated, `ending/token_budget`."""
+
+    @field_validator("context_tokens")
+    @classmethod
+    def _require_room(cls, tokens: int, read: ValidationInfo) -> int:
+        if not {"maximum_reply_tokens", "mode", "context"} <= read.data.keys():
+            return tokens
+        reply = max(read.data["maximum_reply_tokens"], read.data["mode"].tokens or 0)
+        summary = read.data["context"].summary_tokens or 0
+        if reply + summary >= tokens:
+            raise ValueError(
+                "must hold more than the longest reply and, where there is one, the longest summary; found "
+                f"{tokens} for {reply} and {summary} tokens: raise it, or lower agent.maximum_reply_tokens"
+            )
+        return tokens

@@ -28,6 +28,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from inspect import signature
 from itertools import accumulate, pairwise
 from typing import Annotated, Any, Literal
 
@@ -35,9 +36,11 @@ from pydantic import AfterValidator, Field
 
 from turnwise.config.options import read_options
 from turnwise.config.quantities import Count, NotNegative, Share, because
+from turnwise.config.schema import WorldSection
 from turnwise.curriculum.plateau import IterationCounts, has_levelled_off
 from turnwise.errors import ConfigurationError
 from turnwise.suggestions import meant
+from turnwise.world import World, make_world, world_class
 
 SCHEDULES: Mapping[str, tuple[tuple[int, ...], int]] = {
     "webarena": ((8, 12, 15), 80),
@@ -246,6 +249,20 @@ def make_curriculum(rule: str, options: Mapping[str, Any], turns: int) -> Curric
     return curriculum
 
 
+def require_playable(curriculum: Curriculum, iterations: int, section: WorldSection, world: World) -> None:
+    """Raise ConfigurationError for stages that training never reaches, or a limit that the world does not accept."""
+    curriculum.require_iterations(iterations)
+    if curriculum.shortest == world.limits.turns or "turns" not in signature(world_class(section.name)).parameters:
+        return
+    try:
+        make_world(section.name, {**section.parameters, "turns": curriculum.shortest})
+    except ValueError as error:
+        raise ConfigurationError(
+            f"a curriculum's limits must be ones that the world {world.name!r} can be played under; found "
+            f"{curriculum.shortest}, of which it says: {error}"
+        ) from error
+
+
 def _fixed(turns: int, *, limit: Count | None = None) -> Fixed:
     return Fixed(turns if limit is None else limit)
 
@@ -263,7 +280,7 @@ def _listed(lengths: Any) -> list[Any]:
 def _staged(
     turns: int,
     *,
-    limits: Annotated[Sequence[Count], Field(strict=False)] | None = None,
+    limits: Annotated[tuple[Count, ...], Field(strict=False)] | None = None,
     lengths: Annotated[Any, AfterValidator(_require_lengths)] = None,
     schedule: Literal["webarena", "search", "textcraft", "babyai", "sciworld"] | None = None,
 ) -> Staged:

@@ -19,8 +19,10 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 from pydantic import BeforeValidator, TypeAdapter, ValidationError
 
-from turnwise.config.schema import Section
+from turnwise.config.schema import Data, Policy, Section, WarmStart
 from turnwise.errors import ConfigurationError
+from turnwise.store.paths import project_root
+from turnwise.world import World
 
 SUFFIXES = (".jsonl", ".parquet")
 
@@ -64,6 +66,24 @@ def require_conversations_file(path: Path) -> None:
             f"data.conversations must be a file that ends in {' or '.join(SUFFIXES)}; found "
             f"{'no file' if path.suffix in SUFFIXES else 'another ending'} at {path}"
         )
+
+
+def require_demonstrations(data: Data, warm_start: WarmStart, policy: Policy, world: World) -> None:
+    """Raise ConfigurationError for a warm start, or a policy from scratch, that has nothing to imitate.
+
+    That is an oracle's demonstrations, or a file of conversations.
+    """
+    if data.conversations is not None:
+        require_conversations_file(project_root() / data.conversations)
+        return
+    if "oracle" in world.players or not (warm_start.enabled or policy.model == "scratch"):
+        return
+    raise ConfigurationError(
+        f"a warm start, and a policy from scratch, learn from demonstrations by the world's oracle; the world "
+        f"{world.name!r} has none, its players are {', '.join(world.players) or 'none'}; found warm_start.enabled: "
+        f"{str(warm_start.enabled).lower()} and policy.model: {policy.model}: set warm_start.enabled to "
+        "false and policy.model to a directory or a hub id, or data.conversations to a file to learn from"
+    )
 
 
 def read_conversations(path: Path) -> list[Conversation]:

@@ -6,9 +6,9 @@ import inspect
 
 from pydantic import field_validator
 
-from turnwise.config.optimization import UpdateOptions
+from turnwise.config.optimization import Optimization, UpdateOptions
 from turnwise.config.quantities import Seed, TrainingTemperature
-from turnwise.config.schema import CriticSection
+from turnwise.config.schema import CriticSection, Rollout
 from turnwise.errors import ConfigurationError
 from turnwise.policy.learner.losses import LOSSES
 from turnwise.suggestions import meant
@@ -47,6 +47,17 @@ class UpdateSettings(UpdateOptions):
     def advantages_alone(self) -> bool:
         """Whether advantages are the only source of gradient, so that a sequence with advantages 0 has none."""
         return self.penalty_in_loss is None and self.entropy_coefficient == 0 and self.critic is None
+
+
+def require_update(optimization: Optimization, rollout: Rollout) -> None:
+    """Raise ConfigurationError for a loss that is unknown or has no such clip, and for batches that cannot be dealt."""
+    require_loss(optimization)
+    batch = rollout.prompts * rollout.group_size
+    if batch % optimization.mini_batches:
+        raise ConfigurationError(
+            f"optimization.mini_batches must divide rollout.prompts x rollout.group_size = {batch}; "
+            f"found {optimization.mini_batches}"
+        )
 
 
 def require_loss(options: UpdateOptions) -> None:

@@ -1,0 +1,30 @@
+"""Checks of a configuration against its world: what is compared by, and the rewards that it names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from turnwise.config.agent_rewards import AGENT_REWARDS
+from turnwise.config.schema import RewardSection
+from turnwise.errors import ConfigurationError
+from turnwise.suggestions import unknown
+from turnwise.world import World
+
+
+def require_primary_column(world: World) -> None:
+    """Raise ConfigurationError unless the world's columns show what variants are compared by."""
+    if not any(column.value == world.primary_metric for column in world.columns):
+        raise ConfigurationError(
+            f"a world's columns must show its primary metric, by which variants are compared; {world.name!r} has "
+            f"{world.primary_metric!r} and shows {', '.join(column.value for column in world.columns)}"
+        )
+
+
+def require_rewards(rewards: Mapping[str, RewardSection], world: World) -> None:
+    """Raise ConfigurationError for a reward that neither world nor agent gives, and unless one of them counts."""
+    known = {**world.rewards, **AGENT_REWARDS}
+    for name in rewards:
+        if name not in known:
+            raise ConfigurationError(f"rewards of the world {world.name!r}: {unknown(name, known)}")
+    if not any(reward.weight for reward in rewards.values()):
+        raise ConfigurationError("rewards must give at least one reward a weight other than 0; found none")

@@ -1,0 +1,90 @@
+"""What credit rules need of an experiment, held against what the experiment has: before any compute.
+
+A rule declares its needs in its entry of `turnwise.credit.ESTIMATORS`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from turnwise.config.schema import Credit, ThoughtCredit
+from turnwise.credit import ESTIMATORS, require_options
+from turnwise.errors import ConfigurationError, CreditError
+
+
+@dataclass(frozen=True)
+class CreditInputs:
+    """What an experiment has for its credit rules."""
+
+    world: str
+    names_states: bool
+    """Whether the world names the state before each turn."""
+    group_size: int
+    acting_turns: int
+    """The most turns in which an episode of training may act."""
+    further_turns: bool
+    """Whether a summary, a plan or a lesson is a turn, too."""
+    token_rewards: bool
+    """Whether there are rewards per token."""
+
+
+def require_credit(credit: Credit, inputs: CreditInputs) -> None:
+    """Raise ConfigurationError for a rule that is unknown, has no such option, or lacks what it needs."""
+    _require_estimator("credit", credit, inputs)
+    if (thought := credit.thought) is None:
+        return
+    _require_estimator("credit.thought", thought, inputs)
+    if (thought.estimator, thought.options, thought.weight) == (credit.estimator, credit.options, 1.0):
+        raise ConfigurationError(
+            "credit.thought must differ from the credit of the action in its estimator, options or weight; found "
+            "the same, which is the credit of the whole reply: set credit.thought to null"
+        )
+    if needs_critic(thought.estimator) and not needs_critic(credit.estimator):
+        raise ConfigurationError(
+            f"credit.thought.estimator {thought.estimator} needs a critic, which learns from credit.estimator; "
+            f"found {credit.estimator} there, which has none: set it to an estimator of the GAE family too"
+        )
+
+
+def needs_critic(estimator: str) -> bool:
+    """Whether an estimator needs a critic's state values."""
+    return "values" in ESTIMATORS[estimator].needs
+
+
+def _require_estimator(key: str, section: Credit | ThoughtCredit, inputs: CreditInputs) -> None:
+    name = section.estimator
+    try:
+        require_options(name, section.options)
+    except CreditError as error:
+        raise ConfigurationError(str(error) if name not in ESTIMATORS else f"{key}.options: {error}") from error
+    estimator = ESTIMATORS[name]
+    if estimator.grouped and inputs.group_size < 2:
+        raise ConfigurationError(
+            "group size must be at least 2 to form a baseline; "
+            f"found rollout.group_size: {inputs.group_size} with {key}.estimator: {name}"
+        )
+    if "anchors" in estimator.needs and not inputs.names_states:
+        raise ConfigurationError(
+            f"{key}.estimator {name} compares visits to the same state, which the world must name; "
+            f"{inputs.world!r} names none: choose another estimator"
+        )
+    restricted = estimator.restriction(section.options)
+    if restricted is None:
+        return
+    option, most = f"{restricted.option} {restricted.value!r}", restricted.most_turns
+    instead = f"{key}.options.{restricted.option} to {restricted.instead!r}"
+    if most is not None and inputs.acting_turns > most:
+        raise ConfigurationError(
+            f"{key}.estimator {name} with {option} is defined on at most {most} turns; training allows "
+            f"{inputs.acting_turns}; set {instead}, or the curriculum's limit to {most}"
+        )
+    if most is not None and inputs.further_turns:
+        raise ConfigurationError(
+            f"{key}.estimator {name} with {option} is defined on at most {most} turns, and a summary, a plan or a "
+            f"lesson is a turn; set {instead}, agent.mode to plain and agent.context.policy to 'full' or 'window'"
+        )
+    if not restricted.token_rewards and inputs.token_rewards:
+        raise ConfigurationError(
+            f"{key}.estimator {name} with {option} has no place for rewards per token, which optimization.reference "
+            f"with place: reward is; set its place to loss, or {instead}"
+        )
