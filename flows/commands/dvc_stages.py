@@ -49,7 +49,7 @@ from turnwise.world import SPLITS
 
 TRAINING_COLUMNS: Mapping[str, tuple[str, ...]] = {
     "rollout": ("success", "turns", "reply_tokens"),
-    "credit": ("reward", "dead_groups"),
+    "credit": ("reward", "zero_variance_groups"),
     "policy": ("entropy", "gradient_norm", "clip_fraction_low", "clip_fraction_high", "mismatch"),
 }
 """The columns of training.csv, by the artifact of an iteration that they are read from."""

@@ -278,9 +278,9 @@ def _table(
 
 
 def _account(batch: CreditBatch, advantages: list[list[float]], sampled: int) -> dict[str, float]:
-    """Metrics of a batch: rewards, advantages, and `dead_groups`: zero-variance groups, whose advantages are all 0."""
+    """Metrics of a batch: rewards, advantages, and `zero_variance_groups`, the groups whose advantages are all 0."""
     if not len(batch):
-        return {"groups": 0, "dead_groups": 0, "left_out": sampled}
+        return {"groups": 0, "zero_variance_groups": 0, "left_out": sampled}
     totals = [math.fsum(turns) + outcome for turns, outcome in zip(batch.turn_rewards, batch.outcome, strict=True)]
     flat = [value for turns in advantages for value in turns]
     mean = math.fsum(flat) / len(flat)
@@ -288,7 +288,7 @@ def _account(batch: CreditBatch, advantages: list[list[float]], sampled: int) ->
     spread = [_deviation([totals[index] for index in members]) for members in groups]
     return {
         "groups": len(groups),
-        "dead_groups": sum(all(not any(advantages[index]) for index in members) for members in groups),
+        "zero_variance_groups": sum(all(not any(advantages[index]) for index in members) for members in groups),
         "left_out": sampled - len(batch),
         "reward": math.fsum(totals) / len(totals),
         "reward_deviation_within_groups": math.fsum(spread) / len(spread),

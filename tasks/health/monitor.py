@@ -44,7 +44,7 @@ def monitor(
     totals = [weighted_return(trajectory, parameters.rewards) for trajectory in trajectories]
     values = measure(trajectories, totals, end_tokens=frame_of(tokenizer).end_tokens, n_gram=parameters.n_gram)
     credited = default_store().metrics(credit)
-    values["no_signal"] = float(credited["dead_groups"] == credited["groups"])
+    values["no_signal"] = float(credited["zero_variance_groups"] == credited["groups"])
     updated = {} if policy is None else default_store().metrics(policy)
     if "gradient_norm" in updated:
         values["gradient_norm"] = updated["gradient_norm"]

@@ -64,7 +64,7 @@ TOPICS: Mapping[str, Sequence[Measure]] = {
         Measure("policy", "entropy", "entropy of the replies", NATS),
         Measure("policy", "gradient_norm", "gradient norm before clipping"),
         Measure("policy", "mismatch", "mismatch of engine and learner", NATS),
-        Measure("credit", "dead_groups", "groups without signal"),
+        Measure("credit", "zero_variance_groups", "groups without signal"),
         Measure("credit", "reward_deviation_within_groups", "deviation of rewards within groups"),
     ),
     "Monitors": (

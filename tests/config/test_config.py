@@ -65,6 +65,17 @@ def test_an_unknown_key_is_refused_with_the_nearest_known_one() -> None:
     assert "did you mean 'learning_rate'?" in message
 
 
+@pytest.mark.parametrize(
+    ("setting", "now"),
+    [
+        ("guards.dead_groups=3", "guards.dead_groups: 'dead_groups' is not a known name; it is now called"),
+        ("alarms.rules={dead_groups: {above: 0.9}}", "'dead_groups' is not a monitor; it is now called"),
+    ],
+)
+def test_a_key_that_was_renamed_is_refused_with_its_new_name(setting: str, now: str) -> None:
+    assert now in refused(setting)
+
+
 def test_an_unknown_section_is_refused() -> None:
     assert "did you mean 'rollout'?" in refused("rollouts.prompts=3")
 

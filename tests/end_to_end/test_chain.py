@@ -114,7 +114,7 @@ def test_every_iteration_of_every_run_is_recorded_once(computed: tuple[Path, str
         for metric in (
             "update/mismatch_nats",
             "update/gradient_norm",
-            "credit/dead_groups",
+            "credit/zero_variance_groups",
             "seconds/sampling",
             "monitor/entropy_nats",
             "rollout/reward/goal",

@@ -214,8 +214,16 @@ ALIKE = {
 @pytest.mark.parametrize(
     ("name", "settings", "seen"),
     [
-        ("dead_groups", {**ALIKE, "guards.dead_groups": 2, "guards.no_signal": None}, "in the last 2 iterations"),
-        ("no_signal", {**ALIKE, "guards.no_signal": 2, "guards.dead_groups": None}, "in the last 2 iterations"),
+        (
+            "zero_variance_groups",
+            {**ALIKE, "guards.zero_variance_groups": 2, "guards.no_signal": None},
+            "in the last 2 iterations",
+        ),
+        (
+            "no_signal",
+            {**ALIKE, "guards.no_signal": 2, "guards.zero_variance_groups": None},
+            "in the last 2 iterations",
+        ),
         ("mismatch", {"optimization.maximum_mismatch": 1e-12}, "iteration 1 the learner must give"),
         ("not_finite", {}, "iteration 1 the "),
     ],
@@ -274,7 +282,7 @@ def require_good(message: str, expected: Reference) -> None:
 
 
 def test_a_calibration_runs_every_seed_and_writes_what_it_found(fresh: Prepared, tmp_path: Path) -> None:
-    unguarded = {f"guards.{name}": None for name in ("no_signal", "dead_groups", "truncated_replies")}
+    unguarded = {f"guards.{name}": None for name in ("no_signal", "zero_variance_groups", "truncated_replies")}
     chosen = experiment(**unguarded, **{"optimization.iterations": 1, "ablation.seeds": [1, 2]})
     show_calibration([chosen], {}, tmp_path / "docs")
     written = json.loads((tmp_path / "docs" / "echo-trap.json").read_text())

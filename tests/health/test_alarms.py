@@ -80,14 +80,14 @@ def test_every_monitor_has_a_meaning_and_words_name_bound_and_value() -> None:
 
 
 def test_a_guard_counts_iterations_up_to_the_last() -> None:
-    dead, alive = {"dead_groups": 1.0, "success": 0.5}, {"dead_groups": 0.9}
-    assert in_a_row("dead_groups", [dead, alive, dead, dead]) == 2
-    assert in_a_row("dead_groups", [dead, alive]) == 0
+    dead, alive = {"zero_variance_groups": 1.0, "success": 0.5}, {"zero_variance_groups": 0.9}
+    assert in_a_row("zero_variance_groups", [dead, alive, dead, dead]) == 2
+    assert in_a_row("zero_variance_groups", [dead, alive]) == 0
     assert in_a_row("truncated_replies", [{"truncated_replies": 0.99}, {"truncated_replies": 1.0}]) == 1
     assert in_a_row("no_signal", [{"no_signal": 1.0}] * 3) == 3
 
 
-@pytest.mark.parametrize("name", ["dead_groups", "no_signal"])
+@pytest.mark.parametrize("name", ["zero_variance_groups", "no_signal"])
 def test_groups_that_are_all_solved_are_no_failure(name: str) -> None:
     assert in_a_row(name, [{name: 1.0, "success": 1.0}] * 9) == 0
     assert in_a_row(name, [{name: 1.0, "success": 1.0}, {name: 1.0, "success": 0.99}]) == 1

@@ -45,7 +45,7 @@ def test_the_deviation_is_unbiased_within_groups_and_its_mean_counts_groups_alik
     batch = [trajectory(group, turn(2, END)) for group in (0, 0, 1, 1)]
     found = measured(*batch, rewards=[0.0, 1.0, 0.3, 0.3])
     assert found["reward_deviation"] == pytest.approx(math.sqrt(0.5) / 2)
-    assert found["dead_groups"] == 0.5
+    assert found["zero_variance_groups"] == 0.5
 
 
 def test_entropy_is_the_mean_over_reply_tokens_of_minus_the_sampled_log_probability() -> None:

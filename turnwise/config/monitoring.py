@@ -69,7 +69,7 @@ class Guards(Section):
 
     no_signal: Count | None
     """Iterations in which no advantage differs from 0, while not everything is solved."""
-    dead_groups: Count | None
+    zero_variance_groups: Count | None
     """Iterations in which the rewards of every group are equal, while not everything is solved."""
     truncated_replies: Count | None
     """Iterations in which every reply was cut off at its maximum length."""

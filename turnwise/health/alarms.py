@@ -19,7 +19,7 @@ from turnwise.health.monitors import Values
 
 Rules = Mapping[str, AlarmRule]
 """The alarm rules, by name of the monitor."""
-OF_SPREAD = frozenset({"reward_deviation", "reward_deviation_of_start", "dead_groups"})
+OF_SPREAD = frozenset({"reward_deviation", "reward_deviation_of_start", "zero_variance_groups"})
 """Monitors of the spread of rewards within groups."""
 
 
@@ -77,7 +77,7 @@ def in_words(name: str, value: float | None, rule: AlarmRule) -> str:
 MEANINGS: Mapping[str, str] = {
     "reward_deviation": "the replies of a group earn alike, so that nothing tells better from worse",
     "reward_deviation_of_start": "the replies of a group earn more alike than at first; the Echo Trap begins so",
-    "dead_groups": "most groups carry no signal; tasks are too easy or too hard, or replies are all the same",
+    "zero_variance_groups": "most groups carry no signal; tasks are too easy or too hard, or replies are all the same",
     "entropy": "the policy is nearly certain of every token, or nearly certain of none",
     "entropy_of_start": "the policy has lost its variety, or its mind",
     "reply_tokens": "replies have shrunk to nothing, or run on",

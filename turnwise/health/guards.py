@@ -1,10 +1,10 @@
 """Guards: conditions under which more training is wasted or harmful. Each ends the run with a message that says why.
 
-    no_signal           n iterations in a row in which no advantage differed from 0
-    dead_groups         n in a row in which every group was zero-variance (equal rewards)
-    truncated_replies   n in a row in which every reply was cut off
-    mismatch            the learner's log-probabilities are not the engine's (raised by the learner, before any step)
-    not_finite          a loss, a gradient or a weight that is not finite (raised by the learner)
+    no_signal             n iterations in a row in which no advantage differed from 0
+    zero_variance_groups  n in a row in which every group was zero-variance (equal rewards)
+    truncated_replies     n in a row in which every reply was cut off
+    mismatch              the learner's log-probabilities are not the engine's (raised by the learner, before any step)
+    not_finite            a loss, a gradient or a weight that is not finite (raised by the learner)
 
 Where every episode is solved, neither of the first two is a failure.
 
@@ -33,7 +33,7 @@ GUARDS: Mapping[str, GuardAdvice] = {
         "rewards differ too little within groups for this estimator, or the selection leaves nothing over",
         "more trajectories per group (rollout.group_size), a reward with degrees, or selection.rule: all",
     ),
-    "dead_groups": GuardAdvice(
+    "zero_variance_groups": GuardAdvice(
         "the tasks are too hard for this policy, or it has collapsed to one reply",
         "a stronger warm start, easier tasks, a higher rollout.temperature, or a lower optimization.learning_rate",
     ),
@@ -58,9 +58,9 @@ def no_signal(values: Values) -> bool:
     return values.get("no_signal", 0.0) == 1.0 and values.get("success", 0.0) < 1.0
 
 
-def dead_groups(values: Values) -> bool:
+def zero_variance_groups(values: Values) -> bool:
     """Whether every group was zero-variance, although some episode was not solved."""
-    return values.get("dead_groups", 0.0) == 1.0 and values.get("success", 0.0) < 1.0
+    return values.get("zero_variance_groups", 0.0) == 1.0 and values.get("success", 0.0) < 1.0
 
 
 def truncated_replies(values: Values) -> bool:
@@ -68,7 +68,7 @@ def truncated_replies(values: Values) -> bool:
     return values.get("truncated_replies", 0.0) == 1.0
 
 
-COUNTED = {"no_signal": no_signal, "dead_groups": dead_groups, "truncated_replies": truncated_replies}
+COUNTED = {"no_signal": no_signal, "zero_variance_groups": zero_variance_groups, "truncated_replies": truncated_replies}
 """The guards that count iterations, with their conditions; the learner raises the others itself."""
 
 

@@ -5,7 +5,7 @@ groups, goes on with the entropy of replies, and shows in the gradient last, whe
 every iteration, from what was sampled anyway:
 
     reward_deviation      mean over groups of the unbiased deviation of their raw weighted rewards
-    dead_groups           share of zero-variance groups (deviation 0)
+    zero_variance_groups  share of zero-variance groups (deviation 0)
     entropy               -mean over reply tokens of log p, nats
     reply_tokens          mean length of a reply
     truncated_replies     share of replies that were cut off at their maximum length
@@ -51,7 +51,7 @@ Values = Mapping[str, float]
 
 OF_BATCH = (
     "reward_deviation",
-    "dead_groups",
+    "zero_variance_groups",
     "entropy",
     "reply_tokens",
     "truncated_replies",
@@ -87,7 +87,7 @@ def measure(
     first = _first_replies(trajectories)
     return {
         "reward_deviation": statistics.fmean(deviations.values()),
-        "dead_groups": statistics.fmean(deviation == 0.0 for deviation in deviations.values()),
+        "zero_variance_groups": statistics.fmean(deviation == 0.0 for deviation in deviations.values()),
         "entropy": -math.fsum(value for turn in replies for value in turn.log_probabilities)
         / sum(len(turn.log_probabilities) for turn in replies),
         "reply_tokens": statistics.fmean(len(turn.reply_tokens) for turn in replies),

@@ -37,7 +37,7 @@ BOUNDS = 40
 
 SIDES: Mapping[str, tuple[str, ...]] = {
     "reward_deviation_of_start": ("below",),
-    "dead_groups": ("above",),
+    "zero_variance_groups": ("above",),
     "entropy_of_start": ("below", "above"),
     "gradient_norm_of_median": ("above",),
     "reply_tokens_of_start": ("below", "above"),
