@@ -158,7 +158,7 @@ def _report(
             rewards=experiment.rewards,
             runs=[RunName(variant=run.variant, seed=run.seed) for run in runs],
             seed=experiment.evaluation.seed,
-            stated_success=experiment.ablation.stated_success,
+            success_threshold=experiment.ablation.success_threshold,
             attempts=experiment.agent.mode.attempts or 1,
         ),
         players=players,

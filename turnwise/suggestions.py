@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Mapping
 
-RENAMED: Mapping[str, str] = {"dead_groups": "zero_variance_groups"}
+RENAMED: Mapping[str, str] = {"dead_groups": "zero_variance_groups", "stated_success": "success_threshold"}
 """By a name that was once used in a configuration, the name that is used now."""
 
 

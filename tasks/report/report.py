@@ -42,7 +42,7 @@ class ReportParameters(Section):
     runs: list[RunName]
     seed: int
     """Seed of the bootstrap."""
-    stated_success: float
+    success_threshold: float
     """The success threshold, as in the section `ablation`."""
     attempts: int
     """How often a task may be attempted; above 1, the table gets a column for success at the first attempt."""
@@ -207,7 +207,7 @@ def _judgement(
         {variant: Results(runs) for variant, runs in variants.items()},
         frames=dict.fromkeys(variants, frame),
         curves=curves,
-        stated=parameters.stated_success,
+        stated=parameters.success_threshold,
         share=primary.percent,
     )
 

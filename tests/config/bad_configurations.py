@@ -203,7 +203,7 @@ NOT_FINITE = (
             "evolution.threshold",
             "critic.clip",
             "optimization.maximum_mismatch",
-            "ablation.stated_success",
+            "ablation.success_threshold",
         )
         for value in (".nan", ".inf", "-.inf")
     ),
@@ -291,7 +291,7 @@ OUT_OF_BOUNDS = (
             "evaluation.samples": ("0", "1000000000"),
             "evaluation.temperature": ("0.0", "1e300"),
             "ablation.seeds": ("[-1]", "[1.5]", "[1, 1]", "[]", "[true]"),
-            "ablation.stated_success": ("1.1",),
+            "ablation.success_threshold": ("1.1",),
         }.items()
         for value in values
     ),

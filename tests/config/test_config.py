@@ -69,6 +69,7 @@ def test_an_unknown_key_is_refused_with_the_nearest_known_one() -> None:
     ("setting", "now"),
     [
         ("guards.dead_groups=3", "guards.dead_groups: 'dead_groups' is not a known name; it is now called"),
+        ("ablation.stated_success=0.5", "'stated_success' is not a known name; it is now called"),
         ("alarms.rules={dead_groups: {above: 0.9}}", "'dead_groups' is not a monitor; it is now called"),
     ],
 )

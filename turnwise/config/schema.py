@@ -266,7 +266,7 @@ class Ablation(Section):
     seeds: list[Seed]
     variants: list[str]
     """Names of entries of `variants`."""
-    stated_success: Share = 0.8
+    success_threshold: Share = 0.8
     """Of the validation panel: the report tells after how many iterations each run reached it."""
 
 
