@@ -5,7 +5,11 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Mapping
 
-RENAMED: Mapping[str, str] = {"dead_groups": "zero_variance_groups", "stated_success": "success_threshold"}
+RENAMED: Mapping[str, str] = {
+    "dead_groups": "zero_variance_groups",
+    "stated_success": "success_threshold",
+    "trace": "lam",
+}
 """By a name that was once used in a configuration, the name that is used now."""
 
 

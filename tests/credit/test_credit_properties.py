@@ -26,9 +26,9 @@ RULES: list[tuple[str, Options]] = [
     ("rloo", {"rewards": "merged"}),
     ("reinforce++", {"gamma": 0.9}),
     ("reinforce++-baseline", {"rewards": "merged"}),
-    ("gae", {"gamma": 0.9, "trace": 0.8}),
-    ("turn-gae", {"gamma": 0.9, "trace": 0.8}),
-    ("bi-level-gae", {"trace": 0.8}),
+    ("gae", {"gamma": 0.9, "lam": 0.8}),
+    ("turn-gae", {"gamma": 0.9, "lam": 0.8}),
+    ("bi-level-gae", {"lam": 0.8}),
     ("gigpo", {}),
 ]
 RELATIVE: list[tuple[str, Options]] = [
@@ -150,8 +150,8 @@ def test_whitened_advantages_have_mean_0_and_deviation_1_over_what_is_trained(na
         assert np.std(counted, ddof=1) == pytest.approx(1.0, abs=1e-4)
 
 
-def in_a_padded_row(batch: CreditBatch, index: int, gaps: list[int], gamma: float, trace: float | None) -> list[float]:
-    """GAE, or without a trace the return, by a walk over a row of tokens: a gap of observation tokens full of garbage
+def in_a_padded_row(batch: CreditBatch, index: int, gaps: list[int], gamma: float, lam: float | None) -> list[float]:
+    """GAE, or without `lam` the return, by a walk over a row of tokens: a gap of observation tokens full of garbage
     before every reply, padding after the last. Independent of the product: masks instead of places.
     """
     mask: list[bool] = []
@@ -171,10 +171,10 @@ def in_a_padded_row(batch: CreditBatch, index: int, gaps: list[int], gamma: floa
     for place in reversed(range(len(mask))):
         if not mask[place]:
             continue
-        if trace is None:
+        if lam is None:
             following = rewards[place] + gamma * following
         else:
-            following = rewards[place] + gamma * next_value - values[place] + gamma * trace * following
+            following = rewards[place] + gamma * next_value - values[place] + gamma * lam * following
         next_value = values[place]
         found.append(following)
     return found[::-1]
@@ -185,7 +185,7 @@ def in_a_padded_row(batch: CreditBatch, index: int, gaps: list[int], gamma: floa
 def test_observation_tokens_and_padding_change_nothing(batch: CreditBatch, gaps: list[int]) -> None:
     rows = range(len(batch))
     expected = [in_a_padded_row(batch, index, gaps, 0.9, 0.8) for index in rows]
-    assert close(estimate("gae", batch, gamma=0.9, trace=0.8, whiten=False), expected)
+    assert close(estimate("gae", batch, gamma=0.9, lam=0.8, whiten=False), expected)
     expected = [in_a_padded_row(batch, index, gaps, 0.9, None) for index in rows]
     assert close(estimate("reinforce++", batch, gamma=0.9, whiten=False), expected)
 
@@ -216,18 +216,18 @@ def test_without_discount_or_trace_every_gae_is_the_return_minus_the_value(batch
 
 
 @examples
-@given(batch=batches().map(everything_trained), gamma=st.floats(0, 1), trace=st.floats(0, 1))
-def test_with_replies_of_one_token_all_gae_are_one(batch: CreditBatch, gamma: float, trace: float) -> None:
+@given(batch=batches().map(everything_trained), gamma=st.floats(0, 1), lam=st.floats(0, 1))
+def test_with_replies_of_one_token_all_gae_are_one(batch: CreditBatch, gamma: float, lam: float) -> None:
     short = replace(
         batch,
         reply_lengths=[[1] * turns for turns in batch.turns],
         values=[row[:turns] for row, turns in zip(batch.values or (), batch.turns, strict=True)],
     )
-    expected = estimate("gae", short, gamma=gamma, trace=trace, whiten=False)
-    assert close(estimate("turn-gae", short, gamma=gamma, trace=trace, whiten=False), expected)
-    assert close(estimate("bi-level-gae", short, gamma=0.3, gamma_turn=gamma, trace=trace, whiten=False), expected)
-    targets = value_targets("gae", short, gamma=gamma, trace=trace)
-    assert close(value_targets("turn-gae", short, gamma=gamma, trace=trace), targets)
+    expected = estimate("gae", short, gamma=gamma, lam=lam, whiten=False)
+    assert close(estimate("turn-gae", short, gamma=gamma, lam=lam, whiten=False), expected)
+    assert close(estimate("bi-level-gae", short, gamma=0.3, gamma_turn=gamma, lam=lam, whiten=False), expected)
+    targets = value_targets("gae", short, gamma=gamma, lam=lam)
+    assert close(value_targets("turn-gae", short, gamma=gamma, lam=lam), targets)
 
 
 @examples

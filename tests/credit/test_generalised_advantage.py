@@ -21,8 +21,8 @@ def test_gae_steps_from_reply_token_to_reply_token() -> None:
     # token 3: 1 - 0.2                         = 0.8
     # token 2: 0.3 + 0.9 x 0.2 - 0.4 = 0.08,   + 0.72 x 0.8   = 0.656
     # token 1: 0 + 0.9 x 0.4 - 0.5 = -0.14,    + 0.72 x 0.656 = 0.33232
-    assert close(estimate("gae", WITH_CRITIC, gamma=0.9, trace=0.8, **RAW), [[0.33232, 0.656, 0.8]])
-    assert close(value_targets("gae", WITH_CRITIC, gamma=0.9, trace=0.8), [[0.83232, 1.056, 1.0]])
+    assert close(estimate("gae", WITH_CRITIC, gamma=0.9, lam=0.8, **RAW), [[0.33232, 0.656, 0.8]])
+    assert close(value_targets("gae", WITH_CRITIC, gamma=0.9, lam=0.8), [[0.83232, 1.056, 1.0]])
 
 
 @pytest.mark.parametrize(
@@ -41,12 +41,12 @@ def test_a_trajectory_that_was_cut_off_goes_on_from_the_value_at_the_cut() -> No
     # rewards 0, 0.3, 0; after the last token 0.6
     # token 3: 0.9 x 0.6 - 0.2 = 0.34;  token 2: 0.08 + 0.72 x 0.34 = 0.3248;  token 1: -0.14 + 0.72 x 0.3248
     cut = replace(WITH_CRITIC, outcome=[0.0], truncated=[True], bootstrap=[0.6])
-    assert close(estimate("gae", cut, gamma=0.9, trace=0.8, **RAW), [[0.093856, 0.3248, 0.34]])
+    assert close(estimate("gae", cut, gamma=0.9, lam=0.8, **RAW), [[0.093856, 0.3248, 0.34]])
     # turns: 0.9 x 0.6 - 0.2 = 0.34;  0.3 + 0.9 x 0.2 - 0.5 + 0.72 x 0.34
-    assert close(estimate("turn-gae", cut, gamma=0.9, trace=0.8, **RAW), [[0.2248, 0.34]])
+    assert close(estimate("turn-gae", cut, gamma=0.9, lam=0.8, **RAW), [[0.2248, 0.34]])
     # outside, values 0.4 and 0.2: 0.34;  0.3 + 0.9 x 0.2 - 0.4 + 0.72 x 0.34 = 0.3248
     # inside: 0.4 - 0.5 + 0.8 x 0.3248
-    found = estimate("bi-level-gae", cut, gamma=1.0, gamma_turn=0.9, trace=0.8, **RAW)
+    found = estimate("bi-level-gae", cut, gamma=1.0, gamma_turn=0.9, lam=0.8, **RAW)
     assert close(found, [[0.15984, 0.3248, 0.34]])
 
 
@@ -64,8 +64,8 @@ def test_a_cut_without_a_value_is_refused(name: str) -> None:
 
 def test_turn_gae_steps_from_turn_to_turn() -> None:
     # values at the first reply tokens: 0.5, 0.2.  turn 2: 1 - 0.2 = 0.8;  turn 1: 0.3 + 0.9 x 0.2 - 0.5 + 0.72 x 0.8
-    assert close(estimate("turn-gae", WITH_CRITIC, gamma=0.9, trace=0.8, **RAW), [[0.556, 0.8]])
-    assert close(value_targets("turn-gae", WITH_CRITIC, gamma=0.9, trace=0.8), [[1.056, 1.056, 1.0]])
+    assert close(estimate("turn-gae", WITH_CRITIC, gamma=0.9, lam=0.8, **RAW), [[0.556, 0.8]])
+    assert close(value_targets("turn-gae", WITH_CRITIC, gamma=0.9, lam=0.8), [[1.056, 1.056, 1.0]])
 
 
 def test_a_turn_with_reward_0_is_still_a_turn_of_bi_level_gae() -> None:
@@ -80,7 +80,7 @@ def test_a_turn_with_reward_0_is_still_a_turn_of_bi_level_gae() -> None:
 
 def test_the_trace_of_bi_level_gae_acts_on_both_levels() -> None:
     # lambda 0.5. outside: 0.8;  0.95 x 0.2 - 0.4 + 0.475 x 0.8 = 0.17;  inside: -0.1 + 0.5 x 0.17;  -0.1 + 0.5 x 0.8
-    assert close(estimate("bi-level-gae", ZERO_TURNS, trace=0.5, **RAW), [[-0.015, 0.17, 0.3, 0.8]])
+    assert close(estimate("bi-level-gae", ZERO_TURNS, lam=0.5, **RAW), [[-0.015, 0.17, 0.3, 0.8]])
 
 
 def test_the_gamma_of_tokens_acts_inside_turns_only() -> None:

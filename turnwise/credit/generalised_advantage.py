@@ -8,8 +8,8 @@
     bi-level-gae  outer level: steps are turns, with gamma_turn, and V is the value at the *last* reply token of a turn;
                   inner level: steps are the reply tokens of one turn, whose last token is paid the outer A + V
 
-After the last step V is 0, or the value at the cut where a limit cut the trajectory off. lambda is called `trace`,
-since `lambda` is a keyword of Python. A critic's target is A + V, before whitening.
+After the last step V is 0, or the value at the cut where a limit cut the trajectory off. lambda is the option
+`lam`, since `lambda` is a keyword of Python. A critic's target is A + V, before whitening.
 
 Papers: Schulman et al. (arXiv 1506.02438); MT-PPO, PPO-OR and PPO-MR (MT-GRPO, arXiv 2505.11821, second version), which
 are `gae` with rewards placed by `turn`, `outcome` and `merged`; Turn-PPO (arXiv 2512.17008) for `turn-gae`; RAGEN
@@ -37,7 +37,7 @@ def gae(
     batch: CreditBatch,
     *,
     gamma: Share = 1.0,
-    trace: Share = 1.0,
+    lam: Share = 1.0,
     rewards: Placement = "turn",
     whiten: bool = True,
     epsilon: NotNegative = 1e-8,
@@ -54,7 +54,7 @@ def gae(
             critic_values(batch, index),
             _value_after(batch, index),
             gamma,
-            trace,
+            lam,
         )
         for index in range(len(batch))
     ]
@@ -65,12 +65,12 @@ def turn_gae(
     batch: CreditBatch,
     *,
     gamma: Share = 1.0,
-    trace: Share = 1.0,
+    lam: Share = 1.0,
     rewards: Placement = "turn",
     whiten: bool = True,
     epsilon: NotNegative = 1e-8,
 ) -> list[list[float]]:
-    """One advantage per turn, from GAE over turns; `gamma` and `trace` (lambda) are per turn.
+    """One advantage per turn, from GAE over turns; `gamma` and `lam` (lambda) are per turn.
 
     Whitened by default over trained turns, each counted once; `whiten=False` turns it off. Needs the inputs of `gae`,
     but reads only the values at the first reply token of each turn. Raises CreditError as `gae` does.
@@ -80,7 +80,7 @@ def turn_gae(
         values = critic_values(batch, index)
         at_starts = [values[span[0]] for span in batch.spans(index)]
         of_turns = on_turns(batch, index, rewards)
-        advantages.append(_recursion(of_turns, at_starts, _value_after(batch, index), gamma, trace))
+        advantages.append(_recursion(of_turns, at_starts, _value_after(batch, index), gamma, lam))
     return whitened(advantages, batch.trained_turns, epsilon) if whiten else advantages
 
 
@@ -89,14 +89,14 @@ def bi_level_gae(
     *,
     gamma: Share = 1.0,
     gamma_turn: Share = 0.95,
-    trace: Share = 1.0,
+    lam: Share = 1.0,
     rewards: Placement = "turn",
     whiten: bool = True,
     epsilon: NotNegative = 1e-8,
 ) -> list[list[float]]:
     """One advantage per reply token, from GAE over turns and then over the tokens of each turn.
 
-    Whitened by default over the trained reply tokens of the batch; `whiten=False` turns it off. `trace` (lambda) is
+    Whitened by default over the trained reply tokens of the batch; `whiten=False` turns it off. `lam` (lambda) is
     used at both levels. Needs the inputs of `gae`. Raises CreditError as `gae` does.
     """
     advantages = []
@@ -104,11 +104,11 @@ def bi_level_gae(
         values, spans = critic_values(batch, index), batch.spans(index)
         at_ends = [values[span[-1]] for span in spans]
         of_turns = on_turns(batch, index, rewards)
-        outside = _recursion(of_turns, at_ends, _value_after(batch, index), gamma_turn, trace)
+        outside = _recursion(of_turns, at_ends, _value_after(batch, index), gamma_turn, lam)
         inside: list[float] = []
         for span, advantage, value in zip(spans, outside, at_ends, strict=True):
             paid = [0.0] * (len(span) - 1) + [advantage + value]
-            inside += _recursion(paid, values[span.start : span.stop], 0.0, gamma, trace)
+            inside += _recursion(paid, values[span.start : span.stop], 0.0, gamma, lam)
         advantages.append(inside)
     return whitened(advantages, batch.trained_tokens, epsilon) if whiten else advantages
 
@@ -135,13 +135,13 @@ def critic_values(batch: CreditBatch, index: int) -> Sequence[float]:
 
 
 def _recursion(
-    rewards: Sequence[float], values: Sequence[float], value_after: float, gamma: float, trace: float
+    rewards: Sequence[float], values: Sequence[float], value_after: float, gamma: float, lam: float
 ) -> list[float]:
     """The advantage of each step, by the recursion at the head of this file, from the last step to the first."""
     advantages = [0.0] * len(rewards)
     next_value, following = value_after, 0.0
     for step in reversed(range(len(rewards))):
-        following = rewards[step] + gamma * next_value - values[step] + gamma * trace * following
+        following = rewards[step] + gamma * next_value - values[step] + gamma * lam * following
         advantages[step] = following
         next_value = values[step]
     return advantages
