@@ -18,10 +18,12 @@ from rich.console import Console
 from flows.commands.worlds import installed, recorded_baselines
 from turnwise.checking.baselines import score
 from turnwise.config.overlays import read_yaml
-from turnwise.reporting.baseline_table import DEFAULT, RECORD_FILE, BaselineRow, KnownFigure, page, told, write_lines
+from turnwise.reporting.baseline_table import RECORD_FILE, BaselineRow, write_lines
+from turnwise.reporting.formatting import with_bounds
 from turnwise.store.atomic_write import write_whole
 from turnwise.store.digests import digest_of
 from turnwise.store.fingerprint import fingerprint
+from turnwise.studies.baselines_page import DEFAULT, KnownFigure, page
 from turnwise.world import World, make_world, with_preset, world_class
 
 PAGE_FILE, KNOWN_FILE = "baselines.md", "known-figures.yaml"
@@ -80,7 +82,7 @@ def _lines_of(
                 line = BaselineRow(
                     name, world.version, setting, code, _uniform(world), score(world, player, count, SEED)
                 )
-                said = f"success {told(line.score.success, 3)}, {line.score.episodes} episodes"
+                said = f"success {with_bounds(line.score.success, 3)}, {line.score.episodes} episodes"
                 console.print(f"{name} {setting or DEFAULT} {player}: {said}")
             found.append(line)
     return found

@@ -2,8 +2,9 @@ import pytest
 from pydantic import ValidationError
 
 from turnwise.checking.baselines import Score
-from turnwise.reporting.baseline_table import BaselineRow, KnownFigure, page, read_lines, verdict, write_lines
+from turnwise.reporting.baseline_table import BaselineRow, read_lines, write_lines
 from turnwise.statistics import Interval, bootstrap_over_tasks, wilson
+from turnwise.studies.baselines_page import KnownFigure, page, verdict
 
 
 def line(player: str = "random", setting: str = "", successes: int = 20) -> BaselineRow:

@@ -52,14 +52,15 @@ def bounds(interval: Interval, digits: int) -> str | None:
     return f"{low} to {high}" if MINUS in low + high else f"{low}–{high}"
 
 
-def with_bounds(interval: Interval | None, digits: int) -> str:
-    """A value with its bounds: `0.181 (0.171 to 0.192)`; `UNDEFINED` for None."""
+def with_bounds(interval: Interval | None, digits: int, sign: bool = False) -> str:
+    """A value with its bounds: `0.181 (0.171 to 0.192)`; with `sign` all have one. `UNDEFINED` for None."""
     if interval is None:
         return UNDEFINED
-    value = number(interval.value, digits)
+    shown = signed if sign else number
+    value = shown(interval.value, digits)
     if interval.low is None or interval.high is None:
         return value
-    return f"{value} ({number(interval.low, digits)} to {number(interval.high, digits)})"
+    return f"{value} ({shown(interval.low, digits)} to {shown(interval.high, digits)})"
 
 
 def probability(p: float | None) -> str:

@@ -14,7 +14,8 @@ from matplotlib.ticker import MaxNLocator
 
 from turnwise.config.monitoring import AlarmRule
 from turnwise.reporting.figures.drawing import COLOURS, GREY, INK, PALE, SETTINGS
-from turnwise.studies.calibration import ALLOWED, SHARE, SMOOTHING, AlarmScore, Calibrated, WatchedRun, judge, raised_at
+from turnwise.studies.calibration import ALLOWED, SHARE, SMOOTHING, Calibrated, WatchedRun, judge, raised_at
+from turnwise.studies.markdown import render
 
 FIGURE = "echo-trap.png"
 PANELS = ("success", "reward_deviation_of_start", "entropy_of_start", "gradient_norm_of_median")
@@ -52,46 +53,43 @@ class Calibration:
 
 def page(calibration: Calibration) -> str:
     """The page as Markdown."""
-    return f"""# The Echo Trap: which alarms tell a collapse before it comes
+    halves = (calibration.choosing, calibration.trying)
+    runs = [run for half in halves for run in half]
+    return render(
+        "echo-trap.md.jinja",
+        smoothing=SMOOTHING,
+        share=SHARE,
+        allowed=ALLOWED,
+        runs=[
+            (
+                world,
+                variant,
+                *([run for run in half if (run.world, run.variant) == (world, variant)] for half in halves),
+            )
+            for world, variant in dict.fromkeys((run.world, run.variant) for run in runs)
+        ],
+        found=[(each, in_short(each.rule)) for each in calibration.found],
+        together=[
+            (name, *(judge(half, rules) for half in halves))
+            for name, rules in (
+                ("the default ones (params.yaml)", calibration.defaults),
+                ("RAGEN-2's, as published", PUBLISHED),
+            )
+        ],
+        figure=FIGURE,
+        largest=LARGEST,
+        cost=calibration.cost,
+        count=len(runs),
+        worlds=list(dict.fromkeys(run.world for run in runs)),
+    )
 
-Written by `turnwise calibrate` from the runs of the first table. `turnwise/health/monitors.py` says what every monitor
-is, `turnwise/studies/calibration.py` how a rule is chosen.
 
-A run has **collapsed** when its success, as the mean of {SMOOTHING} iterations, falls below {SHARE:.0%} of its best and
-never comes back. A rule **detects** a collapse when it raises its alarm by then; the **lead** is the median number of
-iterations before. An alarm in a run that does not collapse is a **false alarm**. Rules are chosen on one half of the
-seeds, with at most {ALLOWED} false alarms there, and tried on the other half.
-
-{_runs_table(calibration)}
-
-## The best rule of every monitor
-
-Best first, by the half that they were chosen on.
-
-{_rules_table(calibration)}
-
-## Rules together
-
-An alarm of any of them counts.
-
-{_together_table(calibration)}
-
-{_words(calibration)}
-
-![Runs of the seeds that rules were tried on: success and three monitors]({FIGURE})
-
-Runs of the half that rules were tried on. Vermilion: runs that collapsed, with a bar at the onset. Blue: the others.
-Dashed: the bound of the best rule; dots: where it raised its alarm. What is above {LARGEST:g} is drawn there.
-
-## What it costs
-
-{_cost_in_words(calibration.cost)}
-
-## How far this goes
-
-{_count(calibration)} runs on {_worlds(calibration)}: a rate that is told by so few is uncertain. Collapses that come
-of another cause than these may begin otherwise. On a world of your own: `turnwise calibrate your-experiment.yaml`.
-"""
+def in_short(rule: AlarmRule) -> str:
+    """A rule as short text, e.g. `below 0.1, 10 times`."""
+    bounds = [] if rule.below is None else [f"below {rule.below:g}"]
+    bounds += [] if rule.above is None else [f"above {rule.above:g}"]
+    times = "" if rule.patience == 1 else f", {rule.patience} times"
+    return " or ".join(bounds) + times
 
 
 def data(calibration: Calibration) -> dict[str, Any]:
@@ -156,92 +154,3 @@ def _draw(axes: Axes, monitor: str, runs: Sequence[WatchedRun], rule: AlarmRule 
     axes.grid(True, axis="y", color=PALE)
     axes.set_axisbelow(True)
     axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
-
-
-def _runs_table(calibration: Calibration) -> str:
-    lines = [
-        "| world | variant | seeds that choose | collapsed | seeds that try | collapsed |",
-        "|---|---|---|---|---|---|",
-    ]
-    everything = [*calibration.choosing, *calibration.trying]
-    for world, variant in dict.fromkeys((run.world, run.variant) for run in everything):
-        cells = []
-        for half in (calibration.choosing, calibration.trying):
-            runs = [run for run in half if (run.world, run.variant) == (world, variant)]
-            cells += [", ".join(str(run.seed) for run in runs), str(sum(run.onset is not None for run in runs))]
-        lines.append(f"| {world} | {variant} | {' | '.join(cells)} |")
-    return "\n".join(lines)
-
-
-HEADER = "detected | late | false alarms | lead | detected | late | false alarms | lead |"
-
-
-def _rules_table(calibration: Calibration) -> str:
-    if not calibration.found:
-        return "No rule detects a collapse without a false alarm."
-    lines = [f"| monitor | rule | {HEADER}", "|---|---|" + "---|" * 8]
-    lines += [
-        f"| {each.monitor} | {in_short(each.rule)} | {_cells(each.chosen_on)} | {_cells(each.tried_on)} |"
-        for each in calibration.found
-    ]
-    return (
-        "\n".join(lines)
-        + "\n\nThe first four columns are those of the half that chose, the others of the half that tried."
-    )
-
-
-def _together_table(calibration: Calibration) -> str:
-    lines = [f"| rules | {HEADER}", "|---|" + "---|" * 8]
-    for name, rules in (
-        ("the default ones (params.yaml)", calibration.defaults),
-        ("RAGEN-2's, as published", PUBLISHED),
-    ):
-        verdicts = (judge(calibration.choosing, rules), judge(calibration.trying, rules))
-        lines.append(f"| {name} | {' | '.join(_cells(verdict) for verdict in verdicts)} |")
-    return "\n".join(lines)
-
-
-def _cost_in_words(cost: Cost) -> str:
-    share = cost.monitors_milliseconds / cost.iteration_milliseconds
-    return (
-        f"The monitors took {cost.monitors_milliseconds:.0f} ms an iteration, {share:.1%} of the "
-        f"{cost.iteration_milliseconds:,.0f} ms of sampling, credit and update, and score nothing. A probe took "
-        f"{cost.probe_milliseconds:.0f} ms and scored {cost.probe_tokens:,.0f} tokens, prompts included, beside "
-        f"{cost.trained_tokens:,.0f} reply tokens that an iteration trains on; it is made every few iterations. All "
-        "are medians, on a machine that did other work as well."
-    )
-
-
-def _words(calibration: Calibration) -> str:
-    verdict = judge(calibration.trying, calibration.defaults)
-    lead = "" if verdict.lead is None else f", a median of {verdict.lead:g} iterations ahead"
-    return (
-        f"On the half that was kept aside the default rules told {verdict.in_time} of {verdict.collapses} collapses "
-        f"in time{lead}, {verdict.late} too late, and raised {verdict.false_alarms} false alarms in {verdict.healthy} "
-        "runs that did not collapse."
-    )
-
-
-def _cells(verdict: AlarmScore) -> str:
-    lead = "" if verdict.lead is None else f"{verdict.lead:g}"
-    detected, false_alarms = (
-        f"{verdict.in_time} of {verdict.collapses}",
-        f"{verdict.false_alarms} of {verdict.healthy}",
-    )
-    return f"{detected} | {verdict.late} | {false_alarms} | {lead}"
-
-
-def in_short(rule: AlarmRule) -> str:
-    """A rule as short text, e.g. `below 0.1, 10 times`."""
-    bounds = [] if rule.below is None else [f"below {rule.below:g}"]
-    bounds += [] if rule.above is None else [f"above {rule.above:g}"]
-    times = "" if rule.patience == 1 else f", {rule.patience} times"
-    return " or ".join(bounds) + times
-
-
-def _count(calibration: Calibration) -> int:
-    return len(calibration.choosing) + len(calibration.trying)
-
-
-def _worlds(calibration: Calibration) -> str:
-    return " and ".join(dict.fromkeys(run.world for run in [*calibration.choosing, *calibration.trying]))

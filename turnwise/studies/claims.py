@@ -90,6 +90,11 @@ class PlannedAblation(Section):
     tunes: str | None = None
     """The ablation whose learning rates it chooses: see `turnwise.studies.tuning`."""
 
+    @property
+    def command(self) -> str:
+        """The command line that runs it."""
+        return " ".join(["turnwise ablation", *self.overlays])
+
 
 class ClaimsPage(Section):
     """One page of `docs/science/`."""

@@ -13,8 +13,7 @@ from rich.text import Text
 from turnwise.reporting.formatting import UNDEFINED, bounds, number
 from turnwise.statistics import Interval
 from turnwise.studies.credit_study import Study
-from turnwise.studies.credit_truth import Agreement
-from turnwise.studies.gradient_noise import GradientNoise
+from turnwise.studies.markdown import render
 
 GRADIENT = ("norm", "deviation", "signal to noise", "cosine with the truth")
 ADVANTAGES = ("correlation", "slope", "error")
@@ -22,17 +21,6 @@ SLOPES_SHOWN = 6
 """Maximum number of turns in the table of slopes, limited by its width; the CSV file has all turns."""
 Row = tuple[str, list[str]]
 """A rule's title and its cells."""
-
-EXPLANATIONS = (
-    "Truth: the advantage of a reply is the mean return of continuations after it, minus that of continuations before "
-    "it, from the same state of the world.",
-    "Norm and deviation: of the mean gradient over the groups and of one group's, in the rule's own scale. Signal to "
-    "noise does not depend on the scale, and holds for one group: n groups have the root of n times as much.",
-    "Cosine: between the mean gradient and that of the true advantages on the same trajectories.",
-    "Slope: how much of a true difference the rule passes on, 1 where it keeps the scale of the rewards. Slopes that "
-    "differ between turns change the direction of the gradient; slopes that agree only change its length.",
-    "Error: mean absolute difference from the truth, in units of the return, in the scale that suits the rule best.",
-)
 
 
 def limits(study: Study) -> list[str]:
@@ -60,7 +48,7 @@ def print_study(study: Study, console: Console) -> None:
     console.print(Text("Slopes turn by turn", style="bold"))
     console.print(_table(_turn_headings(study), _slope_rows(study)))
     console.print()
-    for sentence in [*limits(study), _basis(study)]:
+    for sentence in [*limits(study), f"Intervals: 95 %, percentile bootstrap over the {study.tasks} tasks."]:
         console.print(Text(sentence, style="dim"))
     for title, reason in study.left_out.items():
         console.print(Text(f"{title} is left out: {reason}.", style="dim"))
@@ -71,59 +59,40 @@ def page(study: Study, about: Mapping[str, str], figure: str) -> str:
 
     `about` lists what it was made from, by name; `figure` is the name of the figure's file next to the page.
     """
-    left_out = "".join(f"* `{title}`: {reason}.\n" for title, reason in study.left_out.items())
-    facts = "".join(f"| {name} | {value} |\n" for name, value in about.items())
-    return f"""# What credit does
-
-Written by `turnwise credit`: the same parameters give the same page.
-
-Every rule on the same {study.trajectories} trajectories of {study.tasks} tasks, beside the truth by replay: each of
-their {study.turns} states was entered again, with the same task, seed and actions, and played on from exactly the
-recorded tokens.
-
-![Every rule beside the truth]({figure})
-
-## Advantages
-
-{_markdown(ADVANTAGES, _advantage_rows(study))}
-### Slopes turn by turn
-
-{_markdown(_turn_headings(study), _slope_rows(study))}
-## Gradients
-
-{_markdown(GRADIENT, _gradient_rows(study))}
-{" ".join(limits(study))} {_basis(study)}
-
-{"".join(f"* {sentence}{chr(10)}" for sentence in EXPLANATIONS)}
-## Left out
-
-{left_out or "No rule." + chr(10)}
-## Made from
-
-| | |
-|---|---|
-{facts}"""
-
-
-def _basis(study: Study) -> str:
-    return f"Intervals: 95 %, percentile bootstrap over the {study.tasks} tasks."
+    return render(
+        "credit-study.md.jinja",
+        study=study,
+        about=about,
+        figure=figure,
+        limits=limits(study),
+        advantages=(ADVANTAGES, _advantage_rows(study)),
+        slopes=(_turn_headings(study), _slope_rows(study)),
+        gradients=(GRADIENT, _gradient_rows(study)),
+    )
 
 
 def _gradient_rows(study: Study) -> list[Row]:
-    return [(found.title, _gradient_cells(found.gradient)) for found in study.figures]
-
-
-def _gradient_cells(gradient: GradientNoise) -> list[str]:
-    scale = [_significant(gradient.norm), _significant(gradient.deviation)]
-    return [*scale, _cell(gradient.signal_to_noise), _cell(gradient.cosine)]
+    # Norms differ by orders of magnitude between worlds: three significant digits.
+    return [
+        (
+            found.title,
+            [
+                f"{found.gradient.norm:.3g}",
+                f"{found.gradient.deviation:.3g}",
+                _cell(found.gradient.signal_to_noise),
+                _cell(found.gradient.cosine),
+            ],
+        )
+        for found in study.figures
+    ]
 
 
 def _advantage_rows(study: Study) -> list[Row]:
-    return [(found.title, _agreement_cells(found.agreement)) for found in study.figures if found.agreement]
-
-
-def _agreement_cells(agreement: Agreement) -> list[str]:
-    return [_cell(agreement.correlation), _cell(agreement.slope), _cell(agreement.error, digits=3)]
+    return [
+        (found.title, [_cell(agreement.correlation), _cell(agreement.slope), _cell(agreement.error, digits=3)])
+        for found in study.figures
+        if (agreement := found.agreement)
+    ]
 
 
 def _turn_headings(study: Study) -> list[str]:
@@ -131,11 +100,14 @@ def _turn_headings(study: Study) -> list[str]:
 
 
 def _slope_rows(study: Study) -> list[Row]:
-    return [(found.title, _slope_cells(found.agreement)) for found in study.figures if found.agreement]
-
-
-def _slope_cells(agreement: Agreement) -> list[str]:
-    return [UNDEFINED if slope is None else number(slope.value, 2) for slope in agreement.slopes[:SLOPES_SHOWN]]
+    return [
+        (
+            found.title,
+            [UNDEFINED if slope is None else number(slope.value, 2) for slope in found.agreement.slopes[:SLOPES_SHOWN]],
+        )
+        for found in study.figures
+        if found.agreement
+    ]
 
 
 def _cell(interval: Interval | None, digits: int = 2) -> str:
@@ -143,11 +115,6 @@ def _cell(interval: Interval | None, digits: int = 2) -> str:
         return UNDEFINED
     within = bounds(interval, digits)
     return number(interval.value, digits) + (f" ({within})" if within else "")
-
-
-def _significant(value: float) -> str:
-    """The value with three significant digits, since norms differ by orders of magnitude between worlds."""
-    return f"{value:.3g}"
 
 
 def _table(headings: Sequence[str], rows: Sequence[Row]) -> Table:
@@ -167,9 +134,3 @@ def _below(cell: str) -> Text:
     if within:
         text.append("\n" + re.sub(r"\b0\.", ".", within.removesuffix(")")), style="dim")
     return text
-
-
-def _markdown(headings: Sequence[str], rows: Sequence[Row]) -> str:
-    lines = [f"| rule | {' | '.join(headings)} |", "|---|" + "---|" * len(headings)]
-    lines += [f"| {title} | {' | '.join(cells)} |" for title, cells in rows]
-    return "\n".join(lines) + "\n"

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 
 from pydantic import TypeAdapter
 
-from turnwise.reporting.baseline_table import json_lines, markdown_table, told
+from turnwise.reporting.baseline_table import json_lines
 from turnwise.reporting.data.report_data import ReportData, Row
 from turnwise.reporting.formatting import UNDEFINED
 from turnwise.statistics import Interval
+from turnwise.studies.markdown import render
 
 RECORD_FILE, PAGE_FILE = "worlds-learning.json", "worlds-learning.md"
 
@@ -90,38 +91,5 @@ def read_lessons(text: str) -> list[Lesson]:
 
 def page(found: Sequence[Lesson], missing: Sequence[str] = ()) -> str:
     """The whole page as Markdown. `missing`: experiments without a recorded result."""
-    heading = ["world", "rule", "measure", "random", "warm start", "after RL", "oracle", "iterations", "after RL is"]
-    rows = [
-        [
-            f"`{line.experiment}`",
-            line.variant,
-            line.measure,
-            *(_told(cell) for cell in (line.random, line.warm_start, line.trained, line.oracle)),
-            str(line.iterations),
-            line.verdict,
-        ]
-        for line in found
-    ]
-    digests = [[f"`{line.experiment}`", f"`{line.digest[:16]}`"] for line in found]
-    made_of = ["## Digests of what was made", "", *markdown_table(["world", "digest"], _once(digests))]
-    named = ", ".join(f"`{name}`" for name in missing)
-    not_yet = [f"Not recorded yet: {named}.", ""] if missing else []
-    return "\n".join([INTRODUCTION, *markdown_table(heading, rows), "", *not_yet, *made_of, ""])
-
-
-INTRODUCTION = """# What small policies learn on each world
-
-Made by `turnwise lessons` from the runs of `experiments/worlds/*.yaml` (`make demo WORLD=NAME` repeats one); a change
-here is lost. A policy of half a million parameters learns from demonstrations of a noisy oracle, and then by
-reinforcement for a few iterations, in some minutes on a CPU. Test panel, sampled replies; in brackets the 95 % interval
-over tasks, or over seeds where there are several. The last column says whether the trained policy's mean lies outside
-the warm start's interval. So few iterations show that the chain runs and which way it moves, not how far it goes.
-"""
-
-
-def _told(interval: Interval | None) -> str:
-    return UNDEFINED if interval is None else told(interval, 2)
-
-
-def _once(rows: Sequence[list[str]]) -> list[list[str]]:
-    return [row for place, row in enumerate(rows) if row not in rows[:place]]
+    digests = dict.fromkeys((line.experiment, line.digest) for line in found)
+    return render("worlds-learning.md.jinja", lines=found, missing=missing, digests=list(digests))

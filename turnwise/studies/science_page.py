@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 from matplotlib.figure import Figure as Drawing
 from matplotlib.layout_engine import ConstrainedLayoutEngine
@@ -15,15 +15,14 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 from pydantic import Field
 
-from turnwise.reporting.baseline_table import markdown_table, told
-from turnwise.reporting.data.report_data import ROW_KINDS, SHARE, Curve, ReportColumn, ReportData, Row
+from turnwise.reporting.data.report_data import SHARE, Curve, ReportData
 from turnwise.reporting.figures.drawing import Figure, styles, wrapped
 from turnwise.reporting.figures.learning_curves import draw_variant
-from turnwise.reporting.formatting import UNDEFINED, duration, number, of_processes, signed
-from turnwise.statistics import Interval
+from turnwise.reporting.formatting import UNDEFINED, duration, number, of_processes, with_bounds
 from turnwise.statistics.curves import AtEqualBudget
-from turnwise.studies.claim_verdicts import LEVEL, DecidedClaim, decide
-from turnwise.studies.claims import ClaimsPage, PlannedAblation
+from turnwise.studies.claim_verdicts import LEVEL, decide
+from turnwise.studies.claims import ClaimsPage
+from turnwise.studies.markdown import render
 from turnwise.studies.tuning import chosen_rates, tried_rates
 from turnwise.world import SPLITS
 
@@ -46,19 +45,69 @@ class Record:
 def page(name: str, claims: ClaimsPage, records: Mapping[str, Record]) -> str:
     """The page as Markdown. `records` holds the ablations that were run, by name."""
     decisions = decide(claims, {ablation: record.report for ablation, record in records.items()})
-    lines = [
-        f"# {claims.title}",
-        "",
-        f"<!-- Written by `turnwise science {name}` from the runs in data/; do not edit. -->",
-        "",
-        claims.introduction.strip(),
-        "",
-        *_verdicts(claims, decisions),
-        *_evidence(decisions),
-        *(line for ablation, record in records.items() for line in _ablation(name, ablation, claims, record)),
-        *_not_run(claims, records),
+    return render(
+        "science.md.jinja",
+        name=name,
+        claims=claims,
+        level=LEVEL,
+        decisions=decisions,
+        evidence=[evidence for decided in decisions for evidence in decided.evidence],
+        ablations=[_ablation(name, ablation, claims, record) for ablation, record in records.items()],
+        missing={ablation: planned for ablation, planned in claims.ablations.items() if ablation not in records},
+    )
+
+
+def _ablation(name: str, ablation: str, claims: ClaimsPage, record: Record) -> dict[str, Any]:
+    """What the page shows of one ablation that was run."""
+    report = record.report
+    lineage = dict(report.lineage)
+    return {
+        "name": ablation,
+        "planned": claims.ablations[ablation],
+        "curves": _shown(claims.curves, report),
+        "figure": _figure_name(name, ablation),
+        "rates": _rates(report) if claims.ablations[ablation].tunes is not None else None,
+        "results": _results(report),
+        "budgets": _budgets(record.budgets) if record.budgets else None,
+        "notes": report.notes,
+        "digest": record.digest,
+        "commit": lineage["commit"][:COMMIT_DIGITS],
+        "uncommitted": lineage["uncommitted"] != "none",
+        "panels": ", ".join(f"{split} `{lineage[f'{split} panel']}`" for split in SPLITS),
+        "platform": lineage["platform"],
+        "duration": f"{duration(sum(report.seconds.values()))}{of_processes(report)}",
+    }
+
+
+Table = tuple[list[str], list[list[str]]]
+"""Heading and rows of a table."""
+
+
+def _rates(report: ReportData) -> Table:
+    """The tried and chosen learning rates; test results are left out, since they do not affect the choice."""
+    tried = tried_rates(report)
+    chosen = chosen_rates(tried)
+    rates = sorted({rate for of_variant in tried.values() for rate in of_variant})
+    rows = []
+    for variant, successes in tried.items():
+        cells = {rate: number(success, 3) for rate, success in successes.items()}
+        cells[chosen[variant]] = f"**{cells[chosen[variant]]}**"
+        rows.append([variant, *(cells.get(rate, UNDEFINED) for rate in rates)])
+    return ["", *(f"{rate:g}" for rate in rates)], rows
+
+
+def _results(report: ReportData) -> Table:
+    rows = [
+        [row.name, *(with_bounds(row.cells.get(column.key), column.digits) for column in report.columns)]
+        for rows in report.row_groups()
+        for row in rows
     ]
-    return "\n".join(lines) + "\n"
+    return ["", *(column.heading for column in report.columns)], rows
+
+
+def _budgets(found: Sequence[AtEqualBudget]) -> Table:
+    rows = [[variant, *(with_bounds(each.shown[variant], 2) for each in found)] for variant in found[0].shown]
+    return ["", *(each.heading for each in found)], rows
 
 
 def figures(name: str, claims: ClaimsPage, records: Mapping[str, Record]) -> list[Figure]:
@@ -83,8 +132,8 @@ def curves_figure(name: str, report: ReportData, metrics: Sequence[str]) -> Figu
         for place, metric in enumerate(chosen, start=1):
             axes = drawing.add_subplot(rows, min(len(chosen), COLUMNS_OF_CURVES), place)
             axes.set_axisbelow(True)
-            for variant, seeds in _by_variant(curves[metric]).items():
-                draw_variant(axes, seeds, look[variant])
+            for variant in dict.fromkeys(curve.variant for curve in curves[metric]):
+                draw_variant(axes, [curve for curve in curves[metric] if curve.variant == variant], look[variant])
             axes.set_title(wrapped(_title(curves[metric][0])))
             axes.set_xlabel("iteration")
             axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
@@ -112,164 +161,6 @@ def _title(curve: Curve) -> str:
     return curve.heading + episodes.get(curve.metric.partition("/")[0], "")
 
 
-def _verdicts(claims: ClaimsPage, decisions: Sequence[DecidedClaim]) -> list[str]:
-    rows = [[each.claim.claim, each.claim.source, f"**{each.verdict}**"] for each in decisions]
-    return [
-        "## Verdicts",
-        "",
-        *markdown_table(["claim", f"in {claims.paper}", "here"], rows),
-        "",
-        f"A claim *held* when every relation that it needs has a corrected p under {LEVEL:g} on the claimed side; it "
-        "is *not held* when one has it on the other side; else it is *not decided at this scale*.",
-        "",
-    ]
-
-
-def _evidence(decisions: Sequence[DecidedClaim]) -> list[str]:
-    rows = [
-        [
-            evidence.relationship.sentence,
-            evidence.relationship.measure,
-            ", ".join(evidence.relationship.ablations),
-            _difference(evidence.estimate),
-            "fewer than 2" if evidence.estimate is None else str(evidence.estimate.count),
-            _p(evidence.p),
-            _p(evidence.corrected),
-        ]
-        for decision in decisions
-        for evidence in decision.evidence
-    ]
-    if not rows:
-        return []
-    heading = ["relation", "measure", "ablation", "difference (95 % interval over seeds)", "seeds", "p", "corrected p"]
-    return [
-        "## What they rest on",
-        "",
-        *markdown_table(heading, rows),
-        "",
-        "Runs with the same seed draw the same tasks and are compared in pairs: Student's t on the differences; for "
-        "*varies less than* Pitman and Morgan's test, and the difference is that of the standard deviations; for "
-        "*falls before* it is the iterations between two falls below half of the first value. All p values of this "
-        "page are corrected together by Holm's rule.",
-        "",
-    ]
-
-
-def _ablation(name: str, ablation: str, claims: ClaimsPage, record: Record) -> list[str]:
-    report, planned = record.report, claims.ablations[ablation]
-    lineage = dict(report.lineage)
-    panels = ", ".join(f"{split} `{lineage[f'{split} panel']}`" for split in SPLITS)
-    return [
-        f"## `{ablation}`",
-        "",
-        planned.about,
-        "",
-        *(_rates(report) if planned.tunes is not None else _results(name, ablation, claims, record)),
-        f"    {command(planned)}",
-        "",
-        f"Digest of everything: `{record.digest}`, by the code of {_code(lineage)}; panels: {panels}. It took "
-        f"{duration(sum(report.seconds.values()))}{of_processes(report)} on the machine that ran it.",
-        "",
-        f"<details><summary>Platform</summary><code>{lineage['platform']}</code></details>",
-        "",
-        *(f"* {note}" for note in report.notes),
-        "",
-    ]
-
-
-def _code(lineage: Mapping[str, str]) -> str:
-    changes = "" if lineage["uncommitted"] == "none" else " with changes that were not committed"
-    return f"commit `{lineage['commit'][:COMMIT_DIGITS]}`{changes}"
-
-
-def _results(name: str, ablation: str, claims: ClaimsPage, record: Record) -> list[str]:
-    return [
-        f"![{', '.join(_shown(claims.curves, record.report))}]({_figure_name(name, ablation)}.png)",
-        "",
-        *_table(record.report),
-        "",
-        *_budgets(record.budgets),
-    ]
-
-
-def _budgets(found: Sequence[AtEqualBudget]) -> list[str]:
-    if not found:
-        return []
-    rows = [[variant, *(told(each.shown[variant], 2) for each in found)] for variant in found[0].shown]
-    return [
-        "At the same cost, by the last evaluation on the validation panel that the budget pays for. A budget is the "
-        "most that every run has spent; tokens are those sampled, and seconds leave evaluations out.",
-        "",
-        *markdown_table(["", *(each.heading for each in found)], rows),
-        "",
-    ]
-
-
-def _rates(report: ReportData) -> list[str]:
-    """The table of tried and chosen learning rates; test results are left out, since they do not affect the choice."""
-    tried = tried_rates(report)
-    chosen = chosen_rates(tried)
-    rates = sorted({rate for of_variant in tried.values() for rate in of_variant})
-    rows = [
-        [variant, *(_marked(of_variant.get(rate), rate == chosen[variant]) for rate in rates)]
-        for variant, of_variant in tried.items()
-    ]
-    return [
-        "Success on the validation panel at the end, by learning rate; the chosen one is bold.",
-        "",
-        *markdown_table(["", *(f"{rate:g}" for rate in rates)], rows),
-        "",
-    ]
-
-
-def _marked(value: float | None, is_chosen: bool) -> str:
-    if value is None:
-        return UNDEFINED
-    return f"**{number(value, 3)}**" if is_chosen else number(value, 3)
-
-
-def _table(report: ReportData) -> list[str]:
-    rows = [
-        [row.name, *(_cell(row, column) for column in report.columns)]
-        for kind in ROW_KINDS
-        for row in report.rows_of(kind)
-    ]
-    return markdown_table(["", *(column.heading for column in report.columns)], rows)
-
-
-def _cell(row: Row, column: ReportColumn) -> str:
-    interval = row.cells.get(column.key)
-    return UNDEFINED if interval is None else told(interval, column.digits)
-
-
-def _not_run(claims: ClaimsPage, records: Mapping[str, Record]) -> list[str]:
-    missing = {ablation: planned for ablation, planned in claims.ablations.items() if ablation not in records}
-    if not missing:
-        return []
-    rows = [
-        [f"`{ablation}`", "core" if planned.core else "full grid", planned.about, f"`{command(planned)}`"]
-        for ablation, planned in missing.items()
-    ]
-    return ["## What was not run", "", *markdown_table(["ablation", "part of", "what it adds", "command"], rows), ""]
-
-
-def command(planned: PlannedAblation) -> str:
-    """The command line that runs an ablation."""
-    return " ".join(["turnwise ablation", *planned.overlays])
-
-
-def _difference(estimate: Interval | None) -> str:
-    if estimate is None:
-        return UNDEFINED
-    if estimate.low is None or estimate.high is None:
-        return signed(estimate.value, 3)
-    return f"{signed(estimate.value, 3)} ({signed(estimate.low, 3)} to {signed(estimate.high, 3)})"
-
-
-def _p(value: float) -> str:
-    return "< 0.001" if value < 0.001 else number(value, 3)
-
-
 def _figure_name(name: str, ablation: str) -> str:
     return f"{name}-{ablation}" if ablation != name else name
 
@@ -277,7 +168,3 @@ def _figure_name(name: str, ablation: str) -> str:
 def _shown(metrics: Sequence[str], report: ReportData) -> list[str]:
     """The metrics for which the ablation has curves."""
     return [metric for metric in metrics if any(curve.metric == metric for curve in report.curves)]
-
-
-def _by_variant(curves: Sequence[Curve]) -> dict[str, list[Curve]]:
-    return {name: [c for c in curves if c.variant == name] for name in dict.fromkeys(c.variant for c in curves)}

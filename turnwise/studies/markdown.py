@@ -1,0 +1,49 @@
+"""Rendering of the Markdown templates of this repository's own pages; a name that one does not know is an error."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cache
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from turnwise.reporting import formatting
+
+
+def render(template: str, **values: object) -> str:
+    """The template with these values. Raises jinja2's UndefinedError for a name that the template does not know."""
+    return templates().get_template(template).render(**values)
+
+
+@cache
+def templates() -> Environment:
+    """The templates in the folder `templates`, with `table` and the filters of `turnwise.reporting.formatting`."""
+    environment = Environment(
+        loader=PackageLoader("turnwise.studies"),
+        autoescape=False,  # Markdown; what could break a table is escaped by `cell`
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.globals["table"] = table
+    environment.filters |= {
+        "cell": cell,
+        "code": lambda text: f"`{text}`",
+        "number": formatting.number,
+        "probability": formatting.probability,
+        "with_bounds": formatting.with_bounds,
+    }
+    return environment
+
+
+def table(heading: Iterable[object], rows: Iterable[Sequence[object]]) -> str:
+    """A table in Markdown, without a line break at its end."""
+    names = list(heading)
+    lines: list[Sequence[object]] = [names, ["---"] * len(names), *rows]
+    return "\n".join(f"| {' | '.join(map(cell, cells))} |" for cells in lines)
+
+
+def cell(content: object) -> str:
+    """The content of a table's cell, in which a bar would begin the next one."""
+    return str(content).replace("|", "\\|")
