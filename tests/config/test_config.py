@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.config.counted_world import CountedLake
 from turnwise.config.overlays import merged, parse_setting, read_yaml, with_value
 from turnwise.errors import ConfigurationError
 from turnwise.experiment import load, single
@@ -416,3 +417,13 @@ def test_a_modes_options_are_read_or_refused() -> None:
 def test_a_width_that_the_engine_refuses_is_refused_before_anything_is_computed() -> None:
     assert "found 96 / 4 = 24: change hidden or heads" in refused("policy.hidden=96")
     assert load(PARAMETERS, settings=["policy.hidden=96", "compute.engine=transformers"]).policy.hidden == 96
+
+
+def test_an_experiment_and_its_variants_make_their_world_once() -> None:
+    counted = "world={name: 'tests.config.counted_world:CountedLake', parameters: {size: 4, turns: 8}}"
+    CountedLake.made = 0
+    experiment = load(PARAMETERS, LAKE, [counted])
+    assert experiment.variant("mt-grpo").made_world is experiment.made_world
+    assert experiment.variant("mt-grpo") is experiment.variant("mt-grpo")
+    assert single(experiment, "mt-grpo", 1).variant("mt-grpo").made_curriculum.longest == 8
+    assert CountedLake.made == 1

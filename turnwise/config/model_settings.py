@@ -11,6 +11,7 @@ from turnwise.config.quantities import Batch, Seed, Threads, Tokens
 from turnwise.config.schema import Section
 from turnwise.errors import ConfigurationError
 
+EngineName = Literal["vllm", "transformers"]
 LINEAR_LAYERS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 """The linear layers of attention and feed-forward: all there are in policies made from scratch and in most others."""
 HEAD_DIMENSIONS = (32, 64, 80, 96, 112, 128, 160, 192, 224, 256, 512)
@@ -84,7 +85,7 @@ class Compute(ModelOptions):
     """Where the engine and the learner run, and how: the section `compute`."""
 
     device: Literal["cpu", "cuda"]
-    engine: Literal["vllm", "transformers"]
+    engine: EngineName
     """vLLM in process, or transformers' own generation where vLLM does not install."""
     engine_threads: Threads
     """CPU threads that sample. Decoding a small policy is bound by overhead: one is as fast as two. Results to the bit

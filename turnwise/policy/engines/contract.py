@@ -13,11 +13,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Protocol
 
 from turnwise.errors import ConfigurationError
-
-EngineName = Literal["vllm", "transformers"]
 
 
 @dataclass(frozen=True)

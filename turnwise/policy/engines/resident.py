@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from turnwise.config.model_settings import EngineName
 from turnwise.errors import ConfigurationError
-from turnwise.policy.engines.contract import Engine, EngineName
+from turnwise.policy.engines.contract import Engine
 
 
 def make_engine(

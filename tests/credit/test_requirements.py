@@ -1,0 +1,79 @@
+"""What a rule declares of itself is what a configuration is refused by."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from turnwise.config.options import read_options
+from turnwise.config.schema import Credit, ThoughtCredit
+from turnwise.credit import ESTIMATORS
+from turnwise.credit.requirements import CreditInputs, needs_critic, require_credit
+from turnwise.errors import ConfigurationError
+
+EVERYTHING = CreditInputs(
+    world="corridor", names_states=True, group_size=2, acting_turns=2, further_turns=False, token_rewards=False
+)
+PAPER = Credit(estimator="mt-grpo", options={"rule": "paper"})
+
+
+@pytest.mark.parametrize("name", sorted(ESTIMATORS))
+def test_declarations_name_options_that_the_rule_has_with_values_that_it_takes(name: str) -> None:
+    estimator = ESTIMATORS[name]
+    for restriction in estimator.restrictions:
+        for value in (restriction.value, restriction.instead):
+            assert read_options(name, estimator.function, {restriction.option: value})[restriction.option] == value
+        assert estimator.restriction({restriction.option: restriction.instead}) is None
+    for option, (other, values) in estimator.belongs_to.items():
+        assert read_options(name, estimator.function, {})[option] is None
+        for value in values:
+            read_options(name, estimator.function, {other: value})
+
+
+@pytest.mark.parametrize("name", sorted(ESTIMATORS))
+def test_every_rule_is_accepted_where_there_is_everything(name: str) -> None:
+    require_credit(Credit(estimator=name, options={}), EVERYTHING)
+
+
+@pytest.mark.parametrize("name", sorted(ESTIMATORS))
+def test_groups_of_one_are_refused_by_the_rules_that_compare_and_by_no_other(name: str) -> None:
+    alone = replace(EVERYTHING, group_size=1)
+    if not ESTIMATORS[name].grouped:
+        require_credit(Credit(estimator=name, options={}), alone)
+        return
+    with pytest.raises(ConfigurationError, match=re.escape(f"rollout.group_size: 1 with credit.estimator: {name}")):
+        require_credit(Credit(estimator=name, options={}), alone)
+
+
+@pytest.mark.parametrize(
+    ("lacking", "reason"),
+    [
+        (
+            {"acting_turns": 3},
+            "is defined on at most 2 turns; training allows 3; set credit",
+        ),
+        ({"further_turns": True}, "is defined on at most 2 turns, and a summary, a plan or a lesson is a turn"),
+        ({"token_rewards": True}, "has no place for rewards per token"),
+    ],
+)
+def test_a_restriction_holds_under_its_value_alone(lacking: dict[str, Any], reason: str) -> None:
+    inputs = replace(EVERYTHING, **lacking)
+    require_credit(Credit(estimator="mt-grpo", options={}), inputs)
+    require_credit(PAPER, EVERYTHING)
+    with pytest.raises(ConfigurationError, match=f"credit.estimator mt-grpo with rule 'paper' {reason}"):
+        require_credit(PAPER, inputs)
+    thought = ThoughtCredit(estimator="mt-grpo", options={"rule": "paper"}, weight=0.5)
+    with pytest.raises(ConfigurationError, match=r"credit\.thought\.estimator mt-grpo with rule 'paper'"):
+        require_credit(Credit(estimator="grpo", options={}, thought=thought), inputs)
+
+
+def test_states_must_have_names_where_visits_to_them_are_compared() -> None:
+    with pytest.raises(ConfigurationError, match="'corridor' names none: choose another estimator"):
+        require_credit(Credit(estimator="gigpo", options={}), replace(EVERYTHING, names_states=False))
+
+
+def test_the_rules_with_a_critic_are_those_that_need_values() -> None:
+    assert [name for name in ESTIMATORS if needs_critic(name)] == ["gae", "turn-gae", "bi-level-gae"]
