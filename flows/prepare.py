@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tasks.models_in_memory import LearnerParameters
-from tasks.playing import PatienceSection, PlayParameters, tasks_of
+from tasks.playing import PlayParameters, tasks_of
 from tasks.prepare.conversations import ConversationParameters, conversations
 from tasks.prepare.materials import (
     DemonstrationParameters,
@@ -23,6 +23,7 @@ from tasks.prepare.materials import (
 from tasks.prepare.warm_start import WarmStartParameters, warm_start
 from tasks.rollout.evaluate import EvaluationParameters, PlayerParameters, evaluate, player
 from turnwise.config.model_settings import Compute
+from turnwise.config.schema import RetryOptions
 from turnwise.data.task_sets import require_disjoint
 from turnwise.experiment import Experiment
 from turnwise.policy.pretrained import pretrained, pretrained_folder
@@ -58,7 +59,7 @@ class Prepared(Materials):
 
 def play_parameters(experiment: Experiment) -> PlayParameters:
     """The parameters of an experiment that all stages that play episodes share."""
-    patience = PatienceSection.of(experiment.rollout)
+    patience = RetryOptions.taken_from(experiment.rollout)
     return PlayParameters(world=experiment.world, agent=experiment.agent, patience=patience)
 
 

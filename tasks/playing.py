@@ -16,7 +16,7 @@ from turnwise.agent.loop import RolloutResult, make_episodes, play_scripted, req
 from turnwise.agent.modes import make_mode
 from turnwise.config.agent import Agent
 from turnwise.config.model_settings import Compute
-from turnwise.config.schema import Rollout, Section, WorldSection
+from turnwise.config.schema import RetryOptions, Section, WorldSection
 from turnwise.data.metrics import recorded_in
 from turnwise.data.task_sets import read_panel
 from turnwise.data.trajectory import Trajectory
@@ -40,24 +40,7 @@ class PlayParameters(Section):
 
     world: WorldSection
     agent: Agent
-    patience: PatienceSection
-
-
-class PatienceSection(Section):
-    """The keys of `rollout` on waiting for worlds, retrying them and accepting lost episodes."""
-
-    world_seconds: float
-    world_retries: int
-    maximum_lost_share: float
-    world_delay: int
-
-    @classmethod
-    def of(cls, rollout: Rollout) -> PatienceSection:
-        """Pick these keys from the rollout section."""
-        return cls(**{name: getattr(rollout, name) for name in cls.model_fields})
-
-
-PlayParameters.model_rebuild()
+    patience: RetryOptions
 
 
 class PlaysWorld(Protocol):

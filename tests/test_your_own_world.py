@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tasks.playing import PatienceSection
 from tasks.prepare.materials import DemonstrationParameters, PanelParameters, demonstrations, panel
+from turnwise.config.schema import RetryOptions
 from turnwise.data.trajectory_files import read_trajectories
 from turnwise.experiment import load
 from turnwise.store import default_store
@@ -100,7 +100,7 @@ def test_the_configuration_is_accepted_and_demonstrations_are_made(
     parameters = DemonstrationParameters(
         world=experiment.world,
         agent=experiment.agent,
-        patience=PatienceSection.of(experiment.rollout),
+        patience=RetryOptions.taken_from(experiment.rollout),
         seed=0,
         count=6,
         noise=0.0,

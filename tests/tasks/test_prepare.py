@@ -2,10 +2,9 @@
 
 import pytest
 
-from tasks.playing import PatienceSection
 from tasks.prepare.materials import DemonstrationParameters, PanelParameters, demonstrations, panel
 from turnwise.config.agent import Agent
-from turnwise.config.schema import WorldSection
+from turnwise.config.schema import RetryOptions, WorldSection
 from turnwise.data.task_sets import read_panel
 from turnwise.data.trajectory import Trajectory
 from turnwise.data.trajectory_files import read_trajectories
@@ -13,7 +12,7 @@ from turnwise.store import Reference, default_store
 from turnwise.world import SPLITS, Split
 
 AGENT = Agent(format="think-answer", instruction=False, maximum_reply_tokens=32, context_tokens=256)
-PATIENCE = PatienceSection(world_seconds=30.0, world_retries=0, maximum_lost_share=0.0, world_delay=0)
+PATIENCE = RetryOptions(world_seconds=30.0, world_retries=0, maximum_lost_share=0.0, world_delay=0)
 
 
 def made_panel(world: WorldSection, split: Split = "train", tasks: int = 3) -> Reference:

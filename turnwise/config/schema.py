@@ -146,7 +146,19 @@ class WarmStart(Section):
     micro_batch_tokens: Tokens
 
 
-class Rollout(Section):
+class RetryOptions(Section):
+    """What is done where a world is slow or fails: the keys of `rollout` that every stage that plays episodes reads."""
+
+    world_seconds: Seconds
+    """Seconds that a world may take for one call before its episode is tried again."""
+    world_retries: Repeats
+    maximum_lost_share: Share
+    """Share of episodes that worlds may lose before the run is stopped."""
+    world_delay: Whole
+    """Engine steps that a world may work on before it is waited for. 0: not at all; more suits slow, remote worlds."""
+
+
+class Rollout(RetryOptions):
     """How trajectories are sampled."""
 
     scheme: Literal["independent", "branching"]
@@ -157,13 +169,6 @@ class Rollout(Section):
     group_size: Batch
     """Trajectories per group."""
     temperature: TrainingTemperature
-    world_seconds: Seconds
-    """Seconds that a world may take for one call before its episode is tried again."""
-    world_retries: Repeats
-    maximum_lost_share: Share
-    """Share of episodes that worlds may lose before the run is stopped."""
-    world_delay: Whole
-    """Engine steps that a world may work on before it is waited for. 0: not at all; more suits slow, remote worlds."""
 
 
 class SelectionSection(Section):
