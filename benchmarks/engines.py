@@ -20,7 +20,7 @@ def main() -> None:
         create_policy(policy, vocabulary_size=1024, context_length=320, end_token=1, pad_token=2, seed=0, layers=2)
         engines = {
             name: make_engine(name, threads=1, context_length=320, maximum_episodes=EPISODES)
-            for name in ("vllm", "transformers")
+            for name in ("vllm", "embedded")
         }
         for name, engine in engines.items():
             engine.load(policy, name)
@@ -33,7 +33,7 @@ def main() -> None:
     sys.stdout.write(
         f"{EPISODES} replies of at most {REPLY} tokens after {CONTEXT}, best of {ROUNDS}: "
         + ", ".join(f"{name} {speed:,.0f} tokens/s" for name, speed in best.items())
-        + f"; ratio {best['vllm'] / best['transformers']:.2f}\n"
+        + f"; ratio {best['embedded'] / best['vllm']:.2f}\n"
     )
 
 

@@ -219,7 +219,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--folder", type=Path, help="where the homes lie; by default a temporary folder")
     parsed = parser.parse_args()
-    configurations = [Configuration(engine, count) for engine in ("vllm", "transformers") for count in (1, 2)]
+    configurations = [Configuration(engine, count) for engine in ("vllm", "embedded") for count in (1, 2)]
     shares = [parsed.kills // 4 + (place < parsed.kills % 4) for place in range(4)]
     struck: Counter[str] = Counter()
     failures = 0

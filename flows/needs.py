@@ -28,7 +28,7 @@ from turnwise.store.paths import home
 BYTES_PER_SAMPLED_TOKEN, BYTES_PER_CONTEXT_TOKEN = 12, 2
 BYTES_PER_STAGE = 60_000
 STAGES_PER_ITERATION = 9
-LIBRARIES = {"vllm": 2_000_000_000, "transformers": 1_000_000_000}
+LIBRARIES = {"vllm": 2_000_000_000, "embedded": 1_000_000_000}
 ACTIVATIONS_PER_LAYER = 20
 ENGINE_CACHE_BYTES = 1_000_000_000
 """Upper bound on the engine's keys and values, in bytes: an engine takes less for small policies."""

@@ -13,6 +13,8 @@ from turnwise.policy.model_files import MODEL_FILES
 from turnwise.store import MANIFEST, Draft, Reference, default_store
 
 if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
     from turnwise.policy.critic.critic import Critic
     from turnwise.policy.learner.learner import Learner
 
@@ -61,6 +63,11 @@ def keep_learner(policy: Reference, parameters: LearnerParameters, learner: Lear
     """Keep a learner in memory under the policy that it now holds."""
     _learners.clear()
     _learners[policy, parameters] = learner
+
+
+def model_in_memory(digest: str) -> PreTrainedModel | None:
+    """The model of the policy with this digest, where the learner in memory holds it: its weights as saved."""
+    return next((learner.model for (policy, _), learner in _learners.items() if policy.digest == digest), None)
 
 
 def reference_policy(policy: Reference, compute: Compute) -> Learner:

@@ -7,6 +7,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from tasks.models_in_memory import model_in_memory
 from turnwise import progress, seeding
 from turnwise.agent.episode import Episode
 from turnwise.agent.episode_config import EpisodeConfig
@@ -123,7 +124,7 @@ def play_episodes(
         context_length=agent.context_tokens,
         maximum_episodes=MOST_EPISODES_AT_ONCE,
     )
-    engine.load(policy, digest)
+    engine.load(policy, digest, model_in_memory(digest))
     engine.begin(
         seeding.derive(seed, "sampling"),
         Sampling(temperature=temperature, max_reply_tokens=agent.maximum_reply_tokens, end_tokens=frame.end_tokens),

@@ -321,6 +321,7 @@ MODELS = (
     Value("policy.heads", "3"),
     Value("policy.hidden", "96"),
     Value("compute.engine", "vlm", "did you mean 'vllm'"),
+    Value("compute.engine", "transformers", "transformers is now called embedded"),
     Value("compute.device", "gpu", "compute.device"),
     Value("compute.precision", "float16", "compute.precision"),
     Value("optimization.adapter", "{rank: 8, alpha: 16, target_modules: [q_prj]}", "did you mean 'q_proj'"),

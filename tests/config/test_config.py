@@ -416,7 +416,7 @@ def test_a_modes_options_are_read_or_refused() -> None:
 
 def test_a_width_that_the_engine_refuses_is_refused_before_anything_is_computed() -> None:
     assert "found 96 / 4 = 24: change hidden or heads" in refused("policy.hidden=96")
-    assert load(PARAMETERS, settings=["policy.hidden=96", "compute.engine=transformers"]).policy.hidden == 96
+    assert load(PARAMETERS, settings=["policy.hidden=96", "compute.engine=embedded"]).policy.hidden == 96
 
 
 def test_an_experiment_and_its_variants_make_their_world_once() -> None:

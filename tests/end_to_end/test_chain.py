@@ -210,7 +210,7 @@ def test_a_directory_can_hold_the_policy_and_its_tokenizer(
     )
     monkeypatch.setenv("TURNWISE_HOME", str(tmp_path / "home"))
     settings = (
-        "compute.engine=transformers",
+        "compute.engine=embedded",
         f"policy.model={tmp_path / 'model'}",
         "warm_start.enabled=false",
         "optimization.iterations=1",

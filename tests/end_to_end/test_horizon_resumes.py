@@ -1,6 +1,6 @@
 """A horizon that grows, through the real chain: in stages and by its own judgement, killed where it grows and resumed.
 
-The engine is transformers', which starts sooner; that a killed run of vLLM's resumes is shown by `test_chain`.
+The engine is the embedded one, which starts sooner; that a killed run of vLLM's resumes is shown by `test_chain`.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ def changed(folder: Path, file: str, **values: object) -> None:
 
 
 def model(folder: Path) -> tuple[str, ...]:
-    return (f"policy.model={folder}", "compute.engine=transformers", "data.demonstrations=1")
+    return (f"policy.model={folder}", "compute.engine=embedded", "data.demonstrations=1")
 
 
 def test_a_model_that_can_be_used_is_taken_whatever_its_generation_configuration(published: Path, home: Path) -> None:
@@ -72,7 +72,7 @@ def test_a_model_that_can_be_used_is_taken_whatever_its_generation_configuration
 
 
 def test_heads_that_vllm_refuses_are_refused_for_vllm_alone(published: Path) -> None:
-    assert "set compute.engine to transformers" in refused(f"policy.model={published}")
+    assert "set compute.engine to embedded" in refused(f"policy.model={published}")
 
 
 @pytest.mark.parametrize(

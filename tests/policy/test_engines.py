@@ -30,12 +30,12 @@ MakePolicy = Callable[..., Path]
 with_vllm = pytest.param("vllm", marks=pytest.mark.engine)
 
 
-@pytest.fixture(params=[with_vllm, "transformers"])
+@pytest.fixture(params=[with_vllm, "embedded"])
 def engine(request: pytest.FixtureRequest) -> Engine:
     if request.param == "vllm":
         shared: Engine = request.getfixturevalue("vllm_engine")
         return shared
-    return make_engine("transformers", threads=1, context_length=CONTEXT, maximum_episodes=16)
+    return make_engine("embedded", threads=1, context_length=CONTEXT, maximum_episodes=16)
 
 
 def differences(learner: Learner, engine: Engine, temperature: float, seed: int) -> list[float]:
@@ -55,12 +55,13 @@ def differences(learner: Learner, engine: Engine, temperature: float, seed: int)
 def test_engine_and_learner_agree_after_every_update(
     engine: Engine, make_policy: MakePolicy, tmp_path: Path, model: ModelSettings, tied: bool
 ) -> None:
-    """Also where an adapter is trained: the engine is given the merged weights."""
+    """From the folder and from memory; also where an adapter is trained: the engine is given the merged weights."""
     learner = Learner(make_policy(11, tied=tied), threads=1, model=model)
     for iteration, temperature in enumerate([1.0, 0.9, 1.0, 0.9]):
         folder = tmp_path / str(iteration)
         learner.save(folder)
-        engine.load(folder, f"agree-{tied}-{model.adapter}-{iteration}")
+        in_memory = learner.model if iteration % 2 else None
+        engine.load(folder, f"agree-{tied}-{model.adapter}-{iteration}", in_memory)
         found = differences(learner, engine, temperature, seed=iteration)
         assert sum(found) / len(found) < 1e-5
         assert max(found) < 1e-4
@@ -90,7 +91,7 @@ def test_new_weights_of_the_same_sizes_do_not_start_vllm_again(
 @pytest.mark.engine
 def test_the_two_engines_agree_greedily(vllm_engine: Engine, make_policy: MakePolicy) -> None:
     policy = make_policy(13)
-    reference = make_engine("transformers", threads=1, context_length=CONTEXT, maximum_episodes=5)
+    reference = make_engine("embedded", threads=1, context_length=CONTEXT, maximum_episodes=5)
     vllm_engine.load(policy, "greedy")
     reference.load(policy, "greedy")
     found, expected = (sample(engine, contexts(), temperature=0.0) for engine in (vllm_engine, reference))
@@ -132,25 +133,30 @@ from policy_samples import CONTEXT, contexts, sample
 from turnwise.policy.engines.resident import make_engine
 
 if __name__ == "__main__":
-    engine = make_engine("vllm", threads=1, context_length=CONTEXT, maximum_episodes=16)
+    engine = make_engine(sys.argv[3], threads=1, context_length=CONTEXT, maximum_episodes=16)
     engine.load(Path(sys.argv[1]), "policy")
     replies = sample(engine, contexts(), temperature=0.9, seed=2)
     print(json.dumps([[reply.tokens, reply.log_probabilities] for reply in replies]))
 """
 
 
-@pytest.mark.engine
 def test_another_process_samples_the_same_to_the_bit(
-    vllm_engine: Engine, make_policy: MakePolicy, tmp_path: Path
+    engine: Engine, make_policy: MakePolicy, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     policy = make_policy(17)
     script = tmp_path / "another_process.py"
     script.write_text(ANOTHER_PROCESS)
-    command = [sys.executable, str(script), str(policy), str(Path(__file__).parent)]
+    command = [
+        sys.executable,
+        str(script),
+        str(policy),
+        str(Path(__file__).parent),
+        request.node.callspec.params["engine"],
+    ]
     finished = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert finished.returncode == 0, finished.stderr
-    vllm_engine.load(policy, "two processes")
-    here = sample(vllm_engine, contexts(), temperature=0.9, seed=2)
+    engine.load(policy, "two processes")
+    here = sample(engine, contexts(), temperature=0.9, seed=2)
     there = json.loads(finished.stdout)
     assert [[list(reply.tokens), list(reply.log_probabilities)] for reply in here] == there
 
@@ -230,7 +236,7 @@ def test_calls_out_of_order_are_refused(engine: Engine, make_policy: MakePolicy)
 
 
 def test_an_engine_without_a_policy_does_not_begin() -> None:
-    engine = make_engine("transformers", threads=1, context_length=CONTEXT, maximum_episodes=2)
+    engine = make_engine("embedded", threads=1, context_length=CONTEXT, maximum_episodes=2)
     with pytest.raises(RuntimeError, match="call load first"):
         engine.begin(0, Sampling(temperature=1.0, max_reply_tokens=4, end_tokens=(END,)))
 
@@ -271,9 +277,9 @@ def test_what_vllm_says_at_its_start_is_kept_from_bars_that_own_standard_error(
 def test_the_library_imports_no_vllm_until_an_engine_starts() -> None:
     code = (
         "import sys; import turnwise.policy.learner.learner, turnwise.policy.engines.contract;"
-        "import turnwise.policy.engines.transformers;"
+        "import turnwise.policy.engines.embedded;"
         "from turnwise.policy.engines.resident import make_engine;"
-        "make_engine('transformers', threads=1, context_length=8, maximum_episodes=1);"
+        "make_engine('embedded', threads=1, context_length=8, maximum_episodes=1);"
         "assert not any(name.split('.')[0] == 'vllm' for name in sys.modules)"
     )
     finished = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
@@ -281,7 +287,7 @@ def test_the_library_imports_no_vllm_until_an_engine_starts() -> None:
 
 
 def test_an_unknown_engine_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="vllm, transformers"):
+    with pytest.raises(ConfigurationError, match="vllm, embedded"):
         make_engine("llama", threads=1, context_length=8, maximum_episodes=1)  # type: ignore[arg-type]
 
 

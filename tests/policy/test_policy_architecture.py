@@ -47,5 +47,5 @@ def test_impossible_sizes_are_refused(tmp_path: Path, sizes: dict[str, Any], rea
 def test_a_size_of_heads_that_vllm_refuses_is_no_reason_to_refuse_the_other_engine(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="128 / 8 = 16: change hidden or heads, or set"):
         require_kernels(128, 8, "vllm")
-    require_kernels(128, 8, "transformers")
+    require_kernels(128, 8, "embedded")
     assert create_policy(tmp_path, seed=0, heads=8, **SIZES) > 0

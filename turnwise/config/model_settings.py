@@ -11,7 +11,7 @@ from turnwise.config.quantities import Batch, Seed, Threads, Tokens
 from turnwise.config.schema import Section
 from turnwise.errors import ConfigurationError
 
-EngineName = Literal["vllm", "transformers"]
+EngineName = Literal["vllm", "embedded"]
 LINEAR_LAYERS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 """The linear layers of attention and feed-forward: all there are in policies made from scratch and in most others."""
 HEAD_DIMENSIONS = (32, 64, 80, 96, 112, 128, 160, 192, 224, 256, 512)
@@ -37,12 +37,12 @@ def require_heads(hidden: int, heads: int, key_value_heads: int) -> None:
 
 
 def require_kernels(hidden: int, heads: int, engine: str) -> None:
-    """Raise ConfigurationError where the engine's kernels refuse this head dimension; transformers' take any."""
+    """Raise ConfigurationError where the engine's kernels refuse this head dimension; the embedded engine takes any."""
     if engine == "vllm" and hidden // heads not in HEAD_DIMENSIONS:
         allowed = ", ".join(map(str, HEAD_DIMENSIONS))
         raise ConfigurationError(
             f"hidden / heads must be one of {allowed} for vLLM's CPU attention; found {hidden} / {heads} = "
-            f"{hidden // heads}: change hidden or heads, or set compute.engine to transformers"
+            f"{hidden // heads}: change hidden or heads, or set compute.engine to embedded"
         )
 
 
@@ -86,12 +86,20 @@ class Compute(ModelOptions):
 
     device: Literal["cpu", "cuda"]
     engine: EngineName
-    """vLLM in process, or transformers' own generation where vLLM does not install."""
+    """vLLM in process; or the embedded engine, faster for tiny policies on a CPU, and there where vLLM does not
+    install."""
     engine_threads: Threads
     """CPU threads that sample. Decoding a small policy is bound by overhead: one is as fast as two. Results to the bit
     depend on it."""
     learner_threads: Threads
     """CPU threads that train. Results to the bit depend on it."""
+
+    @field_validator("engine", mode="before")
+    @classmethod
+    def _refuse_former_name(cls, engine: object) -> object:
+        if engine == "transformers":
+            raise ValueError("must be vllm or embedded: transformers is now called embedded")
+        return engine
 
 
 class ModelSettings(ModelOptions):

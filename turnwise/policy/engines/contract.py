@@ -4,8 +4,9 @@ An engine is token-in, token-out. It holds one policy's weights, takes contexts,
 returns a reply at the step at which the reply finished, so that its world can be stepped while others are still being
 sampled. The replies are a function of the weights, the seed and the order of the submissions, and of nothing else.
 
-There are two engines: `vllm` (the default) and `transformers` (the reference in the tests, and the alternative where
-vLLM does not install). They sample from the same distribution, but not the same tokens: their random numbers differ.
+There are two engines: `vllm` (the default, and what a GPU uses) and `embedded` (the reference; faster for tiny policies
+on a CPU, and the alternative where vLLM does not install). They sample from the same distribution, but not the same
+tokens: their random numbers differ.
 """
 
 from __future__ import annotations
@@ -13,9 +14,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from turnwise.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 
 @dataclass(frozen=True)
@@ -69,21 +73,22 @@ class Engine(Protocol):
     def tokens_generated(self) -> int:
         """Reply tokens sampled since the engine was made."""
 
-    def load(self, policy: Path, digest: str) -> None:
+    def load(self, policy: Path, digest: str, model: PreTrainedModel | None = None) -> None:
         """Load the weights in `policy`, a folder in Hugging Face's layout (config.json, model.safetensors).
 
-        `digest` identifies the weights: where they are loaded already, nothing happens. Raises RuntimeError when
-        replies are in flight.
+        `digest` identifies the weights: where they are loaded already, nothing happens. `model` is a model in this
+        process that holds the same weights, a learner's: they are taken from memory then, and may be used in place, so
+        they must not change while replies are in flight. Raises RuntimeError when replies are in flight.
         """
 
     def begin(self, seed: int, sampling: Sampling) -> None:
-        """Start a rollout: seed torch's global generator and empty the prefix cache.
+        """Start a rollout: seed the random numbers and forget all former contexts.
 
         Raises RuntimeError when no policy is loaded, or when replies are in flight.
         """
 
     def submit(self, episode: int, context: Sequence[int], reply_tokens: int | None = None) -> None:
-        """Request a reply to a context of token ids.
+        """Request a reply to a context of token ids. An episode may await only one at a time.
 
         The reply has at most `reply_tokens` tokens; None: at most `Sampling.max_reply_tokens`. Raises ValueError when
         the context leaves no room for a reply (the agent must end such an episode), and RuntimeError before `begin`.

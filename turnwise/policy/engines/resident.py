@@ -23,13 +23,13 @@ def make_engine(
         return VllmEngine(
             device=device, threads=threads, context_length=context_length, maximum_episodes=maximum_episodes
         )
-    if name == "transformers":
-        from turnwise.policy.engines.transformers import TransformersEngine
+    if name == "embedded":
+        from turnwise.policy.engines.embedded import EmbeddedEngine
 
-        return TransformersEngine(
+        return EmbeddedEngine(
             device=device, threads=threads, context_length=context_length, maximum_episodes=maximum_episodes
         )
-    raise ConfigurationError(f"engine must be one of vllm, transformers; found {name!r}")
+    raise ConfigurationError(f"engine must be one of vllm, embedded; found {name!r}")
 
 
 _resident: dict[tuple[str, str, int, int, int], Engine] = {}

@@ -20,7 +20,7 @@ import logging
 import os
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr
 from pathlib import Path
 from typing import Any
@@ -28,9 +28,11 @@ from typing import Any
 import torch
 import torch._dynamo
 from safetensors.torch import load_file
+from transformers import PreTrainedModel
 
 from turnwise.errors import ConfigurationError
 from turnwise.policy.engines.contract import Reply, Sampling, reply_limit
+from turnwise.policy.model import merged_weights
 from turnwise.policy.threads import computing_threads
 
 ENVIRONMENT = {
@@ -69,7 +71,7 @@ class VllmEngine:
         if device not in MAXIMUM_CACHE_BYTES:
             raise ConfigurationError(f"the engine's device must be one of cpu, cuda; found {device!r}")
         if importlib.util.find_spec("vllm") is None:
-            raise ConfigurationError("the engine vllm needs vLLM; it is not installed: set the engine to transformers")
+            raise ConfigurationError("the engine vllm needs vLLM; it is not installed: set the engine to embedded")
         self.context_length = context_length
         self.tokens_generated = 0
         self._device, self._threads, self._maximum_episodes = device, threads, maximum_episodes
@@ -86,7 +88,7 @@ class VllmEngine:
         """The number of submitted contexts whose replies are not finished."""
         return len(self._episodes)
 
-    def load(self, policy: Path, digest: str) -> None:
+    def load(self, policy: Path, digest: str, model: PreTrainedModel | None = None) -> None:
         """Load the weights in `policy`; see `Engine.load`. A policy of another architecture restarts vLLM."""
         if digest == self._digest:
             return
@@ -95,7 +97,7 @@ class VllmEngine:
         architecture = _architecture(policy)
         with computing_threads(self._threads):
             if architecture == self._architecture:
-                self._transfer(policy)
+                self._transfer(_named_tensors(policy) if model is None else dict(merged_weights(model)))
             else:
                 self.close()
                 self._start(policy)
@@ -160,9 +162,8 @@ class VllmEngine:
             "use_tqdm_on_load": False,
         }
 
-    def _transfer(self, policy: Path) -> None:
+    def _transfer(self, tensors: Mapping[str, torch.Tensor]) -> None:
         """Overwrite the weights in place, and empty the KV cache, which is stale then."""
-        tensors = _named_tensors(policy)
         self._engine.collective_rpc("reload_weights", kwargs={"weights_iterator": iter(tensors.items())})
         self._empty_cache()
 
