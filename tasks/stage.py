@@ -44,7 +44,7 @@ from turnwise.store.artifacts import when_pruned
 from turnwise.store.digests import digest_of
 from turnwise.store.fingerprint import fingerprint, warn_of_edits
 from turnwise.store.full_disk import telling_of_a_full_disk
-from turnwise.store.inputs import with_references
+from turnwise.store.notes import with_references
 from turnwise.store.pruning import reading
 from turnwise.store.remaking import Record, make_again
 

@@ -11,7 +11,7 @@ from turnwise.config.schema import Section
 from turnwise.data.conversations import Conversation, ConversationExchange, read_conversations
 from turnwise.errors import ConfigurationError
 from turnwise.store import Reference, default_store
-from turnwise.store.outside import Outside, sha256_of
+from turnwise.store.outside import Outside, cached_sha256
 
 CONVERSATIONS_FILE = "conversations.jsonl"
 
@@ -30,7 +30,7 @@ def conversations(parameters: ConversationParameters) -> Reference:
     """
     path = Path(parameters.file.place)
     found = read_conversations(path)
-    if sha256_of(path) != parameters.file.content:
+    if cached_sha256(path) != parameters.file.content:
         raise ConfigurationError(f"data.conversations must not change while it is read; {path} has: run again")
     with default_store().write("conversations") as draft:
         lines = [json.dumps(asdict(conversation), ensure_ascii=False) for conversation in found]

@@ -19,7 +19,7 @@ from turnwise.agent.formats import ThinkAnswerFormat
 from turnwise.agent.loop import episode_seed, make_episodes, play_scripted, roll_out
 from turnwise.agent.modes import MODES, make_mode
 from turnwise.agent.replay import Continuation, points
-from turnwise.agent.scripted_summary import NOTHING, recollect
+from turnwise.agent.scripted import NOTHING, scripted_summary
 from turnwise.config.agent import ContextSection, ModeSection
 from turnwise.data.trajectory import Ending, Trajectory, TurnKind
 from turnwise.policy.tokenizer import ChatFrame
@@ -248,19 +248,19 @@ def test_a_scripted_summary_tells_what_was_played_and_what_the_world_said(frame:
     trajectory, _ = play(frame, ContextSection(), REPLIES[:3])
     _, first, second, *_ = said(frame)
     whole = f"up -> {first}; stay -> {second}; up"
-    assert recollect(trajectory.turns, 100, ThinkAnswerFormat()) == whole
+    assert scripted_summary(trajectory.turns, 100, ThinkAnswerFormat()) == whole
     # Words, digits and marks, and three for the format.
     pieces = len(re.findall(r"[a-zA-Z]+|\d|[^\w\s]", whole)) + 3
-    assert recollect(trajectory.turns, pieces, ThinkAnswerFormat()) == whole
-    assert recollect(trajectory.turns, pieces - 1, ThinkAnswerFormat()) == f"up; stay -> {second}; up"
-    assert recollect(trajectory.turns, 8, ThinkAnswerFormat()) == "up; stay; up"
-    assert recollect(trajectory.turns, 7, ThinkAnswerFormat()) == "stay; up"
-    assert recollect(trajectory.turns, 1, ThinkAnswerFormat()) == "up"
-    assert recollect([], 12, ThinkAnswerFormat()) == NOTHING
+    assert scripted_summary(trajectory.turns, pieces, ThinkAnswerFormat()) == whole
+    assert scripted_summary(trajectory.turns, pieces - 1, ThinkAnswerFormat()) == f"up; stay -> {second}; up"
+    assert scripted_summary(trajectory.turns, 8, ThinkAnswerFormat()) == "up; stay; up"
+    assert scripted_summary(trajectory.turns, 7, ThinkAnswerFormat()) == "stay; up"
+    assert scripted_summary(trajectory.turns, 1, ThinkAnswerFormat()) == "up"
+    assert scripted_summary([], 12, ThinkAnswerFormat()) == NOTHING
     unread = replace(trajectory.turns[0], actions=(), invalid="no form")
-    assert recollect([unread], 100, ThinkAnswerFormat()) == "a reply that could not be read"
+    assert scripted_summary([unread], 100, ThinkAnswerFormat()) == "a reply that could not be read"
     long = replace(trajectory.turns[1], observation="word " * 40)
-    assert recollect([trajectory.turns[0], long], 100, ThinkAnswerFormat()) == f"up -> {'word ' * 12}...; stay"
+    assert scripted_summary([trajectory.turns[0], long], 100, ThinkAnswerFormat()) == f"up -> {'word ' * 12}...; stay"
 
 
 # Replay

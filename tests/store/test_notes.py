@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from turnwise.store import Reference, Store
+from turnwise.store.notes import Clock, Lineage, damage, read_note, references_in, with_references, write_note
 
 
 def write_sample(store: Store) -> Reference:
@@ -51,3 +52,37 @@ def test_a_damaged_lineage_is_told_once_and_the_others_are_read(
     assert [str(path) in entry.message for entry in caplog.records] == [True]
     store.record_lineage(reference, "a" * 32, {"stage": "first"})
     assert list(store.lineage(reference)) == ["a" * 32, "b" * 32]
+
+
+def test_references_are_found_in_recorded_inputs_however_deep_with_names_that_tell_where() -> None:
+    first, second, third = (Reference(kind="rollout", digest=f"{number:032x}") for number in (1, 2, 3))
+    recorded = {"policy": str(first), "values": None, "rollouts": [str(second), [str(third)]], "of": {"a": str(first)}}
+    assert list(references_in(recorded)) == [
+        ("policy", first),
+        ("rollouts 1", second),
+        ("rollouts 2 1", third),
+        ("of a", first),
+    ]
+    assert with_references(recorded) == {
+        "policy": first,
+        "values": None,
+        "rollouts": [second, [third]],
+        "of": {"a": first},
+    }
+    with pytest.raises(ValueError, match="pattern"):
+        with_references({"policy": "policy/elsewhere"})
+
+
+def test_a_note_is_written_whole_and_its_damage_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "inner" / "note.json"
+    write_note(path, {"seconds": 1.5, "bytes": 2.0}, tmp_path / "temporary")
+    assert read_note(path, Clock) == {"bytes": 2.0, "seconds": 1.5}
+    assert damage(path, Clock) is None
+    assert [each.name for each in tmp_path.rglob("*") if each.is_file()] == ["note.json"]
+    with pytest.raises(ValueError, match="JSON compliant"):
+        write_note(path, {"seconds": float("nan")}, tmp_path / "temporary")
+    path.write_text('{"seconds": "soon"}')
+    assert "valid number" in str(damage(path, Clock))
+    assert damage(path, Lineage) is None, "a record of any values"
+    with pytest.raises(FileNotFoundError):
+        damage(tmp_path / "nothing", Clock)

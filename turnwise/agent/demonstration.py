@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from turnwise.agent.context import Ask, Context
 from turnwise.agent.formats import Format
-from turnwise.agent.scripted_summary import recollect
+from turnwise.agent.scripted import scripted_summary
 from turnwise.data.trajectory import Trajectory, Turn, TurnKind
 from turnwise.policy.tokenizer import ChatFrame
 
@@ -55,7 +55,7 @@ def tokenized(
         ask = Ask(turn.kind, longest[turn.kind], turn.asked)
         if summary := context.summary_before(turn.observation, ask):
             of_attempt = [each for each in turns if each.attempt == attempt]
-            say(_summary(recollect(of_attempt, summary.reply_tokens, form), form, summary, attempt), summary)
+            say(_summary(scripted_summary(of_attempt, summary.reply_tokens, form), form, summary, attempt), summary)
             turn = replace(turn, observation=turn.observation or last_said)
         if not say(turn, ask):
             break

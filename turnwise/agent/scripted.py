@@ -1,29 +1,47 @@
 """Replies of scripted policies: scripted actions, deliberate errors, and plans, lessons and summaries on request.
 
 A small policy cannot plan, reflect or summarise unless it has seen examples. Demonstrations therefore contain truthful
-plans and lessons (what the oracle does next, see `turnwise.agent.oracle_rollout`, and what was refused) and errors to
-reflect on: the scripted policy `mistaken` takes the oracle's action and writes the reply wrongly.
+thoughts, and errors to reflect on: the scripted policy `mistaken` takes the oracle's action and writes the reply
+wrongly.
+
+**Plans and lessons** come from an oracle rollout: the oracle's next actions from the current state, played in a
+separate environment. It has the same task and seed and is brought to the same state by the same actions; the episode
+itself is not touched. So a plan says what the oracle will do, unless the demonstration's own noise (random or mistaken
+actions) intervenes. In a world that draws noise, the rollout also contains that noise, which no policy can learn to
+predict: only the beginning of such a plan is reliable.
+
+**Summaries** have one form: each action played, with the beginning of the world's answer, oldest first,
+
+    Left -> You moved.; Down -> You fell into a hole.; Right
+
+The answer to the last action is left out: it follows the summary in the new segment and is shown there in full. If not
+everything fits, the oldest answers are left out first, then the oldest actions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
+from turnwise import seeding
 from turnwise.agent.episode import Episode
+from turnwise.agent.formats import Format
 from turnwise.agent.host import Host
-from turnwise.agent.modes.steps import worded
-from turnwise.agent.oracle_rollout import foresee
-from turnwise.agent.scripted_summary import recollect
-from turnwise.data.trajectory import TurnKind
+from turnwise.agent.modes.steps import fits, worded
+from turnwise.data.trajectory import Turn, TurnKind
 from turnwise.errors import WorldLost
-from turnwise.world import ScriptedAction
+from turnwise.world import Remaining, ScriptedAction
 
 MISTAKEN = "mistaken"
 """The scripted policy that makes deliberate errors."""
 NOT_FORESEEN = ["go on"]
 """The steps in a plan or lesson when there is no oracle rollout."""
+LONGEST_ANSWER = 60
+"""Maximum characters of an observation that a summary quotes."""
+NOTHING = "Nothing happened yet."
+"""The summary of no turns."""
 
 
 def act(episode: Episode, player: str, write: Callable[[ScriptedAction], str], generator: np.random.Generator) -> None:
@@ -41,7 +59,7 @@ def think(episode: Episode, looks_ahead: bool) -> None:
     """
     turns, asked = episode.turns, episode.ask
     if asked.kind is TurnKind.SUMMARY:
-        thought = recollect(turns, asked.reply_tokens, episode.rules.format)
+        thought = scripted_summary(turns, asked.reply_tokens, episode.rules.format)
     else:
         try:
             steps = _foreseen(episode) if looks_ahead else NOT_FORESEEN
@@ -52,13 +70,61 @@ def think(episode: Episode, looks_ahead: bool) -> None:
     _say(episode, episode.rules.format.write_thought(thought))
 
 
+def oracle_rollout(host: Host, turns: Sequence[Turn], remaining: Remaining, most_actions: int) -> list[str]:
+    """The oracle's next actions after `turns` of an attempt, until it ends or there are at least `most_actions`.
+
+    `host` must be fresh, with the episode's task and seed, and is closed afterwards. `remaining` is what is left of the
+    attempt's limits. Raises WorldLost if the world fails.
+    """
+    foreseen: list[str] = []
+    try:
+        host.reset()
+        for turn in turns:
+            if turn.actions:
+                host.start(turn.actions)
+                host.finish()
+        while remaining.turns > 0 and remaining.actions > 0 and len(foreseen) < most_actions:
+            decision = host.decide("oracle", seeding.generator(0, "foresight"), remaining)
+            host.start(decision.actions[: remaining.actions])
+            steps = host.finish()
+            foreseen += decision.actions[: len(steps)]
+            if steps[-1].terminated or steps[-1].truncated or not steps[-1].valid:
+                break
+            remaining = replace(remaining, turns=remaining.turns - 1, actions=remaining.actions - len(steps))
+    finally:
+        host.close()
+    return foreseen
+
+
+def scripted_summary(turns: Sequence[Turn], tokens: int, form: Format) -> str:
+    """A summary of the turns in at most about `tokens` tokens; at least the last action, however long it is.
+
+    `form` is the format in which the observations were shown.
+    """
+    acted = [turn for turn in turns if turn.kind is TurnKind.ACT]
+    if not acted:
+        return NOTHING
+    actions = [", ".join(turn.actions) or "a reply that could not be read" for turn in acted]
+    answers = [_beginning(form.said(turn.observation)) for turn in acted[1:]]
+    answered = [f"{action} -> {answer}" for action, answer in zip(actions, answers, strict=False)] + actions[-1:]
+    fewer_answers = ([*actions[:left_out], *answered[left_out:]] for left_out in range(len(acted)))
+    fewer_actions = (actions[left_out:] for left_out in range(len(acted)))
+    texts = ["; ".join(told) for told in (*fewer_answers, *fewer_actions)]
+    return next((text for text in texts if fits(text, tokens)), texts[-1])
+
+
+def _beginning(answer: str) -> str:
+    said = " ".join(answer.split())
+    return said if len(said) <= LONGEST_ANSWER else said[:LONGEST_ANSWER].rsplit(" ", 1)[0] + " ..."
+
+
 def _foreseen(episode: Episode) -> list[str]:
     """The oracle's next steps: from the current state, or from the start of the next attempt if this one has ended."""
     rules = episode.rules
     host = Host(rules.world, episode.task, episode.seed, rules.patience)
     is_over = episode.attempt_ended is not None
     turns, remaining = ([], episode.at_the_start) if is_over else (episode.turns, episode.remaining)
-    actions = foresee(host, turns, remaining, episode.ask.reply_tokens)
+    actions = oracle_rollout(host, turns, remaining, episode.ask.reply_tokens)
     return worded(actions, " ".join(episode.read))
 
 

@@ -7,8 +7,8 @@ A world's author runs it from a terminal (`turnwise check WORLD`) or in a test:
 
 `report` has the result types, `examination` the list of checks and most of them, `answers` the checks of a world's
 answers, `declared` the check of what a world reads, `subject` the world under test with its episodes, `playing` how an
-episode is played and serialised, `fuzz` replies that no world expects, `elsewhere` the same episodes in another
-process, and `baselines` the scores of the baseline policies.
+episode is played and serialised, here and in another process, `fuzz` replies that no world expects, and `baselines` the
+scores of the baseline policies.
 """
 
 from turnwise.checking.examination import check_world

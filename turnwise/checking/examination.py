@@ -16,8 +16,15 @@ from turnwise.checking.answers import (
     states_are_named_as_said,
 )
 from turnwise.checking.declared import reads_are_declared
-from turnwise.checking.elsewhere import digests_elsewhere
-from turnwise.checking.playing import PlayedEpisode, at_the_start, digests, digests_of, open_episode, play_in_turns
+from turnwise.checking.playing import (
+    PlayedEpisode,
+    at_the_start,
+    digests,
+    digests_elsewhere,
+    digests_of,
+    open_episode,
+    play_in_turns,
+)
 from turnwise.checking.report import Broken, CheckReport, NotApplicable, examine, shortened
 from turnwise.checking.subject import Subject
 from turnwise.world import SPLITS, Split, World, make_world

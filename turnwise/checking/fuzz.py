@@ -68,13 +68,12 @@ def replies(world: World, seed: int, place: str, offered: str, count: int) -> li
 
 
 def _noise(generator: np.random.Generator, offered: str) -> str:
+    """`offered` with one character replaced, or 1 to 59 random characters.
+
+    These are uniform over Unicode without surrogates, which no decoded reply can contain.
+    """
     if offered and generator.integers(4) == 0:
         place = int(generator.integers(len(offered)))
         return offered[:place] + chr(int(generator.integers(32, 127))) + offered[place + 1 :]
-    return _characters(generator)
-
-
-def _characters(generator: np.random.Generator) -> str:
-    """1 to 59 random characters, uniform over Unicode without surrogates, which no decoded reply can contain."""
     points = generator.integers(0, 0x110000 - 0x800, size=int(generator.integers(1, 60)))
     return "".join(chr(point if point < 0xD800 else point + 0x800) for point in points.tolist())

@@ -7,13 +7,20 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from turnwise import seeding
+from turnwise.checking.report import Broken
 from turnwise.world import SPLITS, Environment, Limits, Observation, Remaining, ScriptedAction, Split, Step, Task, World
+
+SECONDS = 600.0
+"""Time limit of another process that plays the same episodes, including its start and making the world."""
 
 
 @dataclass(frozen=True)
@@ -148,6 +155,32 @@ def digests_of(world: World, count: int, played: Callable[[Task, str], PlayedEpi
         for task in tasks:
             for player in world.players:
                 found[f"{task.id} by {player}"] = _digest(played(task, player).written())
+    return found
+
+
+def digests_elsewhere(
+    world: str, parameters: Mapping[str, Any], count: int, seed: int, hash_seed: str
+) -> dict[str, str]:
+    """The result of `digests` in a new process with this one's module search path and the given hash seed.
+
+    What differs is not a function of the seed. Raises Broken when the world cannot be made or played there, and
+    subprocess.TimeoutExpired after `SECONDS`.
+    """
+    given = [world, json.dumps(dict(parameters)), "--count", str(count), "--seed", str(seed)]
+    path = os.pathsep.join(folder or os.getcwd() for folder in sys.path)
+    finished = subprocess.run(
+        [sys.executable, "-m", "turnwise.checking", *given],
+        env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": path},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+    if finished.returncode != 0:
+        last = (finished.stderr.strip().splitlines() or ["no message"])[-1]
+        raise Broken(f"the world must be playable in another process; there {world} ended with: {last}")
+    found: dict[str, str] = json.loads(finished.stdout.strip().splitlines()[-1])
     return found
 
 

@@ -49,18 +49,14 @@ def has_levelled_off(
     """Whether the gain from the earlier to the recent window, plus `standard_errors` times its standard error, is at
     most `tolerance`. Both windows have the same number of iterations, at least two.
     """
-    gain = statistics.fmean(map(_success, recent)) - statistics.fmean(map(_success, earlier))
+    gain = statistics.fmean(each.success for each in recent) - statistics.fmean(each.success for each in earlier)
     return gain + standard_errors * standard_error(earlier, recent) <= tolerance
 
 
 def standard_error(earlier: Sequence[IterationCounts], recent: Sequence[IterationCounts]) -> float:
     """The standard error of the difference of two windows' mean success: e at the head of this file."""
-    spread = sum(statistics.variance(map(_success, window)) / len(window) for window in (earlier, recent))
+    spread = sum(statistics.variance([each.success for each in window]) / len(window) for window in (earlier, recent))
     before, after = (sum(batch.episodes for batch in window) for window in (earlier, recent))
     successes = sum(batch.successes for batch in (*earlier, *recent))
     rate = (successes + 1) / (before + after + 2)
     return math.sqrt(max(spread, rate * (1 - rate) * (1 / before + 1 / after)))
-
-
-def _success(batch: IterationCounts) -> float:
-    return batch.success

@@ -35,8 +35,9 @@ from typing import Any
 from turnwise.errors import ArtifactError
 from turnwise.store import pruning
 from turnwise.store.atomic_write import grant, sync, write_durably
+from turnwise.store.digests import sha256_of
 from turnwise.store.index import VerifiedIndex, state_of
-from turnwise.store.manifest import KIND, MANIFEST, Draft, Manifest, Reference, describe, sha256_of
+from turnwise.store.manifest import KIND, MANIFEST, Draft, Manifest, Reference, describe
 from turnwise.store.notes import Clock, Lineage, read_note, write_note
 from turnwise.store.paths import home
 

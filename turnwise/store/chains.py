@@ -15,8 +15,8 @@ from typing import Any
 
 from turnwise.config.schema import Storage
 from turnwise.store.artifacts import Store
-from turnwise.store.inputs import references_in
 from turnwise.store.manifest import Reference
+from turnwise.store.notes import references_in
 from turnwise.store.retention import Keep, Link, files_to_prune, kept
 
 FOLLOWS: Mapping[str, str | None] = {

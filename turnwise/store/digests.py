@@ -1,9 +1,10 @@
-"""Canonical JSON of a value, and the digest of that text."""
+"""Digests: of a JSON value, by its canonical text, and of a file, by its bytes."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+from pathlib import Path
 from typing import Any
 
 
@@ -23,3 +24,9 @@ def digest_of(value: Any) -> str:
     Raises as `canonical_json` does.
     """
     return hashlib.sha256(canonical_json(value).encode()).hexdigest()[:32]
+
+
+def sha256_of(path: Path) -> str:
+    """The SHA-256 of a file's bytes, in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

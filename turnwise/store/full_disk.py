@@ -40,7 +40,8 @@ def telling_of_a_full_disk() -> Iterator[None]:
         folder = _written_to(error)
         if not (_says_full(error) or _is_full(folder)):
             raise
-        raise _told(folder, _first_line(error)) from error
+        first_line = next(iter(str(error).splitlines()), type(error).__name__)
+        raise _told(folder, first_line) from error
 
 
 def require_room(folder: Path) -> None:
@@ -93,7 +94,3 @@ def _existing(folder: Path) -> Path:
 
 def _free_bytes(folder: Path) -> int:
     return shutil.disk_usage(folder).free
-
-
-def _first_line(error: BaseException) -> str:
-    return next(iter(str(error).splitlines()), type(error).__name__)

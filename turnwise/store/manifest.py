@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from pathlib import Path
 
@@ -10,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from turnwise.errors import ArtifactError
 from turnwise.store.atomic_write import sync
-from turnwise.store.digests import digest_of
+from turnwise.store.digests import digest_of, sha256_of
 
 MANIFEST = "manifest.json"
 KIND = r"^[a-z][a-z0-9_-]*$"
@@ -103,9 +102,3 @@ def describe(draft: Draft) -> Manifest:
                 f"a metric must be a finite number; {name} of the {draft.kind} is {value}: leave out what is undefined"
             )
     return Manifest(kind=draft.kind, files=files, metrics=metrics)
-
-
-def sha256_of(path: Path) -> str:
-    """The SHA-256 of a file's bytes, in hexadecimal."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,6 +1,7 @@
 """Notes: JSON files next to an artifact that its digest does not cover, namely its measurements and its provenance.
 
-A damaged note is skipped with a warning and never stops a run.
+A damaged note is skipped with a warning and never stops a run. The inputs in a provenance record are references,
+written as `kind/digest`, None, and lists and dictionaries of them.
 """
 
 from __future__ import annotations
@@ -8,13 +9,14 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from pydantic import FiniteFloat, TypeAdapter, ValidationError
 
 from turnwise.store.atomic_write import write_durably
+from turnwise.store.manifest import Reference
 
 logger = logging.getLogger(__name__)
 
@@ -61,3 +63,34 @@ def write_note(path: Path, value: Mapping[str, Any], temporary: Path) -> None:
 
 def _first(error: ValidationError) -> str:
     return str(error.errors(include_url=False, include_input=False)[0]["msg"])
+
+
+def references_in(value: Any, name: str = "") -> Iterator[tuple[str, Reference]]:
+    """Yield (name, reference) for every reference in recorded inputs, however deeply nested.
+
+    A dictionary's key, or a list item's position counted from 1, is appended to the name: `rollouts 2`.
+    """
+    if isinstance(value, str):
+        yield name, _reference(value)
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from references_in(item, f"{name} {key}".strip())
+    elif isinstance(value, list):
+        for place, item in enumerate(value, start=1):
+            yield from references_in(item, f"{name} {place}".strip())
+
+
+def with_references(value: Any) -> Any:
+    """Recorded inputs in the form that a stage takes: the same shape, with each text parsed into a `Reference`."""
+    if isinstance(value, str):
+        return _reference(value)
+    if isinstance(value, dict):
+        return {key: with_references(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [with_references(item) for item in value]
+    return value
+
+
+def _reference(text: str) -> Reference:
+    kind, _, digest = text.partition("/")
+    return Reference(kind=kind, digest=digest)

@@ -6,13 +6,12 @@ to another folder, or spelling its path differently, does not: see `tasks.identi
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
 from turnwise.config.schema import Section
-from turnwise.store.digests import digest_of
+from turnwise.store.digests import digest_of, sha256_of
 
 
 class Outside(Section):
@@ -26,26 +25,27 @@ class Outside(Section):
 
 def outside_file(path: Path) -> Outside:
     """An external file, identified by its SHA-256."""
-    return Outside(place=str(path), content=sha256_of(path))
+    return Outside(place=str(path), content=cached_sha256(path))
 
 
 def outside_files(folder: Path, files: Iterable[Path]) -> Outside:
     """Files of an external folder, identified by a digest of their relative paths and their contents."""
     return Outside(
-        place=str(folder), content=digest_of({path.relative_to(folder).as_posix(): sha256_of(path) for path in files})
+        place=str(folder),
+        content=digest_of({path.relative_to(folder).as_posix(): cached_sha256(path) for path in files}),
     )
 
 
-def sha256_of(path: Path) -> str:
+def cached_sha256(path: Path) -> str:
     """The SHA-256 of a file's content, in hexadecimal.
 
     Cached per process; the file is read again only when its size, times or inode have changed.
     """
+    # The state is an argument of the cached function, so that a changed file is another entry of the cache.
     found = path.stat()
     return _sha256(path.resolve(), (found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino))
 
 
 @cache
 def _sha256(path: Path, state: tuple[int, ...]) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return sha256_of(path)

@@ -14,7 +14,7 @@ from typing import Any
 
 from turnwise.store import Reference, Store
 from turnwise.store.digests import digest_of
-from turnwise.store.inputs import references_in
+from turnwise.store.notes import references_in
 
 UPDATE, CHAIN = "update", "policy"
 """The stage whose results form a chain, and the name of its input that is the previous link."""
@@ -79,15 +79,12 @@ def _ancestor(store: Store, reference: Reference, role: str, told: set[Reference
     new = [each for each in inputs.values() if each not in told]
     told.update(new)
     above = [
-        _ancestor(store, each, name, told) if each in new else _named(store, each, name)
+        _ancestor(store, each, name, told)
+        if each in new
+        else Ancestor(name, each, _record(store, each), told_elsewhere=True)
         for name, each in inputs.items()
     ]
     return Ancestor(role, reference, record, len(ways), earlier=earlier, inputs=above)
-
-
-def _named(store: Store, reference: Reference, role: str) -> Ancestor:
-    """The node of an artifact whose inputs are listed elsewhere in the tree."""
-    return Ancestor(role, reference, _record(store, reference), told_elsewhere=True)
 
 
 def _record(store: Store, reference: Reference | None) -> dict[str, Any] | None:

@@ -16,8 +16,8 @@ from typing import Any
 from turnwise import progress
 from turnwise.errors import ArtifactError
 from turnwise.store.artifacts import Store
-from turnwise.store.inputs import references_in
 from turnwise.store.manifest import Reference
+from turnwise.store.notes import references_in
 from turnwise.store.pruning import reading
 
 logger = logging.getLogger(__name__)

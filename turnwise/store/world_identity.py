@@ -16,7 +16,7 @@ from turnwise.config.schema import WorldSection
 from turnwise.errors import ConfigurationError
 from turnwise.store.digests import digest_of
 from turnwise.store.fingerprint import fingerprint
-from turnwise.store.outside import outside_files, sha256_of
+from turnwise.store.outside import cached_sha256, outside_files
 from turnwise.world import World, world_class
 
 
@@ -71,7 +71,7 @@ def _content(key: str, path: Path) -> str:
     if path.is_dir():
         found = outside_files(path, (file for file in sorted(path.rglob("*")) if file.is_file())).content
     elif path.is_file():
-        found = sha256_of(path)
+        found = cached_sha256(path)
     else:
         raise ConfigurationError(f"world.parameters.{key} must name a file or folder; found nothing at {path}")
     if _first.setdefault(path.resolve(), found) != found:

@@ -12,18 +12,27 @@ there is always an acting turn.
 Papers: planning before acting with revision is the agent of AgentGym-RL (arXiv 2509.08755), which released no code for
 it; lessons carried into another attempt at the same task are from Reflexion (arXiv 2303.11366). What differs: there a
 model that is never trained writes them; here they are sampled, credited and trained like other replies.
+
+**Failure signals** of an acting turn trigger the revision of a plan, or a lesson:
+
+    invalid       the reply could not be read, or contained an action that the world refused
+    ineffective   no action of the turn changed the world's state
+    negative      the world's own rewards of the turn, summed without weights, are below a threshold (0 by default)
+
+Worlds with a small cost for every action, such as Sokoban, need a lower threshold: see `agent.mode.negative_below`.
 """
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from turnwise.agent.context import Ask
-from turnwise.agent.modes.failure_signals import trouble
 from turnwise.config.agent import Sign
+from turnwise.config.agent_rewards import AGENT_REWARDS
 from turnwise.data.trajectory import Ending, Turn, TurnKind
 
 ACT_WORDS = "Now act."
@@ -81,7 +90,14 @@ class ThoughtfulMode(Mode):
         return Ask(self.kind, self.tokens, words, self.train_thoughts)
 
     def _trouble(self, turn: Turn) -> Sign | None:
-        return trouble(turn, self.signs, self.negative_below)
+        """The strongest of `signs` that an acting turn shows (order: invalid, ineffective, negative), or None."""
+        paid = math.fsum(value for name, value in turn.rewards.items() if name not in AGENT_REWARDS)
+        shown: dict[Sign, bool] = {
+            "invalid": turn.rewards.get("invalid_turn", 0.0) > 0,
+            "ineffective": not turn.effective,
+            "negative": paid < self.negative_below,
+        }
+        return next((sign for sign, is_shown in shown.items() if is_shown and sign in self.signs), None)
 
 
 def words_to_act(turns: Sequence[Turn]) -> str:

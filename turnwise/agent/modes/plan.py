@@ -36,11 +36,9 @@ class PlanMode(ThoughtfulMode):
         if not turns:
             return self._ask(PLAN_WORDS)
         acted = acting_since(turns, TurnKind.PLAN)
-        return self._ask(REVISE_WORDS) if acted and (self._is_due(acted) or self._trouble(acted[-1])) else None
+        is_due = self.every is not None and len(acted) >= self.every
+        return self._ask(REVISE_WORDS) if acted and (is_due or self._trouble(acted[-1])) else None
 
     def demonstrated(self, turns: Sequence[Turn], ending: Ending | None, steps: Sequence[str]) -> str:
         """The next steps, as many as fit."""
         return as_many_as_fit("", steps, self.tokens)
-
-    def _is_due(self, acted: Sequence[Turn]) -> bool:
-        return self.every is not None and len(acted) >= self.every

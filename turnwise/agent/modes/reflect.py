@@ -18,7 +18,6 @@ from dataclasses import dataclass
 
 from turnwise.agent.context import Ask
 from turnwise.agent.modes.contract import ThoughtfulMode, last_but_summaries
-from turnwise.agent.modes.failure_signals import told
 from turnwise.agent.modes.steps import as_many_as_fit
 from turnwise.config.agent import Sign
 from turnwise.data.trajectory import Ending, Turn, TurnKind
@@ -60,9 +59,13 @@ class ReflectMode(ThoughtfulMode):
         return as_many_as_fit(f"{wrong}; ", steps, self.tokens)
 
     def _wrong_in(self, turn: Turn) -> str:
+        """What went wrong in a turn that showed a failure signal, naming its actions."""
         sign = self._trouble(turn)
         assert sign is not None, "a lesson is asked for after a sign of trouble"
-        return told(turn, sign)
+        if not turn.actions:
+            return "my reply had no action"
+        verdict = {"invalid": "was refused", "ineffective": "changed nothing", "negative": "was punished"}[sign]
+        return f"{', '.join(turn.actions)} {verdict}"
 
 
 def _wrong_at_the_end(acted: Sequence[Turn], ending: Ending) -> str:

@@ -1,0 +1,46 @@
+"""The project's root and the home are found from anywhere in the project."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from turnwise.errors import ConfigurationError
+from turnwise.store.paths import home, project_root
+
+
+def test_the_home_is_found_from_anywhere_in_the_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("TURNWISE_HOME", "DVC_ROOT"):
+        monkeypatch.delenv(name, raising=False)
+    inner = tmp_path / "project" / "notebooks"
+    inner.mkdir(parents=True)
+    monkeypatch.chdir(inner)
+    with pytest.raises(ConfigurationError, match=r"params\.yaml"):
+        project_root()
+    (tmp_path / "project" / "params.yaml").touch()
+    assert home() == tmp_path / "project" / ".turnwise"
+    monkeypatch.setenv("DVC_ROOT", str(tmp_path))  # `dvc exp run --temp` works in a copy, and names the project here
+    assert home() == tmp_path / ".turnwise"
+
+
+def test_a_home_that_is_named_is_taken_as_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TURNWISE_HOME", "elsewhere/../home")
+    assert home() == tmp_path / "home"
+    monkeypatch.setenv("TURNWISE_HOME", "")
+    monkeypatch.setenv("DVC_ROOT", str(tmp_path / "project"))
+    assert home() == tmp_path / "project" / ".turnwise"
+
+
+def test_the_nearest_project_above_is_the_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DVC_ROOT", raising=False)
+    inner = tmp_path / "outer" / "inner"
+    (inner / "notebooks").mkdir(parents=True)
+    for folder in (tmp_path / "outer", inner):
+        (folder / "params.yaml").touch()
+    monkeypatch.chdir(inner / "notebooks")
+    assert project_root() == inner
+    (inner / "params.yaml").unlink()
+    (inner / "params.yaml").mkdir()  # a folder of that name describes no experiment
+    assert project_root() == tmp_path / "outer"
