@@ -1,0 +1,50 @@
+"""What the tests of stages share: small artifacts, made once for a test process."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from stage_samples import Small, play_parameters, tiny
+
+from tasks.prepare.materials import (
+    DemonstrationParameters,
+    PanelParameters,
+    PolicyParameters,
+    TokenizerParameters,
+    demonstrations,
+    initial_policy,
+    panel,
+    tokenizer,
+)
+from turnwise.world import SPLITS
+
+
+@pytest.fixture(scope="session")
+def small_home(tmp_path_factory: pytest.TempPathFactory) -> tuple[Small, Path]:
+    """The small artifacts, and the home that holds them and no more."""
+    folder = tmp_path_factory.mktemp("small")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TURNWISE_HOME", str(folder))
+        chosen = tiny()
+        panels = {split: panel.function(PanelParameters(world=chosen.world, split=split, tasks=6)) for split in SPLITS}
+        shown = demonstrations.function(
+            DemonstrationParameters(**dict(play_parameters(chosen)), seed=0, count=12, noise=0.0), panel=panels["train"]
+        )
+        made = tokenizer.function(
+            TokenizerParameters(pretrained=None, vocabulary=chosen.policy.vocabulary, format=chosen.agent.format),
+            demonstrations=shown,
+        )
+        policy = initial_policy.function(
+            PolicyParameters.of(chosen.policy, None, chosen.agent.context_tokens), tokenizer=made
+        )
+    return Small(chosen, panels, shown, made, policy), folder
+
+
+@pytest.fixture
+def small(small_home: tuple[Small, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Small:
+    """The small artifacts, in a home of the test's own."""
+    shutil.copytree(small_home[1], tmp_path / "home")
+    monkeypatch.setenv("TURNWISE_HOME", str(tmp_path / "home"))
+    return small_home[0]

@@ -1,0 +1,80 @@
+"""Small artifacts for the tests of stages, which call the plain function of a stage, without Prefect."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tasks.playing import PatienceSection, PlayParameters
+from turnwise.data.trajectory import Ending, Trajectory, Turn
+from turnwise.data.trajectory_files import write_trajectories
+from turnwise.experiment import Experiment, load
+from turnwise.store import Reference, default_store
+from turnwise.world import Split, Task
+
+ROOT = Path(__file__).parents[2]
+TINY = ROOT / "tests" / "end_to_end" / "tiny.yaml"
+
+
+@dataclass(frozen=True)
+class Small:
+    """The tiny experiment on a frozen lake without slip, and the artifacts of its preparation."""
+
+    experiment: Experiment
+    panels: Mapping[Split, Reference]
+    """Six tasks of each split."""
+    demonstrations: Reference
+    """Of twelve episodes by the oracle, without noise."""
+    tokenizer: Reference
+    policy: Reference
+    """An initial policy that has learned nothing."""
+
+    @property
+    def play(self) -> PlayParameters:
+        """The parameters of every stage that plays."""
+        return play_parameters(self.experiment)
+
+
+def tiny(**settings: object) -> Experiment:
+    """The tiny experiment of the end-to-end tests, smaller still, with these settings."""
+    return load(ROOT / "params.yaml", [TINY], {"policy.hidden": 32, "policy.layers": 1, **settings})
+
+
+def play_parameters(experiment: Experiment) -> PlayParameters:
+    """The parameters that all stages share which play episodes of this experiment."""
+    return PlayParameters(
+        world=experiment.world, agent=experiment.agent, patience=PatienceSection.of(experiment.rollout)
+    )
+
+
+def turn(rewards: Mapping[str, float] | None = None, tokens: int = 3, log_probability: float = -1.0) -> Turn:
+    """A turn with a reply of so many tokens after an observation of two."""
+    return Turn(
+        observation="seen",
+        observation_tokens=(7, 7),
+        reply="said",
+        reply_tokens=(9,) * tokens,
+        log_probabilities=(log_probability,) * tokens,
+        thought="",
+        actions=("Left",),
+        invalid=None,
+        effective=True,
+        rewards=rewards or {},
+    )
+
+
+def trajectory(
+    group: int, replica: int, turns: Sequence[Turn], ending: Ending = Ending.FAILURE, task: str | None = None
+) -> Trajectory:
+    """An episode of the group's task."""
+    name = task or f"lake/{group}"
+    return Trajectory(Task("frozen_lake", name, "train", group), group, replica, tuple(turns), ending, "the end")
+
+
+def saved(trajectories: Sequence[Trajectory], kind: str = "rollout", **metrics: float) -> Reference:
+    """An artifact of these trajectories, as a rollout leaves it."""
+    with default_store().write(kind) as draft:
+        write_trajectories(draft.folder, trajectories)
+        draft.metrics.update({"lost_episodes": 0.0, **metrics})
+    return draft.reference
