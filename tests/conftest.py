@@ -14,6 +14,9 @@ from hypothesis import HealthCheck, settings
 from flows.runtime import server
 from tests.end_to_end.project_copy import GUARD
 
+# Their assertions are explained as those of test files are.
+pytest.register_assert_rewrite("every_rule", "every_world")
+
 # A busy machine draws examples slowly, and fails nothing by it.
 settings.register_profile("without a clock", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("without a clock")

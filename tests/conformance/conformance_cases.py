@@ -52,6 +52,9 @@ EFFORT: Mapping[str, Effort] = {
     "webshop": Effort(random_episodes=1000),
 }
 
+OF_OTHER_PROGRAMS = ("agentgym", "browser", "remote", "sciworld")
+"""The worlds whose episodes are played in a server, a browser or a simulator."""
+
 NEEDED: Mapping[str, tuple[Sequence[str], str]] = {
     "browser": (DEBIAN_BROWSERS, "the browser world needs Debian's Chromium: apt-get install chromium-headless-shell"),
     "sciworld": (["java"], "the sciworld world needs Java: apt-get install default-jre-headless"),

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from flows.prepare import Prepared, prepare_materials, prepare_policy
+from flows.prepare import Prepared
 from flows.run import run_variant
 from flows.run_state import Iteration, Run
 from tasks import models_in_memory
@@ -64,24 +64,6 @@ class Computed(Observer):
 
     def finished(self, call: StageCall) -> None:
         self.stages += [] if call.cached else [call.stage]
-
-
-@pytest.fixture(scope="module")
-def prepared(prefect_server: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Prepared, Path]]:
-    """What every run starts from, and the home that holds it and no more."""
-    home = tmp_path_factory.mktemp("prepared")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("TURNWISE_HOME", str(home))
-        chosen = experiment()
-        yield prepare_policy(chosen, prepare_materials(chosen)), home
-
-
-@pytest.fixture
-def fresh(prepared: tuple[Prepared, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Prepared:
-    """What every run starts from, in a home of the test's own."""
-    shutil.copytree(prepared[1], tmp_path / "home")
-    monkeypatch.setenv("TURNWISE_HOME", str(tmp_path / "home"))
-    return prepared[0]
 
 
 def everything(run: Run) -> list[Reference | None]:

@@ -60,24 +60,6 @@ def experiment(**settings: Any) -> Experiment:
 
 
 @pytest.fixture(scope="module")
-def prepared(prefect_server: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Prepared, Path]]:
-    """What every run starts from, and the home that holds it and no more."""
-    home = tmp_path_factory.mktemp("prepared")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("TURNWISE_HOME", str(home))
-        chosen = experiment()
-        yield prepare_policy(chosen, prepare_materials(chosen)), home
-
-
-@pytest.fixture
-def fresh(prepared: tuple[Prepared, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Prepared:
-    """What every run starts from, in a home of the test's own."""
-    shutil.copytree(prepared[1], tmp_path / "home")
-    monkeypatch.setenv("TURNWISE_HOME", str(tmp_path / "home"))
-    return prepared[0]
-
-
-@pytest.fixture(scope="module")
 def returned(prepared: tuple[Prepared, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
     """A run that goes back twice, in a home of its own."""
     home = tmp_path_factory.mktemp("returned") / "home"

@@ -1,12 +1,12 @@
-"""Every estimator, loss, aggregation and selection trains small policies through the real chain."""
+"""Every estimator, loss, aggregation and selection, each as a small experiment that is trained through the real chain.
+
+The test files beside this one take a family of rules each, so that test processes share them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from flows.prepare import Prepared, prepare_materials, prepare_policy
 from flows.run import run_variant
@@ -16,8 +16,6 @@ from turnwise.credit.selection import RULES
 from turnwise.experiment import Experiment, load
 from turnwise.policy.learner.losses import LOSSES
 from turnwise.store import default_store
-
-pytestmark = [pytest.mark.engine, pytest.mark.chain]
 
 ROOT = Path(__file__).parents[2]
 TINY = Path(__file__).parent / "tiny.yaml"
@@ -38,7 +36,7 @@ CREDIT: dict[str, dict[str, Any]] = {
     },
     "a thought's own credit": {"credit.thought": {"estimator": "rloo", "options": {}, "weight": 0.5}},
 }
-OPTIMIZATION: dict[str, dict[str, Any]] = {
+LOSS: dict[str, dict[str, Any]] = {
     **{name: {"optimization.loss": name, "optimization.mini_batches": 2} for name in LOSSES},
     "dual clip": {"optimization.dual_clip": 3.0},
     "sequence-mean": {"optimization.aggregation": "sequence-mean"},
@@ -52,6 +50,8 @@ OPTIMIZATION: dict[str, dict[str, Any]] = {
         "optimization.reference": {"coefficient": 0.1, "estimator": "k1", "place": "reward"},
     },
     "corrected": {"optimization.correction": {"kind": "truncate", "level": "token", "high": 2.0}},
+}
+BATCH: dict[str, dict[str, Any]] = {
     **{f"selection {rule}": {"selection.rule": rule} for rule in RULES if rule != "all"},
     "an adapter": {"optimization.adapter": {"rank": 4, "alpha": 8}},
     "branching": {"rollout.scheme": "branching", "rollout.prompts": 2},
@@ -74,26 +74,15 @@ def experiment(world: str, settings: dict[str, Any]) -> Experiment:
     return load(ROOT / "params.yaml", WORLDS[world], {**LEAN, **settings})
 
 
-@pytest.fixture(scope="module", autouse=True)
-def home(prefect_server: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """One home for all: what is prepared, and the first rollout, is computed once for each world."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("TURNWISE_HOME", str(tmp_path_factory.mktemp("every_rule")))
-        yield
-
-
 def trained(chosen: Experiment) -> tuple[Prepared, list[Iteration]]:
+    """What training began with, and its iterations."""
     prepared = prepare_policy(chosen, prepare_materials(chosen))
     return prepared, run_variant(chosen, prepared, "grpo-or", 1).iterations
 
 
-@pytest.mark.parametrize(
-    ("world", "rule"),
-    # What a batch is made of depends on the world; how it is trained on does not.
-    [*((world, rule) for world in WORLDS for rule in CREDIT), *(("search", rule) for rule in OPTIMIZATION)],
-)
-def test_every_rule_trains(world: str, rule: str) -> None:
-    chosen = experiment(world, {**CREDIT, **OPTIMIZATION}[rule])
+def require_trains(world: str, rule: str) -> None:
+    """Fail unless the policy has changed, with gradients where it did, and a critic where the rule needs one."""
+    chosen = experiment(world, {**CREDIT, **LOSS, **BATCH}[rule])
     prepared, iterations = trained(chosen)
     assert iterations[-1].policy.digest != prepared.warm_start.digest
     for iteration in iterations:
@@ -109,30 +98,9 @@ def test_every_rule_trains(world: str, rule: str) -> None:
             assert default_store().metrics(iteration.critic)["value_gradient_norm"] > 0
 
 
-@pytest.mark.parametrize("world", WORLDS)
-def test_while_the_critic_warms_up_the_policy_stays(world: str) -> None:
+def require_warm_up(world: str) -> None:
+    """Fail unless the critic alone learns in an iteration of its warm-up."""
     prepared, iterations = trained(experiment(world, {"credit.estimator": "gae", "critic.warm_up": 1}))
     assert iterations[0].policy == prepared.warm_start
     assert iterations[0].critic != iterations[1].critic
     assert iterations[1].policy != prepared.warm_start
-
-
-def test_a_selection_says_what_it_dropped_and_trains_on_the_rest() -> None:
-    _, iterations = trained(experiment("frozen_lake", {"selection.rule": "uncertainty"}))
-    for iteration in iterations:
-        assert iteration.selection is not None
-        record = default_store().metrics(iteration.selection)
-        assert (record["groups_sampled"], record["groups_kept"]) == (4, 1)
-        assert default_store().metrics(iteration.credit)["groups"] == 1
-
-
-def test_a_whole_trajectory_and_its_turns_as_samples_have_the_same_first_gradient() -> None:
-    # With the token mean the same tokens weigh the same; only the contexts are computed anew.
-    chosen = {"optimization.mini_batches": 1}
-    whole, turns = (
-        default_store().metrics(
-            trained(experiment("frozen_lake", {**chosen, "optimization.sample": sample}))[1][0].policy
-        )
-        for sample in ("trajectory", "turn")
-    )
-    assert turns["gradient_norm"] == pytest.approx(whole["gradient_norm"], rel=1e-4)
