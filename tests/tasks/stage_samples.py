@@ -38,7 +38,9 @@ class Small:
 
 def tiny(**settings: object) -> Experiment:
     """The tiny experiment of the end-to-end tests, smaller still, with these settings."""
-    return load(ROOT / "params.yaml", [TINY], {"policy.hidden": 32, "policy.layers": 1, **settings})
+    return load(
+        ROOT / "params.yaml", [TINY], {"policy.hidden": 32, "policy.layers": 1, "agent.context_tokens": 320, **settings}
+    )
 
 
 def play_parameters(experiment: Experiment) -> PlayParameters:
