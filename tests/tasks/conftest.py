@@ -6,8 +6,9 @@ import shutil
 from pathlib import Path
 
 import pytest
-from stage_samples import Small, play_parameters, tiny
+from stage_samples import Small, tiny
 
+from flows.prepare import play_parameters
 from tasks.prepare.materials import (
     DemonstrationParameters,
     PanelParameters,

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tasks.playing import PatienceSection, PlayParameters
+from flows.prepare import play_parameters
+from tasks.playing import PlayParameters
 from turnwise.data.trajectory import Ending, Trajectory, Turn
 from turnwise.data.trajectory_files import write_trajectories
 from turnwise.experiment import Experiment, load
@@ -40,13 +41,6 @@ def tiny(**settings: object) -> Experiment:
     """The tiny experiment of the end-to-end tests, smaller still, with these settings."""
     return load(
         ROOT / "params.yaml", [TINY], {"policy.hidden": 32, "policy.layers": 1, "agent.context_tokens": 320, **settings}
-    )
-
-
-def play_parameters(experiment: Experiment) -> PlayParameters:
-    """The parameters that all stages share which play episodes of this experiment."""
-    return PlayParameters(
-        world=experiment.world, agent=experiment.agent, patience=PatienceSection.of(experiment.rollout)
     )
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tasks.playing import PatienceSection, play_with_script, tasks_of
+from tasks.playing import play_with_script, tasks_of
 from tasks.prepare.materials import DemonstrationParameters, PanelParameters, demonstrations, panel
 from turnwise.config.agent import Agent, ModeSection
-from turnwise.config.schema import WorldSection
+from turnwise.config.schema import RetryOptions, WorldSection
 from turnwise.data.trajectory import Trajectory, TurnKind
 from turnwise.data.trajectory_files import read_trajectories
 from turnwise.store import Reference, default_store
@@ -15,7 +15,7 @@ from turnwise.store import Reference, default_store
 pytestmark = pytest.mark.usefixtures("turnwise_home")
 
 AGENT = Agent(format="think-answer", instruction=False, maximum_reply_tokens=32, context_tokens=256)
-PATIENCE = PatienceSection(world_seconds=30.0, world_retries=0, maximum_lost_share=0.0, world_delay=0)
+PATIENCE = RetryOptions(world_seconds=30.0, world_retries=0, maximum_lost_share=0.0, world_delay=0)
 BANDIT = WorldSection(name="bandit", preset="ragen", parameters={})
 LAKE = WorldSection(name="frozen_lake", parameters={"size": 3, "success_rate": 1.0, "turns": 4, "actions_per_turn": 1})
 
