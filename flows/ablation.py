@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from prefect import flow
 from rich.console import Console
 
 from flows.commands.plan import needs_of
@@ -51,6 +52,17 @@ class AblationResult:
     computed: int
     found: int
     """Numbers of stages that were computed now, and that came from the cache."""
+
+
+@flow(
+    name="comparison",
+    flow_run_name="{experiment.ablation.name}",
+    validate_parameters=False,
+    persist_result=False,
+)
+def comparison(experiment: Experiment, processes: int = 1) -> AblationResult:
+    """`compare` as a flow run of its own, shown in the terminal."""
+    return compare(experiment, Console(), processes)
 
 
 def compare(experiment: Experiment, console: Console, processes: int = 1) -> AblationResult:

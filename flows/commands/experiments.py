@@ -162,7 +162,7 @@ def _stage(parsed: argparse.Namespace) -> None:
     os.environ.pop("DVC_ROOT", None)
     experiment = load(project_root() / parsed.parameters)
     _ready_for_prefect()
-    from flows.commands.dvc_stages import materialise
+    from flows.recording.dvc_stages import materialise
 
     materialise(parsed.stage, experiment, parsed.variant, parsed.seed)
 
@@ -188,9 +188,9 @@ def _science(parsed: argparse.Namespace) -> None:
     known_claims(parsed.page)
     if parsed.ablations:
         _ready_for_prefect()
-    from flows.commands.running import show_science
+    from flows.studies.science import write_page
 
-    show_science(parsed.page, parsed.ablations, parsed.processes)
+    write_page(parsed.page, parsed.ablations, parsed.processes)
 
 
 def _add_parameters(

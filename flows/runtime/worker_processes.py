@@ -179,17 +179,23 @@ def main() -> None:
     threading.Thread(target=_end_with_the_first, daemon=True).start()
     teller = _Teller(os.fdopen(os.dup(1), "w"))
     os.dup2(2, 1)  # all other output goes to standard error: the main process parses standard output
-    experiment, prepared = assignment.experiment, Prepared(**assignment.prepared)
-
-    @flow(name="ablation", flow_run_name=f"{experiment.ablation.name}: beside another process")
-    def compute() -> None:
-        with observing(teller):
-            for variant, seed in assignment.runs():
-                with suppress(TrainingEnded):
-                    run_variant(experiment.variant(variant), prepared, variant, seed)
-
     mark_flow_runs()
-    compute()
+    with observing(teller):
+        share_of_an_ablation(assignment)
+
+
+@flow(
+    name="share of an ablation",
+    flow_run_name="{assignment.experiment.ablation.name}: another process",
+    validate_parameters=False,
+    persist_result=False,
+)
+def share_of_an_ablation(assignment: Assignment) -> None:
+    """Compute the runs of an ablation that no other process has taken."""
+    experiment, prepared = assignment.experiment, Prepared(**assignment.prepared)
+    for variant, seed in assignment.runs():
+        with suppress(TrainingEnded):
+            run_variant(experiment.variant(variant), prepared, variant, seed)
 
 
 def _end_with_the_first() -> None:

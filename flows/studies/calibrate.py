@@ -32,25 +32,24 @@ def show_calibration(experiments: Sequence[Experiment], defaults: dict[str, Alar
     """
     for experiment in experiments:
         _require_sense(experiment)
-    console = Console()
-    calibrations: list[Calibration] = []
+    found = calibration(experiments, defaults)
+    write_calibration(found, folder)
+    Console().print(f"{len(found.found)} rules  {folder / 'echo-trap.md'}", highlight=False, soft_wrap=True)
+
+
+@flow(name="calibration", flow_run_name="calibrate the alarms", validate_parameters=False, persist_result=False)
+def calibration(experiments: Sequence[Experiment], defaults: dict[str, AlarmRule]) -> Calibration:
+    """Run the experiments and calibrate: rules are chosen on the first half of the seeds and tried on the second."""
     runs: list[Run] = []
-
-    @flow(name="calibrate")
-    def the_flow() -> None:
-        choosing: list[WatchedRun] = []
-        trying: list[WatchedRun] = []
-        with Display(console, sum(map(expected_work, experiments))).showing():
-            for experiment in experiments:
-                first_half = experiment.ablation.seeds[: len(experiment.ablation.seeds) // 2]
-                for run in all_runs(experiment):
-                    runs.append(run)
-                    (choosing if run.seed in first_half else trying).append(as_watched(run))
-        calibrations.append(Calibration(choosing, trying, calibrate(choosing, trying), defaults, cost_of(runs)))
-
-    the_flow()
-    write_calibration(calibrations[0], folder)
-    console.print(f"{len(calibrations[0].found)} rules  {folder / 'echo-trap.md'}", highlight=False, soft_wrap=True)
+    choosing: list[WatchedRun] = []
+    trying: list[WatchedRun] = []
+    with Display(Console(), sum(map(expected_work, experiments))).showing():
+        for experiment in experiments:
+            first_half = experiment.ablation.seeds[: len(experiment.ablation.seeds) // 2]
+            for run in all_runs(experiment):
+                runs.append(run)
+                (choosing if run.seed in first_half else trying).append(as_watched(run))
+    return Calibration(choosing, trying, calibrate(choosing, trying), defaults, cost_of(runs))
 
 
 def all_runs(experiment: Experiment) -> list[Run]:

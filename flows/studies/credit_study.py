@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from prefect import flow
 from rich.console import Console
 
 from flows.prepare import Materials, play_parameters, prepare_materials, prepare_policy
@@ -46,6 +47,17 @@ class StudyRun:
     computed: int
     found: int
     """Numbers of stages that were computed now, and that came from the cache."""
+
+
+@flow(
+    name="credit study",
+    flow_run_name="credit study of {experiment.world.name}",
+    validate_parameters=False,
+    persist_result=False,
+)
+def credit_study_flow(experiment: Experiment, policy: str | None, tasks: int, replay_count: int) -> StudyRun:
+    """`study_credit` as a flow run of its own, shown in the terminal."""
+    return study_credit(experiment, policy, tasks, replay_count, Console())
 
 
 def study_credit(

@@ -7,13 +7,13 @@ ablation is resumed.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from pydantic import TypeAdapter
 from rich.console import Console
 
-from flows.ablation import AblationResult
+from flows.ablation import comparison
 from flows.commands.show import recorded_in
 from flows.recording.comparison import at_equal_budgets, grouped
 from turnwise.errors import ConfigurationError
@@ -30,17 +30,19 @@ from turnwise.tracking.finding import find_runs
 PAGES = Path("docs/science")
 
 
-def write_page(name: str, run: Sequence[str], compare: Callable[[PlannedAblation], AblationResult]) -> None:
+def write_page(name: str, run: Sequence[str], processes: int = 1) -> None:
     """Run the named ablations of a page (`core`: all of its core) and write it from all that are recorded.
+
+    `processes` processes share the runs of an ablation.
 
     Raises ConfigurationError for an unknown page or ablation.
     """
     claims = known_claims(name)
     folder = project_root() / PAGES
     for ablation in _chosen(name, claims, run):
-        comparison = compare(claims.ablations[ablation])
+        result = comparison(experiment_of(claims.ablations[ablation]), processes)
         budgets = at_equal_budgets(grouped(find_runs(recorded_in(), ablation)))
-        record = Record(comparison.digest, _kept(comparison.report, claims), tuple(budgets))
+        record = Record(result.digest, _kept(result.report, claims), tuple(budgets))
         write_whole(_record_path(folder, ablation), _RECORDS.dump_json(record, by_alias=True).decode() + "\n")
     draw_page(name, claims, folder)
     console = Console()

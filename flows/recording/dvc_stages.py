@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from prefect import flow
+from prefect import flow, runtime
 from rich.console import Console
 
 from flows.ablation import compare, run_recorded
@@ -62,19 +62,24 @@ def materialise(stage: str, experiment: Experiment, variant: str | None = None, 
     """
     if (variant is not None, seed is not None) != (stage == "train", stage == "train"):
         raise ConfigurationError(f"the stage train takes --variant and --seed, the others neither; this is {stage}")
-    label = stage
     if variant is not None and seed is not None:
         _require_part(experiment, variant, seed)
-        label = f"train {variant} seed {seed}"
+    dvc_stage(stage, experiment, variant, seed)
 
-    @flow(name="stage", flow_run_name=label)
-    def run() -> None:
-        if variant is not None and seed is not None:
-            materialise_run(experiment, variant, seed)
-        else:
-            ONCE[stage](experiment)
 
-    run()
+def _stage_run_name() -> str:
+    """The name of a stage's flow run, e.g. `train mt-grpo seed 1`."""
+    given = runtime.flow_run.parameters
+    return given["stage"] if given["variant"] is None else f"{given['stage']} {given['variant']} seed {given['seed']}"
+
+
+@flow(name="DVC stage", flow_run_name=_stage_run_name, validate_parameters=False, persist_result=False)
+def dvc_stage(stage: str, experiment: Experiment, variant: str | None, seed: int | None) -> None:
+    """`materialise` as a flow run of its own."""
+    if variant is not None and seed is not None:
+        materialise_run(experiment, variant, seed)
+    else:
+        ONCE[stage](experiment)
 
 
 def materialise_materials(experiment: Experiment) -> None:
