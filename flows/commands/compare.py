@@ -1,4 +1,4 @@
-"""`turnwise compare`: lay recorded runs beside each other, whatever ablations they are of.
+"""`turnwise compare`: compare recorded runs, whatever ablations they are of.
 
 turnwise compare credit                            the variants of an ablation
 turnwise compare credit longer                     those of two ablations
@@ -7,73 +7,54 @@ turnwise compare variant=mt-grpo variant=grpo-or   by tag; runs are named by id 
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
-from flows.commands.arguments import number
+from rich.console import Console
 
-if TYPE_CHECKING:
-    from turnwise.reporting.terminal.tables import TextTable
-    from turnwise.statistics.curves import AtEqualBudget
-
-
-def add_compare(commands: Any) -> None:
-    """Add the command and its arguments."""
-    compare = commands.add_parser("compare", help="lay recorded runs beside each other, with verdicts")
-    compare.add_argument(
-        "runs",
-        metavar="RUN",
-        nargs="*",
-        default=[""],
-        help="id, name or tag of runs or ablations (default: the latest)",
-    )
-    compare.add_argument("--anyway", action="store_true", help="compare also what was not tested alike")
-    compare.add_argument(
-        "--success", type=number(0.0, 1.0), default=0.8, help="when was it reached? (default: %(default)s)"
-    )
-    compare.add_argument("--csv", type=Path, metavar="FOLDER", help="write each table as a file, too")
-    compare.add_argument("--html", type=Path, metavar="FILE", help="write what is printed as a page, too")
-    compare.add_argument("--tracking", metavar="URI", help="default: tracking.uri of params.yaml, or the project's own")
-    compare.set_defaults(run=compare_runs)
+from flows.commands.show import recorded_in
+from flows.recording.comparison import at_equal_budgets, grouped, how_tested, judged, references
+from turnwise.reporting.terminal.tables import TextTable, as_csv, print_table
+from turnwise.reporting.terminal.verdicts import cell, tables
+from turnwise.statistics.curves import AtEqualBudget
+from turnwise.statistics.evaluation_protocol import differences, require_comparable, told
+from turnwise.store.atomic_write import write_whole
+from turnwise.tracking.finding import find_runs
 
 
-def compare_runs(parsed: argparse.Namespace) -> None:
-    """Run the command."""
-    from rich.console import Console
+def compare_runs(
+    runs: Sequence[str], anyway: bool, success: float, csv: Path | None, html: Path | None, tracking: str | None
+) -> None:
+    """Print the comparison of recorded runs.
 
-    from flows.commands.show import recorded_in
-    from flows.recording.comparison import at_equal_budgets, grouped, how_tested, judged, references
-    from turnwise.reporting.terminal.tables import as_csv, print_table
-    from turnwise.reporting.terminal.verdicts import tables
-    from turnwise.statistics.evaluation_protocol import differences, require_comparable, told
-    from turnwise.store.atomic_write import write_whole
-    from turnwise.tracking.finding import find_runs
-
-    console = Console(record=parsed.html is not None, highlight=False)
-    uri = parsed.tracking or recorded_in()
-    groups = grouped([run for wanted in parsed.runs for run in find_runs(uri, wanted)])
+    Args:
+        runs: ids, names or tags of runs or ablations.
+        anyway: whether runs that were not tested alike are compared, too.
+        success: the success whose first time is reported.
+        csv: the folder for each table as a file, or None.
+        html: the file for what is printed as a page, or None.
+        tracking: MLflow's store, or None for the project's own.
+    """
+    console = Console(record=html is not None, highlight=False)
+    uri = tracking or recorded_in()
+    groups = grouped([run for wanted in runs for run in find_runs(uri, wanted)])
     of_runs = how_tested(groups)
-    if not parsed.anyway:
+    if not anyway:
         require_comparable(of_runs)
-    made = [*tables(judged(groups, parsed.success), references(groups)), *_budgets(at_equal_budgets(groups))]
+    made = [*tables(judged(groups, success), references(groups)), *_budgets(at_equal_budgets(groups))]
     for table in made:
         print_table(table, console)
     for difference in told(differences(of_runs)):
         console.print(f"Not tested alike, compared anyway: {difference}", soft_wrap=True)
-    if parsed.csv is not None:
+    if csv is not None:
         for table in made:
-            write_whole(parsed.csv / f"{table.name}.csv", as_csv(table))
-    if parsed.html is not None:
-        console.save_html(str(parsed.html))
+            write_whole(csv / f"{table.name}.csv", as_csv(table))
+    if html is not None:
+        console.save_html(str(html))
 
 
 def _budgets(found: Sequence[AtEqualBudget]) -> list[TextTable]:
     """Each variant's result for the same iterations, tokens and seconds, on the validation task set."""
-    from turnwise.reporting.terminal.tables import TextTable
-    from turnwise.reporting.terminal.verdicts import cell
-
     if not found:
         return []
     columns = ["", *(each.heading for each in found)]

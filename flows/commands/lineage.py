@@ -9,59 +9,39 @@ turnwise lineage policy/4be1f02a                                           an ar
 
 from __future__ import annotations
 
-import argparse
-from typing import TYPE_CHECKING, Any
+from rich.console import Console
+from rich.text import Text
+from rich.tree import Tree
 
-from flows.commands.arguments import whole
+from flows.commands.show import recorded_in
 from flows.recording.answer import NumberAnswer, Source
+from flows.recording.sources import answer
+from tasks.playing import tasks_of
+from turnwise.data.task_sets import panel_digest
 from turnwise.errors import ConfigurationError
 from turnwise.store import Reference, default_store
 from turnwise.store.digests import digest_of
 from turnwise.store.provenance import SHOWN_DIGITS, Ancestor, ancestry, codes, found_in, platforms, shortened
 from turnwise.store.withheld import left_out_of
-
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.tree import Tree
-
-    from turnwise.tracking.finding import RecordedRun
+from turnwise.tracking.finding import UNCOMMITTED_FILE, RecordedRun, find_runs, read_text
+from turnwise.world import SPLITS
 
 
-def add_lineage(commands: Any) -> None:
-    """Add the command and its arguments."""
-    lineage = commands.add_parser("lineage", help="from a number or an artifact back to all that it came from")
-    lineage.add_argument(
-        "what",
-        metavar="NUMBER-or-ARTIFACT",
-        help="ROW/COLUMN or 'ROW - ROW' of the report, a metric of MLflow, or kind/digest",
-    )
-    lineage.add_argument("--of", metavar="RUN", default="", help="id, name or tag of the run (default: the latest)")
-    lineage.add_argument("--iteration", type=whole(0), metavar="N", help="of the metric (default: the last)")
-    lineage.add_argument("--tracking", metavar="URI", help="default: tracking.uri of params.yaml, or the project's own")
-    lineage.set_defaults(run=show_lineage)
-
-
-def show_lineage(parsed: argparse.Namespace) -> None:
-    """Run the command."""
-    from rich.console import Console
-
+def show_lineage(what: str, of: str, iteration: int | None, tracking: str | None) -> None:
+    """Print everything that a number of the run `of`, or an artifact, came from."""
     console = Console(highlight=False)
-    artifacts = found_in(default_store(), parsed.what)
+    artifacts = found_in(default_store(), what)
     if len(artifacts) > 1:
         raise ConfigurationError(
-            f"a digest must be long enough to name one artifact; {parsed.what} is the beginning of "
+            f"a digest must be long enough to name one artifact; {what} is the beginning of "
             f"{', '.join(map(str, artifacts))}: give more of it"
         )
     if artifacts:
-        print_answer(parsed.what, NumberAnswer(None, "", [Source(None, artifacts[0], None)]), console)
+        print_answer(what, NumberAnswer(None, "", [Source(None, artifacts[0], None)]), console)
         return
-    from flows.commands.show import recorded_in
-    from flows.recording.sources import answer
-    from turnwise.tracking.finding import find_runs
-
-    uri = parsed.tracking or recorded_in()
-    found = answer(parsed.what, find_runs(uri, parsed.of), parsed.iteration)
-    print_answer(parsed.what, found, console)
+    uri = tracking or recorded_in()
+    found = answer(what, find_runs(uri, of), iteration)
+    print_answer(what, found, console)
     _print_diffs(uri, found.sources, console)
 
 
@@ -70,9 +50,6 @@ def print_answer(what: str, found: NumberAnswer, console: Console) -> None:
 
     If several artifacts of one run follow each other, only the last is expanded: it has the others' ancestors too.
     """
-    from rich.text import Text
-    from rich.tree import Tree
-
     value = "" if found.value is None else f" = {found.value:.4g}"
     root = Tree(Text(f"{what}{value}{f'  ({found.manner})' * bool(found.manner)}", style="bold"))
     for place, source in enumerate(found.sources):
@@ -95,8 +72,6 @@ def print_answer(what: str, found: NumberAnswer, console: Console) -> None:
 
 def _add_ancestry(branch: Tree, reference: Reference) -> None:
     """Add the ancestors of an artifact, the commits of the code that made them, and the platforms."""
-    from rich.text import Text
-
     tree = ancestry(default_store(), reference)
     _add(branch, tree)
     for code in codes(tree):
@@ -109,20 +84,12 @@ def _add_ancestry(branch: Tree, reference: Reference) -> None:
 
 def _add_panels(branch: Tree, run: RecordedRun) -> None:
     """Add the task sets by the digests of their tasks, which are the same on every machine."""
-    from rich.text import Text
-
-    from tasks.playing import tasks_of
-    from turnwise.data.task_sets import panel_digest
-    from turnwise.world import SPLITS
-
     panels = {split: tasks_of(run.artifacts.panel(split), split) for split in SPLITS}
     digests = [f"{split} {panel_digest(tasks)[:SHOWN_DIGITS]}" for split, tasks in panels.items()]
     branch.add(Text(f"panels {', '.join(digests)}"))
 
 
 def _add(branch: Tree, ancestor: Ancestor) -> None:
-    from rich.text import Text
-
     node = branch.add(Text(ancestor.line))
     for each in ancestor.inputs:
         if each.role == "policy" and ancestor.earlier:
@@ -133,8 +100,6 @@ def _add(branch: Tree, ancestor: Ancestor) -> None:
 
 def _print_diffs(uri: str, sources: list[Source], console: Console) -> None:
     """Print which files the uncommitted changes touched, if there were any."""
-    from turnwise.tracking.finding import UNCOMMITTED_FILE, read_text
-
     runs = {source.run.id: source.run for source in sources if source.run is not None}
     for run in runs.values():
         if run.tags.get("uncommitted", "none") == "none":

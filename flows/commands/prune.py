@@ -1,4 +1,4 @@
-"""`turnwise prune`: remove what the section `storage` does not keep; `turnwise restore`: make it again.
+"""`turnwise prune`: remove what the section `storage` does not keep; `turnwise restore`: recompute it.
 
 turnwise prune --dry-run                            what would be removed, and how much that is
 turnwise prune -s storage.keep_evaluated=false      with other settings than those of params.yaml
@@ -7,55 +7,37 @@ turnwise restore policy/4be1f02a                    the weights of a policy whos
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+import tasks.stage  # noqa: F401  (recomputes what was pruned)
+from flows.retention import success
+from turnwise.config.schema import Storage
 from turnwise.errors import ConfigurationError
-from turnwise.store.paths import home, project_root
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from turnwise.store.chains import Removal
-
-
-def add_prune(commands: Any) -> None:
-    """Add both commands and their arguments."""
-    prune = commands.add_parser("prune", help="remove what the section storage does not keep; it can be made again")
-    prune.add_argument("overlays", nargs="*", metavar="OVERLAY", help="files laid over the parameters, in order")
-    prune.add_argument("--parameters", default="params.yaml", help="the parameters file (default: %(default)s)")
-    prune.add_argument("-s", "--set", action="append", default=[], metavar="KEY=VALUE", help="set one value")
-    prune.add_argument("--dry-run", action="store_true", help="say what would be removed, and remove nothing")
-    prune.set_defaults(run=show_pruning)
-    restore = commands.add_parser("restore", help="make the pruned files of an artifact again")
-    restore.add_argument("artifact", metavar="KIND/DIGEST", help="or the beginning of a digest")
-    restore.add_argument("--everything", action="store_true", help="of a policy the optimizer's state, too")
-    restore.set_defaults(run=show_restored)
+from turnwise.policy.model_files import MODEL_FILES
+from turnwise.reporting.formatting import readable_bytes
+from turnwise.store import default_store
+from turnwise.store.artifacts import EVERYTHING
+from turnwise.store.chains import Removal, removals
+from turnwise.store.paths import home
+from turnwise.store.provenance import found_in
 
 
-def show_pruning(parsed: argparse.Namespace) -> None:
-    """Run `turnwise prune`."""
-    from rich.console import Console
-
-    from flows.retention import success
-    from turnwise.experiment import load
-    from turnwise.reporting.formatting import readable_bytes
-    from turnwise.store import default_store
-    from turnwise.store.chains import removals
-
-    overlays = [Path(overlay) for overlay in parsed.overlays]
-    storage = load(project_root() / parsed.parameters, overlays, parsed.set).storage
+def show_pruning(storage: Storage, dry_run: bool) -> None:
+    """Remove what `storage` does not keep (with `dry_run`, nothing), and print how much that is."""
     console = Console(highlight=False)
     store = default_store()
     before = _sizes(home())
     with console.status("reading the lineage"):
         found = removals(store, storage, success)
-    removed = sum(store.prune(each.reference, each.files) for each in found) if not parsed.dry_run else 0
+    removed = sum(store.prune(each.reference, each.files) for each in found) if not dry_run else 0
     _print(console, before, found)
     planned = sum(each.bytes for each in found)
-    if parsed.dry_run:
+    if dry_run:
         console.print(f"\nNothing was removed: {readable_bytes(planned)} would be.")
     else:
         console.print(f"\n{readable_bytes(removed)} removed.")
@@ -63,34 +45,26 @@ def show_pruning(parsed: argparse.Namespace) -> None:
             console.print(f"{readable_bytes(planned - removed)} are being read by a run and stay: prune again later.")
 
 
-def show_restored(parsed: argparse.Namespace) -> None:
-    """Run `turnwise restore`."""
-    from rich.console import Console
+def show_restored(artifact: str, everything: bool) -> None:
+    """Recompute the pruned files of an artifact, and print its folder.
 
-    import tasks.stage  # noqa: F401  (makes again what was pruned)
-    from turnwise.policy.model_files import MODEL_FILES
-    from turnwise.store import default_store
-    from turnwise.store.artifacts import EVERYTHING
-    from turnwise.store.provenance import found_in
-
-    found = found_in(default_store(), parsed.artifact)
+    Args:
+        artifact: kind/digest, or the beginning of a digest.
+        everything: whether the optimizer's state of a policy is restored, too.
+    """
+    found = found_in(default_store(), artifact)
     if len(found) != 1:
         raise ConfigurationError(
-            f"a digest must name one artifact of {home()}; {parsed.artifact} names "
+            f"a digest must name one artifact of {home()}; {artifact} names "
             f"{', '.join(map(str, found)) or 'none'}: say kind/digest, or more of the digest"
         )
-    weights = found[0].kind == "policy" and not parsed.everything
+    weights = found[0].kind == "policy" and not everything
     folder = default_store().folder(found[0], MODEL_FILES if weights else EVERYTHING)
     Console(highlight=False, soft_wrap=True).print(str(folder))
 
 
 def _print(console: Console, before: dict[str, int], found: Sequence[Removal]) -> None:
     """Print the size of each part of the home, and how much of it is pruned."""
-    from rich import box
-    from rich.table import Table
-
-    from turnwise.reporting.formatting import readable_bytes
-
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 2, 0, 0))
     for heading in ("part of the home", "holds", "pruned", "of artifacts"):
         table.add_column(heading, justify="left" if heading.startswith("part") else "right", no_wrap=True)

@@ -9,52 +9,42 @@ environment: where they differ from then, the report of the first difference say
 
 from __future__ import annotations
 
-import argparse
 import os
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
+from rich.console import Console
+from ruamel.yaml import YAML
+
+from flows.commands.checkout import check_out, require_checkout
+from flows.commands.show import recorded_in
+from turnwise.config.overlays import read_yaml
 from turnwise.errors import ConfigurationError, TurnwiseError
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from turnwise.store import Store
-    from turnwise.tracking.finding import RecordedRun
+from turnwise.store import Store, default_store
+from turnwise.store.paths import home, project_root
+from turnwise.tracking.finding import UNCOMMITTED_FILE, RecordedRun, find_runs, read_text
+from turnwise.tracking.reproduction import (
+    UNEXPLAINED,
+    differing_ingredients,
+    first_difference,
+    steps,
+    why_different,
+)
 
 OF_THE_OUTER_RUN = ("DVC_ROOT", "TURNWISE_HOME")
 """Environment variables that would make the reproduced run use the outer project's folders."""
 
 
-def add_reproduce(commands: Any) -> None:
-    """Add the command and its arguments."""
-    reproduce = commands.add_parser("reproduce", help="make a recorded run again elsewhere and compare the digests")
-    reproduce.add_argument("run_wanted", metavar="RUN", help="id, name or tag of a run or an ablation")
-    reproduce.add_argument("--into", type=Path, metavar="FOLDER", help="default: reproductions/<id>, in .turnwise")
-    reproduce.add_argument(
-        "--tracking", metavar="URI", help="default: tracking.uri of params.yaml, or the project's own"
-    )
-    reproduce.set_defaults(run=reproduce_runs)
-
-
-def reproduce_runs(parsed: argparse.Namespace) -> None:
-    """Run the command. Raises TurnwiseError where a digest differs."""
-    from rich.console import Console
-
-    from flows.commands.checkout import check_out, require_checkout
-    from flows.commands.show import recorded_in
-    from turnwise.store.paths import home, project_root
-    from turnwise.tracking.finding import UNCOMMITTED_FILE, find_runs, read_text
-
+def reproduce_runs(wanted: str, into: Path | None, tracking: str | None) -> None:
+    """Repeat the runs that `wanted` names in the folder `into`. Raises TurnwiseError where a digest differs."""
     console = Console(highlight=False, soft_wrap=True)
-    uri = parsed.tracking or recorded_in()
-    runs = find_runs(uri, parsed.run_wanted)
+    uri = tracking or recorded_in()
+    runs = find_runs(uri, wanted)
     commit, uncommitted = _one_state(runs)
     diff = read_text(uri, runs[0].id, UNCOMMITTED_FILE) if uncommitted != "none" else None
-    folder = (parsed.into or home() / "reproductions" / runs[0].id[:12]).absolute()
+    folder = (into or home() / "reproductions" / runs[0].id[:12]).absolute()
     require_checkout(project_root(), folder, commit, uncommitted, diff)
     check_out(project_root(), folder, commit, diff)
     console.print(f"commit {commit[:12]}{' and its diff' if diff else ''} in {folder}")
@@ -74,9 +64,6 @@ def _one_state(runs: Sequence[RecordedRun]) -> tuple[str, str]:
 
 def _reproduced(run: RecordedRun, folder: Path, console: Console) -> bool:
     """Repeat one run and print whether its artifacts are equal; returns whether they are."""
-    from turnwise.store import Store
-    from turnwise.tracking.finding import find_runs
-
     parameters = _write_parameters(run, folder)
     artifacts = run.artifacts
     command = [sys.executable, "-m", "flows.commands.cli", "experiment", "--parameters", parameters]
@@ -93,15 +80,6 @@ def equal(run: RecordedRun, again: RecordedRun, elsewhere: Store, console: Conso
 
     `elsewhere` is the store of the repetition; the original run's is the current home's.
     """
-    from turnwise.store import default_store
-    from turnwise.tracking.reproduction import (
-        UNEXPLAINED,
-        differing_ingredients,
-        first_difference,
-        steps,
-        why_different,
-    )
-
     found = steps(run.artifacts, again.artifacts)
     different = first_difference(found)
     if different is None:
@@ -125,10 +103,6 @@ def equal(run: RecordedRun, again: RecordedRun, elsewhere: Store, console: Conso
 
 def _write_parameters(run: RecordedRun, folder: Path) -> str:
     """Write the run's parameters to a file in the folder; sections that were not recorded come from its params.yaml."""
-    from ruamel.yaml import YAML
-
-    from turnwise.config.overlays import read_yaml
-
     artifacts = run.artifacts
     project = read_yaml(folder / "params.yaml")
     values = {

@@ -6,12 +6,15 @@ both databases. It changes nothing and may run at the same time as anything else
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from rich.table import Table
+from rich.text import Text
 
 from tasks.prefect_records import inspect_records
 from turnwise import progress
@@ -20,35 +23,24 @@ from turnwise.store import default_store
 from turnwise.store.inspection import Inspected, inspect_artifacts, inspect_database, inspect_notes
 from turnwise.store.paths import home
 
-if TYPE_CHECKING:
-    from rich.console import Console
-
-TOLD = 20
+LISTED = 20
 """Number of damaged things per part that are listed; further ones are only counted."""
 SHOWN_AFTER_SECONDS = 2.0
 
 
-def add_verify(commands: Any) -> None:
-    """Add the command, which has no arguments."""
-    verify = commands.add_parser("verify", help="is everything in the home intact? what is not, and what mends it")
-    verify.set_defaults(run=show_verification)
-
-
-def show_verification(parsed: argparse.Namespace) -> None:
-    """Run the command.
+def show_verification() -> None:
+    """Check everything in the home, and print what is damaged and how to repair it.
 
     Raises:
         TurnwiseError: something is damaged.
     """
-    from rich.console import Console
-
     console = Console(highlight=False)
     with _shown(console):
         parts = inspect(home())
     print_parts(parts, console)
     if number := sum(len(part.damaged) for part in parts):
         raise TurnwiseError(
-            f"everything in {home()} must be as it was written; {number} damaged, as told above with what mends it"
+            f"everything in {home()} must be as it was written; {number} damaged, as listed above with what mends it"
         )
 
 
@@ -67,16 +59,13 @@ def inspect(folder: Path) -> list[Inspected]:
         inspect_database(
             "MLflow's database",
             folder / "mlflow.db",
-            f"mv {folder / 'mlflow.db'} elsewhere and run the experiments again: what is cached is only recorded anew",
+            f"mv {folder / 'mlflow.db'} elsewhere and run the experiments again: what is cached is only recorded again",
         ),
     ]
 
 
 def print_parts(parts: Sequence[Inspected], console: Console) -> None:
     """Print a table of all parts, and below it what is damaged and how to repair it."""
-    from rich.table import Table
-    from rich.text import Text
-
     table = Table(box=None, pad_edge=False)
     table.add_column("part")
     for heading in ("checked", "damaged", "left over"):
@@ -88,20 +77,18 @@ def print_parts(parts: Sequence[Inspected], console: Console) -> None:
     for part in parts:
         if part.damaged:
             console.print(Text(f"\n{part.part}: {part.mended_by}", style="bold"))
-            for sentence in part.damaged[:TOLD]:
+            for sentence in part.damaged[:LISTED]:
                 console.print(Text(f"* {sentence}"), soft_wrap=True)
-            if (more := len(part.damaged) - TOLD) > 0:
+            if (more := len(part.damaged) - LISTED) > 0:
                 console.print(f"* and {more} more")
     if left := [path for part in parts for path in part.left_over]:
-        folders = ", ".join(dict.fromkeys(str(path.parent) for path in left[:TOLD]))
+        folders = ", ".join(dict.fromkeys(str(path.parent) for path in left[:LISTED]))
         console.print(Text(f"\nLeft over, harmless: {len(left)} in {folders}"), soft_wrap=True)
 
 
 @contextmanager
 def _shown(console: Console) -> Iterator[None]:
     """Show on a terminal how far the inspection is, if it takes more than a moment."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-
     columns = (TextColumn("{task.description}"), BarColumn(bar_width=20), MofNCompleteColumn())
     bars = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
     task = bars.add_task("")

@@ -136,8 +136,7 @@ def test_a_number_of_the_report_leads_back_to_the_panels_and_the_commit(
 
     monkeypatch.setenv("TURNWISE_HOME", str(computed[0]))
     monkeypatch.setenv("COLUMNS", "80")
-    parsed = cli._parsed(["lineage", "mt-grpo/success", "--of", "tiny"])
-    parsed.run(parsed)
+    cli.run(["lineage", "mt-grpo/success", "--of", "tiny"])
     told = capsys.readouterr().out
     for expected in (
         "mt-grpo/success = ",
@@ -158,8 +157,7 @@ def test_the_variants_of_one_seed_are_laid_beside_each_other_without_a_verdict(
     from flows.commands import cli
 
     monkeypatch.setenv("TURNWISE_HOME", str(computed[0]))
-    parsed = cli._parsed(["compare", "tiny"])
-    parsed.run(parsed)
+    cli.run(["compare", "tiny"])
     told = capsys.readouterr().out
     assert "not decided" in told and "2 iterations" in told and "tokens" in told
 
@@ -250,18 +248,13 @@ def test_a_run_that_was_killed_ends_with_the_digests_of_one_that_was_not(
 def test_the_episodes_of_a_recorded_run_are_shown_in_the_terminal_and_on_a_page(
     computed: tuple[Path, str], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import argparse
+    from flows.commands import cli
 
-    from flows.commands.show import add_show
-
-    parser = argparse.ArgumentParser()
-    add_show(parser.add_subparsers())
     monkeypatch.setenv("TURNWISE_HOME", str(computed[0]))
     monkeypatch.setenv("COLUMNS", "120")
 
     def show(*arguments: str) -> str:
-        parsed = parser.parse_args(["show", *arguments])
-        parsed.run(parsed)
+        cli.run(["show", *arguments])
         return capsys.readouterr().out
 
     batch = show("mt-grpo seed 1")

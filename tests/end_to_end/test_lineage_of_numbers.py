@@ -94,8 +94,7 @@ def test_the_command_tells_the_tree_to_the_panels(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setenv("COLUMNS", "200")
-    parsed = cli._parsed(["lineage", what, "--of", "tiny"])
-    parsed.run(parsed)
+    cli.run(["lineage", what, "--of", "tiny"])
     said = capsys.readouterr().out
     assert said.startswith(f"{what} = {answer(what, runs).value:.4g}")
     assert shortened(runs[0].artifacts.panel(split)) in said

@@ -1,5 +1,6 @@
 """The command line: a mistake is told in one message, before anything is computed."""
 
+import importlib.metadata
 import os
 import signal
 import socket
@@ -11,6 +12,8 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+
+from flows.commands.cli import COMMANDS
 
 ROOT = Path(__file__).parents[2]
 
@@ -55,6 +58,48 @@ def test_what_is_misspelt_on_the_command_line_gets_the_nearest_name(
     result = turnwise(*arguments, home=tmp_path / "home")
     assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr.startswith("turnwise: ") and message in result.stderr
+
+
+def test_the_version_is_the_packages(tmp_path: Path) -> None:
+    assert turnwise("--version", home=tmp_path).stdout == f"turnwise {importlib.metadata.version('turnwise')}\n"
+
+
+def test_help_groups_every_command_and_loads_no_library(tmp_path: Path) -> None:
+    script = (
+        "import sys; from flows.commands.cli import status_of; status_of(['--help'])\n"
+        "heavy = ('prefect', 'mlflow', 'torch', 'transformers', 'pandas', 'numpy', 'pydantic')\n"
+        "sys.exit(' '.join(name for name in heavy if name in sys.modules))"
+    )
+    shown = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert shown.stderr == "\n", "nothing is loaded"
+    places = [shown.stdout.index(f" {subject} ") for subject in COMMANDS]
+    assert places == sorted(places)
+    assert all(f"│ {command.__name__} " in shown.stdout for commands in COMMANDS.values() for command in commands)
+
+
+@pytest.mark.parametrize(
+    ("words", "completed"),
+    [
+        ("turnwise ab", ["ablation"]),
+        ("turnwise ablation --dr", ["--dry-run"]),
+        ("turnwise play froz", ["frozen_lake"]),
+        ("turnwise show --panel t", ["training", "test"]),
+    ],
+)
+def test_the_shell_completes_commands_options_worlds_and_choices(
+    words: str, completed: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COMP_WORDS", words)
+    monkeypatch.setenv("COMP_CWORD", str(len(words.split()) - 1))
+    monkeypatch.setenv("_TURNWISE_COMPLETE", "complete_bash")
+    assert turnwise(home=tmp_path).stdout.split() == completed
+
+
+def test_completion_is_installed_by_the_script_that_the_shell_reads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("_TURNWISE_COMPLETE", "source_bash")
+    assert "complete -o default -F _turnwise_completion turnwise" in turnwise(home=tmp_path).stdout
 
 
 def test_check_says_what_was_checked_and_that_the_world_keeps_its_contract(tmp_path: Path) -> None:

@@ -98,8 +98,7 @@ def test_a_rollout_of_several_rounds_took_as_long_as_all_of_them(home: Path) -> 
 
 
 def command(*arguments: str) -> None:
-    parsed = cli._parsed(["compare", *arguments])
-    parsed.run(parsed)
+    cli.run(["compare", *arguments])
 
 
 def test_the_command_prints_tables_that_fit_and_writes_them(

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 
 import pytest
 
-from flows.commands.prune import add_prune
+from flows.commands import cli
 from turnwise.errors import ArtifactError, ConfigurationError
 from turnwise.store import Reference, default_store
 
 
 def run(*words: str) -> None:
-    parser = argparse.ArgumentParser()
-    add_prune(parser.add_subparsers())
-    parsed = parser.parse_args(words)
-    parsed.run(parsed)
+    cli.run(words)
 
 
 @pytest.fixture

@@ -27,8 +27,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 def shown(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    parsed = cli._parsed(["show", "good seed 1", *arguments])
-    parsed.run(parsed)
+    cli.run(["show", "good seed 1", *arguments])
     return capsys.readouterr().out
 
 

@@ -1,0 +1,132 @@
+"""The commands that run an experiment, or a part of one.
+
+They need a Prefect server, whose address must be in the environment before Prefect is imported. So each command imports
+what it needs only when it runs.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from typing import Annotated, Literal
+
+import typer
+
+from flows.commands.options import (
+    PARAMETERS_FILE,
+    Overlays,
+    ParametersFile,
+    Processes,
+    Seed,
+    Settings,
+    load_experiment,
+)
+
+
+def ablation(
+    overlays: Overlays = None,
+    parameters: ParametersFile = PARAMETERS_FILE,
+    settings: Settings = None,
+    processes: Processes = 1,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Check everything and count the work; compute nothing.")
+    ] = False,
+) -> None:
+    """Compare the variants over the seeds, and write the report."""
+    chosen = load_experiment(parameters, overlays, settings)
+    if dry_run:
+        from rich.console import Console
+
+        from flows.commands.plan import show_plan
+
+        show_plan(chosen, Console())
+        return
+    ready_for_prefect()
+    from flows.commands.running import show_ablation
+
+    show_ablation(chosen, processes)
+
+
+def experiment(
+    overlays: Overlays = None,
+    parameters: ParametersFile = PARAMETERS_FILE,
+    settings: Settings = None,
+    variant: Annotated[
+        str | None,
+        typer.Option(help="A name of the section variants.", show_default="the parameters as they are"),
+    ] = None,
+    seed: Seed = None,
+) -> None:
+    """Train and test one variant with one seed."""
+    from turnwise.experiment import single
+
+    chosen = single(load_experiment(parameters, overlays, settings), variant, seed)
+    ready_for_prefect()
+    from flows.commands.running import show_ablation
+
+    show_ablation(chosen)
+
+
+def prepare(overlays: Overlays = None, parameters: ParametersFile = PARAMETERS_FILE, settings: Settings = None) -> None:
+    """Make the task sets, demonstrations, tokenizer and warm start of an experiment."""
+    chosen = load_experiment(parameters, overlays, settings)
+    ready_for_prefect()
+    from flows.commands.running import show_preparation
+
+    show_preparation(chosen)
+
+
+def evaluate(
+    overlays: Overlays = None, parameters: ParametersFile = PARAMETERS_FILE, settings: Settings = None
+) -> None:
+    """Evaluate the baseline policies and the warm start on the test tasks."""
+    chosen = load_experiment(parameters, overlays, settings)
+    ready_for_prefect()
+    from flows.commands.running import show_evaluation
+
+    show_evaluation(chosen)
+
+
+def stage(
+    name: Annotated[
+        Literal["prepare", "warm_start", "train", "report"],
+        typer.Argument(metavar="STAGE", help="A stage of dvc.yaml.", show_default=False),
+    ],
+    parameters: ParametersFile = PARAMETERS_FILE,
+    variant: Annotated[
+        str | None, typer.Option(help="For train: a name of ablation.variants.", show_default=False)
+    ] = None,
+    seed: Seed = None,
+) -> None:
+    """Run one stage of dvc.yaml and write the files that DVC versions."""
+    # `dvc exp run --temp` runs in a copy of the project and puts the path of the original into DVC_ROOT: parameters and
+    # results are the copy's, the store and MLflow's database the original's.
+    from turnwise.store.paths import home
+
+    os.environ["TURNWISE_HOME"] = str(home())
+    os.environ.pop("DVC_ROOT", None)
+    chosen = load_experiment(parameters, None, None)
+    ready_for_prefect()
+    from flows.recording.dvc_stages import materialise
+
+    materialise(name, chosen, variant, seed)
+
+
+def ready_for_prefect() -> None:
+    """Start or find a Prefect server, import the libraries, and close the runs of killed processes.
+
+    The server's settings must be in the environment before Prefect is imported; that import takes seconds too, so it
+    is covered by the same status line.
+    """
+    from rich.console import Console
+
+    from flows.runtime.server import ensure_server
+
+    with Console().status("starting the local Prefect server (10 s the first time)") as status:
+        ensure_server()
+        status.update("loading the libraries")
+        importlib.import_module("flows.commands.running")
+        from flows.runtime.housekeeping import close_abandoned_runs, mark_flow_runs
+
+        mark_flow_runs()
+        close_abandoned_runs()

@@ -1,0 +1,109 @@
+"""The arguments and options that several commands share, and the message for a command line that cannot be run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from turnwise.errors import ConfigurationError
+from turnwise.suggestions import meant
+
+if TYPE_CHECKING:
+    from turnwise.experiment import Experiment
+
+
+def installed_world_names() -> list[str]:
+    """The names that the shell completes where a world is named."""
+    from turnwise.world import installed_worlds
+
+    return list(installed_worlds())
+
+
+LARGEST_SEED = 2**63 - 1
+MOST = 1_000_000
+"""The largest count of episodes, tasks or iterations that an option takes."""
+
+Overlays = Annotated[
+    list[Path] | None,
+    typer.Argument(metavar="OVERLAY", help="Files laid over the parameters, in order.", show_default=False),
+]
+ParametersFile = Annotated[Path, typer.Option("--parameters", help="The parameters file.")]
+PARAMETERS_FILE = Path("params.yaml")
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", "-s", metavar="KEY=VALUE", help="Set one value; may be repeated.", show_default=False),
+]
+Processes = Annotated[
+    int,
+    typer.Option(min=1, max=1024, metavar="N", help="How many processes share the runs; the results are the same."),
+]
+Seed = Annotated[
+    int | None,
+    typer.Option(min=0, max=LARGEST_SEED, help="The seed of the run.", show_default="the first of the ablation"),
+]
+Port = Annotated[int, typer.Option(min=0, max=65535, help="The port to listen on.")]
+Tracking = Annotated[
+    str | None,
+    typer.Option(
+        "--tracking", metavar="URI", help="MLflow's store.", show_default="tracking.uri, or the project's own database"
+    ),
+]
+RecordFolder = Annotated[
+    Path | None, typer.Option("--folder", help="Where the page and its data go.", show_default="docs, next to the code")
+]
+WorldName = Annotated[
+    str,
+    typer.Argument(
+        metavar="WORLD",
+        help="A world's name, or module:Class.",
+        autocompletion=installed_world_names,
+        show_default=False,
+    ),
+]
+WorldNames = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="WORLD",
+        help="All that are installed if none is named.",
+        autocompletion=installed_world_names,
+        show_default=False,
+    ),
+]
+Preset = Annotated[str, typer.Option(metavar="NAME", help="Published settings of the world.", show_default=False)]
+WorldSettings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        "-s",
+        "-p",
+        metavar="KEY=VALUE",
+        help="Set one parameter of the world; may be repeated.",
+        show_default=False,
+    ),
+]
+
+
+def load_experiment(parameters: Path, overlays: list[Path] | None, settings: list[str] | None) -> Experiment:
+    """The experiment that a command line describes. Raises ConfigurationError where it contradicts itself."""
+    from turnwise.experiment import load
+    from turnwise.store.paths import project_root
+
+    return load(project_root() / parameters, overlays or [], settings or [])
+
+
+def refusal(error: typer.TyperException) -> ConfigurationError:
+    """What Typer refuses in a command line, with what was found, the nearest valid name, and where the help is."""
+    said = error.format_message().rstrip(".").removeprefix("Invalid value for ")
+    said = said.replace("Value error, ", "").replace("Input should be", "must be")
+    from pydantic import ValidationError
+
+    context: Any = getattr(error, "ctx", None)
+    if unknown := getattr(error, "possibilities", None):
+        said = f"{error.message}{meant(getattr(error, 'option_name', ''), unknown)}"
+    elif isinstance(error, typer.BadParameter) and isinstance(error.__cause__, ValidationError) and error.param:
+        found = error.__cause__.errors()[0]["input"]
+        choices = error.param.type_descriptor.choices
+        said += meant(found, map(str, choices)) if choices else f"; found {found!r}"
+    return ConfigurationError(f"{said} (see {context.command_path if context else 'turnwise'} --help)")

@@ -1,0 +1,128 @@
+"""The commands that write this repository's own pages."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from flows.commands.experiment_commands import ready_for_prefect
+from flows.commands.options import (
+    MOST,
+    PARAMETERS_FILE,
+    Overlays,
+    ParametersFile,
+    Processes,
+    RecordFolder,
+    Settings,
+    WorldNames,
+    load_experiment,
+)
+from turnwise.errors import ConfigurationError
+
+ECHO_TRAP = (Path("experiments/echo-trap.yaml"), Path("experiments/echo-trap-bandit.yaml"))
+"""The experiments that are designed to collapse."""
+
+
+def credit(
+    overlays: Overlays = None,
+    parameters: ParametersFile = PARAMETERS_FILE,
+    settings: Settings = None,
+    policy: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DIGEST_OR_PATH", help="The policy that plays.", show_default="the experiment's warm start"
+        ),
+    ] = None,
+    tasks: Annotated[int, typer.Option(min=1, max=MOST, help="How many validation tasks are played.")] = 16,
+    replays: Annotated[int, typer.Option(min=1, max=10_000, help="How often each state is played on.")] = 8,
+) -> None:
+    """Compare every credit rule with the truth, found by playing each state of a policy's episodes on many times."""
+    chosen = load_experiment(parameters, overlays, settings)
+    ready_for_prefect()
+    from flows.commands.running import show_credit
+
+    show_credit(chosen, policy, tasks, replays)
+
+
+def calibrate(
+    overlays: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="OVERLAY", help="An experiment each.", show_default="the two of the Echo Trap"),
+    ] = None,
+    parameters: ParametersFile = PARAMETERS_FILE,
+    settings: Settings = None,
+    folder: RecordFolder = None,
+) -> None:
+    """Find the bounds of the alarms by runs that collapse on purpose."""
+    from turnwise.store.paths import project_root
+
+    experiments = [
+        load_experiment(parameters, [project_root() / overlay], settings) for overlay in overlays or ECHO_TRAP
+    ]
+    rules = load_experiment(parameters, None, None).alarms.rules
+    ready_for_prefect()
+    from flows.commands.worlds import DOCS
+    from flows.studies.calibrate import show_calibration
+
+    defaults = {name: rule for name, rule in rules.items() if rule is not None}
+    show_calibration(experiments, defaults, folder or DOCS)
+
+
+def science(
+    page: Annotated[str, typer.Argument(help="A name in experiments/claims.", show_default=False)],
+    further: Annotated[list[str] | None, typer.Argument(hidden=True)] = None,
+    run: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ABLATION...",
+            help="Ablations of the page, or core, or all.",
+            show_default="none: the page is drawn from what was run",
+        ),
+    ] = None,
+    processes: Processes = 1,
+) -> None:
+    """Test a paper's claims and write their page in docs/science."""
+    from turnwise.studies.claims import known_claims
+
+    known_claims(page)
+    if further and not run:
+        raise ConfigurationError(
+            f"turnwise science takes one page; found {page} {' '.join(further)}: see --run in --help"
+        )
+    ablations = [*(run or []), *(further or [])]
+    if ablations:
+        ready_for_prefect()
+    from flows.studies.science import write_page
+
+    write_page(page, ablations, processes)
+
+
+def baselines(
+    worlds: WorldNames = None,
+    episodes: Annotated[
+        int | None,
+        typer.Option(min=1, max=MOST, help="Episodes of each baseline.", show_default="thousands, or hundreds if slow"),
+    ] = None,
+    folder: RecordFolder = None,
+) -> None:
+    """Record the success of each world's baseline policies."""
+    from flows.commands.worlds import DOCS
+    from flows.studies.baselines import record_baselines
+
+    record_baselines(worlds or [], folder or DOCS, episodes)
+
+
+def lessons(
+    overlays: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="OVERLAY", help="Experiments that were run.", show_default="all of experiments/worlds"),
+    ] = None,
+    folder: RecordFolder = None,
+) -> None:
+    """Record what small policies have learned in each world."""
+    from flows.commands.worlds import DOCS
+    from flows.studies.results_page import record_lessons
+
+    record_lessons(overlays or [], folder or DOCS)
