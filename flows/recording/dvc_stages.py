@@ -3,7 +3,7 @@
     prepare       data/panels, data/demonstrations, data/tokenizer, data/players.json
     warm_start    models/warm_start (Hugging Face's layout), models/warm_start.json and .csv
     train         runs/<variant>/<seed>: policy (likewise), metrics.json, validation.csv, training.csv, digests.json
-    report        results/<name>: table.csv, curves.csv, digests.json, and for people report.html, story.json, figures
+    report        results/<name>: table.csv, curves.csv, digests.json, and for people report.html, report.json, figures
 
 DVC deletes the outputs of a stage before it runs it. This is harmless: nothing is computed from them, and they are
 copied at the end. Files that DVC tracks contain no times, so they are the same wherever they are computed; the report

@@ -1,4 +1,4 @@
-"""Report: collects an ablation's results into the report data, `story.json`, from which everything is drawn.
+"""Report: collects an ablation's results into the report data, `report.json`, from which everything is drawn.
 
 The report data contain no time and no commit: the same results give the same bytes.
 """
@@ -22,7 +22,7 @@ from turnwise.statistics import Interval, Judgement, ReferencePoints, Results, j
 from turnwise.store import Reference, default_store
 from turnwise.world import Column, Reward, World
 
-DATA_FILE = "story.json"
+DATA_FILE = "report.json"
 VALIDATION = "Learning, on the validation panel"
 
 
@@ -65,7 +65,7 @@ def report(
     tests: list[Reference],
     tokenizer: Reference,
 ) -> Reference:
-    """The report data of an ablation, `story.json`. Lists have one entry per run, inner lists one per iteration."""
+    """The report data of an ablation, `report.json`. Lists have one entry per run, inner lists one per iteration."""
     world = the_world(parameters.world)
     made: dict[str, Sequence[Sequence[Reference | None]]] = {
         "rollout": rollouts,
@@ -255,7 +255,7 @@ def _notes(world: World) -> list[str]:
     notes = [
         "Variants: episodes are sampled at the training temperature unless the column says greedy; the interval is "
         "over seeds, which vary the tasks drawn and the sampling. All seeds start from the same warm start.",
-        "Players and the warm start: the interval is over the tasks of the test panel.",
+        "Baseline policies and the warm start: the interval is over the tasks of the test panel.",
     ]
     attribution = world.attribution()
     return [*notes, attribution] if attribution else notes

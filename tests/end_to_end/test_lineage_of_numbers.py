@@ -28,7 +28,7 @@ def runs(tiny_ablation: Computed, monkeypatch: pytest.MonkeyPatch) -> list[Recor
 
 @pytest.fixture
 def report(tiny_ablation: Computed) -> ReportData:
-    return ReportData.from_json((tiny_ablation.results / "story.json").read_text())
+    return ReportData.from_json((tiny_ablation.results / "report.json").read_text())
 
 
 def of_table(results: Path) -> dict[str, float]:

@@ -28,7 +28,7 @@ def write_results(project: Path, name: str, successes: int) -> None:
     report = ReportData(name, "Play.", [ReportColumn("success", "success")], [Row("grpo", "variant", cells)])
     folder = project / "results" / f"world_{name}"
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "story.json").write_text(report.to_json())
+    (folder / "report.json").write_text(report.to_json())
     (folder / "digests.json").write_text(json.dumps({"all": f"digest of {successes}"}))
 
 
@@ -40,7 +40,7 @@ def test_a_line_is_taken_from_results_and_stays_when_they_are_gone(project: Path
     assert line.trained is not None and (line.experiment, line.trained.value) == ("lake", 0.4)
     assert "Not recorded yet: `ice`." in (docs / PAGE_FILE).read_text()
 
-    (project / "results" / "world_lake" / "story.json").unlink()
+    (project / "results" / "world_lake" / "report.json").unlink()
     write_results(project, "ice", 70)
     command.record_lessons([], docs)
     assert [each.experiment for each in read_lessons((docs / RECORD_FILE).read_text())] == ["ice", "lake"]

@@ -10,7 +10,7 @@ from turnwise.store import Reference, default_store
 
 def told() -> Reference:
     with default_store().write("report") as draft:
-        (draft.folder / "story.json").write_text("{}")
+        (draft.folder / "report.json").write_text("{}")
     return draft.reference
 
 

@@ -196,7 +196,7 @@ def test_another_process_draws_the_same_bytes_from_the_storys_file(report, tmp_p
         "from turnwise.reporting.data.report_data import ReportData\n"
         "write_report(ReportData.from_json(pathlib.Path(sys.argv[1]).read_text()), pathlib.Path(sys.argv[2]))"
     )
-    arguments = [str(tmp_path / "here" / "story.json"), str(tmp_path / "there")]
+    arguments = [str(tmp_path / "here" / "report.json"), str(tmp_path / "there")]
     other = "1" if os.environ.get("PYTHONHASHSEED") != "1" else "2"
     subprocess.run([sys.executable, "-c", command, *arguments], check=True, env={**os.environ, "PYTHONHASHSEED": other})
     assert files(tmp_path / "there") == files(tmp_path / "here")
@@ -209,7 +209,7 @@ def test_the_folder_holds_each_figure_as_picture_and_data_and_nothing_of_a_forme
     write_report(small(report), tmp_path)
     figures = ["comparison-01-exact_match", "curve-01-reward", "endings", "time-account"]
     assert sorted(files(tmp_path)) == sorted(
-        ["account.csv", "curves.csv", "mine.csv", "report.html", "story.json", "table.csv"]
+        ["account.csv", "curves.csv", "mine.csv", "report.html", "report.json", "table.csv"]
         + [f"figures/{name}.{suffix}" for name in figures for suffix in ("csv", "png")]
     )
 

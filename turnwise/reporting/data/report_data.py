@@ -1,7 +1,7 @@
 """Report data: everything that the report of an ablation shows, as plain data (`ReportData`).
 
 The terminal's table, the page and the figures are functions of `ReportData` and of nothing else, so a report can be
-rendered again from its `story.json`, byte for byte.
+rendered again from its `report.json`, byte for byte.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The report: one offline HTML page, with its data (`story.json`), tables and figures as files next to it.
+"""The report: one offline HTML page, with its data (`report.json`), tables and figures as files next to it.
 
 Everything is a function of the report data; what has no content has no section.
 """
@@ -27,7 +27,7 @@ from turnwise.reporting.token_heat_map import largest_advantage
 from turnwise.store.atomic_write import write_together
 
 PAGE_FILE = "report.html"
-DATA_FILE = "story.json"
+DATA_FILE = "report.json"
 TABLE_FILE = "table.csv"
 CURVES_FILE = "curves.csv"
 VERDICTS_FILE = "verdicts.csv"
@@ -96,7 +96,7 @@ def page(report: ReportData) -> str:
 
 
 def write_report(report: ReportData, folder: Path, further: Mapping[str, bytes] | None = None) -> None:
-    """Write `report.html`, `story.json`, tables as CSV and `figures/` into `folder`; each figure is a PNG and a CSV.
+    """Write `report.html`, `report.json`, tables as CSV and `figures/` into `folder`; each figure is a PNG and a CSV.
 
     The same report data give the same bytes. `further` has other files by name. All files are put in place together;
     files of a previous report that this one does not have are removed. Other files in the folder stay.
