@@ -88,7 +88,7 @@ def test_there_is_a_score_vector_for_every_turn(run: StudyRun) -> None:
 def test_the_study_is_written_for_people_and_for_programs(run: StudyRun) -> None:
     assert sorted(path.name for path in run.folder.iterdir()) == ["README.md", "credit-study.png", "table.csv"]
     page = (run.folder / "README.md").read_text()
-    assert "![Every rule beside the truth](credit-study.png)" in page
+    assert "![Every rule compared with the truth](credit-study.png)" in page
     assert f"{TASKS} tasks" in page and run.digest in page
     with (run.folder / "table.csv").open() as file:
         table = {row["rule"]: row for row in csv.DictReader(file)}

@@ -160,13 +160,13 @@ def made_up_endings():
     def rising(share):
         return [(step, share * step / 24) for step in range(1, 25)]
 
-    told = []
+    endings = []
     for variant, finals in VARIANTS.items():
         solved = rising(finals[0])
         cut = [(step, 0.1) for step, _ in solved]
         failed = [(step, 0.9 - share) for step, share in solved]
-        told.append(Endings(variant, {"success": solved, "failure": failed, "turn_limit": cut}))
-    return told
+        endings.append(Endings(variant, {"success": solved, "failure": failed, "turn_limit": cut}))
+    return endings
 
 
 def made_up_judgement(seeds):

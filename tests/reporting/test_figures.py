@@ -57,8 +57,8 @@ def bars(axes):
 def test_one_seed_has_no_interval_bar(report, report_of_one_seed):
     # Three variants and the warm start have a bar; with one seed only the warm start, whose interval is over tasks.
     # Besides bars, two seeds are two strokes on one line.
-    def intervals(told):
-        return [line for line in bars(drawn(comparison.comparisons(told)[0])) if line.get_linewidth() > 2]
+    def intervals(shown):
+        return [line for line in bars(drawn(comparison.comparisons(shown)[0])) if line.get_linewidth() > 2]
 
     assert len(intervals(report)) == 4
     assert len(intervals(report_of_one_seed)) == 1

@@ -1,4 +1,4 @@
-"""Sheets of a judgement: what stands in a cell."""
+"""Tables of a judgement: what stands in a cell."""
 
 from turnwise.reporting.terminal.verdicts import cell
 from turnwise.statistics import student_over_seeds

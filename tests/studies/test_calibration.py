@@ -93,12 +93,12 @@ def calibration() -> Calibration:
 
 
 def test_the_page_tells_what_was_found_and_what_the_default_rules_are_worth(calibration: Calibration) -> None:
-    told = page(calibration)
-    assert "| entropy_of_start | below 0.35 | 1 of 1 | 0 | 0 of 2 | 4 | 1 of 1 | 0 | 0 of 2 | 4 |" in told
-    assert "told 1 of 1 collapses in time, a median of 3 iterations ahead, 0 too late" in " ".join(told.split())
+    text = page(calibration)
+    assert "| entropy_of_start | below 0.35 | 1 of 1 | 0 | 0 of 2 | 4 | 1 of 1 | 0 | 0 of 2 | 4 |" in text
+    assert "detected 1 of 1 collapses in time, a median of 3 iterations ahead, 0 too late" in " ".join(text.split())
     assert in_short(AlarmRule(below=1.0, above=2.0, patience=3)) == "below 1 or above 2, 3 times"
-    assert "50 ms an iteration, 2.5% of the 2,000 ms" in told
-    tables = [line for line in told.splitlines() if line.startswith("|")]
+    assert "50 ms an iteration, 2.5% of the 2,000 ms" in text
+    tables = [line for line in text.splitlines() if line.startswith("|")]
     assert all(line.count("|") in (7, 10, 11) for line in tables)
     assert data(calibration)["runs"][0] == {
         "world": "hill",

@@ -1,4 +1,4 @@
-"""The study of a batch: every rule beside the truth, and those that cannot be judged with the reason."""
+"""The study of a batch: every rule compared with the truth, and those that cannot be judged with the reason."""
 
 from __future__ import annotations
 

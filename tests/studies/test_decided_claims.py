@@ -69,13 +69,13 @@ def test_a_variant_is_compared_with_one_of_another_ablation_seed_by_seed() -> No
     assert only(decide(claims, {"planned": planned})).verdict is Verdict.NOT_RUN
     found = only(decide(claims, {"runs": plain, "planned": planned}))
     assert found.verdict is Verdict.HELD
-    beside = only(
+    together = only(
         decide(
             page({"variant": "plan", "relation": "above", "than": "plain"}),
             {"runs": report({"plan": BETTER, "plain": WORSE})},
         )
     )
-    assert found.evidence[0].p == beside.evidence[0].p
+    assert found.evidence[0].p == together.evidence[0].p
 
 
 @pytest.mark.parametrize(
@@ -144,9 +144,9 @@ def test_more_claims_make_each_harder_to_show() -> None:
     finals = {"a": (0.01, 0.03, 0.05, 0.07, 0.09), "b": (0.0,) * 4 + (0.0001,), "c": (0.0,) * 4 + (0.0002,)}
     finals["a"] = tuple(value * 1.1 + 0.005 for value in finals["a"])
     alone = only(decide(page(one), {"runs": report(finals)}))
-    beside = decide(page(one, {"variant": "b", "relation": "above", "than": "c"}), {"runs": report(finals)})[0]
-    assert beside.evidence[0].p == alone.evidence[0].p
-    assert beside.evidence[0].corrected == pytest.approx(2 * alone.evidence[0].p)
+    several = decide(page(one, {"variant": "b", "relation": "above", "than": "c"}), {"runs": report(finals)})[0]
+    assert several.evidence[0].p == alone.evidence[0].p
+    assert several.evidence[0].corrected == pytest.approx(2 * alone.evidence[0].p)
 
 
 def test_what_was_not_run_is_said_to_be_not_run() -> None:

@@ -1,4 +1,4 @@
-"""What stands in docs/science was written from the records beside it, and the claims can be run."""
+"""The pages of docs/science are written from the records next to them, and the claims can be run."""
 
 import json
 from pathlib import Path
