@@ -21,7 +21,7 @@ from turnwise.errors import ConfigurationError
 from turnwise.experiment import Experiment
 from turnwise.store import Reference, default_store
 from turnwise.store.atomic_write import write_whole
-from turnwise.studies.calibration import WatchedRun, calibrate
+from turnwise.studies.calibration import MonitoredRun, calibrate
 from turnwise.studies.calibration_page import FIGURE, Calibration, Cost, data, draw, page
 
 
@@ -41,14 +41,14 @@ def show_calibration(experiments: Sequence[Experiment], defaults: dict[str, Alar
 def calibration(experiments: Sequence[Experiment], defaults: dict[str, AlarmRule]) -> Calibration:
     """Run the experiments and calibrate: rules are chosen on the first half of the seeds and tried on the second."""
     runs: list[Run] = []
-    choosing: list[WatchedRun] = []
-    trying: list[WatchedRun] = []
+    choosing: list[MonitoredRun] = []
+    trying: list[MonitoredRun] = []
     with Display(Console(), sum(map(expected_work, experiments))).showing():
         for experiment in experiments:
             first_half = experiment.ablation.seeds[: len(experiment.ablation.seeds) // 2]
             for run in all_runs(experiment):
                 runs.append(run)
-                (choosing if run.seed in first_half else trying).append(as_watched(run))
+                (choosing if run.seed in first_half else trying).append(as_monitored(run))
     return Calibration(choosing, trying, calibrate(choosing, trying), defaults, cost_of(runs))
 
 
@@ -62,11 +62,11 @@ def all_runs(experiment: Experiment) -> list[Run]:
     ]
 
 
-def as_watched(run: Run) -> WatchedRun:
+def as_monitored(run: Run) -> MonitoredRun:
     """A run's monitors, over all iterations."""
     monitors = run.iterations[-1].monitors
-    assert monitors is not None, "a run is watched"
-    return WatchedRun(run.experiment.world.name, run.variant, run.seed, read_history(monitors))
+    assert monitors is not None, "the runs of a calibration are monitored"
+    return MonitoredRun(run.experiment.world.name, run.variant, run.seed, read_history(monitors))
 
 
 def cost_of(runs: Sequence[Run]) -> Cost:

@@ -14,7 +14,15 @@ from turnwise.reporting.data.report_data import ReportData
 from turnwise.reporting.html.page import DATA_FILE
 from turnwise.store.atomic_write import write_whole
 from turnwise.store.paths import project_root
-from turnwise.studies.results_page import PAGE_FILE, RECORD_FILE, Lesson, lessons, page, read_lessons, write_lessons
+from turnwise.studies.results_page import (
+    PAGE_FILE,
+    RECORD_FILE,
+    LearningResult,
+    learning_results,
+    page,
+    read_record,
+    record_text,
+)
 
 
 def record_lessons(overlays: Sequence[Path], folder: Path) -> None:
@@ -24,7 +32,7 @@ def record_lessons(overlays: Sequence[Path], folder: Path) -> None:
     """
     console = Console(highlight=False, soft_wrap=True)
     record = folder / RECORD_FILE
-    found = read_lessons(record.read_text(encoding="utf-8")) if record.is_file() else []
+    found = read_record(record.read_text(encoding="utf-8")) if record.is_file() else []
     every = sorted((project_root() / "experiments" / "worlds").glob("*.yaml"))
     for overlay in overlays or every:
         own = _of_results(overlay)
@@ -35,13 +43,15 @@ def record_lessons(overlays: Sequence[Path], folder: Path) -> None:
     found.sort(key=lambda line: line.experiment)
     recorded = {line.experiment for line in found}
     missing = [overlay.stem for overlay in every if overlay.stem not in recorded]
-    write_whole(record, write_lessons(found))
+    write_whole(record, record_text(found))
     write_whole(folder / PAGE_FILE, page(found, missing))
 
 
-def _of_results(overlay: Path) -> list[Lesson]:
+def _of_results(overlay: Path) -> list[LearningResult]:
     results = project_root() / "results" / read_yaml(overlay)["ablation"]["name"]
     if not (results / DATA_FILE).is_file():
         return []
     report = ReportData.from_json((results / DATA_FILE).read_text(encoding="utf-8"))
-    return lessons(overlay.stem, report, json.loads((results / DIGESTS_FILE).read_text(encoding="utf-8"))["all"])
+    return learning_results(
+        overlay.stem, report, json.loads((results / DIGESTS_FILE).read_text(encoding="utf-8"))["all"]
+    )

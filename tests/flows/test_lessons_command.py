@@ -8,7 +8,7 @@ import pytest
 from flows.studies import results_page as command
 from turnwise.reporting.data.report_data import ReportColumn, ReportData, Row
 from turnwise.statistics import wilson
-from turnwise.studies.results_page import PAGE_FILE, RECORD_FILE, read_lessons
+from turnwise.studies.results_page import PAGE_FILE, RECORD_FILE, read_record
 
 
 @pytest.fixture
@@ -36,15 +36,15 @@ def test_a_line_is_taken_from_results_and_stays_when_they_are_gone(project: Path
     docs = project / "docs"
     write_results(project, "lake", 40)
     command.record_lessons([], docs)
-    (line,) = read_lessons((docs / RECORD_FILE).read_text())
+    (line,) = read_record((docs / RECORD_FILE).read_text())
     assert line.trained is not None and (line.experiment, line.trained.value) == ("lake", 0.4)
     assert "Not recorded yet: `ice`." in (docs / PAGE_FILE).read_text()
 
     (project / "results" / "world_lake" / "report.json").unlink()
     write_results(project, "ice", 70)
     command.record_lessons([], docs)
-    assert [each.experiment for each in read_lessons((docs / RECORD_FILE).read_text())] == ["ice", "lake"]
+    assert [each.experiment for each in read_record((docs / RECORD_FILE).read_text())] == ["ice", "lake"]
 
     write_results(project, "ice", 80)
     command.record_lessons([project / "experiments" / "worlds" / "ice.yaml"], docs)
-    assert [each.digest for each in read_lessons((docs / RECORD_FILE).read_text())] == ["digest of 80", "digest of 40"]
+    assert [each.digest for each in read_record((docs / RECORD_FILE).read_text())] == ["digest of 80", "digest of 40"]

@@ -11,7 +11,7 @@ from flows.studies.calibrate import show_calibration, write_calibration
 from turnwise.config.monitoring import AlarmRule
 from turnwise.errors import ConfigurationError
 from turnwise.experiment import load
-from turnwise.studies.calibration import SMOOTHING, WatchedRun, calibrate, judge, onset, raised_at
+from turnwise.studies.calibration import SMOOTHING, MonitoredRun, calibrate, judge, onset, raised_at
 from turnwise.studies.calibration_page import Calibration, Cost, data, in_short, page
 
 ROOT = Path(__file__).parents[2]
@@ -25,20 +25,20 @@ COST = Cost(
 )
 
 
-def run(seed: int, success: list[float], entropy: list[float], world: str = "hill") -> WatchedRun:
+def run(seed: int, success: list[float], entropy: list[float], world: str = "hill") -> MonitoredRun:
     history = [
         {"success": each, "entropy_of_start": value, "reward_deviation_of_start": 1.0}
         for each, value in zip(success, entropy, strict=True)
     ]
-    return WatchedRun(world, "collapsed" if success[-1] == 0 else "steady", seed, history)
+    return MonitoredRun(world, "collapsed" if success[-1] == 0 else "steady", seed, history)
 
 
-def collapsed(seed: int) -> WatchedRun:
+def collapsed(seed: int) -> MonitoredRun:
     """Success is 1 in ten iterations and 0 afterwards; its entropy falls at the ninth."""
     return run(seed, [1.0] * 10 + [0.0] * 8, [1.0] * 8 + [0.3] * 10)
 
 
-def steady(seed: int) -> WatchedRun:
+def steady(seed: int) -> MonitoredRun:
     """Its entropy dips once, at the fifth iteration, for one iteration."""
     return run(seed, [1.0] * 18, [1.0] * 4 + [0.4] + [1.0] * 13)
 

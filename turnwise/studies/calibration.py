@@ -55,7 +55,7 @@ the vocabulary are relative to the run's own start."""
 
 
 @dataclass(frozen=True)
-class WatchedRun:
+class MonitoredRun:
     """One run with the history of its monitors."""
 
     world: str
@@ -124,7 +124,7 @@ def raised_at(history: Sequence[Values], monitor: str, rule: AlarmRule) -> int |
     return None
 
 
-def judge(runs: Sequence[WatchedRun], rules: Mapping[str, AlarmRule]) -> AlarmScore:
+def judge(runs: Sequence[MonitoredRun], rules: Mapping[str, AlarmRule]) -> AlarmScore:
     """The score of several rules together: in each run the first alarm of any of them counts."""
     leads, late, false_alarms, collapses = [], 0, 0, 0
     for run in runs:
@@ -143,7 +143,7 @@ def judge(runs: Sequence[WatchedRun], rules: Mapping[str, AlarmRule]) -> AlarmSc
     return AlarmScore(collapses, len(leads), late, len(runs) - collapses, false_alarms, tuple(leads))
 
 
-def calibrate(choosing: Sequence[WatchedRun], trying: Sequence[WatchedRun]) -> list[Calibrated]:
+def calibrate(choosing: Sequence[MonitoredRun], trying: Sequence[MonitoredRun]) -> list[Calibrated]:
     """The best rule of every monitor and side on the runs of `choosing`, scored on both sets, best rules first.
 
     A monitor and side is left out if no rule of it detects a collapse with at most `ALLOWED` false alarms.
@@ -163,7 +163,7 @@ def _worth(verdict: AlarmScore) -> tuple[float, float]:
     return verdict.in_time, verdict.lead or 0.0
 
 
-def _candidates(runs: Sequence[WatchedRun], monitor: str, side: str) -> Iterator[AlarmRule]:
+def _candidates(runs: Sequence[MonitoredRun], monitor: str, side: str) -> Iterator[AlarmRule]:
     """Candidate rules of one monitor and side: bounds midway between observed values, with every patience."""
     seen = np.unique([values[monitor] for run in runs for values in run.history if monitor in values])
     between = (seen[1:] + seen[:-1]) / 2

@@ -14,7 +14,7 @@ from matplotlib.ticker import MaxNLocator
 
 from turnwise.config.monitoring import AlarmRule
 from turnwise.reporting.figures.drawing import COLOURS, GREY, INK, PALE, SETTINGS
-from turnwise.studies.calibration import ALLOWED, SHARE, SMOOTHING, Calibrated, WatchedRun, judge, raised_at
+from turnwise.studies.calibration import ALLOWED, SHARE, SMOOTHING, Calibrated, MonitoredRun, judge, raised_at
 from turnwise.studies.markdown import render
 
 FIGURE = "echo-trap.png"
@@ -43,8 +43,8 @@ class Cost:
 class Calibration:
     """All data of the page."""
 
-    choosing: Sequence[WatchedRun]
-    trying: Sequence[WatchedRun]
+    choosing: Sequence[MonitoredRun]
+    trying: Sequence[MonitoredRun]
     found: Sequence[Calibrated]
     defaults: Mapping[str, AlarmRule]
     """The rules of params.yaml."""
@@ -136,7 +136,7 @@ def draw(calibration: Calibration) -> Drawing:
     return drawing
 
 
-def _draw(axes: Axes, monitor: str, runs: Sequence[WatchedRun], rule: AlarmRule | None) -> None:
+def _draw(axes: Axes, monitor: str, runs: Sequence[MonitoredRun], rule: AlarmRule | None) -> None:
     for run in sorted(runs, key=lambda run: run.onset is not None):
         begins = run.onset
         colour = COLOURS[0] if begins is None else COLOURS[1]

@@ -21,7 +21,7 @@ RECORD_FILE, PAGE_FILE = "worlds-learning.json", "worlds-learning.md"
 
 
 @dataclass(frozen=True)
-class Lesson:
+class LearningResult:
     """The result of one variant in one world."""
 
     experiment: str
@@ -52,7 +52,7 @@ class Lesson:
         return "higher" if end > start.value else "lower" if end < start.value else "no difference seen"
 
 
-def lessons(experiment: str, report: ReportData, digest: str) -> list[Lesson]:
+def learning_results(experiment: str, report: ReportData, digest: str) -> list[LearningResult]:
     """The record's lines of one ablation, one per variant. `digest` is that of everything that it computed."""
     column = report.columns[0]
     rows = {row.name: row for row in report.rows if row.kind != "variant"}
@@ -61,7 +61,7 @@ def lessons(experiment: str, report: ReportData, digest: str) -> list[Lesson]:
         return None if row is None else row.cells.get(column.key)
 
     return [
-        Lesson(
+        LearningResult(
             experiment,
             row.name,
             column.heading,
@@ -79,17 +79,17 @@ def lessons(experiment: str, report: ReportData, digest: str) -> list[Lesson]:
     ]
 
 
-def write_lessons(found: Sequence[Lesson]) -> str:
+def record_text(found: Sequence[LearningResult]) -> str:
     """The record as JSON text."""
     return json_lines(found)
 
 
-def read_lessons(text: str) -> list[Lesson]:
-    """The record that `write_lessons` wrote. Raises pydantic's ValidationError for other text."""
-    return TypeAdapter(list[Lesson]).validate_json(text)
+def read_record(text: str) -> list[LearningResult]:
+    """The record that `record_text` wrote. Raises pydantic's ValidationError for other text."""
+    return TypeAdapter(list[LearningResult]).validate_json(text)
 
 
-def page(found: Sequence[Lesson], missing: Sequence[str] = ()) -> str:
+def page(found: Sequence[LearningResult], missing: Sequence[str] = ()) -> str:
     """The whole page as Markdown. `missing`: experiments without a recorded result."""
     digests = dict.fromkeys((line.experiment, line.digest) for line in found)
     return render("worlds-learning.md.jinja", lines=found, missing=missing, digests=list(digests))

@@ -3,7 +3,7 @@ from pydantic import ValidationError
 
 from turnwise.reporting.data.report_data import Curve, ReportColumn, ReportData, Row
 from turnwise.statistics import Interval, student_over_seeds, wilson
-from turnwise.studies.results_page import lessons, page, read_lessons, write_lessons
+from turnwise.studies.results_page import learning_results, page, read_record, record_text
 
 
 def report(trained: float = 0.5, *, oracle: bool = True) -> ReportData:
@@ -20,7 +20,7 @@ def report(trained: float = 0.5, *, oracle: bool = True) -> ReportData:
 
 
 def test_a_lesson_holds_the_first_column_of_every_player_and_the_iterations() -> None:
-    (found,) = lessons("lake", report(), "d" * 32)
+    (found,) = learning_results("lake", report(), "d" * 32)
     assert (found.measure, found.iterations) == ("success", 7)
     assert [cell.value for cell in (found.random, found.warm_start, found.trained, found.oracle) if cell] == [
         0.1,
@@ -28,9 +28,9 @@ def test_a_lesson_holds_the_first_column_of_every_player_and_the_iterations() ->
         0.5,
         1.0,
     ]
-    assert read_lessons(write_lessons([found])) == [found]
+    assert read_record(record_text([found])) == [found]
     with pytest.raises(ValidationError):
-        read_lessons('[{"experiment": "lake"}]')
+        read_record('[{"experiment": "lake"}]')
 
 
 @pytest.mark.parametrize(
@@ -39,11 +39,13 @@ def test_a_lesson_holds_the_first_column_of_every_player_and_the_iterations() ->
     [(0.5, "higher"), (0.39, "no difference seen"), (0.23, "no difference seen"), (0.1, "lower")],
 )
 def test_the_trained_policy_differs_where_it_leaves_the_warm_starts_interval(trained: float, verdict: str) -> None:
-    assert lessons("lake", report(trained), "")[0].verdict == verdict
+    assert learning_results("lake", report(trained), "")[0].verdict == verdict
 
 
 def test_the_page_has_a_row_for_each_rule_and_says_where_there_is_no_oracle() -> None:
-    text = page([*lessons("lake", report(), "d" * 32), *lessons("ice", report(oracle=False), "e" * 32)])
+    text = page(
+        [*learning_results("lake", report(), "d" * 32), *learning_results("ice", report(oracle=False), "e" * 32)]
+    )
     rows = [
         line for line in text.splitlines() if line.startswith("| `lake` | grpo") or line.startswith("| `ice` | grpo")
     ]
@@ -55,11 +57,11 @@ def test_the_page_has_a_row_for_each_rule_and_says_where_there_is_no_oracle() ->
 
 def test_the_page_names_what_has_not_been_recorded() -> None:
     assert "Not recorded yet: `shop`, `taxi`." in page([], ["shop", "taxi"])
-    assert "Not recorded" not in page(lessons("lake", report(), "d" * 32))
+    assert "Not recorded" not in page(learning_results("lake", report(), "d" * 32))
 
 
 def test_without_an_interval_the_means_are_compared() -> None:
-    (found,) = lessons("lake", report(0.2), "")
+    (found,) = learning_results("lake", report(0.2), "")
     alone = type(found)(
         "lake", "grpo", "success", None, Interval(0.2, None, None, "tasks", 1), found.trained, None, 1, ""
     )
