@@ -27,7 +27,7 @@ from pathlib import Path
 import torch
 
 from turnwise.config.model_settings import ModelSettings
-from turnwise.data.trajectory import TokenSequence
+from turnwise.data.arrays import SequenceBatch, TokenSequence
 from turnwise.policy.learner.learner import Learner
 from turnwise.policy.learner.update import UpdateBatch, UpdateSettings
 from turnwise.policy.memory import forget_peak_memory, peak_memory_bytes
@@ -120,7 +120,7 @@ def measure(size: Size, device: str, threads: int, model: ModelSettings) -> Row:
         parameters = _create(size, Path(folder))
         learner = Learner(Path(folder), device=device, threads=threads, model=model)
     batch, settings = _batch(learner, sequences, size), _settings(size)
-    micro_batches = lay_out(sequences, size.micro_batch_tokens, PAD, torch.device("cpu"))
+    micro_batches = lay_out(SequenceBatch.of(sequences), size.micro_batch_tokens, PAD, torch.device("cpu"))
     padding = 1.0 - sum(len(sequence.tokens) for sequence in sequences) / sum(
         micro_batch.padded_tokens for micro_batch in micro_batches
     )

@@ -7,10 +7,11 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
-from tasks.credit.credit import Advantages, read_credit
+from tasks.credit.credit import read_credit
 from tasks.report.cells import WARM_START
 from tasks.rollout.evaluate import GREEDY, SAMPLED, read_evaluation
 from turnwise.config.schema import RewardSection
+from turnwise.credit.advantages import TrajectoryAdvantages
 from turnwise.data.trajectory import Trajectory
 from turnwise.data.trajectory_files import read_trajectories
 from turnwise.errors import ConfigurationError
@@ -171,7 +172,7 @@ def _evaluation(
                 yield episode
 
 
-def _sample(run: RecordedRun, trajectory: Trajectory, credited: Advantages | None) -> Sample:
+def _sample(run: RecordedRun, trajectory: Trajectory, credited: TrajectoryAdvantages | None) -> Sample:
     rewards = {name: RewardSection(**values) for name, values in run.artifacts.experiment["rewards"].items()}
     return Sample(
         label=run.name,

@@ -7,7 +7,7 @@ import json
 from tasks.playing import frame_of
 from tasks.stage import stage
 from turnwise.config.schema import RewardSection, Section
-from turnwise.data.metrics import weighted_return
+from turnwise.credit.rewards import weighted_return
 from turnwise.data.trajectory_files import read_trajectories
 from turnwise.health.monitors import OF_PROBE, Values, compare, measure
 from turnwise.store import Reference, default_store

@@ -12,7 +12,7 @@ from tasks.playing import frame_of
 from tasks.stage import stage
 from turnwise import seeding
 from turnwise.config.schema import Section
-from turnwise.data.trajectory import TokenSequence, Trajectory
+from turnwise.data.trajectory import TokenSequence, Trajectory, trajectory_arrays
 from turnwise.data.trajectory_files import read_trajectories
 from turnwise.health.monitors import first_trained, information, thought_length
 from turnwise.policy.learner.divergence import k3
@@ -61,20 +61,13 @@ def _distance(
     """Estimated divergence from the warm start, in nats per reply token, and the number of tokens that were scored."""
     import torch
 
-    sequences = [segment for trajectory in sample for segment in trajectory.segments()]
-    replies = sum(sum(sequence.mask) for sequence in sequences)
-    if not replies:
+    sequences, _ = trajectory_arrays(sample).segments()
+    if not sequences.mask.any():
         return {}, 0
     reference = reference_policy(warm_start, parameters.learner.compute)
     scores = reference.log_probabilities(sequences, parameters.temperature, parameters.micro_batch_tokens)
-    ratios = [
-        own - other
-        for sequence, row in zip(sequences, scores, strict=True)
-        for own, other, mask in zip(sequence.log_probabilities, row, sequence.mask, strict=True)
-        if mask
-    ]
-    divergence = k3(torch.tensor(ratios, dtype=torch.float64)).mean().item()
-    return {"kl_warm_start": divergence}, sum(len(sequence.tokens) for sequence in sequences)
+    log_ratios = (sequences.log_probabilities - scores.values)[sequences.mask]
+    return {"kl_warm_start": k3(torch.from_numpy(log_ratios)).mean().item()}, len(sequences.tokens)
 
 
 def _thoughts(
@@ -115,5 +108,5 @@ def _scores(
     learner = take_learner(policy, parameters.learner)
     rows = learner.log_probabilities(crossed, parameters.temperature, parameters.micro_batch_tokens)
     keep_learner(policy, parameters.learner, learner)
-    totals = [sum(row) for row in rows]
+    totals = [sum(row) for row in rows.tolist()]
     return [totals[begin : begin + count] for begin in range(0, len(totals), count)]

@@ -11,8 +11,9 @@ from turnwise.agent.context import make_context
 from turnwise.agent.demonstration import tokenized
 from turnwise.agent.formats import make_format
 from turnwise.config.agent import Agent
+from turnwise.data.arrays import SequenceBatch, TokenSequence
 from turnwise.data.conversations import Conversation
-from turnwise.data.trajectory import TokenSequence, TurnKind
+from turnwise.data.trajectory import TurnKind, trajectory_arrays
 from turnwise.data.trajectory_files import read_trajectories
 from turnwise.errors import ConfigurationError
 from turnwise.policy.tokenizer import ChatFrame, load_tokenizer
@@ -30,9 +31,7 @@ def texts_to_imitate(demonstrations: Reference) -> list[str]:
     return [text for turn in turns for text in (turn.observation, turn.asked, turn.reply)]
 
 
-def sequences_to_imitate(
-    parameters: PlayParameters, tokenizer: Reference, demonstrations: Reference
-) -> list[TokenSequence]:
+def sequences_to_imitate(parameters: PlayParameters, tokenizer: Reference, demonstrations: Reference) -> SequenceBatch:
     """Tokenize the demonstrations or conversations exactly as the policy would see them in an episode.
 
     All replies are learned from, also those that reinforcement does not train. Conversations longer than the context
@@ -43,19 +42,20 @@ def sequences_to_imitate(
     """
     frame = ChatFrame(load_tokenizer(default_store().folder(tokenizer)))
     if demonstrations.kind == "conversations":
-        return _fitting(
-            [conversation_sequence(conversation, frame) for conversation in kept_conversations(demonstrations)],
-            parameters.agent.context_tokens,
-        )
+        told = [conversation_sequence(conversation, frame) for conversation in kept_conversations(demonstrations)]
+        return SequenceBatch.of(_fitting(told, parameters.agent.context_tokens))
     world, agent = the_world(parameters.world), parameters.agent
     form = make_format(agent.format, world)
     instruction = instruction_of(agent, world)
-    sequences: list[TokenSequence] = []
-    for trajectory in read_trajectories(default_store().folder(demonstrations)):
-        context = make_context(agent.context, frame, instruction, agent.context_tokens)
-        said = tokenized(trajectory, frame, form, context, _longest_replies(agent))
-        sequences += said.segments(every_reply=True)
-    if not sequences:
+    replies = _longest_replies(agent)
+    shown = [
+        tokenized(
+            trajectory, frame, form, make_context(agent.context, frame, instruction, agent.context_tokens), replies
+        )
+        for trajectory in read_trajectories(default_store().folder(demonstrations))
+    ]
+    sequences, _ = trajectory_arrays(shown).segments(every_reply=True)
+    if not len(sequences):
         raise ConfigurationError(
             "a demonstration's first turn must fit into the context; found none that does: raise agent.context_tokens, "
             f"which is {agent.context_tokens}, or lower agent.maximum_reply_tokens"

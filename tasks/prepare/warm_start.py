@@ -54,7 +54,7 @@ def warm_start(
         for step in range(1, section.maximum_steps + 1):
             draws = seeding.generator(section.seed, "demonstrations", step).integers(len(sequences), size=section.batch)
             metrics = learner.supervised_step(
-                [sequences[index] for index in draws],
+                sequences.select(draws),
                 learning_rate=_learning_rate(section, step),
                 micro_batch_tokens=section.micro_batch_tokens,
                 weight_decay=section.weight_decay,

@@ -14,7 +14,7 @@ from tasks.stage import stage
 from tasks.studies.score_vectors import read_score_vectors
 from turnwise.config.schema import RewardSection, Section
 from turnwise.credit import CreditBatch
-from turnwise.data.metrics import anchors, weighted_return, weighted_rewards
+from turnwise.credit.rewards import weighted_return
 from turnwise.data.trajectory import Trajectory
 from turnwise.data.trajectory_files import read_trajectories
 from turnwise.errors import WorldLost
@@ -67,7 +67,7 @@ def credit_study(
         raise WorldLost("the study must be able to replay at least one group's states; the world lost all of them")
     chosen = [trajectories[index] for index in kept]
     study = examine(
-        _batch(chosen, parameters.rewards),
+        CreditBatch.of(chosen, parameters.rewards),
         truth_of(chosen, [measured[index] for index in kept], parameters.rewards),
         vectors[[row for index in kept for row in rows[index]]],
         turn_limit=parameters.turn_limit,
@@ -108,14 +108,3 @@ def _rows(trajectories: Sequence[Trajectory]) -> list[range]:
         rows.append(range(end, end + len(trajectory.turns)))
         end = rows[-1].stop
     return rows
-
-
-def _batch(trajectories: Sequence[Trajectory], rewards: Rewards) -> CreditBatch:
-    weighted = [weighted_rewards(trajectory, rewards) for trajectory in trajectories]
-    return CreditBatch(
-        group=[trajectory.group for trajectory in trajectories],
-        turn_rewards=[of_turns for of_turns, _ in weighted],
-        outcome=[outcome for _, outcome in weighted],
-        reply_lengths=[[len(turn.reply_tokens) for turn in trajectory.turns] for trajectory in trajectories],
-        anchors=anchors(trajectories),
-    )

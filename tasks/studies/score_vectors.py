@@ -12,7 +12,7 @@ from tasks.stage import stage
 from turnwise import progress
 from turnwise.config.model_settings import Compute
 from turnwise.config.schema import Section
-from turnwise.data.trajectory_files import read_trajectories
+from turnwise.data.trajectory_files import read_arrays
 from turnwise.policy.model_files import MODEL_FILES
 from turnwise.store import Reference, default_store
 
@@ -34,10 +34,10 @@ def score_vectors(parameters: VectorsParameters, *, policy: Reference, episodes:
     """Compute the sketched score vector of every turn of every episode, in order."""
     from turnwise.policy.score_vectors import score_vectors as of_policy
 
-    trajectories = read_trajectories(default_store().folder(episodes))
+    sequences, _ = read_arrays(default_store().folder(episodes)).segments(every_reply=True)
     vectors = of_policy(
         default_store().folder(policy, MODEL_FILES),
-        [segment for trajectory in trajectories for segment in trajectory.segments(every_reply=True)],
+        sequences,
         temperature=parameters.temperature,
         dimensions=parameters.dimensions,
         seed=parameters.seed,

@@ -7,16 +7,14 @@ only during its warm-up; after that `tasks.update.update` trains it along with t
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
-from itertools import islice
 
-from tasks.credit.credit import read_credit
+from tasks.credit.credit import read_advantages
 from tasks.credit.scores import read_scores
 from tasks.models_in_memory import LearnerParameters, begin_with, keep_critic, keep_learner, take_critic, take_learner
 from tasks.stage import stage
 from turnwise import seeding
 from turnwise.config.schema import CriticSection, Section
-from turnwise.data.trajectory_files import read_trajectories
+from turnwise.data.trajectory_files import read_arrays
 from turnwise.policy.critic.value_learning import ValueBatch
 from turnwise.policy.model_files import MODEL_FILES
 from turnwise.store import Reference, default_store
@@ -100,18 +98,14 @@ def _learn_on_the_policys_trunk(parameters: CriticParameters, policy: Reference,
 
 def _batch(rollout: Reference, credit: Reference, values: Reference) -> ValueBatch | None:
     """The training batch: all replies of the trajectories with credit, also those that the policy is not trained on."""
-    credited, scores = read_credit(credit), read_scores(values)
-    if not credited:
+    credited = read_advantages(credit)
+    if not len(credited.turns):
         return None
-    trajectories = read_trajectories(default_store().folder(rollout))
-    sequences = [segment for index in credited for segment in trajectories[index].segments(every_reply=True)]
-
-    def of_segments(numbers: Iterable[float]) -> tuple[tuple[float, ...], ...]:
-        following = iter(numbers)
-        return tuple(tuple(islice(following, sum(sequence.mask))) for sequence in sequences)
-
-    return ValueBatch(
-        sequences=tuple(sequences),
-        values=of_segments(value for index in credited for value in scores.per_token[index]),
-        returns=of_segments(target for found in credited.values() for target in found.value_targets or ()),
+    assert credited.value_targets is not None, "an estimator with a critic has targets for it"
+    trajectories = read_arrays(default_store().folder(rollout)).select(credited.trajectories)
+    sequences, _ = trajectories.segments(every_reply=True)
+    return ValueBatch.of(
+        sequences,
+        sequences.reply_rows(read_scores(values).per_token.select(credited.trajectories).values),
+        sequences.reply_rows(credited.value_targets.values),
     )

@@ -6,9 +6,8 @@ See `turnwise.credit.rejection_sampling`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 
-from tasks.credit.credit import read_credit
+from tasks.credit.credit import read_advantages
 from tasks.models_in_memory import LearnerParameters, keep_learner, take_learner
 from tasks.playing import PlayParameters, world_code
 from tasks.prepare.imitation import sequences_to_imitate
@@ -16,8 +15,8 @@ from tasks.stage import stage
 from tasks.update.update import same_policy
 from turnwise import seeding
 from turnwise.config.optimization import Evolution
-from turnwise.data.trajectory import TokenSequence
-from turnwise.data.trajectory_files import read_trajectories
+from turnwise.data.arrays import SequenceBatch, joined
+from turnwise.data.trajectory_files import read_arrays
 from turnwise.store import Reference, default_store
 
 logger = logging.getLogger(__name__)
@@ -52,12 +51,16 @@ def fine_tune(
     It learns from the trajectories with any non-zero credit, and from demonstrations. If there is no such trajectory
     and the batch is not all demonstrations, nothing is learned and the result is `policy`, which sampled the rollout.
     """
-    kept = [index for index, credited in read_credit(credit).items() if any(credited.turns)]
+    advantages = read_advantages(credit)
+    kept = [
+        index
+        for index, of_turns in zip(advantages.trajectories.tolist(), advantages.turns, strict=True)
+        if of_turns.any()
+    ]
     if not kept and parameters.evolution.demonstration_share < 1:
         logger.warning("iteration %d: no trajectory reached evolution.threshold", parameters.iteration)
         return same_policy(policy)
-    trajectories = read_trajectories(default_store().folder(rollout))
-    own = [segment for index in kept for segment in trajectories[index].segments()]
+    own, _ = read_arrays(default_store().folder(rollout)).select(kept).segments()
     shown = _demonstrated(parameters, tokenizer, demonstrations)
     learner = take_learner(start, parameters.learner)
     metrics: list[dict[str, float]] = []
@@ -83,20 +86,20 @@ def fine_tune(
 
 def _demonstrated(
     parameters: FineTuneParameters, tokenizer: Reference, demonstrations: Reference
-) -> Sequence[TokenSequence]:
-    """The demonstrations as token sequences; none where their share is 0."""
+) -> SequenceBatch | None:
+    """The demonstrations as token sequences; None where their share is 0."""
     if not parameters.evolution.demonstration_share:
-        return []
+        return None
     play = PlayParameters(**{name: getattr(parameters, name) for name in PlayParameters.model_fields})
     return sequences_to_imitate(play, tokenizer, demonstrations)
 
 
-def _drawn(
-    parameters: FineTuneParameters, own: Sequence[TokenSequence], shown: Sequence[TokenSequence], step: int
-) -> list[TokenSequence]:
+def _drawn(parameters: FineTuneParameters, own: SequenceBatch, shown: SequenceBatch | None, step: int) -> SequenceBatch:
     """Draw the sequences of one step with replacement: the demonstrations' share, rounded, and else selected ones."""
     section = parameters.evolution
     generator = seeding.generator(parameters.seed, "imitation", parameters.iteration, step)
     of_shown = round(section.batch * section.demonstration_share)
     parts = ((own, section.batch - of_shown), (shown, of_shown))
-    return [part[index] for part, size in parts if size for index in generator.integers(len(part), size=size)]
+    return joined(
+        part.select(generator.integers(len(part), size=size)) for part, size in parts if part is not None and size
+    )

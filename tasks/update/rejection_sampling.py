@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from tasks.credit.credit import save_credit
 from tasks.playing import the_world, world_code
 from tasks.stage import stage
 from turnwise.config.schema import RewardSection, Section, WorldSection
 from turnwise.credit import CreditBatch
+from turnwise.credit.advantages import Advantages
 from turnwise.credit.rejection_sampling import successes
-from turnwise.data.metrics import weighted_rewards
+from turnwise.credit.selection import trainable
 from turnwise.data.trajectory_files import read_trajectories
 from turnwise.store import Reference, default_store
 
@@ -31,16 +34,11 @@ def keep(parameters: KeepParameters, *, rollout: Reference) -> Reference:
     """
     trajectories = read_trajectories(default_store().folder(rollout))
     chosen = frozenset(successes(trajectories, the_world(parameters.world).primary_metric, parameters.threshold))
-    with_replies = [index for index, each in enumerate(trajectories) if any(turn.trained for turn in each.turns)]
-    rewards = [weighted_rewards(trajectories[index], parameters.rewards) for index in with_replies]
-    batch = CreditBatch(
-        group=[trajectories[index].group for index in with_replies],
-        turn_rewards=[of_turns for of_turns, _ in rewards],
-        outcome=[outcome for _, outcome in rewards],
-        reply_lengths=[[len(turn.reply_tokens) for turn in trajectories[index].turns] for index in with_replies],
-    )
-    advantages = [[float(index in chosen)] * len(trajectories[index].turns) for index in with_replies]
+    with_replies = trainable(trajectories, None, grouped=False)
+    batch = CreditBatch.of([trajectories[index] for index in with_replies], parameters.rewards)
+    selected = np.array([index in chosen for index in with_replies], dtype=np.float64)
+    advantages = Advantages(np.array(with_replies, dtype=np.int64), batch.on_every_turn(selected))
     with default_store().write("credit") as draft:
-        save_credit(draft, with_replies, batch, advantages, sampled=len(trajectories))
+        save_credit(draft, batch, advantages, sampled=len(trajectories))
         draft.metrics["kept"] = len(chosen)
     return draft.reference

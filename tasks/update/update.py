@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Sequence
-from itertools import islice
 
-from tasks.credit.credit import Advantages, read_credit
-from tasks.credit.scores import by_segment, read_scores
+from tasks.credit.credit import read_advantages
+from tasks.credit.scores import read_scores
 from tasks.models_in_memory import LearnerParameters, begin_with, keep_learner, take_learner
 from tasks.stage import stage
 from turnwise import seeding
 from turnwise.config.model_settings import Compute
 from turnwise.config.optimization import Optimization
 from turnwise.config.schema import CriticSection, Section
-from turnwise.data.trajectory import Trajectory
-from turnwise.data.trajectory_files import read_trajectories
+from turnwise.credit.advantages import Advantages
+from turnwise.data.arrays import Ragged
+from turnwise.data.trajectory_files import read_arrays
 from turnwise.policy.learner.update import UpdateBatch, UpdateSettings
 from turnwise.store import Reference, default_store
 
@@ -79,17 +78,11 @@ def update(
     from turnwise.policy.memory import forget_peak_memory, peak_memory_bytes
 
     settings = parameters.settings
-    credited = read_credit(credit)
-    if not credited or (settings.advantages_alone and not any(any(found.turns) for found in credited.values())):
+    credited = read_advantages(credit)
+    if not len(credited.turns) or (settings.advantages_alone and not credited.turns.values.any()):
         logger.warning("iteration %d: no group has any spread of reward; the batch is skipped", parameters.iteration)
         return same_policy(policy)
-    trajectories = read_trajectories(default_store().folder(rollout))
-    batch = _batch(
-        [trajectories[index] for index in credited],
-        list(credited.values()),
-        _rows(reference, credited),
-        _rows(values, credited),
-    )
+    batch = _batch(rollout, credited, reference, values)
     if parameters.sample == "turn":
         batch = batch.turn_by_turn()
     learner = take_learner(policy, parameters.learner)
@@ -116,50 +109,32 @@ def same_policy(policy: Reference) -> Reference:
     return draft.reference
 
 
-def _rows(scores: Reference | None, credited: Iterable[int]) -> list[list[float]] | None:
-    """The scores of the trajectories that are trained on; None where there are no scores."""
-    if scores is None:
-        return None
-    per_token = read_scores(scores).per_token
-    return [per_token[index] for index in credited]
-
-
 def _batch(
-    trajectories: Sequence[Trajectory],
-    credited: Sequence[Advantages],
-    reference: Sequence[Sequence[float]] | None,
-    values: Sequence[Sequence[float]] | None,
+    rollout: Reference, credited: Advantages, reference: Reference | None, values: Reference | None
 ) -> UpdateBatch:
     """Build the update batch: one sequence per segment. All segments of a trajectory form one sample."""
-    segments = [trajectory.segments() for trajectory in trajectories]
-    sequences = [segment for of_trajectory in segments for segment in of_trajectory]
-    samples = [number for number, of_trajectory in enumerate(segments) for _ in of_trajectory]
-    groups = [trajectories[number].group for number in samples]
-    references = None if reference is None else by_segment(reference, segments)
+    trajectories = read_arrays(default_store().folder(rollout)).select(credited.trajectories)
+    sequences, samples = trajectories.segments()
+    references = None
+    if reference is not None:
+        references = sequences.rows(read_scores(reference).per_token.select(credited.trajectories).values)
 
-    def of_trained(rows: Iterable[Sequence[float]]) -> list[list[float]]:
-        return [part for row in zip(rows, trajectories, strict=True) for part in _of_trained(*row)]
+    def of_trained(rows: Ragged) -> Ragged:
+        return sequences.reply_rows(rows.values[trajectories.trained_replies])
 
-    if all(found.tokens is None for found in credited):
-        turns = [credited[number].turns for number in samples]
-        batch = UpdateBatch.from_turns(
-            sequences, turns, groups=groups, samples=samples, reference_log_probabilities=references
-        )
-    else:
-        tokens = of_trained(found.tokens or [] for found in credited)
-        batch = UpdateBatch.from_reply_tokens(
-            sequences, tokens, groups=groups, samples=samples, reference_log_probabilities=references
-        )
-    if values is None:
+    on_sequences, advantages = (
+        (UpdateBatch.from_turns, credited.turns.select(samples))
+        if credited.tokens is None
+        else (UpdateBatch.from_reply_tokens, of_trained(credited.tokens))
+    )
+    batch = on_sequences(
+        sequences,
+        advantages,
+        groups=trajectories.group[samples],
+        samples=samples,
+        reference_log_probabilities=references,
+    )
+    if values is None or credited.value_targets is None:
         return batch
-    return batch.with_values(of_trained(values), of_trained(found.value_targets or [] for found in credited))
-
-
-def _of_trained(numbers: Sequence[float], trajectory: Trajectory) -> list[list[float]]:
-    """Of one number per reply token, keep those of the trained replies, grouped by segment."""
-    following = iter(numbers)
-    of_turns = [list(islice(following, len(turn.reply_tokens))) for turn in trajectory.turns]
-    return [
-        [number for index in turns if trajectory.turns[index].trained for number in of_turns[index]]
-        for turns in trajectory.segment_turns
-    ]
+    of_critic = read_scores(values).per_token.select(credited.trajectories)
+    return batch.with_values(of_trained(of_critic), of_trained(credited.value_targets))

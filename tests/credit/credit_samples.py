@@ -1,6 +1,6 @@
 """Batches that several credit tests share: two worked by hand, and any that hypothesis makes."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import Any
@@ -25,8 +25,8 @@ WITH_CRITIC = CreditBatch(
 )
 
 
-def close(found: list[list[float]], expected: list[list[float]], tolerance: float = 1e-9) -> bool:
-    return found == [pytest.approx(row, abs=tolerance) for row in expected]
+def close(found: Iterable[Sequence[float]], expected: Iterable[Sequence[float]], tolerance: float = 1e-9) -> bool:
+    return [list(row) for row in found] == [pytest.approx(list(row), abs=tolerance) for row in expected]
 
 
 NUMBERS = st.integers(-5000, 5000).map(lambda value: value / 1000)

@@ -84,7 +84,7 @@ def test_without_omega_gigpo_is_grpo_on_merged_rewards() -> None:
 
 def test_an_all_equal_group_has_no_signal_at_all() -> None:
     batch = CreditBatch(group=[0] * 3, turn_rewards=[[0.1, 0.2]] * 3, outcome=[0.3] * 3, anchors=[["a", "b"]] * 3)
-    assert estimate("gigpo", batch, epsilon=0.0) == [[0.0, 0.0]] * 3
+    assert estimate("gigpo", batch, epsilon=0.0).tolist() == [[0.0, 0.0]] * 3
 
 
 def test_rewards_per_token_count_in_the_reward_of_their_turn() -> None:

@@ -91,7 +91,7 @@ def test_an_estimator_without_a_critic_has_no_targets() -> None:
 @pytest.mark.parametrize("name", sorted(ESTIMATORS))
 def test_an_empty_batch_has_no_advantages(name: str) -> None:
     batch = CreditBatch(group=[], turn_rewards=[], outcome=[], reply_lengths=[], values=[], anchors=[])
-    assert estimate(name, batch) == []
+    assert estimate(name, batch).tolist() == []
 
 
 @pytest.mark.filterwarnings(GROUP_OF_ONE)

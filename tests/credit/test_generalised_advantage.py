@@ -123,4 +123,4 @@ def test_turn_gae_is_whitened_over_turns() -> None:
 def test_targets_of_turns_that_are_not_trained_are_there_too() -> None:
     batch = replace(WITH_CRITIC, trained=[[False, True]])
     assert value_targets("gae", batch) == value_targets("gae", WITH_CRITIC)
-    assert estimate("gae", batch, **RAW)[0][:2] == [0.0, 0.0]
+    assert estimate("gae", batch, **RAW)[0][:2].tolist() == [0.0, 0.0]

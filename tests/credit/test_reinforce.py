@@ -13,8 +13,8 @@ MASKED = CreditBatch(group=[0], turn_rewards=[[0.0, 0.0]], outcome=[1.0], reply_
 
 
 def test_a_return_passes_through_observation_tokens() -> None:
-    assert estimate("reinforce++", MASKED, whiten=False) == [[1.0, 1.0, 1.0, 1.0]]
-    assert estimate("reinforce++", MASKED, gamma=0.5, whiten=False) == [[0.125, 0.25, 0.5, 1.0]]
+    assert estimate("reinforce++", MASKED, whiten=False).tolist() == [[1.0, 1.0, 1.0, 1.0]]
+    assert estimate("reinforce++", MASKED, gamma=0.5, whiten=False).tolist() == [[0.125, 0.25, 0.5, 1.0]]
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,7 @@ def test_a_return_passes_through_observation_tokens() -> None:
 )
 def test_rewards_stand_where_they_are_placed(rewards: str, expected: list[float]) -> None:
     batch = replace(MASKED, turn_rewards=[[0.5, 0.0]])
-    assert estimate("reinforce++", batch, rewards=rewards, whiten=False) == [expected]
+    assert estimate("reinforce++", batch, rewards=rewards, whiten=False).tolist() == [expected]
 
 
 def test_rewards_per_token_are_part_of_the_return() -> None:
@@ -52,7 +52,7 @@ def test_a_turn_that_is_not_trained_is_left_out_of_whitening_but_its_reward_coun
 
 
 def test_equal_returns_are_whitened_to_zero() -> None:
-    assert estimate("reinforce++", MASKED) == [[0.0] * 4]
+    assert estimate("reinforce++", MASKED).tolist() == [[0.0] * 4]
 
 
 def test_the_baseline_form_subtracts_the_mean_of_the_group() -> None:
@@ -79,4 +79,4 @@ def test_the_mean_of_the_group_does_not_hold_rewards_per_token() -> None:
 
 def test_a_group_of_one_has_no_baseline() -> None:
     with pytest.warns(UserWarning, match="no baseline"):
-        assert estimate("reinforce++-baseline", MASKED) == [[0.0] * 4]
+        assert estimate("reinforce++-baseline", MASKED).tolist() == [[0.0] * 4]

@@ -38,7 +38,7 @@ def test_a_larger_spread_of_raw_rewards_is_a_larger_deviation_though_normalised_
     raw = group_deviations([0] * 4 + [1] * 4, small + large)
     assert raw[1] == pytest.approx(100 * raw[0])
     normalised = group_deviations(
-        [0] * 4 + [1] * 4, normalise(small, "unbiased", 0.0) + normalise(large, "unbiased", 0.0)
+        [0] * 4 + [1] * 4, [*normalise(small, "unbiased", 0.0), *normalise(large, "unbiased", 0.0)]
     )
     assert normalised[0] == pytest.approx(normalised[1]), "what the released filter looked at"
 

@@ -29,7 +29,7 @@ def test_the_coefficients_of_the_paper_stand_on_the_terms_of_the_first_turn() ->
     for full, of_outcome, of_turn, alone in zip(once, less_outcome, less_turn, outcome, strict=True):
         assert of_outcome[0] == pytest.approx(full[0] - 0.5 * alone[0])
         assert of_turn[0] == pytest.approx(full[0] - 0.5 * (full[0] - alone[0]))
-        assert of_outcome[1:] == of_turn[1:] == full[1:]
+        assert of_outcome[1:].tolist() == of_turn[1:].tolist() == full[1:].tolist()
 
 
 def test_the_paper_refuses_three_turns_and_names_the_rule_that_has_them() -> None:
@@ -106,7 +106,7 @@ def test_the_coefficients_weigh_turn_rewards_and_outcomes(rule: str) -> None:
 @pytest.mark.parametrize("rule", ["paper", "per-index", "padded", "return-to-go"])
 def test_an_all_equal_group_has_no_signal_at_all(rule: str) -> None:
     batch = CreditBatch(group=[0] * 3, turn_rewards=[[0.1, 0.2]] * 3, outcome=[0.3] * 3)
-    assert estimate("mt-grpo", batch, rule=rule, epsilon=0.0) == [[0.0, 0.0]] * 3
+    assert estimate("mt-grpo", batch, rule=rule, epsilon=0.0).tolist() == [[0.0, 0.0]] * 3
 
 
 @pytest.mark.parametrize("rule", ["per-index", "padded", "return-to-go"])

@@ -17,7 +17,7 @@ from refusals import refusal
 
 from turnwise.config.model_settings import ModelSettings
 from turnwise.config.schema import CriticSection
-from turnwise.data.trajectory import TokenSequence
+from turnwise.data.arrays import SequenceBatch, TokenSequence
 from turnwise.errors import ArtifactError, ConfigurationError
 from turnwise.policy.critic.critic import OPTIMIZER_FILE, VALUE_HEAD_FILE, Critic, ValueBatch
 from turnwise.policy.critic.value_loss import clipped_value_loss
@@ -52,7 +52,7 @@ def a_value_batch(critic: Critic) -> ValueBatch:
         tuple(float(turn == 0) + 0.1 * index for turn in sequence.turn_of_token if turn >= 0)
         for index, sequence in enumerate(sequences)
     )
-    return ValueBatch(tuple(sequences), tuple(map(tuple, critic.values(sequences, 1000))), returns)
+    return ValueBatch.of(sequences, critic.values(sequences, 1000), returns)
 
 
 def parameters(critic: Critic) -> dict[str, torch.Tensor]:
@@ -88,7 +88,7 @@ def test_a_value_sees_what_came_before_its_token_and_not_the_token(make_policy: 
     changed = dataclasses.replace(sequence, tokens=tuple(tokens))
     before, after = critic.values([sequence, changed], 1000)
     for index, place in enumerate(replies):
-        assert (abs(before[index] - after[index]) > 1e-4) is (place > changed_place)
+        assert bool(abs(before[index] - after[index]) > 1e-4) is (place > changed_place)
     last = dataclasses.replace(sequence, tokens=(*sequence.tokens[:-1], (sequence.tokens[-1] + 1) % VOCABULARY))
     assert critic.values([last], 1000)[0] == pytest.approx(before, abs=1e-6)
     assert abs(critic.bootstrap([last], 1000)[0] - critic.bootstrap([sequence], 1000)[0]) > 1e-4
@@ -116,7 +116,7 @@ def test_the_gradient_is_that_of_the_mean_over_targets_however_it_is_cut(make_po
     for sequence, returns in zip(batch.sequences, batch.returns, strict=True):
         hidden = model.base_model(input_ids=torch.tensor([sequence.tokens])).last_hidden_state[0]
         places = [place - 1 for place, mask in enumerate(sequence.mask) if mask]
-        errors.append(head(hidden[places]).squeeze(-1) - torch.tensor(returns))
+        errors.append(head(hidden[places]).squeeze(-1) - torch.tensor(returns.tolist()))
     independent = 0.5 * torch.cat(errors).square().mean()
     independent.backward()
     expected = {f"trunk.{name}": parameter.grad for name, parameter in model.base_model.named_parameters()}
@@ -138,7 +138,7 @@ def test_a_critic_learns_its_returns_and_says_how_well_it_knew_them(make_policy:
     assert history[-1]["value_loss"] < 0.05 * history[0]["value_loss"]
     assert history[0]["value_gradient_norm"] > 0
     batch = a_value_batch(critic)
-    returns = [target for row in batch.returns for target in row if target is not None]
+    returns = batch.returns.values.tolist()
     assert history[0]["return_mean"] == pytest.approx(sum(returns) / len(returns))
     assert critic.steps == 40
 
@@ -156,7 +156,7 @@ def test_the_clip_fraction_counts_values_that_moved_too_far(make_policy: MakePol
 def test_where_all_returns_are_equal_there_is_no_variance_to_explain(make_policy: MakePolicy) -> None:
     critic, sequences = own(make_policy(0)), two_turn_sequences()
     rows = tuple((0.0,) * sum(sequence.mask) for sequence in sequences)
-    metrics = critic.update(ValueBatch(tuple(sequences), rows, rows), SETTINGS, seed=0)
+    metrics = critic.update(ValueBatch.of(sequences, rows, rows), SETTINGS, seed=0)
     assert "explained_variance" not in metrics
     assert all(math.isfinite(value) for value in metrics.values())
 
@@ -168,7 +168,7 @@ def test_a_return_that_is_none_is_no_target(make_policy: MakePolicy) -> None:
     count = sum(sequence.mask)
     values = tuple(critic.values([sequence], 1000)[0])
     returns = tuple(2.0 if index == 3 else None for index in range(count))
-    metrics = critic.update(ValueBatch((sequence,), (values,), (returns,)), SETTINGS, seed=0)
+    metrics = critic.update(ValueBatch.of([sequence], [values], [returns]), SETTINGS, seed=0)
     assert metrics["value_loss"] == pytest.approx(0.5 * (values[3] - 2.0) ** 2, rel=1e-5)
     assert (metrics["value_mean"], metrics["return_mean"]) == (values[3], 2.0)
 
@@ -247,7 +247,7 @@ def test_on_the_policys_trunk_the_joint_loss_moves_both_and_the_output_layer_is_
     """The learner's use: the trunk's gradient is the sum of both losses', the head's the value loss's alone."""
     model = load_policy(make_policy(0, tied=False), ModelSettings())
     critic = taught(Critic.on_trunk_of(model, threads=1))
-    (micro_batch,) = lay_out(two_turn_sequences(), 10_000, 0, torch.device("cpu"))
+    (micro_batch,) = lay_out(SequenceBatch.of(two_turn_sequences()), 10_000, 0, torch.device("cpu"))
     returns = torch.linspace(0.0, 1.0, len(micro_batch.targets))
     watched = {**dict(model.named_parameters()), "head": critic.head.weight}
 
@@ -347,4 +347,4 @@ def test_a_critic_for_the_policys_trunk_does_not_get_one_of_its_own(make_policy:
 def test_a_batch_that_does_not_match_is_refused(values: Any, returns: Any, reason: str) -> None:
     sequence = TokenSequence((9, 3, 4), (-1, 0, 0), (0.0, -1.0, -1.0))
     with pytest.raises(ValueError, match=reason):
-        ValueBatch((sequence,), values, returns)
+        ValueBatch.of([sequence], values, returns)

@@ -9,7 +9,7 @@ import torch
 from refusals import refusal
 
 from turnwise.config.optimization import ReferencePenalty
-from turnwise.data.trajectory import TokenSequence
+from turnwise.data.arrays import Ragged, SequenceBatch, TokenSequence
 from turnwise.policy.learner.divergence import DIVERGENCES, k1, k2, k3, reference_rewards
 
 LOGITS = torch.tensor([0.3, -0.5, 1.1, 0.0], dtype=torch.float64)
@@ -78,14 +78,16 @@ def test_k2_and_k3_in_the_reward_hold_nothing_back_near_the_reference() -> None:
 
 
 def test_rewards_are_minus_the_coefficient_times_the_estimate_of_each_reply_token() -> None:
-    sequence = TokenSequence((9, 3, 9, 4), (-1, 0, -1, 1), (0.0, math.log(0.4), 0.0, math.log(0.1)))
-    reference = (math.nan, math.log(0.2), 7.0, math.log(0.2))
+    sequences = SequenceBatch.of(
+        [TokenSequence((9, 3, 9, 4), (-1, 0, -1, 1), (0.0, math.log(0.4), 0.0, math.log(0.1)))]
+    )
+    reference = Ragged.of([(math.nan, math.log(0.2), 7.0, math.log(0.2))])
     penalty = ReferencePenalty(coefficient=0.1, estimator="k1", place="reward")
-    assert reference_rewards([sequence], [reference], penalty) == [pytest.approx([-0.0693147, 0.0693147], abs=1e-7)]
+    assert reference_rewards(sequences, reference, penalty) == pytest.approx([-0.0693147, 0.0693147], abs=1e-7)
     squared = ReferencePenalty(coefficient=0.5, estimator="k2", place="reward")
-    assert reference_rewards([sequence], [reference], squared) == [pytest.approx([-0.120113] * 2, abs=1e-6)]
+    assert reference_rewards(sequences, reference, squared) == pytest.approx([-0.120113] * 2, abs=1e-6)
     with pytest.raises(ValueError, match="one reference log-probability per token; found 2 for 4"):
-        reference_rewards([sequence], [(0.0, 0.0)], penalty)
+        reference_rewards(sequences, Ragged.of([(0.0, 0.0)]), penalty)
 
 
 def test_k1_in_the_loss_is_refused_with_the_reason() -> None:

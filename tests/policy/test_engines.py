@@ -114,7 +114,10 @@ def test_weights_handed_over_sample_as_weights_started_with(
 ) -> None:
     """A resumed run starts vLLM from the learner's folder whose weights the uninterrupted run handed over."""
     learner = Learner(make_policy(15), threads=1)
-    sequences = [TokenSequence((*context, 9, 8), (-1,) * len(context) + (0, 0), ()) for context in contexts()]
+    sequences = [
+        TokenSequence((*context, 9, 8), (-1,) * len(context) + (0, 0), (0.0,) * (len(context) + 2))
+        for context in contexts()
+    ]
     learner.supervised_step(sequences, learning_rate=1e-2, micro_batch_tokens=500)
     learner.save(tmp_path)
     vllm_engine.load(make_policy(16), "another")

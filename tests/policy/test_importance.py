@@ -11,16 +11,18 @@ from hypothesis import strategies as st
 from refusals import refusal
 
 from turnwise.config.optimization import ImportanceCorrection
-from turnwise.data.trajectory import TokenSequence
+from turnwise.data.arrays import Ragged, SequenceBatch, TokenSequence
 from turnwise.errors import MismatchError
 from turnwise.policy.learner.importance import importance_weights
 
 # The learner is 3, 0.6 and 0.25 times as sure as the engine of the reply tokens of the first sequence, and exactly as
 # sure of the one of the second; products: 0.45 and 1.
-SEQUENCES = [
-    TokenSequence((9, 3, 4, 9, 5), (-1, 0, 0, -1, 1), (0.0, -2.0, -1.0, 0.0, -1.0)),
-    TokenSequence((9, 3), (-1, 0), (0.0, -0.5)),
-]
+SEQUENCES = SequenceBatch.of(
+    [
+        TokenSequence((9, 3, 4, 9, 5), (-1, 0, 0, -1, 1), (0.0, -2.0, -1.0, 0.0, -1.0)),
+        TokenSequence((9, 3), (-1, 0), (0.0, -0.5)),
+    ]
+)
 LEARNER = [(0.0, -2.0 + math.log(3.0), -1.0 + math.log(0.6), 0.0, -1.0 + math.log(0.25)), (0.0, -0.5)]
 
 
@@ -38,8 +40,8 @@ LEARNER = [(0.0, -2.0 + math.log(3.0), -1.0 + math.log(0.6), 0.0, -1.0 + math.lo
 def test_weights_by_hand(
     correction: ImportanceCorrection, of_first: list[float], of_second: list[float], cut: float
 ) -> None:
-    weights = importance_weights(SEQUENCES, LEARNER, correction)
-    assert weights.of_token == (pytest.approx(of_first), pytest.approx(of_second))
+    weights = importance_weights(SEQUENCES, Ragged.of(LEARNER), correction)
+    assert weights.of_token.tolist() == [pytest.approx(of_first), pytest.approx(of_second)]
     assert weights.cut_share == cut
     assert weights.maximum == pytest.approx(1.0 if correction.level == "sequence" else 3.0)
     assert weights.mean == pytest.approx((sum(of_first) + sum(of_second)) / 4)
@@ -50,14 +52,15 @@ def test_what_stands_at_observation_tokens_changes_no_weight(others: list[float]
     changed = [tuple(others[place] if place in (0, 3) else value for place, value in enumerate(LEARNER[0])), LEARNER[1]]
     for level in ("token", "sequence"):
         correction = ImportanceCorrection(kind="truncate", level=level)  # type: ignore[arg-type]
-        assert importance_weights(SEQUENCES, changed, correction) == importance_weights(SEQUENCES, LEARNER, correction)
+        found, expected = (importance_weights(SEQUENCES, Ragged.of(rows), correction) for rows in (changed, LEARNER))
+        assert found == expected
 
 
 def test_a_long_sequence_that_engine_and_learner_disagree_about_has_a_weight_that_is_a_number() -> None:
     sequence = TokenSequence((9,) * 500, (-1,) + (0,) * 499, (0.0,) + (-8.0,) * 499)
-    weights = importance_weights(
-        [sequence], [(0.0,) + (-1.0,) * 499], ImportanceCorrection(kind="truncate", level="sequence")
-    )
+    own = Ragged.of([(0.0,) + (-1.0,) * 499])
+    correction = ImportanceCorrection(kind="truncate", level="sequence")
+    weights = importance_weights(SequenceBatch.of([sequence]), own, correction)
     assert weights.maximum == pytest.approx(math.exp(20.0))
     assert weights.mean == 2.0
 
@@ -67,7 +70,7 @@ def test_truncated_weights_are_unbiased_until_they_are_cut() -> None:
     engine, learner, value = np.array([0.5, 0.3, 0.2]), np.array([0.4, 0.4, 0.2]), np.array([1.0, -2.0, 5.0])
     sequences = [TokenSequence((9, token), (-1, 0), (0.0, math.log(engine[token]))) for token in range(3)]
     own = [(0.0, math.log(learner[token])) for token in range(3)]
-    weights = importance_weights(sequences, own, ImportanceCorrection(kind="truncate"))
+    weights = importance_weights(SequenceBatch.of(sequences), Ragged.of(own), ImportanceCorrection(kind="truncate"))
     of_reply = np.array([row[1] for row in weights.of_token])
     assert (engine * of_reply * value).sum() == pytest.approx((learner * value).sum())
 
@@ -75,7 +78,7 @@ def test_truncated_weights_are_unbiased_until_they_are_cut() -> None:
 def test_a_mask_that_leaves_nothing_is_an_error_and_not_a_silent_update() -> None:
     far = [tuple(value - 5.0 for value in row) for row in LEARNER]
     with pytest.raises(MismatchError, match=r"leaves none of 4 with weights within 0\.5 and 5"):
-        importance_weights(SEQUENCES, far, ImportanceCorrection(kind="mask"))
+        importance_weights(SEQUENCES, Ragged.of(far), ImportanceCorrection(kind="mask"))
 
 
 @pytest.mark.parametrize(

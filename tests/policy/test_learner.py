@@ -13,7 +13,7 @@ from policy_samples import two_turn_sequences
 from refusals import refusal
 from safetensors.torch import load_file
 
-from turnwise.data.trajectory import TokenSequence
+from turnwise.data.arrays import Ragged, SequenceBatch, TokenSequence
 from turnwise.errors import ArtifactError, ConfigurationError, MismatchError, NotFiniteError
 from turnwise.policy.learner.learner import Learner
 from turnwise.policy.learner.update import UpdateBatch, UpdateSettings, mini_batches
@@ -145,18 +145,18 @@ def test_a_positive_advantage_makes_a_reply_likelier_and_a_negative_one_rarer(ma
 def test_advantages_of_turns_and_of_reply_tokens_land_on_the_same_tokens() -> None:
     sequence = TokenSequence((9, 3, 4, 9, 5), (-1, 0, 0, -1, 1), (0.0, -1.0, -1.0, 0.0, -1.0))
     of_turns = UpdateBatch.from_turns([sequence], [(2.0, -3.0)])
-    assert of_turns.advantages == ((0.0, 2.0, 2.0, 0.0, -3.0),)
+    assert of_turns.advantages.tolist() == [[0.0, 2.0, 2.0, 0.0, -3.0]]
     assert UpdateBatch.from_reply_tokens([sequence], [(2.0, 2.0, -3.0)]) == of_turns
     with pytest.raises(ValueError, match="found 2 advantages for 3 reply tokens"):
         UpdateBatch.from_reply_tokens([sequence], [(2.0, 2.0)])
     with pytest.raises(ValueError, match="one advantage per token"):
-        UpdateBatch((sequence,), ((1.0,),))
+        UpdateBatch(SequenceBatch.of([sequence]), Ragged.of([[1.0]]))
 
 
 def test_a_batch_without_a_reply_is_refused(make_policy: MakePolicy) -> None:
     silent = TokenSequence((9, 9), (-1, -1), (0.0, 0.0))
     with pytest.raises(ValueError, match="reply token"):
-        UpdateBatch((silent,), ((0.0, 0.0),))
+        UpdateBatch(SequenceBatch.of([silent]), Ragged.of([[0.0, 0.0]]))
     with pytest.raises(ValueError, match="reply token"):
         Learner(make_policy(0), threads=1).supervised_step([silent], learning_rate=1.0, micro_batch_tokens=10)
 

@@ -17,11 +17,12 @@ from hypothesis import strategies as st
 from policy_samples import two_turn_sequences
 
 from turnwise.config.optimization import ImportanceCorrection, ReferencePenalty
+from turnwise.data.arrays import Ragged, SequenceBatch
 from turnwise.errors import MismatchError
 from turnwise.policy.learner.aggregation import Aggregation
 from turnwise.policy.learner.learner import Learner
 from turnwise.policy.learner.losses import LOSSES
-from turnwise.policy.learner.update import PerToken, UpdateBatch, UpdateSettings
+from turnwise.policy.learner.update import UpdateBatch, UpdateSettings
 from turnwise.policy.packing import at_reply_tokens, lay_out
 
 MakePolicy = Callable[..., Path]
@@ -57,7 +58,7 @@ def sampled_by_an_engine_that_is_off(policy: Path) -> UpdateBatch:
     """The batch, with an engine that is up to a quarter of a nat away from the learner."""
     batch = a_batch()
     own = Learner(policy, threads=1).log_probabilities(batch.sequences, SETTINGS.temperature, 1000)
-    sequences = tuple(
+    sequences = [
         dataclasses.replace(
             sequence,
             log_probabilities=tuple(
@@ -66,8 +67,8 @@ def sampled_by_an_engine_that_is_off(policy: Path) -> UpdateBatch:
             ),
         )
         for index, (sequence, row) in enumerate(zip(batch.sequences, own, strict=True))
-    )
-    return dataclasses.replace(batch, sequences=sequences)
+    ]
+    return dataclasses.replace(batch, sequences=SequenceBatch.of(sequences))
 
 
 def with_options(loss: str, aggregation: str, **further: Any) -> UpdateSettings:
@@ -97,7 +98,7 @@ def token_loss(loss: str, log_pi: torch.Tensor, log_mu: torch.Tensor, mean_log_r
 
 
 def expected_gradients(
-    policy: Path, batch: UpdateBatch, chosen: UpdateSettings, weights: PerToken | None = None
+    policy: Path, batch: UpdateBatch, chosen: UpdateSettings, weights: list[tuple[float, ...]] | None = None
 ) -> Gradients:
     """Sequence by sequence and token by token, on the model's own logits, without padding; `weights` of importance."""
     model = precise_learner(policy).model
@@ -184,10 +185,10 @@ def test_the_defaults_are_the_plain_token_mean_to_the_bit(make_policy: MakePolic
         log_distribution = (logits / chosen.temperature).log_softmax(-1)
         log_pi = log_distribution.gather(-1, micro_batch.targets.unsqueeze(-1)).squeeze(-1)
         advantages = at_reply_tokens(part.advantages, micro_batch)
-        log_mu = at_reply_tokens([sequence.log_probabilities for sequence in part.sequences], micro_batch)
+        log_mu = at_reply_tokens(part.sequences.log_probabilities, micro_batch)
         ratio = (log_pi - log_mu).exp()
         loss = -torch.minimum(ratio * advantages, ratio.clamp(1.0 - 0.2, 1.0 + 0.28) * advantages)
-        (loss.sum() / sum(batch.reply_tokens)).backward()
+        (loss.sum() / int(batch.sequences.mask.sum())).backward()
     expected = {name: parameter.grad for name, parameter in learner.model.named_parameters()}
     fresh = Learner(policy, threads=1)
     fresh._gradient(batch, chosen)
@@ -269,8 +270,8 @@ def test_observation_tokens_and_padding_change_nothing(
     assert batch.reference_log_probabilities is not None
     masks = [sequence.mask for sequence in batch.sequences]
 
-    def changed(rows: Any) -> PerToken:
-        return tuple(
+    def changed(rows: Any) -> Ragged:
+        return Ragged.of(
             tuple(number if mask else value for number, mask in zip(row, of_row, strict=True))
             for row, of_row in zip(rows, masks, strict=True)
         )
@@ -278,10 +279,7 @@ def test_observation_tokens_and_padding_change_nothing(
     of_engine = changed(sequence.log_probabilities for sequence in batch.sequences)
     other = dataclasses.replace(
         batch,
-        sequences=tuple(
-            dataclasses.replace(sequence, log_probabilities=row)
-            for sequence, row in zip(batch.sequences, of_engine, strict=True)
-        ),
+        sequences=dataclasses.replace(batch.sequences, log_probabilities=of_engine.values),
         advantages=changed(batch.advantages),
         reference_log_probabilities=changed(batch.reference_log_probabilities),
     )
@@ -359,7 +357,7 @@ def test_a_correction_weighs_the_policy_loss_and_takes_the_ratio_to_the_learner(
     assert metrics["ratio"] == pytest.approx(1.0, abs=1e-6)
     assert 0.0 < metrics["importance_cut_share"] < 1.0
     assert 0.05 < metrics["mismatch"] < 0.25
-    expected = expected_gradients(policy, batch, chosen, tuple(weights))
+    expected = expected_gradients(policy, batch, chosen, weights)
     assert relative_difference(gradients(policy, batch, chosen), expected) < 1e-6
 
 
@@ -412,9 +410,10 @@ def test_a_batch_that_lacks_what_the_settings_read_is_refused(make_policy: MakeP
 def test_a_part_of_a_batch_keeps_what_belongs_to_its_sequences() -> None:
     batch = a_batch()
     part = batch.select([4, 1])
-    assert part.sequences == (batch.sequences[4], batch.sequences[1])
+    assert list(part.sequences) == [batch.sequences[4], batch.sequences[1]]
     assert part.groups == (2, 4)
-    assert part.advantages == (batch.advantages[4], batch.advantages[1])
+    assert part.advantages == batch.advantages.select([4, 1])
+    assert part.advantages.tolist() == [batch.advantages.tolist()[index] for index in (4, 1)]
     assert batch.reference_log_probabilities is not None
-    assert part.reference_log_probabilities == tuple(batch.reference_log_probabilities[index] for index in (4, 1))
+    assert part.reference_log_probabilities == batch.reference_log_probabilities.select([4, 1])
     assert part.importance_weights is None

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnwise.data.trajectory import TokenSequence
+from turnwise.data.arrays import SequenceBatch, TokenSequence
 from turnwise.policy.packing import at_reply_tokens, lay_out, micro_batches
 
 
@@ -28,19 +28,21 @@ def test_a_budget_must_be_positive() -> None:
 
 
 def test_reply_tokens_are_found_one_column_after_what_predicts_them() -> None:
-    sequences = [
-        TokenSequence((10, 11, 12), (-1, 0, 0), (0.0, -0.1, -0.2)),
-        TokenSequence((20, 21, 22, 23), (-1, 0, -1, 1), (0.0, -0.3, 0.0, -0.4)),
-    ]
+    sequences = SequenceBatch.of(
+        [
+            TokenSequence((10, 11, 12), (-1, 0, 0), (0.0, -0.1, -0.2)),
+            TokenSequence((20, 21, 22, 23), (-1, 0, -1, 1), (0.0, -0.3, 0.0, -0.4)),
+        ]
+    )
     (micro_batch,) = lay_out(sequences, 100, 0, torch.device("cpu"))
     assert micro_batch.members == (1, 0)
     assert micro_batch.inputs.tolist() == [[20, 21, 22, 23], [10, 11, 12, 0]]
     assert micro_batch.targets.tolist() == [21, 23, 11, 12]
     assert micro_batch.inputs[micro_batch.rows, micro_batch.columns].tolist() == [20, 22, 10, 11]
-    values = [sequence.log_probabilities for sequence in sequences]
-    assert at_reply_tokens(values, micro_batch).tolist() == pytest.approx([-0.3, -0.4, -0.1, -0.2])
+    assert sequences.tokens[micro_batch.places].tolist() == micro_batch.targets.tolist()
+    assert at_reply_tokens(sequences.log_probabilities, micro_batch).tolist() == pytest.approx([-0.3, -0.4, -0.1, -0.2])
 
 
 def test_a_sequence_that_begins_with_a_reply_is_refused() -> None:
     with pytest.raises(ValueError, match="begin with an observation"):
-        lay_out([TokenSequence((5, 6), (0, 0), (0.0, 0.0))], 10, 0, torch.device("cpu"))
+        lay_out(SequenceBatch.of([TokenSequence((5, 6), (0, 0), (0.0, 0.0))]), 10, 0, torch.device("cpu"))

@@ -15,6 +15,7 @@ from policy_samples import two_turn_sequences
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from turnwise.config.model_settings import ModelSettings
+from turnwise.data.arrays import SequenceBatch
 from turnwise.policy.learner.learner import Learner
 from turnwise.policy.model import load_policy
 from turnwise.policy.packing import lay_out
@@ -172,7 +173,7 @@ def test_a_models_replies_are_scored_as_the_learner_scores_them(make_policy: Cal
         getattr(Learner(policy, threads=1), name)(sequences, 0.7, 1000) for name in ("log_probabilities", "entropies")
     )
     model = load_policy(policy, ModelSettings())
-    for micro_batch in lay_out(sequences, 30, 0, torch.device("cpu")):
+    for micro_batch in lay_out(SequenceBatch.of(sequences), 30, 0, torch.device("cpu")):
         states = reply_states(model, micro_batch)
         chosen, entropies = score_replies(model, states, micro_batch.targets, temperature=0.7, chunk_tokens=5)
         places = zip(micro_batch.rows.tolist(), (micro_batch.columns + 1).tolist(), strict=True)
@@ -184,7 +185,7 @@ def test_a_models_replies_are_scored_as_the_learner_scores_them(make_policy: Cal
 
 def test_logits_in_bfloat16_are_used_in_float32(make_policy: Callable[..., Path]) -> None:
     model = load_policy(make_policy(3), ModelSettings())
-    (micro_batch,) = lay_out(two_turn_sequences(), 1000, 0, torch.device("cpu"))
+    (micro_batch,) = lay_out(SequenceBatch.of(two_turn_sequences()), 1000, 0, torch.device("cpu"))
     states = reply_states(model, micro_batch)
     exact, _ = score_replies(model, states, micro_batch.targets, temperature=1.0, chunk_tokens=8)
     rounded, _ = score_replies(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from turnwise.data.trajectory import TokenSequence
+from turnwise.data.arrays import TokenSequence
 from turnwise.policy.learner.learner import Learner
 from turnwise.policy.learner.update import UpdateBatch, UpdateSettings, mini_batches
 
@@ -33,11 +33,11 @@ def batch() -> UpdateBatch:
 
 
 def test_advantages_of_turns_reach_the_segment_that_the_turn_is_in() -> None:
-    assert batch().advantages == (
-        (0.0, 0.0, 1.0, 1.0, 0.0, 0.0, -2.0, -2.0, -2.0),
-        (0.0, 0.0, 0.5),
-        (0.0, 0.0, -1.0, -1.0, -1.0),
-    )
+    assert batch().advantages.tolist() == [
+        [0.0, 0.0, 1.0, 1.0, 0.0, 0.0, -2.0, -2.0, -2.0],
+        [0.0, 0.0, 0.5],
+        [0.0, 0.0, -1.0, -1.0, -1.0],
+    ]
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_a_trajectory_of_two_segments_counts_as_one(aggregation: str, weights: l
 def test_turn_by_turn_each_reply_is_a_sample_of_its_own() -> None:
     turns = batch().turn_by_turn()
     settings = SETTINGS.changed(aggregation="sequence-mean")
-    assert turns.reply_tokens == [2, 3, 1, 3]
+    assert turns.sequences.reply_counts.tolist() == [2, 3, 1, 3]
     assert turns.token_weights(settings) == pytest.approx([1 / 8, 1 / 12, 1 / 4, 1 / 12])
 
 
@@ -72,8 +72,8 @@ def test_a_segment_without_a_trained_reply_is_context_that_nobody_needs() -> Non
     frozen = dataclasses.replace(SEGMENTS[1], turn_of_token=(-1, -1, -1))
     part = UpdateBatch.from_turns([SEGMENTS[0], frozen], ADVANTAGES[:2], samples=[0, 0])
     (dealt,) = mini_batches(part, SETTINGS)
-    assert dealt.sequences == (SEGMENTS[0],)
-    assert part.token_weights(SETTINGS) == [1 / 5, 0.0]
+    assert list(dealt.sequences) == [SEGMENTS[0]]
+    assert part.token_weights(SETTINGS).tolist() == [1 / 5, 0.0]
 
 
 def test_an_update_on_segments_is_the_sum_that_their_weights_say(make_policy: Callable[..., Path]) -> None:

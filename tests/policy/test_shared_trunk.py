@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from turnwise.config.model_settings import PLAIN, Adapter, ModelSettings
 from turnwise.config.schema import CriticSection
-from turnwise.data.trajectory import TokenSequence
+from turnwise.data.arrays import TokenSequence
 from turnwise.errors import MismatchError
 from turnwise.policy.critic.critic import VALUE_HEAD_FILE, ValueBatch
 from turnwise.policy.learner.learner import OPTIMIZER_FILE, Learner
@@ -205,10 +205,10 @@ def test_values_follow_their_turn() -> None:
     batch = UpdateBatch.from_turns([sequence], [(1.0, 2.0)]).with_values(
         [[0.1, 0.2, 0.3, 0.4]], [[1.0, None, 3.0, None]]
     )
-    assert batch.value_batch() == ValueBatch((sequence,), ((0.1, 0.2, 0.3, 0.4),), ((1.0, None, 3.0, None),))
+    assert batch.value_batch() == ValueBatch.of([sequence], [(0.1, 0.2, 0.3, 0.4)], [(1.0, None, 3.0, None)])
     turns = batch.turn_by_turn().value_batch()
-    assert turns.values == ((0.1, 0.2), (0.3, 0.4))
-    assert turns.returns == ((1.0, None), (3.0, None))
+    assert turns == ValueBatch.of(turns.sequences, [(0.1, 0.2), (0.3, 0.4)], [(1.0, None), (3.0, None)])
+    assert turns.has_target.tolist() == [[True, False], [True, False]]
 
 
 def test_settings_a_batch_and_a_learner_that_do_not_belong_together_are_refused(make_policy: MakePolicy) -> None:

@@ -1,9 +1,9 @@
 """Advantage estimators: pure functions from rewards to advantages.
 
-`estimate(name, batch, **options)` is the whole interface. A batch has one entry per trajectory; the result has one row
-per trajectory, with one advantage per turn or per reply token. `ESTIMATORS[name]` says which, and what the batch must
-hold. `value_targets` returns the targets of a critic. Each estimator's file opens with its equation, its paper, what
-differs, and when it is biased; `docs/credit-bias.md` has the biases in numbers.
+`estimate(name, batch, **options)` is the whole interface. A batch has one entry per trajectory; the result is an array
+with one row per trajectory, and in it one advantage per turn or per reply token. `ESTIMATORS[name]` says which, and
+what the batch must hold. `value_targets` returns the targets of a critic. Each estimator's file opens with its
+equation, its paper, what differs, and when it is biased; `docs/credit-bias.md` has the biases in numbers.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+import numpy as np
+
 from turnwise.config.options import read_options
 from turnwise.credit.anchor_states import gigpo
 from turnwise.credit.batch import CreditBatch
@@ -19,6 +21,7 @@ from turnwise.credit.generalised_advantage import bi_level_gae, critic_targets, 
 from turnwise.credit.group_relative import grpo, rloo
 from turnwise.credit.reinforce import reinforce_plus_plus, reinforce_plus_plus_baseline
 from turnwise.credit.turn_level import mt_grpo
+from turnwise.data.arrays import Ragged
 from turnwise.errors import ConfigurationError, CreditError
 from turnwise.suggestions import meant
 
@@ -45,7 +48,7 @@ class Restriction:
 class Estimator:
     """An advantage estimator, with what it needs: read by the checks of a configuration, before any compute."""
 
-    function: Callable[..., list[list[float]]]
+    function: Callable[..., Ragged]
     """Maps a `CreditBatch` and keyword options to advantages, one row per trajectory."""
     level: Literal["turn", "token"]
     """Whether there is one advantage per turn or one per reply token."""
@@ -90,7 +93,7 @@ _IN_WORDS: Mapping[str, str] = {
 }
 
 
-def estimate(name: str, batch: CreditBatch, **options: Any) -> list[list[float]]:
+def estimate(name: str, batch: CreditBatch, **options: Any) -> Ragged:
     """The advantages of a batch by the named estimator: one row per trajectory, with one entry per turn or reply token.
 
     Turns that are not trained get 0. Raises CreditError for an unknown name or option, and for a batch that lacks what
@@ -100,13 +103,10 @@ def estimate(name: str, batch: CreditBatch, **options: Any) -> list[list[float]]
     if batch.trained is None:
         return advantages
     trained = batch.trained_turns if ESTIMATORS[name].level == "turn" else batch.trained_tokens
-    return [
-        [advantage if flag else 0.0 for advantage, flag in zip(row, flags, strict=True)]
-        for row, flags in zip(advantages, trained, strict=True)
-    ]
+    return Ragged(np.where(trained.values, advantages.values, 0.0), advantages.offsets)
 
 
-def value_targets(name: str, batch: CreditBatch, **options: Any) -> list[list[float]]:
+def value_targets(name: str, batch: CreditBatch, **options: Any) -> Ragged:
     """The critic's targets for the named estimator: one row per trajectory, with one target per reply token.
 
     A target is the advantage before whitening plus the value that was its baseline. Turns that are not trained have
@@ -138,7 +138,7 @@ def require_options(name: str, options: Mapping[str, Any]) -> None:
             )
 
 
-def _raw(name: str, batch: CreditBatch, options: Mapping[str, Any]) -> list[list[float]]:
+def _raw(name: str, batch: CreditBatch, options: Mapping[str, Any]) -> Ragged:
     """The advantages of all turns, before those that are not trained are set to 0."""
     require_options(name, options)
     for needed in ESTIMATORS[name].needs:

@@ -21,12 +21,10 @@ from __future__ import annotations
 from turnwise.config.quantities import NotNegative, Number, Share
 from turnwise.credit.batch import CreditBatch
 from turnwise.credit.normalisation import Deviation, normalise
-from turnwise.credit.placement import Placement, Rewards, on_turns, total
+from turnwise.credit.placement import Placement, Rewards, on_turns, totals
 from turnwise.credit.reinforce import discounted_returns
+from turnwise.data.arrays import Ragged
 from turnwise.errors import CreditError
-
-Visit = tuple[int, int]
-"""The index of a trajectory in the batch, and the index of one of its turns."""
 
 
 def gigpo(
@@ -37,32 +35,30 @@ def gigpo(
     gamma: Share = 0.95,
     deviation: Deviation = "unbiased",
     epsilon: NotNegative = 1e-6,
-) -> list[list[float]]:
+) -> Ragged:
     """One advantage per turn. `rewards` selects the rewards of both terms; token rewards are added to their turn's.
 
     Needs `anchors`. Raises CreditError when no turn has one.
     """
-    advantages: list[list[float]] = [[] for _ in range(len(batch))]
-    for members in batch.members.values():
-        values = [total(batch, index, rewards) for index in members]
-        for index, episode in zip(members, normalise(values, deviation, epsilon), strict=True):
-            advantages[index] = [episode] * len(batch.turn_rewards[index])
+    episodes = batch.in_groups(totals(batch, rewards), lambda values: normalise(values, deviation, epsilon))
+    advantages = batch.on_every_turn(episodes)
     placement: Placement = "turn" if rewards == "merged" else "outcome"
-    returns = [discounted_returns(on_turns(batch, index, placement), gamma) for index in range(len(batch))]
+    returns = discounted_returns(on_turns(batch, placement), gamma)
     for visits in _visits(batch):
-        values = [returns[index][turn] for index, turn in visits]
-        for (index, turn), step in zip(visits, normalise(values, deviation, epsilon), strict=True):
-            advantages[index][turn] += omega * step
+        advantages.values[visits] += omega * normalise(returns.values[visits], deviation, epsilon)
     return advantages
 
 
-def _visits(batch: CreditBatch) -> list[list[Visit]]:
-    """The visits to each state that the trajectories of one group visited at least twice; one list per state."""
+def _visits(batch: CreditBatch) -> list[list[int]]:
+    """The visits to each state that the trajectories of one group visited at least twice; one list per state.
+
+    A visit is a turn's place among all turns of the batch.
+    """
     if batch.anchors is None or (len(batch) and all(anchor is None for row in batch.anchors for anchor in row)):
         raise CreditError("anchors must tell the state before each turn; found none: the world does not tell them")
-    visits: dict[tuple[int, str], list[Visit]] = {}
-    for index, row in enumerate(batch.anchors):
-        for turn, anchor in enumerate(row):
-            if anchor is not None:
-                visits.setdefault((batch.group[index], anchor), []).append((index, turn))
+    visits: dict[tuple[int, str], list[int]] = {}
+    states = [(group, anchor) for group, row in zip(batch.group, batch.anchors, strict=True) for anchor in row]
+    for turn, (group, anchor) in enumerate(states):
+        if anchor is not None:
+            visits.setdefault((group, anchor), []).append(turn)
     return [found for found in visits.values() if len(found) > 1]

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from itertools import accumulate
+from itertools import pairwise
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from turnwise.config.schema import RewardSection
+from turnwise.credit.rewards import anchors, weighted_rewards
+from turnwise.data.arrays import Integers, Numbers, Ragged, offsets_of
+from turnwise.data.trajectory import Trajectory
 from turnwise.errors import CreditError
 
 PER_TURN = ("reply_lengths", "anchors", "trained")
@@ -21,31 +28,32 @@ FLAGS = ("truncated", "trained")
 class CreditBatch:
     """Rewards and critic values of a batch of trajectories; every field has one entry per trajectory.
 
-    Only the first three fields are required; an estimator names the others that it needs. Raises CreditError when a
-    field does not match the trajectories, their turns or their reply tokens, or holds a number that is not finite.
-    Arrays are accepted; numbers are converted to Python's, so that sums have double precision.
+    Only the first three fields are required; an estimator names the others that it needs. Rows of numbers are given as
+    `Ragged` arrays or as nested sequences, which are made arrays of double precision; those per token are one row per
+    trajectory, over the reply tokens of all its turns. Raises CreditError when a field does not match the trajectories,
+    their turns or their reply tokens, or holds a number that is not finite.
     """
 
     group: Sequence[int]
     """The group of each trajectory; trajectories of the same group have the same task."""
-    turn_rewards: Sequence[Sequence[float]]
+    turn_rewards: Ragged
     """The weighted sum of turn-level rewards, one number per turn; a turn with reward 0 has an entry, too."""
     outcome: Sequence[float]
     """The weighted sum of outcome-level rewards."""
-    reply_lengths: Sequence[Sequence[int]] | None = None
+    reply_lengths: Ragged | None = None
     """The number of reply tokens of each turn, at least 1."""
-    values: Sequence[Sequence[float]] | None = None
+    values: Ragged | None = None
     """A critic's values, one per reply token of the whole trajectory: of the state before that token was sampled."""
     anchors: Sequence[Sequence[str | None]] | None = None
     """The world's state before each turn, None where the world does not report it. Equal texts are equal states."""
-    token_rewards: Sequence[Sequence[float]] | None = None
+    token_rewards: Ragged | None = None
     """Rewards per reply token of the whole trajectory, such as a KL penalty."""
     truncated: Sequence[bool] | None = None
     """Whether a limit cut the trajectory off before it ended by itself. Estimators with a critic use `bootstrap` as the
     value after the cut; all others treat the cut as an end."""
     bootstrap: Sequence[float] | None = None
     """The critic's value at the cut. Not read for a trajectory that ended by itself."""
-    trained: Sequence[Sequence[bool]] | None = None
+    trained: Ragged | None = None
     """Which turns are trained; None: all. A turn that is not trained has advantage 0 and is left out of whitening. It
     is part of the episode nevertheless: its rewards count in every return, its tokens are time steps, and a group's
     mean and deviation include it."""
@@ -57,10 +65,39 @@ class CreditBatch:
             raise CreditError(f"a batch has one entry per trajectory in every field; found {counts}")
         if self.reply_lengths is None and any(name in given for name in PER_TOKEN):
             raise CreditError(f"{' and '.join(PER_TOKEN)} are per reply token; found them without reply_lengths")
-        for index in range(len(self)):
-            self._require_entries(index)
-            self._require_sense(index)
-        self._make_plain()
+        self._require_entries()
+        self._require_sense()
+        self._make_arrays()
+
+    @classmethod
+    def of(
+        cls,
+        trajectories: Sequence[Trajectory],
+        rewards: Mapping[str, RewardSection],
+        *,
+        values: Ragged | None = None,
+        bootstrap: Numbers | None = None,
+        token_rewards: Ragged | None = None,
+    ) -> CreditBatch:
+        """The batch of these trajectories, with their rewards weighted as configured."""
+        weighted = [weighted_rewards(trajectory, rewards) for trajectory in trajectories]
+        turns = [len(trajectory.turns) for trajectory in trajectories]
+
+        def of_turns(entries: list[Any], dtype: type) -> Ragged:
+            return Ragged.with_lengths(np.array(entries, dtype=dtype), turns)
+
+        return cls(
+            group=[trajectory.group for trajectory in trajectories],
+            turn_rewards=Ragged.of(of_trajectory for of_trajectory, _ in weighted),
+            outcome=[outcome for _, outcome in weighted],
+            reply_lengths=of_turns([len(turn.reply_tokens) for each in trajectories for turn in each.turns], np.int64),
+            values=values,
+            anchors=anchors(trajectories),
+            token_rewards=token_rewards,
+            truncated=[trajectory.ending.truncated for trajectory in trajectories],
+            bootstrap=None if bootstrap is None else bootstrap.tolist(),
+            trained=of_turns([turn.trained for each in trajectories for turn in each.turns], bool),
+        )
 
     def __len__(self) -> int:
         return len(self.group)
@@ -76,91 +113,137 @@ class CreditBatch:
     @property
     def turns(self) -> list[int]:
         """The number of turns of each trajectory."""
-        return [len(rewards) for rewards in self.turn_rewards]
+        turns: list[int] = self.turn_rewards.lengths.tolist()
+        return turns
 
     @property
-    def trained_turns(self) -> list[list[bool]]:
+    def last_turns(self) -> Integers:
+        """Where each trajectory's last turn is among the turns of the batch, [trajectories]."""
+        return self.turn_rewards.offsets[1:] - 1
+
+    @property
+    def trained_turns(self) -> Ragged:
         """Which turns of each trajectory are trained."""
-        if self.trained is None:
-            return [[True] * turns for turns in self.turns]
-        return [[bool(flag) for flag in flags] for flags in self.trained]
+        if self.trained is not None:
+            return self.trained
+        return Ragged(np.ones(len(self.turn_rewards.values), dtype=bool), self.turn_rewards.offsets)
 
     @property
-    def trained_tokens(self) -> list[list[bool]]:
+    def trained_tokens(self) -> Ragged:
         """Which reply tokens of each trajectory are trained. Raises CreditError without `reply_lengths`."""
-        return [
-            [flag for flag, span in zip(flags, self.spans(index), strict=True) for _ in span]
-            for index, flags in enumerate(self.trained_turns)
-        ]
+        return self.on_reply_tokens(self.trained_turns)
+
+    @property
+    def turn_tokens(self) -> Integers:
+        """The reply tokens of turn k of the batch are `turn_tokens[k] : turn_tokens[k + 1]`, [turns + 1].
+
+        Raises CreditError without `reply_lengths`.
+        """
+        if self.reply_lengths is None:
+            raise CreditError("reply_lengths must be given to place anything on tokens; found none in the batch")
+        return offsets_of(self.reply_lengths.values)
 
     def spans(self, index: int) -> list[range]:
         """The index range of each turn's tokens among the trajectory's reply tokens.
 
         Raises CreditError without `reply_lengths`.
         """
-        if self.reply_lengths is None:
-            raise CreditError("reply_lengths must be given to place anything on tokens; found none in the batch")
-        ends = list(accumulate(self.reply_lengths[index]))
-        return [range(end - length, end) for end, length in zip(ends, self.reply_lengths[index], strict=True)]
+        first, last = self.turn_rewards.offsets[index : index + 2]
+        ends = (self.turn_tokens[first : last + 1] - self.turn_tokens[first]).tolist()
+        return [range(begin, end) for begin, end in pairwise(ends)]
 
-    def _require_entries(self, index: int) -> None:
-        """Raise CreditError unless each field of one trajectory has one entry per turn, or per reply token."""
-        turns = len(self.turn_rewards[index])
-        if not turns:
+    def on_every_turn(self, numbers: Numbers) -> Ragged:
+        """One number per trajectory, spread to all its turns."""
+        return Ragged(np.repeat(numbers, self.turn_rewards.lengths), self.turn_rewards.offsets)
+
+    def on_reply_tokens(self, of_turns: Ragged) -> Ragged:
+        """One entry per turn, spread to the turn's reply tokens: one row per trajectory.
+
+        Raises CreditError without `reply_lengths`.
+        """
+        tokens = self.turn_tokens
+        return Ragged(np.repeat(of_turns.values, np.diff(tokens)), tokens[self.turn_rewards.offsets])
+
+    def in_groups(self, numbers: Numbers, compare: Callable[[Numbers], Numbers]) -> Numbers:
+        """One number per trajectory, compared within each group: `compare` maps a group's numbers to as many."""
+        compared = np.zeros(len(self))
+        for members in self.members.values():
+            compared[members] = compare(numbers[members])
+        return compared
+
+    def _require_entries(self) -> None:
+        """Raise CreditError unless each field has one entry per turn, or per reply token, of each trajectory."""
+        turns = _lengths(self.turn_rewards)
+        for index in np.flatnonzero(turns == 0).tolist():
             raise CreditError(f"a trajectory has at least one turn; trajectory {index} has none: leave it out")
-        for name in PER_TURN:
-            field = getattr(self, name)
-            if field is not None and len(field[index]) != turns:
+        for name in (name for name in PER_TURN if getattr(self, name) is not None):
+            found = _lengths(getattr(self, name))
+            for index in np.flatnonzero(found != turns).tolist():
                 raise CreditError(
-                    f"{name} must have one entry per turn; trajectory {index} has {turns} turns, found "
-                    f"{len(field[index])}"
+                    f"{name} must have one entry per turn; trajectory {index} has {turns[index]} turns, found "
+                    f"{found[index]}"
                 )
         if self.reply_lengths is None:
             return
-        for length in self.reply_lengths[index]:
-            if not _is_number(length) or length < 1 or length != int(length):
-                raise CreditError(f"reply_lengths must be counts of at least 1; trajectory {index} has {length!r}")
-        tokens = sum(self.reply_lengths[index])
-        for name in PER_TOKEN:
-            field = getattr(self, name)
-            if field is not None and len(field[index]) != tokens:
+        self._require("reply_lengths", "must be counts of at least 1", _is_count)
+        tokens = np.array([sum(row) for row in self.reply_lengths], dtype=np.int64)
+        for name in (name for name in PER_TOKEN if getattr(self, name) is not None):
+            found = _lengths(getattr(self, name))
+            for index in np.flatnonzero(found != tokens).tolist():
                 raise CreditError(
-                    f"{name} must have one entry per reply token; trajectory {index} has {tokens} reply tokens, found "
-                    f"{len(field[index])}"
+                    f"{name} must have one entry per reply token; trajectory {index} has {tokens[index]} reply tokens, "
+                    f"found {found[index]}"
                 )
 
-    def _require_sense(self, index: int) -> None:
+    def _require_sense(self) -> None:
         """Raise CreditError unless numbers are finite, flags are true or false, and anchors are texts or None."""
         for name in NUMBERS:
-            for entry in self._entries(name, index):
-                if not _is_number(entry):
-                    raise CreditError(f"{name} must hold finite numbers; trajectory {index} has {entry!r}")
+            self._require(name, "must hold finite numbers", _is_number)
         for name in FLAGS:
-            for entry in self._entries(name, index):
-                if entry not in (True, False):
-                    raise CreditError(f"{name} must be true or false; trajectory {index} has {entry!r}")
-        for anchor in self._entries("anchors", index):
-            if not isinstance(anchor, str | None):
-                raise CreditError(f"anchors must be texts or None; trajectory {index} has {anchor!r}")
+            self._require(name, "must be true or false", lambda entry: entry in (True, False))
+        self._require("anchors", "must be texts or None", lambda entry: isinstance(entry, str | None))
 
-    def _entries(self, name: str, index: int) -> Sequence[Any]:
-        """The entries of one trajectory in one field; empty where the field is not given."""
+    def _require(self, name: str, must: str, accepted: Callable[[Any], bool]) -> None:
+        """Raise CreditError for the first entry of a field that is not accepted."""
         field = getattr(self, name)
-        if field is None:
-            return ()
-        return [field[index]] if name in PER_TRAJECTORY else field[index]
+        if field is None or (isinstance(field, Ragged) and _is_sound(name, field.values)):
+            return
+        for index, row in enumerate([[entry] for entry in field] if name in PER_TRAJECTORY else field):
+            for entry in row:
+                if not accepted(entry):
+                    raise CreditError(f"{name} {must}; trajectory {index} has {entry!r}")
 
-    def _make_plain(self) -> None:
-        """Replace the given numbers, which may be arrays, by lists of Python's numbers."""
-        for name in (*NUMBERS, "reply_lengths"):
-            entries = [
-                [int(entry) if name == "reply_lengths" else float(entry) for entry in self._entries(name, index)]
-                for index in range(len(self))
-            ]
-            if getattr(self, name) is not None:  # the dataclass is frozen: plain assignment raises
-                object.__setattr__(self, name, [row[0] for row in entries] if name in PER_TRAJECTORY else entries)
+    def _make_arrays(self) -> None:
+        """Replace rows of numbers by arrays, and numbers per trajectory by Python's."""
+        made: dict[str, Any] = {}
+        for name in ("turn_rewards", "values", "token_rewards", "reply_lengths", "trained"):
+            dtype = {"reply_lengths": np.int64, "trained": np.bool_}.get(name, np.float64)
+            if getattr(self, name) is not None:
+                made[name] = Ragged.of(getattr(self, name), dtype)
+        for name in PER_TRAJECTORY:
+            if getattr(self, name) is not None:
+                made[name] = [bool(each) if name in FLAGS else float(each) for each in getattr(self, name)]
+        for name, values in made.items():  # the dataclass is frozen: plain assignment raises
+            object.__setattr__(self, name, values)
+
+
+def _lengths(rows: Ragged | Sequence[Sequence[Any]]) -> Integers:
+    return rows.lengths if isinstance(rows, Ragged) else np.array([len(row) for row in rows], dtype=np.int64)
+
+
+def _is_sound(name: str, values: NDArray[Any]) -> bool:
+    """Whether an array needs no second look at its entries, one by one."""
+    if name in FLAGS:
+        return values.dtype == bool
+    if name == "reply_lengths":
+        return values.dtype.kind == "i" and bool((values >= 1).all())
+    return values.dtype.kind in "fi" and bool(np.isfinite(values).all())
 
 
 def _is_number(entry: Any) -> bool:
     """Whether an entry is a finite number, of Python's or of numpy's types."""
     return hasattr(entry, "__float__") and math.isfinite(entry)
+
+
+def _is_count(entry: Any) -> bool:
+    return _is_number(entry) and entry >= 1 and entry == int(entry)

@@ -24,12 +24,13 @@ are paid at the end of their turn. Whitening adds epsilon, 1e-8, to the deviatio
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import numpy as np
 
 from turnwise.config.quantities import NotNegative, Share
 from turnwise.credit.batch import CreditBatch
 from turnwise.credit.normalisation import whiten as whitened
 from turnwise.credit.placement import Placement, on_tokens, on_turns, placed
+from turnwise.data.arrays import Numbers, Ragged
 from turnwise.errors import CreditError
 
 
@@ -41,23 +42,15 @@ def gae(
     rewards: Placement = "turn",
     whiten: bool = True,
     epsilon: NotNegative = 1e-8,
-) -> list[list[float]]:
+) -> Ragged:
     """One advantage per reply token, from GAE over the trajectory's reply tokens.
 
     Whitened by default, as in PPO, over the trained reply tokens of the batch; `whiten=False` turns it off. Needs
     `reply_lengths` and `values`, and `bootstrap` for trajectories that were cut off. Raises CreditError where one is
     missing.
     """
-    advantages = [
-        _recursion(
-            on_tokens(batch, index, placed(batch, index, rewards)),
-            critic_values(batch, index),
-            _value_after(batch, index),
-            gamma,
-            lam,
-        )
-        for index in range(len(batch))
-    ]
+    paid = on_tokens(batch, placed(batch, rewards))
+    advantages = _recursion(paid, critic_values(batch), _values_after(batch), gamma, lam)
     return whitened(advantages, batch.trained_tokens, epsilon) if whiten else advantages
 
 
@@ -69,18 +62,14 @@ def turn_gae(
     rewards: Placement = "turn",
     whiten: bool = True,
     epsilon: NotNegative = 1e-8,
-) -> list[list[float]]:
+) -> Ragged:
     """One advantage per turn, from GAE over turns; `gamma` and `lam` (lambda) are per turn.
 
     Whitened by default over trained turns, each counted once; `whiten=False` turns it off. Needs the inputs of `gae`,
     but reads only the values at the first reply token of each turn. Raises CreditError as `gae` does.
     """
-    advantages = []
-    for index in range(len(batch)):
-        values = critic_values(batch, index)
-        at_starts = [values[span[0]] for span in batch.spans(index)]
-        of_turns = on_turns(batch, index, rewards)
-        advantages.append(_recursion(of_turns, at_starts, _value_after(batch, index), gamma, lam))
+    at_starts = critic_values(batch)[batch.turn_tokens[:-1]]
+    advantages = _recursion(on_turns(batch, rewards), at_starts, _values_after(batch), gamma, lam)
     return whitened(advantages, batch.trained_turns, epsilon) if whiten else advantages
 
 
@@ -93,67 +82,65 @@ def bi_level_gae(
     rewards: Placement = "turn",
     whiten: bool = True,
     epsilon: NotNegative = 1e-8,
-) -> list[list[float]]:
+) -> Ragged:
     """One advantage per reply token, from GAE over turns and then over the tokens of each turn.
 
     Whitened by default over the trained reply tokens of the batch; `whiten=False` turns it off. `lam` (lambda) is
     used at both levels. Needs the inputs of `gae`. Raises CreditError as `gae` does.
     """
-    advantages = []
-    for index in range(len(batch)):
-        values, spans = critic_values(batch, index), batch.spans(index)
-        at_ends = [values[span[-1]] for span in spans]
-        of_turns = on_turns(batch, index, rewards)
-        outside = _recursion(of_turns, at_ends, _value_after(batch, index), gamma_turn, lam)
-        inside: list[float] = []
-        for span, advantage, value in zip(spans, outside, at_ends, strict=True):
-            paid = [0.0] * (len(span) - 1) + [advantage + value]
-            inside += _recursion(paid, values[span.start : span.stop], 0.0, gamma, lam)
-        advantages.append(inside)
+    values, ends = critic_values(batch), batch.turn_tokens
+    at_ends = values[ends[1:] - 1]
+    outside = _recursion(on_turns(batch, rewards), at_ends, _values_after(batch), gamma_turn, lam)
+    paid = np.zeros(len(values))
+    paid[ends[1:] - 1] = outside.values + at_ends
+    inside = _recursion(Ragged(paid, ends), values, np.zeros(len(at_ends)), gamma, lam)
+    advantages = Ragged(inside.values, ends[batch.turn_rewards.offsets])
     return whitened(advantages, batch.trained_tokens, epsilon) if whiten else advantages
 
 
-def critic_targets(batch: CreditBatch, advantages: Sequence[Sequence[float]], *, of_turns: bool) -> list[list[float]]:
+def critic_targets(batch: CreditBatch, advantages: Ragged, *, of_turns: bool) -> Ragged:
     """The critic's targets, A + V per reply token, from advantages that are not whitened.
 
     With `of_turns` there is one advantage per turn, and every token of a turn gets its turn's target, since the return
     still to come is the same for all of them.
     """
-    targets = []
-    for index, row in enumerate(advantages):
-        values, spans = critic_values(batch, index), batch.spans(index)
-        steps = spans if of_turns else [range(place, place + 1) for place in range(len(row))]
-        targets.append([advantage + values[step[0]] for advantage, step in zip(row, steps, strict=True) for _ in step])
-    return targets
+    values = critic_values(batch)
+    if not of_turns:
+        return Ragged(advantages.values + values, advantages.offsets)
+    return batch.on_reply_tokens(Ragged(advantages.values + values[batch.turn_tokens[:-1]], advantages.offsets))
 
 
-def critic_values(batch: CreditBatch, index: int) -> Sequence[float]:
-    """The values of one trajectory's reply tokens. Raises CreditError without a critic."""
+def critic_values(batch: CreditBatch) -> Numbers:
+    """The values of all reply tokens, [reply tokens]. Raises CreditError without a critic."""
     if batch.values is None:
         raise CreditError("values must be given, one per reply token, by a critic; found none in the batch")
-    return batch.values[index]
+    values: Numbers = batch.values.values
+    return values
 
 
-def _recursion(
-    rewards: Sequence[float], values: Sequence[float], value_after: float, gamma: float, lam: float
-) -> list[float]:
-    """The advantage of each step, by the recursion at the head of this file, from the last step to the first."""
-    advantages = [0.0] * len(rewards)
-    next_value, following = value_after, 0.0
-    for step in reversed(range(len(rewards))):
-        following = rewards[step] + gamma * next_value - values[step] + gamma * lam * following
-        advantages[step] = following
-        next_value = values[step]
-    return advantages
+def _recursion(rewards: Ragged, values: Numbers, value_after: Numbers, gamma: float, lam: float) -> Ragged:
+    """The advantage of each step, by the recursion at the head of this file: from the last step of a row to its first.
+
+    `values` has one number per step, `value_after` one per row.
+    """
+    advantages = np.zeros(len(values))
+    next_value, following = value_after.copy(), np.zeros(len(rewards))
+    for rows, steps in rewards.backward():
+        delta = rewards.values[steps] + gamma * next_value[rows] - values[steps]
+        following[rows] = delta + gamma * lam * following[rows]
+        advantages[steps] = following[rows]
+        next_value[rows] = values[steps]
+    return Ragged(advantages, rewards.offsets)
 
 
-def _value_after(batch: CreditBatch, index: int) -> float:
-    """The value after the last step: 0 where the trajectory ended, `bootstrap` where a limit cut it off."""
-    if batch.truncated is None or not batch.truncated[index]:
-        return 0.0
+def _values_after(batch: CreditBatch) -> Numbers:
+    """The value after the last step of each trajectory: 0 where it ended, `bootstrap` where a limit cut it off."""
+    truncated = np.array([False] * len(batch) if batch.truncated is None else batch.truncated, dtype=bool)
     if batch.bootstrap is None:
-        raise CreditError(
-            f"bootstrap must hold the critic's value where a limit cut a trajectory off; trajectory {index} is "
-            "truncated, and the batch has none"
-        )
-    return batch.bootstrap[index]
+        for index in np.flatnonzero(truncated).tolist():
+            raise CreditError(
+                f"bootstrap must hold the critic's value where a limit cut a trajectory off; trajectory {index} is "
+                "truncated, and the batch has none"
+            )
+        return np.zeros(len(batch))
+    return np.where(truncated, batch.bootstrap, 0.0)

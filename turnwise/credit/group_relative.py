@@ -26,29 +26,21 @@ import warnings
 from turnwise.config.quantities import NotNegative
 from turnwise.credit.batch import CreditBatch
 from turnwise.credit.normalisation import NO_BASELINE, Deviation, against_others, normalise
-from turnwise.credit.placement import Rewards, total
+from turnwise.credit.placement import Rewards, totals
+from turnwise.data.arrays import Ragged
 
 
 def grpo(
     batch: CreditBatch, *, rewards: Rewards = "outcome", deviation: Deviation = "unbiased", epsilon: NotNegative = 1e-4
-) -> list[list[float]]:
+) -> Ragged:
     """One advantage per turn, the same at every turn of a trajectory. Token rewards count, too."""
-    advantages: list[list[float]] = [[] for _ in range(len(batch))]
-    for members in batch.members.values():
-        values = [total(batch, index, rewards) for index in members]
-        for index, advantage in zip(members, normalise(values, deviation, epsilon), strict=True):
-            advantages[index] = [advantage] * len(batch.turn_rewards[index])
-    return advantages
+    compared = batch.in_groups(totals(batch, rewards), lambda values: normalise(values, deviation, epsilon))
+    return batch.on_every_turn(compared)
 
 
-def rloo(batch: CreditBatch, *, rewards: Rewards = "outcome") -> list[list[float]]:
+def rloo(batch: CreditBatch, *, rewards: Rewards = "outcome") -> Ragged:
     """One advantage per turn, the same at every turn of a trajectory. Token rewards count, too."""
-    advantages: list[list[float]] = [[] for _ in range(len(batch))]
     for members in batch.members.values():
         if len(members) == 1:
             warnings.warn(NO_BASELINE, stacklevel=2)
-        for index, advantage in zip(
-            members, against_others([total(batch, index, rewards) for index in members]), strict=True
-        ):
-            advantages[index] = [advantage] * len(batch.turn_rewards[index])
-    return advantages
+    return batch.on_every_turn(batch.in_groups(totals(batch, rewards), against_others))

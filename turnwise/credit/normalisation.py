@@ -16,62 +16,62 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
+from itertools import repeat
 from typing import Literal
+
+import numpy as np
+
+from turnwise.data.arrays import Numbers, Ragged
 
 Deviation = Literal["unbiased", "population", "none"]
 
 NO_BASELINE = "a trajectory that has no other to be compared with has no baseline: it gets 0"
 
 
-def normalise(values: Sequence[float], deviation: Deviation, epsilon: float) -> list[float]:
+def normalise(values: Sequence[float] | Numbers, deviation: Deviation, epsilon: float) -> Numbers:
     """`norm(x)` over the values of one group. A group of one has no baseline: it gets 0 and a warning.
 
     All-equal values give exactly 0, whatever epsilon is.
     """
     if len(values) == 1:
         warnings.warn(NO_BASELINE, stacklevel=2)
-        return [0.0]
-    return _standardised(values, deviation, epsilon)
+        return np.zeros(1)
+    return _standardised(np.asarray(values, dtype=np.float64), deviation, epsilon)
 
 
-def against_others(values: Sequence[float]) -> list[float]:
+def against_others(values: Numbers) -> Numbers:
     """`others(x)`: each of at least two values minus the mean of the others. Sums to 0."""
     if _equal(values):
-        return [0.0] * len(values)
-    total = math.fsum(values)
-    return [value - (total - value) / (len(values) - 1) for value in values]
+        return np.zeros(len(values))
+    total = math.fsum(values.tolist())
+    return values - (total - values) / (len(values) - 1)
 
 
-def whiten(values: Sequence[Sequence[float]], trained: Sequence[Sequence[bool]], epsilon: float) -> list[list[float]]:
+def whiten(values: Ragged, trained: Ragged, epsilon: float) -> Ragged:
     """`whiten(x)`, one row per trajectory: mean and unbiased deviation over the entries flagged in `trained`.
 
     The other entries are left out of the statistics and get 0.
     """
-    counted = [
-        value
-        for row, flags in zip(values, trained, strict=True)
-        for value, flag in zip(row, flags, strict=True)
-        if flag
-    ]
-    whitened = iter(_standardised(counted, "unbiased", epsilon))
-    return [[next(whitened) if flag else 0.0 for flag in flags] for flags in trained]
+    whitened = np.zeros(len(values.values))
+    whitened[trained.values] = _standardised(values.values[trained.values], "unbiased", epsilon)
+    return Ragged(whitened, values.offsets)
 
 
-def scale(values: Sequence[float], deviation: Deviation, epsilon: float) -> float:
+def scale(values: Numbers, deviation: Deviation, epsilon: float) -> float:
     """The divisor of differences from the mean: deviation plus epsilon; 1 with `none`, and where all are equal."""
     if deviation == "none" or _equal(values):
         return 1.0
-    mean = math.fsum(values) / len(values)
-    squares = math.fsum((value - mean) ** 2 for value in values)
+    differences = values - math.fsum(values.tolist()) / len(values)
+    # Python's power, whose last bit is sometimes another than that of a product: stored results rest on it.
+    squares = math.fsum(map(pow, differences.tolist(), repeat(2)))
     return math.sqrt(squares / (len(values) - (deviation == "unbiased"))) + epsilon
 
 
-def _standardised(values: Sequence[float], deviation: Deviation, epsilon: float) -> list[float]:
+def _standardised(values: Numbers, deviation: Deviation, epsilon: float) -> Numbers:
     if _equal(values):
-        return [0.0] * len(values)
-    mean, divisor = math.fsum(values) / len(values), scale(values, deviation, epsilon)
-    return [(value - mean) / divisor for value in values]
+        return np.zeros(len(values))
+    return (values - math.fsum(values.tolist()) / len(values)) / scale(values, deviation, epsilon)
 
 
-def _equal(values: Sequence[float]) -> bool:
-    return all(value == values[0] for value in values)
+def _equal(values: Numbers) -> bool:
+    return not len(values) or bool((values == values[0]).all())

@@ -19,43 +19,24 @@ caused, or with something else: a choice that is to be compared with the default
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import numpy as np
 
+from turnwise.credit.batch import CreditBatch
+from turnwise.data.arrays import Ragged
 from turnwise.errors import CreditError
 
 
-def on_reply_tokens(advantages: Sequence[Sequence[float]], lengths: Sequence[Sequence[int]]) -> list[list[float]]:
-    """Spread one advantage per turn to the turn's reply tokens. One row per trajectory.
-
-    `lengths` has the number of reply tokens of each turn.
-    """
-    return [
-        [advantage for advantage, length in zip(of_turns, of_lengths, strict=True) for _ in range(length)]
-        for of_turns, of_lengths in zip(advantages, lengths, strict=True)
-    ]
-
-
-def divided(
-    action: Sequence[Sequence[float]],
-    thought: Sequence[Sequence[float]],
-    lengths: Sequence[Sequence[int]],
-    thought_lengths: Sequence[Sequence[int]],
-    weight: float,
-) -> list[list[float]]:
+def divided(batch: CreditBatch, action: Ragged, thought: Ragged, thought_lengths: Ragged, weight: float) -> Ragged:
     """Combine the advantages of two estimators into one per reply token; one row per trajectory.
 
-    The first `thought_lengths` tokens of each reply are its thought. `action` and `thought` hold each estimator's
-    advantages of every reply token, `lengths` the number of tokens of each turn's reply. `weight` multiplies the
-    thought's advantages. Raises CreditError for a thought that is longer than its reply.
+    The first `thought_lengths` tokens of each reply are its thought: one number per turn. `action` and `thought` hold
+    each estimator's advantages of every reply token. `weight` multiplies the thought's advantages. Raises CreditError
+    for a thought that is longer than its reply.
     """
-    rows = []
-    for of_action, of_thought, of_lengths, of_thoughts in zip(action, thought, lengths, thought_lengths, strict=True):
-        row: list[float] = []
-        for length, thought_length in zip(of_lengths, of_thoughts, strict=True):
-            if not 0 <= thought_length <= length:
-                raise CreditError(f"a thought must be a part of its reply of {length} tokens; found {thought_length}")
-            begin, border, end = len(row), len(row) + thought_length, len(row) + length
-            row += [weight * advantage for advantage in of_thought[begin:border]]
-            row += of_action[border:end]
-        rows.append(row)
-    return rows
+    begins, lengths = batch.turn_tokens[:-1], np.diff(batch.turn_tokens)
+    for turn in np.flatnonzero((thought_lengths.values < 0) | (thought_lengths.values > lengths)).tolist():
+        raise CreditError(
+            f"a thought must be a part of its reply of {lengths[turn]} tokens; found {thought_lengths.values[turn]}"
+        )
+    of_thought = np.arange(batch.turn_tokens[-1]) < np.repeat(begins + thought_lengths.values, lengths)
+    return Ragged(np.where(of_thought, weight * thought.values, action.values), action.offsets)

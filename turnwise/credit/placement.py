@@ -16,59 +16,65 @@ summed over a turn or a trajectory where it does not.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Literal
 
+import numpy as np
+
 from turnwise.credit.batch import CreditBatch
+from turnwise.data.arrays import Numbers, Ragged
 
 Rewards = Literal["outcome", "merged"]
 Placement = Literal["turn", "merged", "outcome"]
 
 
-def score(batch: CreditBatch, index: int, rewards: Rewards) -> float:
-    """The reward of a trajectory, without rewards per token; `merged` adds its turn rewards to the outcome."""
-    return batch.outcome[index] + (math.fsum(batch.turn_rewards[index]) if rewards == "merged" else 0.0)
+def scores(batch: CreditBatch, rewards: Rewards) -> Numbers:
+    """The reward of each trajectory, without rewards per token; `merged` adds its turn rewards to the outcome."""
+    of_turns = [math.fsum(row) if rewards == "merged" else 0.0 for row in batch.turn_rewards.tolist()]
+    return np.array(batch.outcome, dtype=np.float64) + np.array(of_turns, dtype=np.float64)
 
 
-def total(batch: CreditBatch, index: int, rewards: Rewards) -> float:
-    """`score` plus the trajectory's rewards per token."""
-    return score(batch, index, rewards) + math.fsum(_token_rewards_of_turns(batch, index))
+def totals(batch: CreditBatch, rewards: Rewards) -> Numbers:
+    """`scores` plus the rewards per token of each trajectory."""
+    of_tokens = [math.fsum(row) for row in _token_rewards_of_turns(batch).tolist()]
+    return scores(batch, rewards) + np.array(of_tokens, dtype=np.float64)
 
 
-def own_rewards(batch: CreditBatch, index: int) -> list[float]:
+def own_rewards(batch: CreditBatch) -> Ragged:
     """Each turn's own reward plus its rewards per token, without the outcome."""
-    return _with_token_rewards(batch, index, batch.turn_rewards[index])
+    return _with_token_rewards(batch, batch.turn_rewards)
 
 
-def on_turns(batch: CreditBatch, index: int, placement: Placement) -> list[float]:
-    """The reward of each turn of a trajectory under a placement, with its rewards per token."""
-    return _with_token_rewards(batch, index, placed(batch, index, placement))
+def on_turns(batch: CreditBatch, placement: Placement) -> Ragged:
+    """The reward of each turn under a placement, with its rewards per token."""
+    return _with_token_rewards(batch, placed(batch, placement))
 
 
-def placed(batch: CreditBatch, index: int, placement: Placement) -> list[float]:
-    """The reward of each turn of a trajectory under a placement, without rewards per token."""
+def placed(batch: CreditBatch, placement: Placement) -> Ragged:
+    """The reward of each turn under a placement, without rewards per token."""
     if placement == "turn":
-        *earlier, last = batch.turn_rewards[index]
-        return [*earlier, last + batch.outcome[index]]
-    return [0.0] * (len(batch.turn_rewards[index]) - 1) + [score(batch, index, placement)]
+        rewards = batch.turn_rewards.values.copy()
+        rewards[batch.last_turns] += batch.outcome
+    else:
+        rewards = np.zeros(len(batch.turn_rewards.values))
+        rewards[batch.last_turns] = scores(batch, placement)
+    return Ragged(rewards, batch.turn_rewards.offsets)
 
 
-def on_tokens(batch: CreditBatch, index: int, of_turns: Sequence[float]) -> list[float]:
+def on_tokens(batch: CreditBatch, of_turns: Ragged) -> Ragged:
     """The reward of each reply token: its own, plus its turn's (from `of_turns`) at the last token of the reply."""
-    spans = batch.spans(index)
-    rewards = [0.0] * spans[-1].stop if batch.token_rewards is None else list(batch.token_rewards[index])
-    for span, reward in zip(spans, of_turns, strict=True):
-        rewards[span[-1]] += reward
-    return rewards
+    ends = batch.turn_tokens
+    rewards = np.zeros(ends[-1]) if batch.token_rewards is None else batch.token_rewards.values.copy()
+    rewards[ends[1:] - 1] += of_turns.values
+    return Ragged(rewards, ends[batch.turn_rewards.offsets])
 
 
-def _with_token_rewards(batch: CreditBatch, index: int, of_turns: Sequence[float]) -> list[float]:
-    return [own + paid for own, paid in zip(of_turns, _token_rewards_of_turns(batch, index), strict=True)]
+def _with_token_rewards(batch: CreditBatch, of_turns: Ragged) -> Ragged:
+    return Ragged(of_turns.values + _token_rewards_of_turns(batch).values, of_turns.offsets)
 
 
-def _token_rewards_of_turns(batch: CreditBatch, index: int) -> list[float]:
+def _token_rewards_of_turns(batch: CreditBatch) -> Ragged:
     """The sum of each turn's rewards per token; 0 where the batch has none."""
-    if batch.token_rewards is None:
-        return [0.0] * len(batch.turn_rewards[index])
-    rewards = batch.token_rewards[index]
-    return [math.fsum(rewards[place] for place in span) for span in batch.spans(index)]
+    sums = np.zeros(len(batch.turn_rewards.values))
+    if batch.token_rewards is not None:
+        sums[:] = [math.fsum(row) for row in Ragged(batch.token_rewards.values, batch.turn_tokens).tolist()]
+    return Ragged(sums, batch.turn_rewards.offsets)

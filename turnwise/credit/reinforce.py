@@ -19,13 +19,14 @@ batch.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import numpy as np
 
 from turnwise.config.quantities import NotNegative, Share
 from turnwise.credit.batch import CreditBatch
 from turnwise.credit.normalisation import normalise
 from turnwise.credit.normalisation import whiten as whitened
-from turnwise.credit.placement import Placement, Rewards, on_tokens, placed, score
+from turnwise.credit.placement import Placement, Rewards, on_tokens, placed, scores
+from turnwise.data.arrays import Ragged
 
 
 def reinforce_plus_plus(
@@ -35,13 +36,12 @@ def reinforce_plus_plus(
     rewards: Placement = "turn",
     whiten: bool = True,
     epsilon: NotNegative = 1e-8,
-) -> list[list[float]]:
+) -> Ragged:
     """One advantage per reply token. Needs `reply_lengths`. Raises CreditError without them.
 
     Whitened by default over the trained reply tokens of the batch; `whiten=False` turns it off.
     """
-    of_turns = [placed(batch, index, rewards) for index in range(len(batch))]
-    return _advantages(batch, of_turns, gamma, whiten, epsilon)
+    return _advantages(batch, placed(batch, rewards), gamma, whiten, epsilon)
 
 
 def reinforce_plus_plus_baseline(
@@ -51,31 +51,26 @@ def reinforce_plus_plus_baseline(
     rewards: Rewards = "outcome",
     whiten: bool = True,
     epsilon: NotNegative = 1e-8,
-) -> list[list[float]]:
+) -> Ragged:
     """One advantage per reply token. Needs `reply_lengths`. Rewards per token are not part of the group's mean.
 
     Whitened as in `reinforce_plus_plus`. Raises CreditError as it does.
     """
-    of_turns = [[0.0] * turns for turns in batch.turns]
-    for members in batch.members.values():
-        scores = normalise([score(batch, index, rewards) for index in members], "none", 0.0)
-        for index, difference in zip(members, scores, strict=True):
-            of_turns[index][-1] = difference
-    return _advantages(batch, of_turns, gamma, whiten, epsilon)
+    of_turns = np.zeros(len(batch.turn_rewards.values))
+    of_turns[batch.last_turns] = batch.in_groups(scores(batch, rewards), lambda values: normalise(values, "none", 0.0))
+    return _advantages(batch, Ragged(of_turns, batch.turn_rewards.offsets), gamma, whiten, epsilon)
 
 
-def _advantages(
-    batch: CreditBatch, of_turns: Sequence[Sequence[float]], gamma: float, whiten: bool, epsilon: float
-) -> list[list[float]]:
-    returns = [discounted_returns(on_tokens(batch, index, turns), gamma) for index, turns in enumerate(of_turns)]
+def _advantages(batch: CreditBatch, of_turns: Ragged, gamma: float, whiten: bool, epsilon: float) -> Ragged:
+    returns = discounted_returns(on_tokens(batch, of_turns), gamma)
     return whitened(returns, batch.trained_tokens, epsilon) if whiten else returns
 
 
-def discounted_returns(rewards: Sequence[float], gamma: float) -> list[float]:
-    """The discounted return from each step: R_t = r_t + gamma R_(t+1)."""
-    returns = [0.0] * len(rewards)
-    following = 0.0
-    for step in reversed(range(len(rewards))):
-        following = rewards[step] + gamma * following
-        returns[step] = following
-    return returns
+def discounted_returns(rewards: Ragged, gamma: float) -> Ragged:
+    """The discounted return from each step of each row: R_t = r_t + gamma R_(t+1)."""
+    returns = np.zeros(len(rewards.values))
+    following = np.zeros(len(rewards))
+    for rows, steps in rewards.backward():
+        following[rows] = rewards.values[steps] + gamma * following[rows]
+        returns[steps] = following[rows]
+    return Ragged(returns, rewards.offsets)

@@ -23,7 +23,8 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Annotated, Any
@@ -31,6 +32,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from turnwise.config.options import read_options
+from turnwise.data.trajectory import Trajectory
 from turnwise.errors import ConfigurationError
 from turnwise.seeding import generator
 from turnwise.suggestions import meant
@@ -84,6 +86,22 @@ def group_deviations(group: Sequence[int], rewards: Sequence[float]) -> dict[int
     for of_trajectory, reward in zip(group, rewards, strict=True):
         members.setdefault(of_trajectory, []).append(reward)
     return {name: statistics.stdev(found) if len(found) > 1 else 0.0 for name, found in members.items()}
+
+
+def trainable(trajectories: Sequence[Trajectory], groups: Collection[int] | None, *, grouped: bool) -> list[int]:
+    """The indices of the trajectories to train on: those with a trained reply, in one of the `groups` (None: all).
+
+    `grouped` leaves out a trajectory that is the only such one of its group, and has none to be compared with.
+    """
+    with_replies = [any(turn.trained for turn in trajectory.turns) for trajectory in trajectories]
+    sizes = Counter(each.group for each, has_replies in zip(trajectories, with_replies, strict=True) if has_replies)
+    return [
+        index
+        for index, trajectory in enumerate(trajectories)
+        if with_replies[index]
+        and (sizes[trajectory.group] > 1 or not grouped)
+        and (groups is None or trajectory.group in groups)
+    ]
 
 
 def select(name: str, deviations: Deviations, *, seed: int, wanted: int | None = None, **options: Any) -> Selection:

@@ -26,14 +26,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
+
 from turnwise.config.quantities import NotNegative, Number
 from turnwise.credit.batch import CreditBatch
 from turnwise.credit.normalisation import Deviation, against_others, normalise, scale
 from turnwise.credit.placement import own_rewards
+from turnwise.data.arrays import Numbers, Ragged
 from turnwise.errors import CreditError
 
 Rule = Literal["paper", "per-index", "padded", "return-to-go"]
 Baseline = Literal["others", "group"]
+Rows = list[list[float]]
+"""Numbers per turn of a group's trajectories, in the order of its members."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +53,8 @@ class _Terms:
     baseline: Baseline
 
     def normalised(self, values: Sequence[float]) -> list[float]:
-        return normalise(values, self.deviation, self.epsilon)
+        normalised: list[float] = normalise(values, self.deviation, self.epsilon).tolist()
+        return normalised
 
 
 def mt_grpo(
@@ -61,7 +67,7 @@ def mt_grpo(
     epsilon: NotNegative = 1e-4,
     to_go: bool | None = None,
     baseline: Baseline | None = None,
-) -> list[list[float]]:
+) -> Ragged:
     """One advantage per turn. Rewards per token are added to their turn's reward.
 
     `deviation` defaults to `none` for `return-to-go`, which leaves the scale of the rewards alone, and to `unbiased`
@@ -73,14 +79,16 @@ def mt_grpo(
     if deviation is None:
         deviation = "none" if rule == "return-to-go" else "unbiased"
     terms = _Terms(turn_coefficient, outcome_coefficient, deviation, epsilon, to_go is not False, baseline or "others")
+    rewards = own_rewards(batch).tolist()
     advantages: list[list[float]] = [[] for _ in range(len(batch))]
     for members in batch.members.values():
-        for index, turns in zip(members, _RULES[rule](batch, members, terms), strict=True):
+        of_members = _RULES[rule](batch, members, [rewards[index] for index in members], terms)
+        for index, turns in zip(members, of_members, strict=True):
             advantages[index] = turns
-    return advantages
+    return Ragged.of(advantages)
 
 
-def _paper(batch: CreditBatch, members: list[int], terms: _Terms) -> list[list[float]]:
+def _paper(batch: CreditBatch, members: list[int], rewards: Rows, terms: _Terms) -> Rows:
     """The rule `paper`, for at most two turns.
 
     A trajectory of one turn (a direct answer) gets A_1: in its only turn it chose not to call the tool, and its turn
@@ -91,7 +99,7 @@ def _paper(batch: CreditBatch, members: list[int], terms: _Terms) -> list[list[f
     (G - 1) / G with `deviation: none`; a deviation scales the two terms of A_1 differently, which changes the direction
     of the first turn's gradient.
     """
-    longest = max(len(batch.turn_rewards[index]) for index in members)
+    longest = max(map(len, rewards))
     if longest > 2:
         raise CreditError(
             f"mt-grpo with rule 'paper' is defined on at most two turns; found a trajectory of {longest}; "
@@ -102,15 +110,15 @@ def _paper(batch: CreditBatch, members: list[int], terms: _Terms) -> list[list[f
             "mt-grpo with rule 'paper' has no place for token_rewards, since its second turn has no turn reward; "
             "put the KL penalty into the loss, or set credit.options.rule to 'return-to-go'"
         )
-    turn = terms.normalised([math.fsum(batch.turn_rewards[index]) for index in members])
+    turn = terms.normalised([math.fsum(of_turns) for of_turns in rewards])
     outcome = terms.normalised([batch.outcome[index] for index in members])
     return [
-        [terms.turn * first + terms.outcome * last, last][: len(batch.turn_rewards[index])]
-        for index, first, last in zip(members, turn, outcome, strict=True)
+        [terms.turn * first + terms.outcome * last, last][: len(of_turns)]
+        for of_turns, first, last in zip(rewards, turn, outcome, strict=True)
     ]
 
 
-def _per_index(batch: CreditBatch, members: list[int], terms: _Terms) -> list[list[float]]:
+def _per_index(batch: CreditBatch, members: list[int], rewards: Rows, terms: _Terms) -> Rows:
     """The rule `per-index`, for any number of turns.
 
     **Biased** once the policy decides when to stop: the mean reward of a turn is subtracted from the trajectories that
@@ -118,22 +126,21 @@ def _per_index(batch: CreditBatch, members: list[int], terms: _Terms) -> list[li
     later turns are worth reaching is therefore never learned, with or without `to_go`. A trajectory that is the only
     one to reach a turn has nothing to compare with there: its turn reward counts as 0, with a warning.
     """
-    return _by_index(batch, members, terms, [own_rewards(batch, index) for index in members])
+    return _by_index(batch, members, rewards, terms)
 
 
-def _padded(batch: CreditBatch, members: list[int], terms: _Terms) -> list[list[float]]:
+def _padded(batch: CreditBatch, members: list[int], rewards: Rows, terms: _Terms) -> Rows:
     """The rule `padded`, for any number of turns: every turn index has G terms.
 
     With `to_go` and `deviation: none` the gradient is scaled by (G - 1) / G, and its direction is right. A deviation
     per turn index gives turns different weights: biased. Without `to_go` a turn gets no credit for the rewards that
     follow from it: biased too.
     """
-    rewards = [own_rewards(batch, index) for index in members]
     longest = max(map(len, rewards))
-    return _by_index(batch, members, terms, [turns + [0.0] * (longest - len(turns)) for turns in rewards])
+    return _by_index(batch, members, [turns + [0.0] * (longest - len(turns)) for turns in rewards], terms)
 
 
-def _by_index(batch: CreditBatch, members: list[int], terms: _Terms, rewards: list[list[float]]) -> list[list[float]]:
+def _by_index(batch: CreditBatch, members: list[int], rewards: Rows, terms: _Terms) -> Rows:
     """The advantages of one group: turn rewards, normalised per turn index over the rows that reach it, plus outcome.
 
     `rewards` has one row per member, which may be padded.
@@ -153,7 +160,7 @@ def _by_index(batch: CreditBatch, members: list[int], terms: _Terms, rewards: li
     ]
 
 
-def _return_to_go(batch: CreditBatch, members: list[int], terms: _Terms) -> list[list[float]]:
+def _return_to_go(batch: CreditBatch, members: list[int], rewards: Rows, terms: _Terms) -> Rows:
     """The rule `return-to-go`, for any number of turns.
 
     **Unbiased** with `deviation: none` and `baseline: others`: the returns of the other trajectories do not depend on
@@ -164,18 +171,21 @@ def _return_to_go(batch: CreditBatch, members: list[int], terms: _Terms) -> list
     gradient, and n varies with the policy, which distorts the gradient. A deviation divides each turn by a number of
     its own, which distorts it, too.
     """
-    returns = [_returns(batch, index, terms) for index in members]
+    returns = [
+        [terms.turn * math.fsum(turns[turn:]) + terms.outcome * batch.outcome[index] for turn in range(len(turns))]
+        for index, turns in zip(members, rewards, strict=True)
+    ]
     advantages: list[list[float]] = [[] for _ in members]
     for turn in range(max(map(len, returns))):
         here = [place for place, of_turns in enumerate(returns) if turn < len(of_turns)]
-        values = [returns[place][turn] for place in here]
+        values = np.array([returns[place][turn] for place in here])
         divisor = scale(values, terms.deviation, terms.epsilon)
-        for place, difference in zip(here, _differences(values, terms.baseline), strict=True):
-            advantages[place].append(difference / divisor)
+        for place, advantage in zip(here, (_differences(values, terms.baseline) / divisor).tolist(), strict=True):
+            advantages[place].append(advantage)
     return advantages
 
 
-def _differences(returns: Sequence[float], baseline: Baseline) -> Sequence[float]:
+def _differences(returns: Numbers, baseline: Baseline) -> Numbers:
     """The returns of the trajectories that reach a turn, minus their baselines."""
     if baseline == "group":
         return normalise(returns, "none", 0.0)
@@ -185,13 +195,7 @@ def _differences(returns: Sequence[float], baseline: Baseline) -> Sequence[float
     return against_others(returns)
 
 
-def _returns(batch: CreditBatch, index: int, terms: _Terms) -> list[float]:
-    """The return-to-go from each turn of one trajectory."""
-    rewards, outcome = own_rewards(batch, index), batch.outcome[index]
-    return [terms.turn * math.fsum(rewards[turn:]) + terms.outcome * outcome for turn in range(len(rewards))]
-
-
-_RULES: Mapping[Rule, Callable[[CreditBatch, list[int], _Terms], list[list[float]]]] = {
+_RULES: Mapping[Rule, Callable[[CreditBatch, list[int], Rows, _Terms], Rows]] = {
     "paper": _paper,
     "per-index": _per_index,
     "padded": _padded,

@@ -20,6 +20,11 @@ Numbers = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
 
+def offsets_of(lengths: Sequence[int] | Integers) -> Integers:
+    """Where rows of these lengths begin in one array, and at last where the last one ends, [rows + 1]."""
+    return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+
+
 @dataclass(frozen=True, eq=False)
 class Ragged:
     """Rows of unequal length: row i is `values[offsets[i] : offsets[i + 1]]`. Raises ValueError if they do not match.
@@ -49,10 +54,9 @@ class Ragged:
         return cls.with_lengths(values, [len(row) for row in given])
 
     @classmethod
-    def with_lengths(cls, values: NDArray[Any], lengths: Iterable[int] | Integers) -> Ragged:
+    def with_lengths(cls, values: NDArray[Any], lengths: Sequence[int] | Integers) -> Ragged:
         """The entries as rows of these lengths."""
-        lengths = lengths if isinstance(lengths, np.ndarray) else list(lengths)
-        return cls(values, np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).astype(np.int64))
+        return cls(values, offsets_of(lengths))
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -101,6 +105,10 @@ class Ragged:
         return [entries[begin:end] for begin, end in pairwise(ends)]
 
 
+Rows = Ragged | Sequence[Sequence[float]]
+"""What a function takes as rows of numbers: `Ragged.of` makes them one array."""
+
+
 @dataclass(frozen=True)
 class TokenSequence:
     """One token sequence, to be read; the three tuples have the same length, one entry per token."""
@@ -138,14 +146,13 @@ class SequenceBatch:
             raise ValueError(f"sequences must have the same number of entries in every array; found {sorted(counts)}")
 
     @classmethod
-    def of(cls, sequences: SequenceBatch | Iterable[TokenSequence]) -> SequenceBatch:
+    def of(cls, sequences: Sequences) -> SequenceBatch:
         """These sequences as arrays."""
         if isinstance(sequences, SequenceBatch):
             return sequences
-        chosen = list(sequences)
-        tokens = Ragged.of((each.tokens for each in chosen), np.int64)
-        turns = Ragged.of((each.turn_of_token for each in chosen), np.int64)
-        log_probabilities = Ragged.of(each.log_probabilities for each in chosen)
+        tokens = Ragged.of((each.tokens for each in sequences), np.int64)
+        turns = Ragged.of((each.turn_of_token for each in sequences), np.int64)
+        log_probabilities = Ragged.of(each.log_probabilities for each in sequences)
         return cls(tokens.values, turns.values, log_probabilities.values, tokens.offsets)
 
     def __len__(self) -> int:
@@ -197,13 +204,27 @@ class SequenceBatch:
         """These sequences, in this order."""
         chosen = np.asarray(indices, dtype=np.int64)
         places = self.rows(self.tokens).places(chosen)
-        ends = np.cumsum(self.lengths[chosen])
         return SequenceBatch(
             self.tokens[places],
             self.turn_of_token[places],
             self.log_probabilities[places],
-            np.concatenate([[0], ends]).astype(np.int64),
+            offsets_of(self.lengths[chosen]),
         )
+
+
+def joined(batches: Iterable[SequenceBatch]) -> SequenceBatch:
+    """The sequences of all batches, in order."""
+    parts = list(batches)
+    return SequenceBatch(
+        np.concatenate([part.tokens for part in parts]),
+        np.concatenate([part.turn_of_token for part in parts]),
+        np.concatenate([part.log_probabilities for part in parts]),
+        offsets_of(np.concatenate([part.lengths for part in parts])),
+    )
+
+
+Sequences = SequenceBatch | Sequence[TokenSequence]
+"""What the learner and the critic take: a batch, or single sequences that `SequenceBatch.of` joins."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -226,6 +247,19 @@ class TrajectoryArrays:
 
     def __len__(self) -> int:
         return len(self.group)
+
+    @property
+    def trained_replies(self) -> Flags:
+        """Which reply tokens belong to a turn that is trained on, [reply tokens]."""
+        return np.repeat(self.trained, self.reply_tokens.lengths)
+
+    def reply_rows(self, values: NDArray[Any]) -> Ragged:
+        """Numbers per reply token of all turns, [reply tokens], as one row per trajectory."""
+        return Ragged(values, self.reply_tokens.offsets[self.offsets])
+
+    def token_rows(self, values: NDArray[Any]) -> Ragged:
+        """Numbers per token of all turns, observation before reply, [tokens], as one row per trajectory."""
+        return Ragged(values, (self.observation_tokens.offsets + self.reply_tokens.offsets)[self.offsets])
 
     def select(self, indices: Sequence[int] | Integers) -> TrajectoryArrays:
         """These trajectories, in this order."""
@@ -252,7 +286,7 @@ class TrajectoryArrays:
         treats them as replies.
         """
         observed, replied = self.observation_tokens.lengths, self.reply_tokens.lengths
-        begins = np.concatenate([[0], np.cumsum(observed + replied)]).astype(np.int64)
+        begins = offsets_of(observed + replied)
         of_observation = _moved(self.observation_tokens, begins[:-1])
         of_reply = _moved(self.reply_tokens, begins[:-1] + observed)
         counts = np.diff(self.offsets)

@@ -6,12 +6,10 @@ In means over tasks, the replicas of a task are averaged first, so that a task c
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from turnwise.config.agent import Agent
 from turnwise.config.agent_rewards import AGENT_REWARDS
-from turnwise.config.schema import RewardSection
 from turnwise.data.trajectory import Ending, Trajectory, TurnKind
 from turnwise.world import Column, World
 
@@ -121,37 +119,3 @@ def episode_means(trajectories: Sequence[Trajectory], lost: int = 0, recorded: I
         means[f"success/{world}"] = sum(of_world) / len(of_world)
     endings = [*(trajectory.ending for trajectory in trajectories), *[Ending.WORLD_LOST] * lost]
     return {**means, **{f"ending/{ending}": endings.count(ending) / len(endings) for ending in Ending}}
-
-
-def anchors(trajectories: Sequence[Trajectory]) -> list[list[str | None]] | None:
-    """The anchor state before each turn, [trajectory][turn]; None where any acting turn lacks one."""
-    acting = (turn for trajectory in trajectories for turn in trajectory.turns if turn.kind is TurnKind.ACT)
-    if any(turn.state is None for turn in acting):
-        return None
-    return [[turn.state for turn in trajectory.turns] for trajectory in trajectories]
-
-
-def weighted_rewards(trajectory: Trajectory, rewards: Mapping[str, RewardSection]) -> tuple[list[float], float]:
-    """The weighted turn-level reward of each turn, and the weighted outcome reward of the episode.
-
-    The configuration decides which named rewards are of which level, and their weights. With several attempts,
-    turn-level rewards stay with their turns in every attempt; the outcome is that of the last attempt.
-    """
-    per_turn = [
-        sum(
-            section.weight * turn.rewards.get(name, 0.0) for name, section in rewards.items() if section.level == "turn"
-        )
-        for turn in trajectory.turns
-    ]
-    outcome = sum(
-        section.weight * sum(turn.rewards.get(name, 0.0) for turn in trajectory.last_attempt)
-        for name, section in rewards.items()
-        if section.level == "outcome"
-    )
-    return per_turn, outcome
-
-
-def weighted_return(trajectory: Trajectory, rewards: Mapping[str, RewardSection]) -> float:
-    """The sum of all weighted rewards of a trajectory, turn-level and outcome."""
-    per_turn, outcome = weighted_rewards(trajectory, rewards)
-    return math.fsum(per_turn) + outcome

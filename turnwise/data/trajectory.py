@@ -21,7 +21,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from turnwise.data.arrays import Ragged, TokenSequence, TrajectoryArrays
+from turnwise.data.arrays import Ragged, TokenSequence, TrajectoryArrays, offsets_of
 from turnwise.world import Task
 
 
@@ -179,10 +179,9 @@ class Lost:
 def trajectory_arrays(trajectories: Sequence[Trajectory]) -> TrajectoryArrays:
     """The tokens of these trajectories as arrays, with one row per turn."""
     turns = [turn for trajectory in trajectories for turn in trajectory.turns]
-    counts = np.array([len(trajectory.turns) for trajectory in trajectories], dtype=np.int64)
     return TrajectoryArrays(
         group=np.array([trajectory.group for trajectory in trajectories], dtype=np.int64),
-        offsets=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
+        offsets=offsets_of([len(trajectory.turns) for trajectory in trajectories]),
         trained=np.array([turn.trained for turn in turns], dtype=bool),
         opens_segment=np.array([turn.opens_segment for turn in turns], dtype=bool),
         observation_tokens=Ragged.of((turn.observation_tokens for turn in turns), np.int32),

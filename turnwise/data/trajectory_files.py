@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as compute
 import pyarrow.parquet as parquet
 
-from turnwise.data.arrays import Ragged, TrajectoryArrays
+from turnwise.data.arrays import Ragged, TrajectoryArrays, offsets_of
 from turnwise.data.trajectory import Ending, Lost, Trajectory, Turn, TurnKind, trajectory_arrays
 from turnwise.errors import ArtifactError
 from turnwise.world import Task
@@ -162,7 +162,7 @@ def read_arrays(folder: Path) -> TrajectoryArrays:
     counts = np.bincount(turns["trajectory"].to_numpy(), minlength=len(group))
     return TrajectoryArrays(
         group,
-        np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
+        offsets_of(counts),
         turns["trained"].to_numpy(),
         turns["opens_segment"].to_numpy(),
         *(rows_of_column(turns[name]) for name in PER_TOKEN),

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 
-from turnwise.data.trajectory import TokenSequence
+from turnwise.data.arrays import Integers, Numbers, Ragged, SequenceBatch
 
 
 def micro_batches(lengths: Sequence[int], token_budget: int) -> list[list[int]]:
@@ -51,6 +52,8 @@ class MicroBatch:
     """[replies]."""
     targets: torch.Tensor
     """Token ids, [replies]."""
+    places: Integers
+    """Where the reply tokens are in the arrays of the batch that was laid out, [replies]."""
 
     @property
     def padded_tokens(self) -> int:
@@ -58,41 +61,38 @@ class MicroBatch:
         return self.inputs.numel()
 
 
-def lay_out(
-    sequences: Sequence[TokenSequence], token_budget: int, pad_token: int, device: torch.device
-) -> list[MicroBatch]:
+def lay_out(sequences: SequenceBatch, token_budget: int, pad_token: int, device: torch.device) -> list[MicroBatch]:
     """The sequences as micro-batches on `device`, within a budget of padded tokens: see `micro_batches`."""
-    lengths = [len(sequence.tokens) for sequence in sequences]
-    return [_pad(sequences, members, pad_token, device) for members in micro_batches(lengths, token_budget)]
+    return [
+        _pad(sequences, members, pad_token, device)
+        for members in micro_batches(sequences.lengths.tolist(), token_budget)
+    ]
 
 
-def _pad(
-    sequences: Sequence[TokenSequence], members: Sequence[int], pad_token: int, device: torch.device
-) -> MicroBatch:
-    longest = max(len(sequences[index].tokens) for index in members)
-    inputs = torch.full((len(members), longest), pad_token, dtype=torch.long)
-    of_reply = torch.zeros((len(members), longest), dtype=torch.bool)
-    for row, index in enumerate(members):
-        sequence = sequences[index]
-        inputs[row, : len(sequence.tokens)] = torch.tensor(sequence.tokens)
-        of_reply[row, : len(sequence.tokens)] = torch.tensor(sequence.turn_of_token) >= 0
-    if bool(of_reply[:, 0].any()):
+def _pad(sequences: SequenceBatch, members: Sequence[int], pad_token: int, device: torch.device) -> MicroBatch:
+    lengths = sequences.lengths[list(members)]
+    columns = np.arange(lengths.max())
+    is_token = columns < lengths[:, None]
+    place = np.where(is_token, sequences.offsets[list(members)][:, None] + columns, 0)
+    inputs = np.where(is_token, sequences.tokens[place], pad_token)
+    is_reply = is_token & sequences.mask[place]
+    if is_reply[:, 0].any():
         raise ValueError("a sequence must begin with an observation: nothing predicts its first token")
-    rows, columns = of_reply.nonzero(as_tuple=True)
+    rows, replies = is_reply.nonzero()
     return MicroBatch(
         members=tuple(members),
-        inputs=inputs.to(device),
-        rows=rows.to(device),
-        columns=(columns - 1).to(device),
-        targets=inputs[rows, columns].to(device),
+        inputs=torch.from_numpy(inputs).to(device),
+        rows=torch.from_numpy(rows).to(device),
+        columns=torch.from_numpy(replies - 1).to(device),
+        targets=torch.from_numpy(inputs[rows, replies]).to(device),
+        places=place[rows, replies],
     )
 
 
-def at_reply_tokens(values: Sequence[Sequence[float]], micro_batch: MicroBatch) -> torch.Tensor:
+def at_reply_tokens(values: Ragged | Numbers, micro_batch: MicroBatch) -> torch.Tensor:
     """The entries of `values` at the micro-batch's reply tokens, [replies] in float32.
 
-    `values` has one row per sequence of the batch, with one number per token.
+    `values` has one number per token of the batch that was laid out, [tokens] or one row per sequence.
     """
-    rows, columns = micro_batch.rows.tolist(), (micro_batch.columns + 1).tolist()
-    picked = [values[micro_batch.members[row]][column] for row, column in zip(rows, columns, strict=True)]
-    return torch.tensor(picked, dtype=torch.float32, device=micro_batch.inputs.device)
+    flat = values.values if isinstance(values, Ragged) else values
+    return torch.from_numpy(flat[micro_batch.places]).to(torch.float32).to(micro_batch.inputs.device)

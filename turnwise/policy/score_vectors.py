@@ -25,7 +25,7 @@ import torch
 from numpy.typing import NDArray
 
 from turnwise.config.model_settings import PLAIN
-from turnwise.data.trajectory import TokenSequence
+from turnwise.data.arrays import SequenceBatch, Sequences
 from turnwise.policy.determinism import reproducible_computing
 from turnwise.policy.model import load_policy, trained_parameters
 from turnwise.policy.packing import lay_out
@@ -57,7 +57,7 @@ class CountSketch:
 
 def score_vectors(
     policy: Path,
-    sequences: Sequence[TokenSequence],
+    sequences: Sequences,
     *,
     temperature: float,
     dimensions: int,
@@ -78,7 +78,7 @@ def score_vectors(
     rows = []
     with reproducible_computing(threads):
         for done, sequence in enumerate(sequences, 1):
-            (alone,) = lay_out([sequence], len(sequence.tokens), pad_token, torch.device(device))
+            (alone,) = lay_out(SequenceBatch.of([sequence]), len(sequence.tokens), pad_token, torch.device(device))
             states = reply_states(model, alone)
             scored, _ = score_replies(
                 model, states, alone.targets, temperature=temperature, chunk_tokens=PLAIN.logit_chunk_tokens

@@ -28,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from turnwise.credit import CreditBatch, estimate
+from turnwise.data.arrays import Ragged
 from turnwise.seeding import generator
 
 Vector = NDArray[np.float64]
@@ -162,14 +163,14 @@ def estimated_gradient(problem: DecisionProblem, rule: Rule, group: Sequence[Pat
     """
     batch = CreditBatch(
         group=[0] * len(group),
-        turn_rewards=[path.turn_rewards for path in group],
+        turn_rewards=Ragged.of(path.turn_rewards for path in group),
         outcome=[path.outcome for path in group],
-        reply_lengths=[[1] * len(path.states) for path in group],
+        reply_lengths=Ragged.of(([1] * len(path.states) for path in group), np.int64),
         anchors=[path.states for path in group],
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # turns that only one trajectory reaches are part of what is examined
-        advantages = estimate(rule.estimator, batch, **rule.options)
+        advantages = estimate(rule.estimator, batch, **rule.options).tolist()
     gradient = dict.fromkeys(problem.states, 0.0)
     for path, row in zip(group, advantages, strict=True):
         for state, slope, advantage in zip(path.states, path.slopes, row, strict=True):

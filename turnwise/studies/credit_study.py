@@ -140,7 +140,7 @@ def advantages_of_turns(rule: Rule, batch: CreditBatch) -> list[list[float]]:
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a group left with one trajectory has no signal, which the figures show
-        advantages = estimate(rule.estimator, batch, **rule.options)
+        advantages = estimate(rule.estimator, batch, **rule.options).tolist()
     if ESTIMATORS[rule.estimator].level == "turn":
         return advantages
     of_turns = [[[row[place] for place in span] for span in batch.spans(index)] for index, row in enumerate(advantages)]

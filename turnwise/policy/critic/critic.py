@@ -27,13 +27,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
 from transformers import PreTrainedModel
 
 from turnwise.config.model_settings import PLAIN, ModelSettings
 from turnwise.config.schema import CriticSection
-from turnwise.data.trajectory import TokenSequence
+from turnwise.data.arrays import Numbers, Ragged, SequenceBatch, Sequences
 from turnwise.errors import ArtifactError, ConfigurationError
 from turnwise.policy.critic.value_learning import ValueBatch
 from turnwise.policy.critic.value_loss import clipped_value_loss, explained_variance
@@ -114,31 +115,32 @@ class Critic:
         """Optimizer steps taken since the critic was new, those before a restore included."""
         return self._optimizer.steps
 
-    def values(self, sequences: Sequence[TokenSequence], micro_batch_tokens: int) -> list[list[float]]:
-        """The values of each sequence, one per reply token: of the state before that token is sampled."""
-        by_sequence: list[list[float]] = [[] for _ in sequences]
+    def values(self, sequences: Sequences, micro_batch_tokens: int) -> Ragged:
+        """The values, one row per sequence with one per reply token: of the state before that token is sampled."""
+        sequences = SequenceBatch.of(sequences)
+        values = np.zeros(len(sequences.tokens))
         with reproducible_computing(self._threads), torch.no_grad():
             for micro_batch in self._lay_out(sequences, micro_batch_tokens):
-                values = self.values_at(reply_states(self._trunk, micro_batch))
-                for row, value in zip(micro_batch.rows.tolist(), values.tolist(), strict=True):
-                    by_sequence[micro_batch.members[row]].append(value)
-        return by_sequence
+                states = reply_states(self._trunk, micro_batch)
+                values[micro_batch.places] = self.values_at(states).cpu().numpy()
+        return sequences.reply_rows(values[sequences.mask])
 
-    def bootstrap(self, sequences: Sequence[TokenSequence], micro_batch_tokens: int) -> list[float]:
+    def bootstrap(self, sequences: Sequences, micro_batch_tokens: int) -> Numbers:
         """One value per sequence: of the state after its last token, to bootstrap from where a limit cut it off.
 
         A last observation that no reply followed is not among the tokens: the value is of the state in which the last
         reply has just ended.
         """
-        by_sequence = [0.0] * len(sequences)
+        sequences = SequenceBatch.of(sequences)
+        values = np.zeros(len(sequences))
         with reproducible_computing(self._threads), torch.no_grad():
             for micro_batch in self._lay_out(sequences, micro_batch_tokens):
                 hidden = self._trunk(input_ids=micro_batch.inputs, use_cache=False).last_hidden_state
-                last = torch.tensor([len(sequences[member].tokens) - 1 for member in micro_batch.members])
+                members = list(micro_batch.members)
+                last = torch.from_numpy(sequences.lengths[members] - 1)
                 states = hidden[torch.arange(len(last)), last]
-                for member, value in zip(micro_batch.members, self.values_at(states).tolist(), strict=True):
-                    by_sequence[member] = value
-        return by_sequence
+                values[members] = self.values_at(states).cpu().numpy()
+        return values
 
     def values_at(self, states: torch.Tensor) -> torch.Tensor:
         """The values, [n], of hidden states, [n, hidden]. Both the head and the states receive a gradient."""
@@ -206,7 +208,7 @@ class Critic:
             tally += reported
         return tally
 
-    def _lay_out(self, sequences: Sequence[TokenSequence], micro_batch_tokens: int) -> list[MicroBatch]:
+    def _lay_out(self, sequences: SequenceBatch, micro_batch_tokens: int) -> list[MicroBatch]:
         return lay_out(sequences, micro_batch_tokens, self._pad_token, self._trunk.device)
 
     def _take(self, folder: Path) -> None:

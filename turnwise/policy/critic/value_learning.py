@@ -2,85 +2,88 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from turnwise.config.schema import CriticSection
-from turnwise.data.trajectory import TokenSequence
+from turnwise.data.arrays import Ragged, Rows, SequenceBatch, Sequences
 from turnwise.seeding import generator
 
 
 @dataclass(frozen=True)
 class ValueBatch:
-    """Training data of a critic: one entry per sequence, with one number per reply token.
+    """Training data of a critic: one row per sequence, with one number per reply token.
 
-    `values` are the ones that the returns were computed with. A reply token whose return is None has no target and is
-    left out of the loss; `turnwise.credit.value_targets` has a target for every reply token. Raises ValueError when the
-    entries do not match, when there is no target, and for a number that is not finite.
+    `values` are the ones that the returns were computed with. A reply token without a target is left out of the loss;
+    `turnwise.credit.value_targets` has a target for every reply token. Raises ValueError when the rows do not match the
+    sequences, when there is no target, and for a number that is not finite.
     """
 
-    sequences: tuple[TokenSequence, ...]
-    values: tuple[tuple[float, ...], ...]
-    returns: tuple[tuple[float | None, ...], ...]
+    sequences: SequenceBatch
+    values: Ragged
+    returns: Ragged
+    """0 where there is no target."""
+    has_target: Ragged
+    """Which reply tokens have a return."""
+
+    @classmethod
+    def of(cls, sequences: Sequences, values: Rows, returns: Ragged | Sequence[Sequence[float | None]]) -> ValueBatch:
+        """A batch from these rows; a return that is None is no target."""
+        if isinstance(returns, Ragged):
+            has_target = Ragged(np.ones(len(returns.values), dtype=bool), returns.offsets)
+        else:
+            has_target = Ragged.of(([target is not None for target in row] for row in returns), np.bool_)
+            returns = Ragged.of([0.0 if target is None else target for target in row] for row in returns)
+        return cls(SequenceBatch.of(sequences), Ragged.of(values), returns, has_target)
 
     def __post_init__(self) -> None:
-        lengths = [sum(sequence.mask) for sequence in self.sequences]
+        counts = self.sequences.reply_counts
         for name in ("values", "returns"):
-            found = [len(row) for row in getattr(self, name)]
-            if found != lengths:
-                raise ValueError(f"{name} must have one number per reply token, {lengths}; found {found}")
+            lengths = getattr(self, name).lengths
+            if not np.array_equal(lengths, counts):
+                raise ValueError(
+                    f"{name} must have one number per reply token, {counts.tolist()}; found {lengths.tolist()}"
+                )
         if not self.targets:
             raise ValueError("a value batch must have a return to learn from; found none")
         for name in ("values", "returns"):
-            if not all(number is None or math.isfinite(number) for row in getattr(self, name) for number in row):
+            if not np.isfinite(getattr(self, name).values).all():
                 raise ValueError(f"{name} must be finite numbers; found another: the critic or the credit diverged")
 
     @property
     def targets(self) -> int:
-        """The number of returns that are not None."""
-        return sum(target is not None for row in self.returns for target in row)
+        """The number of reply tokens that have a return."""
+        return int(self.has_target.values.sum())
 
     def pairs(self) -> tuple[list[float], list[float]]:
         """The values and the returns of all targets, as two lists of the same length."""
-        both = [
-            (value, target)
-            for of_values, of_returns in zip(self.values, self.returns, strict=True)
-            for value, target in zip(of_values, of_returns, strict=True)
-            if target is not None
-        ]
-        return [value for value, _ in both], [target for _, target in both]
+        chosen = self.has_target.values
+        return self.values.values[chosen].tolist(), self.returns.values[chosen].tolist()
 
-    def per_token(self) -> tuple[list[list[float]], list[list[float]]]:
-        """Values and returns with one entry per token of each sequence: 0 at observation tokens.
+    def per_token(self) -> tuple[Ragged, Ragged]:
+        """Values and returns with one number per token of each sequence: 0 at observation tokens.
 
         Returns are NaN at reply tokens that have no target.
         """
-        returns = [[math.nan if target is None else target for target in row] for row in self.returns]
-        return self._spread(self.values), self._spread(returns)
-
-    def _spread(self, rows: Sequence[Sequence[float]]) -> list[list[float]]:
-        spread = []
-        for sequence, row in zip(self.sequences, rows, strict=True):
-            following = iter(row)
-            spread.append([next(following) if mask else 0.0 for mask in sequence.mask])
-        return spread
+        returns = np.where(self.has_target.values, self.returns.values, np.nan)
+        return self.sequences.at_replies(self.values.values), self.sequences.at_replies(returns)
 
     def parts(self, settings: CriticSection, seed: int) -> Iterator[ValueBatch]:
         """The mini-batches of all epochs, one per optimizer step; `seed` decides their order.
 
         Sequences without a target are left out.
         """
-        taught = [index for index, row in enumerate(self.returns) if any(target is not None for target in row)]
+        taught = [index for index, row in enumerate(self.has_target) if row.any()]
         for epoch in range(settings.epochs):
             order = np.array(taught)
             if settings.mini_batches > 1:
                 order = generator(seed, "critic-mini-batches", epoch).permutation(taught)
             for part in np.array_split(order, min(settings.mini_batches, len(taught))):
                 yield ValueBatch(
-                    tuple(self.sequences[index] for index in part),
-                    tuple(self.values[index] for index in part),
-                    tuple(self.returns[index] for index in part),
+                    self.sequences.select(part),
+                    self.values.select(part),
+                    self.returns.select(part),
+                    self.has_target.select(part),
                 )

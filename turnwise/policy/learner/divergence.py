@@ -22,11 +22,11 @@ step on a batch, tokens are no longer samples of pi, and the penalty in the loss
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from turnwise.config.optimization import ReferencePenalty
-from turnwise.data.trajectory import TokenSequence
+from turnwise.data.arrays import Numbers, Ragged, SequenceBatch
 
 if TYPE_CHECKING:  # Importing torch takes seconds, and rewards need it only where there is a penalty.
     import torch
@@ -52,27 +52,24 @@ DIVERGENCES: Mapping[str, Callable[[torch.Tensor], torch.Tensor]] = {"k1": k1, "
 
 
 def reference_rewards(
-    sequences: Sequence[TokenSequence],
-    reference_log_probabilities: Sequence[Sequence[float]],
-    penalty: ReferencePenalty,
-) -> list[list[float]]:
-    """The reward -coefficient x k of every reply token: one row per sequence, as `CreditBatch.token_rewards` takes it.
+    sequences: SequenceBatch, reference_log_probabilities: Ragged | Numbers, penalty: ReferencePenalty
+) -> Numbers:
+    """The reward -coefficient x k of every reply token, [reply tokens], as `CreditBatch.token_rewards` takes it.
 
     pi is the behaviour policy, with the log-probabilities in the sequences. `reference_log_probabilities` has one
-    number per token of every sequence, in nats and at the same temperature; those at observation tokens are not read.
+    number per token of the sequences, in nats and at the same temperature; those at observation tokens are not read.
     Raises ValueError where the lengths differ.
     """
     import torch
 
-    rewards: list[list[float]] = []
-    for sequence, reference in zip(sequences, reference_log_probabilities, strict=True):
-        if len(reference) != len(sequence.tokens):
-            raise ValueError(
-                f"there must be one reference log-probability per token; found {len(reference)} for "
-                f"{len(sequence.tokens)} tokens"
-            )
-        pairs = zip(sequence.log_probabilities, reference, sequence.mask, strict=True)
-        differences = [of_policy - of_reference for of_policy, of_reference, mask in pairs if mask]
-        divergence = DIVERGENCES[penalty.estimator](torch.tensor(differences, dtype=torch.float64))
-        rewards.append((-penalty.coefficient * divergence).tolist())
+    reference = reference_log_probabilities
+    reference = reference.values if isinstance(reference, Ragged) else reference
+    if len(reference) != len(sequences.tokens):
+        raise ValueError(
+            f"there must be one reference log-probability per token; found {len(reference)} for "
+            f"{len(sequences.tokens)} tokens"
+        )
+    log_ratios = torch.from_numpy((sequences.log_probabilities - reference)[sequences.mask])
+    divergence = DIVERGENCES[penalty.estimator](log_ratios)
+    rewards: Numbers = (-penalty.coefficient * divergence).numpy()
     return rewards

@@ -23,13 +23,12 @@ weight is clamped to [-20, 20], so that the weight stays finite.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from turnwise.config.optimization import ImportanceCorrection
-from turnwise.data.trajectory import TokenSequence
+from turnwise.data.arrays import Ragged, SequenceBatch
 from turnwise.errors import MismatchError
 
 LARGEST_LOG_WEIGHT = 20.0
@@ -39,7 +38,7 @@ LARGEST_LOG_WEIGHT = 20.0
 class ImportanceWeights:
     """The importance weights of a batch, with the metrics about them."""
 
-    of_token: tuple[tuple[float, ...], ...]
+    of_token: Ragged
     """One row per sequence, with one weight per token; 0.0 at observation tokens."""
     mean: float
     """The mean over reply tokens, after truncation or masking."""
@@ -50,9 +49,7 @@ class ImportanceWeights:
 
 
 def importance_weights(
-    sequences: Sequence[TokenSequence],
-    learner_log_probabilities: Sequence[Sequence[float]],
-    correction: ImportanceCorrection,
+    sequences: SequenceBatch, learner_log_probabilities: Ragged, correction: ImportanceCorrection
 ) -> ImportanceWeights:
     """The weight of every token of a batch. The engine's log-probabilities are those in the sequences.
 
@@ -60,30 +57,20 @@ def importance_weights(
     leaves no reply token to train on.
     """
     low, high = correction.bounds
-    rows, all_weights, all_used = [], [], []
-    for sequence, of_learner in zip(sequences, learner_log_probabilities, strict=True):
-        of_reply = np.array(sequence.mask, dtype=bool)
-        weights = _weights((np.array(of_learner) - np.array(sequence.log_probabilities))[of_reply], correction.level)
-        used = np.minimum(weights, high)
-        if correction.kind == "mask":
-            used = np.where((weights >= low) & (weights <= high), weights, 0.0)
-        row = np.zeros(len(of_reply))
-        row[of_reply] = used
-        rows.append(tuple(row.tolist()))
-        all_weights.append(weights)
-        all_used.append(used)
-    before, after = np.concatenate(all_weights), np.concatenate(all_used)
-    if not after.any():
+    log_weights = (learner_log_probabilities.values - sequences.log_probabilities)[sequences.mask]
+    if correction.level == "sequence":
+        rows = sequences.reply_rows(log_weights)
+        log_weights = np.repeat([row.sum() for row in rows], rows.lengths)
+    weights = np.exp(np.clip(log_weights, -LARGEST_LOG_WEIGHT, LARGEST_LOG_WEIGHT))
+    used = np.minimum(weights, high)
+    if correction.kind == "mask":
+        used = np.where((weights >= low) & (weights <= high), weights, 0.0)
+    if not used.any():
         raise MismatchError(
-            f"the importance mask must leave a reply token to train on; it leaves none of {after.size} with weights "
+            f"the importance mask must leave a reply token to train on; it leaves none of {used.size} with weights "
             f"within {low:g} and {high:g}: engine and learner hold different weights; load the learner's policy into "
             "the engine before the rollout"
         )
-    return ImportanceWeights(tuple(rows), float(after.mean()), float(before.max()), float((before != after).mean()))
-
-
-def _weights(log_weights: np.ndarray, level: str) -> np.ndarray:
-    """One weight per reply token of a sequence, from the learner's log-probabilities minus the engine's."""
-    if level == "sequence":
-        log_weights = np.full_like(log_weights, log_weights.sum())
-    return np.exp(np.clip(log_weights, -LARGEST_LOG_WEIGHT, LARGEST_LOG_WEIGHT))
+    return ImportanceWeights(
+        sequences.at_replies(used), float(used.mean()), float(weights.max()), float((weights != used).mean())
+    )

@@ -12,14 +12,14 @@ the policy and the critic's head have separate optimizers.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from turnwise.config.model_settings import PLAIN, ModelSettings
-from turnwise.data.trajectory import TokenSequence
+from turnwise.data.arrays import Numbers, Ragged, SequenceBatch, Sequences
 from turnwise.errors import ConfigurationError, MismatchError, NotFiniteError
 from turnwise.policy.critic.critic import VALUE_HEAD_FILE, Critic, value_metrics
 from turnwise.policy.determinism import reproducible_computing
@@ -70,21 +70,17 @@ class Learner:
         """Optimizer steps taken since the optimizer was new, those before a restore included."""
         return self._optimizer.steps
 
-    def log_probabilities(
-        self, sequences: Sequence[TokenSequence], temperature: float, micro_batch_tokens: int
-    ) -> list[list[float]]:
+    def log_probabilities(self, sequences: Sequences, temperature: float, micro_batch_tokens: int) -> Ragged:
         """Log-probabilities in nats, one row per sequence with one number per token; 0.0 at observation tokens."""
         return self._score(sequences, temperature, micro_batch_tokens)[0]
 
-    def entropies(
-        self, sequences: Sequence[TokenSequence], temperature: float, micro_batch_tokens: int
-    ) -> list[list[float]]:
+    def entropies(self, sequences: Sequences, temperature: float, micro_batch_tokens: int) -> Ragged:
         """Entropies in nats of the distributions that reply tokens are drawn from, laid out as `log_probabilities`."""
         return self._score(sequences, temperature, micro_batch_tokens)[1]
 
     def supervised_step(
         self,
-        sequences: Sequence[TokenSequence],
+        sequences: Sequences,
         *,
         learning_rate: float,
         micro_batch_tokens: int,
@@ -96,7 +92,8 @@ class Learner:
         Returns `loss` (nats per reply token, before the step), `gradient_norm` (before clipping) and `tokens` (reply
         tokens). Raises ValueError where there is no reply token.
         """
-        tokens = sum(sum(sequence.mask) for sequence in sequences)
+        sequences = SequenceBatch.of(sequences)
+        tokens = int(sequences.mask.sum())
         if not tokens:
             raise ValueError("a supervised step must have a reply token to train on; found none")
         loss = 0.0
@@ -161,7 +158,7 @@ class Learner:
             "gradient_norm": sum(norms) / len(norms),
             "mismatch": tallies[0].mismatch / tallies[0].tokens,
             "mismatch_maximum": tallies[0].mismatch_maximum,
-            "tokens": float(sum(batch.reply_tokens)),
+            "tokens": float(batch.sequences.mask.sum()),
             "padding_share": 1.0 - total.unpadded / total.padded,
             "optimizer_steps": float(len(norms)),
             **({"objective": total.objective / len(norms)} if own_objective else {}),
@@ -186,8 +183,7 @@ class Learner:
         """The batch with importance weights and the learner's log-probabilities, and the metrics about the weights."""
         own = self.log_probabilities(batch.sequences, settings.temperature, settings.micro_batch_tokens)
         weights = importance_weights(batch.sequences, own, correction)
-        proximal = tuple(tuple(row) for row in own)
-        return replace(batch, proximal_log_probabilities=proximal, importance_weights=weights.of_token), {
+        return replace(batch, proximal_log_probabilities=own, importance_weights=weights.of_token), {
             "importance_weight_mean": weights.mean,
             "importance_weight_maximum": weights.maximum,
             "importance_cut_share": weights.cut_share,
@@ -205,9 +201,9 @@ class Learner:
         if settings.critic is not None:
             value_weight = (settings.critic.coefficient or 0.0) / batch.value_batch().targets
         everything = [(True, list(range(len(batch.sequences))))]
-        tally = UpdateTally(unpadded=sum(len(sequence.tokens) for sequence in batch.sequences))
+        tally = UpdateTally(unpadded=len(batch.sequences.tokens))
         for has_signal, chosen in batch.by_signal() if settings.advantages_alone else everything:
-            part, of_part = batch.select(chosen), [weights[index] for index in chosen]
+            part, of_part = batch.select(chosen), weights[chosen]
             with torch.set_grad_enabled(has_signal):
                 for micro_batch in self._lay_out(part.sequences, settings.micro_batch_tokens):
                     loss, reported = self._objective(micro_batch, part, of_part, value_weight, settings)
@@ -220,7 +216,7 @@ class Learner:
         self,
         micro_batch: MicroBatch,
         batch: UpdateBatch,
-        weights: Sequence[float],
+        weights: Numbers,
         value_weight: float,
         settings: UpdateSettings,
     ) -> tuple[torch.Tensor, UpdateTally]:
@@ -271,19 +267,15 @@ class Learner:
             weight_decay=settings.weight_decay,
         )
 
-    def _score(
-        self, sequences: Sequence[TokenSequence], temperature: float, micro_batch_tokens: int
-    ) -> tuple[list[list[float]], list[list[float]]]:
-        chosen_by_token = [[0.0] * len(sequence.tokens) for sequence in sequences]
-        entropy_by_token = [[0.0] * len(sequence.tokens) for sequence in sequences]
+    def _score(self, sequences: Sequences, temperature: float, micro_batch_tokens: int) -> tuple[Ragged, Ragged]:
+        sequences = SequenceBatch.of(sequences)
+        log_probabilities, entropies = np.zeros(len(sequences.tokens)), np.zeros(len(sequences.tokens))
         with reproducible_computing(self._threads), torch.no_grad():
             for micro_batch in self._lay_out(sequences, micro_batch_tokens):
                 chosen, entropy = self._scored(micro_batch, reply_states(self.model, micro_batch), temperature)
-                places = zip(micro_batch.rows.tolist(), micro_batch.columns.tolist(), strict=True)
-                for (row, column), value, spread in zip(places, chosen.tolist(), entropy.tolist(), strict=True):
-                    chosen_by_token[micro_batch.members[row]][column + 1] = value
-                    entropy_by_token[micro_batch.members[row]][column + 1] = spread
-        return chosen_by_token, entropy_by_token
+                log_probabilities[micro_batch.places] = chosen.cpu().numpy()
+                entropies[micro_batch.places] = entropy.cpu().numpy()
+        return sequences.rows(log_probabilities), sequences.rows(entropies)
 
     def _scored(
         self,
@@ -304,7 +296,7 @@ class Learner:
             entropy_gradient=entropy_gradient,
         )
 
-    def _lay_out(self, sequences: Sequence[TokenSequence], micro_batch_tokens: int) -> list[MicroBatch]:
+    def _lay_out(self, sequences: SequenceBatch, micro_batch_tokens: int) -> list[MicroBatch]:
         return lay_out(sequences, micro_batch_tokens, self._pad_token, self.model.device)
 
     def _check_output_layer(self) -> None:

@@ -12,15 +12,15 @@ it is cut. A term that is not used is not computed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 
+from turnwise.data.arrays import Numbers, Ragged
 from turnwise.policy.learner.divergence import DIVERGENCES
 from turnwise.policy.learner.losses import LOSSES, TokenLoss
 from turnwise.policy.learner.settings import UpdateSettings
-from turnwise.policy.learner.update import PerToken, UpdateBatch
+from turnwise.policy.learner.update import UpdateBatch
 from turnwise.policy.metric_sums import UpdateTally
 from turnwise.policy.packing import MicroBatch, at_reply_tokens
 
@@ -44,20 +44,18 @@ class ReplyTokens:
     """Importance weights; None without a correction of the engine's mismatch."""
 
     @classmethod
-    def of(
-        cls, batch: UpdateBatch, weights: Sequence[float], micro_batch: MicroBatch, dtype: torch.dtype
-    ) -> ReplyTokens:
+    def of(cls, batch: UpdateBatch, weights: Numbers, micro_batch: MicroBatch, dtype: torch.dtype) -> ReplyTokens:
         """Collect the inputs of a micro-batch of `batch`; `weights` has one number per sequence of the batch."""
 
-        def pick(rows: PerToken) -> torch.Tensor:
-            return at_reply_tokens(rows, micro_batch).to(dtype)
+        def pick(values: Ragged | Numbers) -> torch.Tensor:
+            return at_reply_tokens(values, micro_batch).to(dtype)
 
-        engine = pick(tuple(sequence.log_probabilities for sequence in batch.sequences))
+        engine = pick(batch.sequences.log_probabilities)
         proximal, reference, importance = (
             None if rows is None else pick(rows)
             for rows in (batch.proximal_log_probabilities, batch.reference_log_probabilities, batch.importance_weights)
         )
-        of_sequence = torch.tensor([weights[member] for member in micro_batch.members], dtype=dtype)
+        of_sequence = torch.from_numpy(weights[list(micro_batch.members)]).to(dtype)
         return cls(
             engine=engine,
             behaviour=engine if proximal is None else proximal,

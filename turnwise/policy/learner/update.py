@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 
-from turnwise.data.trajectory import TokenSequence
+from turnwise.data.arrays import Integers, Numbers, Ragged, Rows, SequenceBatch, Sequences
 from turnwise.policy.critic.value_learning import ValueBatch
 from turnwise.policy.learner.aggregation import token_weights
 from turnwise.policy.learner.settings import UpdateSettings
@@ -17,8 +16,6 @@ from turnwise.seeding import generator
 
 __all__ = ["UpdateBatch", "UpdateSettings", "mini_batches"]
 
-PerToken = tuple[tuple[float, ...], ...]
-"""One row per sequence, with one number per token; the numbers at observation tokens are never read."""
 OPTIONAL = (
     "reference_log_probabilities",
     "proximal_log_probabilities",
@@ -33,158 +30,148 @@ OPTIONAL = (
 class UpdateBatch:
     """The training data of an update: sequences with one advantage per token.
 
-    Advantages are 0.0 at observation tokens, which are never trained on. Raises ValueError when the fields do not
-    match, and where there is no reply token.
+    Numbers per token are in one row per sequence; those at observation tokens are never read. Advantages are 0.0 there,
+    since these tokens are never trained on. Raises ValueError when the fields do not match, and where there is no reply
+    token.
     """
 
-    sequences: tuple[TokenSequence, ...]
-    advantages: PerToken
+    sequences: SequenceBatch
+    advantages: Ragged
     groups: tuple[int, ...] | None = None
     """The prompt of each sequence; required by the aggregation `prompt-mean`."""
     samples: tuple[int, ...] | None = None
     """The sample that each sequence belongs to. The segments of a trajectory are one sample: they go into the same
     mini-batch, and count as one in an aggregation. None: each sequence is a sample."""
-    reference_log_probabilities: PerToken | None = None
+    reference_log_probabilities: Ragged | None = None
     """The reference policy's, in nats, at the sampling temperature; required by a penalty in the loss."""
-    proximal_log_probabilities: PerToken | None = None
+    proximal_log_probabilities: Ragged | None = None
     """The learner's own before its first step, in nats, which the ratio is then taken to. The learner fills them in
     where the engine's mismatch is corrected for."""
-    importance_weights: PerToken | None = None
+    importance_weights: Ragged | None = None
     """Factors of the policy loss. The learner fills them in where the engine's mismatch is corrected for."""
-    values: PerToken | None = None
+    values: Ragged | None = None
     """Values that the returns were computed with, by a critic on the policy's trunk; required where it is trained."""
-    returns: PerToken | None = None
+    returns: Ragged | None = None
     """The targets of that critic; NaN at reply tokens without a target."""
 
     def __post_init__(self) -> None:
-        lengths = [len(sequence.tokens) for sequence in self.sequences]
-        if [len(of_sequence) for of_sequence in self.advantages] != lengths:
+        if not np.array_equal(self.advantages.offsets, self.sequences.offsets):
             raise ValueError(
                 "an update batch must have one advantage per token of every sequence: spread those of turns or of "
                 "reply tokens with from_turns or from_reply_tokens"
             )
         for name in OPTIONAL:
             rows = getattr(self, name)
-            if rows is not None and [len(row) for row in rows] != lengths:
+            if rows is not None and not np.array_equal(rows.offsets, self.sequences.offsets):
                 raise ValueError(f"{name} must have one number per token of every sequence of an update batch")
         for name in ("groups", "samples"):
             numbers = getattr(self, name)
-            if numbers is not None and len(numbers) != len(lengths):
+            if numbers is not None and len(numbers) != len(self.sequences):
                 raise ValueError(
                     f"{name} must have one number per sequence of an update batch; found {len(numbers)} for "
-                    f"{len(lengths)}"
+                    f"{len(self.sequences)}"
                 )
-        if not any(any(sequence.mask) for sequence in self.sequences):
+        if not self.sequences.mask.any():
             raise ValueError("an update batch must have a reply token to train on; found none")
 
     @classmethod
     def from_turns(
         cls,
-        sequences: Sequence[TokenSequence],
-        advantages: Sequence[Sequence[float]],
+        sequences: Sequences,
+        advantages: Rows,
         *,
-        groups: Sequence[int] | None = None,
-        samples: Sequence[int] | None = None,
-        reference_log_probabilities: Sequence[Sequence[float]] | None = None,
+        groups: Sequence[int] | Integers | None = None,
+        samples: Sequence[int] | Integers | None = None,
+        reference_log_probabilities: Rows | None = None,
     ) -> UpdateBatch:
         """A batch from advantages per turn: `advantages[i][k]` goes to every reply token of turn k of sequence i.
 
         Where a sequence is a segment, turns are numbered through its whole trajectory.
         """
-        spread = (
-            tuple(of_turn[turn] if turn >= 0 else 0.0 for turn in sequence.turn_of_token)
-            for sequence, of_turn in zip(sequences, advantages, strict=True)
-        )
-        return cls._of(sequences, spread, groups, samples, reference_log_probabilities)
+        sequences, of_turns = SequenceBatch.of(sequences), Ragged.of(advantages)
+        if (sequences.turn_of_token >= np.repeat(of_turns.lengths, sequences.lengths)).any():
+            raise ValueError("there must be one advantage per turn of every sequence; found a turn that has none")
+        turns = np.repeat(of_turns.offsets[:-1], sequences.lengths) + sequences.turn_of_token
+        of_replies = of_turns.values[turns[sequences.mask]]
+        return cls._of(sequences, of_replies, groups, samples, reference_log_probabilities)
 
     @classmethod
     def from_reply_tokens(
         cls,
-        sequences: Sequence[TokenSequence],
-        advantages: Sequence[Sequence[float]],
+        sequences: Sequences,
+        advantages: Rows,
         *,
-        groups: Sequence[int] | None = None,
-        samples: Sequence[int] | None = None,
-        reference_log_probabilities: Sequence[Sequence[float]] | None = None,
+        groups: Sequence[int] | Integers | None = None,
+        samples: Sequence[int] | Integers | None = None,
+        reference_log_probabilities: Rows | None = None,
     ) -> UpdateBatch:
         """A batch from advantages per token: `advantages[i]` has one number per reply token of sequence i, in order."""
-        spread = []
-        for sequence, of_reply_token in zip(sequences, advantages, strict=True):
-            if len(of_reply_token) != sum(sequence.mask):
-                raise ValueError(
-                    f"there must be one advantage per reply token; found {len(of_reply_token)} advantages for "
-                    f"{sum(sequence.mask)} reply tokens"
-                )
-            following = iter(of_reply_token)
-            spread.append(tuple(next(following) if mask else 0.0 for mask in sequence.mask))
-        return cls._of(sequences, spread, groups, samples, reference_log_probabilities)
+        sequences, of_replies = SequenceBatch.of(sequences), Ragged.of(advantages)
+        if not np.array_equal(of_replies.lengths, sequences.reply_counts):
+            raise ValueError(
+                f"there must be one advantage per reply token; found {len(of_replies.values)} advantages for "
+                f"{sequences.mask.sum()} reply tokens"
+            )
+        return cls._of(sequences, of_replies.values, groups, samples, reference_log_probabilities)
 
     @classmethod
     def _of(
         cls,
-        sequences: Sequence[TokenSequence],
-        advantages: Iterable[tuple[float, ...]],
-        groups: Sequence[int] | None,
-        samples: Sequence[int] | None,
-        reference: Sequence[Sequence[float]] | None,
+        sequences: SequenceBatch,
+        of_replies: Numbers,
+        groups: Sequence[int] | Integers | None,
+        samples: Sequence[int] | Integers | None,
+        reference: Rows | None,
     ) -> UpdateBatch:
         return cls(
-            sequences=tuple(sequences),
-            advantages=tuple(advantages),
-            groups=None if groups is None else tuple(groups),
-            samples=None if samples is None else tuple(samples),
-            reference_log_probabilities=None if reference is None else tuple(tuple(row) for row in reference),
+            sequences=sequences,
+            advantages=sequences.at_replies(of_replies),
+            groups=None if groups is None else tuple(map(int, groups)),
+            samples=None if samples is None else tuple(map(int, samples)),
+            reference_log_probabilities=None if reference is None else Ragged.of(reference),
         )
 
-    def with_values(self, values: Sequence[Sequence[float]], returns: Sequence[Sequence[float | None]]) -> UpdateBatch:
+    def with_values(self, values: Rows, returns: Ragged | Sequence[Sequence[float | None]]) -> UpdateBatch:
         """The batch with the training data of a critic on the policy's trunk.
 
-        `values` and `returns` have one number per reply token. Raises ValueError as `ValueBatch` does.
+        `values` and `returns` have one row per sequence, with one number per reply token; a return that is None is no
+        target. Raises ValueError as `ValueBatch` does.
         """
-        taught = ValueBatch(self.sequences, tuple(map(tuple, values)), tuple(map(tuple, returns)))
+        taught = ValueBatch.of(self.sequences, values, returns)
         of_values, of_returns = taught.per_token()
-        return replace(self, values=tuple(map(tuple, of_values)), returns=tuple(map(tuple, of_returns)))
+        return replace(self, values=of_values, returns=of_returns)
 
     def value_batch(self) -> ValueBatch:
         """The training data of a critic on the policy's trunk, with one number per reply token."""
         assert self.values is not None and self.returns is not None, "require_inputs_of has seen to it"
-        values, returns = (
-            tuple(
-                tuple(value for value, mask in zip(row, sequence.mask, strict=True) if mask)
-                for row, sequence in zip(rows, self.sequences, strict=True)
-            )
-            for rows in (self.values, self.returns)
+        mask = self.sequences.mask
+        no_target = np.isnan(self.returns.values[mask])
+        values, returns, has_target = (
+            self.sequences.reply_rows(each)
+            for each in (self.values.values[mask], np.where(no_target, 0.0, self.returns.values[mask]), ~no_target)
         )
-        targets = tuple(tuple(None if math.isnan(value) else value for value in row) for row in returns)
-        return ValueBatch(self.sequences, values, targets)
-
-    @property
-    def reply_tokens(self) -> list[int]:
-        """The number of reply tokens of each sequence."""
-        return [sum(sequence.mask) for sequence in self.sequences]
+        return ValueBatch(self.sequences, values, returns, has_target)
 
     @property
     def sequences_of_samples(self) -> dict[int, list[int]]:
         """By sample, the indices of its sequences that have a reply token; samples without any are left out."""
         members: dict[int, list[int]] = {}
-        for index, sequence in enumerate(self.sequences):
-            if any(sequence.mask):
-                members.setdefault(index if self.samples is None else self.samples[index], []).append(index)
+        for index in np.flatnonzero(self.sequences.reply_counts).tolist():
+            members.setdefault(index if self.samples is None else self.samples[index], []).append(index)
         return members
 
-    def token_weights(self, settings: UpdateSettings) -> list[float]:
+    def token_weights(self, settings: UpdateSettings) -> Numbers:
         """The weight in the loss of a reply token of each sequence: see `turnwise.policy.learner.aggregation`."""
-        lengths, members = self.reply_tokens, self.sequences_of_samples.values()
+        lengths, members = self.sequences.reply_counts.tolist(), self.sequences_of_samples.values()
         of_samples = token_weights(
             settings.aggregation,
             [sum(lengths[index] for index in indices) for indices in members],
             groups=None if self.groups is None else [self.groups[indices[0]] for indices in members],
             constant=settings.aggregation_constant,
         )
-        weights = [0.0] * len(self.sequences)
+        weights = np.zeros(len(self.sequences))
         for weight, indices in zip(of_samples, members, strict=True):
-            for index in indices:
-                weights[index] = weight
+            weights[indices] = weight
         return weights
 
     def require_inputs_of(self, settings: UpdateSettings) -> None:
@@ -202,12 +189,15 @@ class UpdateBatch:
                 "with_values"
             )
 
-    def select(self, indices: Sequence[int]) -> UpdateBatch:
+    def select(self, indices: Sequence[int] | Integers) -> UpdateBatch:
         """The batch of these sequences, in this order."""
         chosen: dict[str, Any] = {}
         for field in fields(self):
             values = getattr(self, field.name)
-            chosen[field.name] = None if values is None else tuple(values[index] for index in indices)
+            if isinstance(values, Ragged | SequenceBatch):
+                chosen[field.name] = values.select(indices)
+            else:
+                chosen[field.name] = None if values is None else tuple(values[index] for index in indices)
         return UpdateBatch(**chosen)
 
     def turn_by_turn(self) -> UpdateBatch:
@@ -217,43 +207,45 @@ class UpdateBatch:
         with the same advantages, at the cost of recomputing every context. With the aggregation `token-mean` the
         gradient is that of whole trajectories.
         """
-        chosen, parts, ends = [], [], []
-        for index, sequence in enumerate(self.sequences):
-            for turn in sorted(set(sequence.turn_of_token) - {-1}):
-                end = max(place for place, of in enumerate(sequence.turn_of_token) if of == turn) + 1
-                chosen.append(index)
-                parts.append(_only(sequence, turn, end))
-                ends.append(end)
-        cut = self.select(chosen)
-        per_token: dict[str, Any] = {}
-        for name in ("advantages", *OPTIONAL):
-            rows = getattr(cut, name)
-            if rows is not None:
-                per_token[name] = tuple(row[:end] for row, end in zip(rows, ends, strict=True))
-        return replace(cut, sequences=tuple(parts), samples=None, **per_token)
+        owners: list[int] = []
+        turns: list[int] = []
+        ends: list[int] = []
+        for index, of_tokens in enumerate(self.sequences.rows(self.sequences.turn_of_token)):
+            found, from_the_end = np.unique(of_tokens[::-1], return_index=True)
+            for turn, back in zip(found[found >= 0].tolist(), from_the_end[found >= 0].tolist(), strict=True):
+                owners.append(index)
+                turns.append(turn)
+                ends.append(len(of_tokens) - back)
+        whole = self.select(owners)
+        begins = whole.sequences.offsets[:-1]
+        kept = Ragged.with_lengths(np.empty(sum(ends)), ends)
+        places = np.arange(sum(ends)) + np.repeat(begins - kept.offsets[:-1], ends)
+        of_token = whole.sequences.turn_of_token[places]
+        here = of_token == np.repeat(turns, ends)
+        sequences = SequenceBatch(
+            whole.sequences.tokens[places],
+            np.where(here, of_token, -1),
+            np.where(here, whole.sequences.log_probabilities[places], 0.0),
+            kept.offsets,
+        )
+        per_token: dict[str, Any] = {
+            name: Ragged(rows.values[places], kept.offsets)
+            for name in ("advantages", *OPTIONAL)
+            if (rows := getattr(whole, name)) is not None
+        }
+        return replace(whole, sequences=sequences, samples=None, **per_token)
 
     def by_signal(self) -> Iterator[tuple[bool, list[int]]]:
         """Split the sequences by signal: (True, indices of those with an advantage other than 0 at a reply token), then
         (False, indices of the others). A part without sequences is left out.
         """
-        signals = [
-            any(advantage and mask for advantage, mask in zip(row, sequence.mask, strict=True))
-            for row, sequence in zip(self.advantages, self.sequences, strict=True)
-        ]
+        signals = (self.advantages.values != 0) & self.sequences.mask
+        of_token = np.repeat(np.arange(len(self.sequences)), self.sequences.lengths)
+        counts = np.bincount(of_token[signals], minlength=len(self.sequences))
         for has_signal in (True, False):
-            chosen = [index for index, signal in enumerate(signals) if signal is has_signal]
+            chosen = np.flatnonzero((counts > 0) == has_signal).tolist()
             if chosen:
                 yield has_signal, chosen
-
-
-def _only(sequence: TokenSequence, turn: int, end: int) -> TokenSequence:
-    """The first `end` tokens, with the reply of `turn` as the only reply; all other tokens are observations."""
-    places = [of == turn for of in sequence.turn_of_token[:end]]
-    return TokenSequence(
-        sequence.tokens[:end],
-        tuple(turn if here else -1 for here in places),
-        tuple(value if here else 0.0 for value, here in zip(sequence.log_probabilities, places, strict=False)),
-    )
 
 
 def mini_batches(batch: UpdateBatch, settings: UpdateSettings) -> Iterator[UpdateBatch]:
