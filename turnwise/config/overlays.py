@@ -47,7 +47,8 @@ class Layered:
         self.values = merged(kept, changes)
         self._layers += 1
         for keys, place in document.places.items():
-            if len(keys) == 1 and keys[0] in REPLACED_WHOLE:
+            replaces = keys[0] in REPLACED_WHOLE if len(keys) == 1 else isinstance(_value_at(keys, changes), list)
+            if replaces and keys in self._places:
                 self._forget(keys)
             self._places[keys] = Written(self._layers, f"{_shown(path)}:{place.line}:{place.column}")
 
@@ -74,6 +75,12 @@ class Layered:
     def _forget(self, keys: Keys) -> None:
         """Drop the places of a value that is replaced, and of everything below it."""
         self._places = {each: place for each, place in self._places.items() if each[: len(keys)] != keys}
+
+
+def _value_at(keys: Keys, values: Any) -> Any:
+    for key in keys:
+        values = values[key]
+    return values
 
 
 def layered(
