@@ -274,6 +274,8 @@ OUT_OF_BOUNDS = (
             "optimization.epochs": ("0", "1000000000"),
             "optimization.mini_batches": ("0", "1000000000"),
             "optimization.weight_decay": ("1e300",),
+            "optimization.betas": ("0.9", "[0.9]", "[0.9, 1.0]", "[0.9, 0.95, 0.999]", "[-0.1, 0.9]"),
+            "critic.betas": ("[0.9, 1.5]",),
             "optimization.maximum_gradient_norm": ("0.0", "1e300"),
             "optimization.micro_batch_tokens": ("0", "1000000000000"),
             "optimization.maximum_mismatch": ("1e300",),

@@ -7,10 +7,13 @@ from typing import Any
 import pytest
 import yaml
 
+from tasks.update.update import UpdateParameters
 from tests.config.counted_world import CountedLake
+from turnwise.config.optimization import UpdateOptions
 from turnwise.config.overlays import merged, parse_setting, read_yaml, with_value
 from turnwise.errors import ConfigurationError
 from turnwise.experiment import load, single
+from turnwise.policy.learner.settings import UpdateSettings
 
 ROOT = Path(__file__).parents[2]
 PARAMETERS = ROOT / "params.yaml"
@@ -125,6 +128,13 @@ def test_a_wrong_type_or_range_is_refused_with_its_key(setting: str, expected: s
 )
 def test_what_no_machine_and_no_paper_has_is_refused_with_its_key(setting: str) -> None:
     assert refused(setting).startswith(setting.partition("=")[0])
+
+
+def test_an_option_of_the_update_is_a_key_of_its_section_and_reaches_the_learner() -> None:
+    experiment = load(PARAMETERS, settings=["optimization.betas=[0.9, 0.95]"])
+    update = UpdateParameters.of(experiment.variant("mt-grpo").optimization, experiment.compute, 1.0, 1, 1)
+    assert update.settings.betas == (0.9, 0.95)
+    assert set(UpdateOptions.model_fields) == set(UpdateSettings.model_fields) - {"temperature", "critic", "seed"}
 
 
 def test_a_group_of_one_with_a_group_baseline_is_refused() -> None:
