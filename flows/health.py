@@ -2,9 +2,8 @@
 an alarm or a guard is configured to stop the run or to return it to an earlier policy.
 
     rollout_k --probe--> probe_k         every few iterations, before the update
-    rollout_k, credit_k, P_(k+1), probe_k, monitors_(k-1) --monitor--> monitors_k
-    monitors_k, alarm_(k-1) --alarm--> alarm_k
-    alarm_k, P_h --return_to--> P'_(k+1)    where the response is to go back to the healthy P_h
+    rollout_k, credit_k, P_(k+1), probe_k, health_(k-1) --health--> health_k
+    health_k, P_h --return_to--> P'_(k+1)    where the response is to go back to the healthy P_h
 """
 
 from __future__ import annotations
@@ -16,20 +15,12 @@ from dataclasses import replace
 
 from flows.prepare import Prepared
 from flows.run_state import Iteration, Run
-from tasks.health.alarms import (
-    AlarmParameters,
-    Change,
-    HealthRecord,
-    ReturnParameters,
-    alarm,
-    read_judgement,
-    return_to,
-)
-from tasks.health.monitor import MonitorParameters, monitor, read_history
+from tasks.health.health import HealthParameters, ReturnParameters, health, read_health, return_to
 from tasks.health.probe import ProbeParameters, probe
 from tasks.models_in_memory import LearnerParameters
 from turnwise.errors import MismatchError, NotFiniteError, TrainingEnded
 from turnwise.experiment import Experiment
+from turnwise.health.alarms import AlarmRecord, Change
 from turnwise.health.guards import COUNTED, in_a_row, message
 from turnwise.store import Reference
 
@@ -68,34 +59,34 @@ def watch(
     credit: Reference,
     updated: Reference | None,
     probed: Reference | None,
-) -> tuple[Reference, Reference]:
-    """Compute an iteration's monitors and judge them; `updated` is the result of the update, if there was one."""
-    label, before = f"{run.name} iteration {number}", run.iterations[-1] if run.iterations else None
-    settings = run.experiment.monitors
-    monitors = monitor.named(label)(
-        MonitorParameters(
-            rewards=run.experiment.rewards, start=settings.start, window=settings.window, n_gram=settings.n_gram
+) -> Reference:
+    """Compute an iteration's monitors, judge them, and set the next turn limit.
+
+    `updated` is the result of the update, if there was one.
+    """
+    experiment, alarms = run.experiment, run.experiment.alarms
+    return health.named(f"{run.name} iteration {number}")(
+        HealthParameters(
+            iteration=number,
+            rewards=experiment.rewards,
+            start=experiment.monitors.start,
+            window=experiment.monitors.window,
+            n_gram=experiment.monitors.n_gram,
+            rules={name: rule for name, rule in alarms.rules.items() if rule is not None},
+            response=alarms.response,
+            maximum_returns=alarms.maximum_returns,
+            change=_change(experiment),
+            curriculum=experiment.curriculum,
+            turns=experiment.made_world.limits.turns,
+            prompts=experiment.rollout.prompts if experiment.rollout.scheme == "branching" else None,
         ),
         rollout=rollout,
         credit=credit,
         tokenizer=prepared.tokenizer,
         policy=updated,
         probe=probed,
-        previous=before.monitors if before else None,
+        previous=run.iterations[-1].health if run.iterations else None,
     )
-    alarms = run.experiment.alarms
-    judged = alarm.named(label)(
-        AlarmParameters(
-            rules={name: rule for name, rule in alarms.rules.items() if rule is not None},
-            response=alarms.response,
-            maximum_returns=alarms.maximum_returns,
-            iteration=number,
-            change=_change(run.experiment),
-        ),
-        monitors=monitors,
-        previous=before.alarm if before else None,
-    )
-    return monitors, judged
 
 
 def respond(run: Run, prepared: Prepared) -> None:
@@ -108,9 +99,8 @@ def respond(run: Run, prepared: Prepared) -> None:
         TrainingEnded: a guard or an alarm ends the run.
     """
     iteration = run.iterations[-1]
-    assert iteration.monitors is not None and iteration.alarm is not None, "the run has been watched"
-    _guard(run, prepared, iteration.monitors)
-    judgement = read_judgement(iteration.alarm)
+    _guard(run, prepared, iteration.health)
+    judgement = read_health(iteration.health).alarm
     for words in judgement.raised.values():
         logger.warning("%s iteration %d: alarm: %s", run.name, iteration.number, words)
     if judgement.response == "stop":
@@ -119,9 +109,9 @@ def respond(run: Run, prepared: Prepared) -> None:
         _go_back(run, prepared, iteration, judgement)
 
 
-def _go_back(run: Run, prepared: Prepared, iteration: Iteration, judgement: HealthRecord) -> None:
+def _go_back(run: Run, prepared: Prepared, iteration: Iteration, judgement: AlarmRecord) -> None:
     """Continue from the last healthy policy, and the critic of that iteration, with the alarm's changed settings."""
-    assert judgement.change is not None and iteration.alarm is not None, "a return changes something"
+    assert judgement.change is not None, "a return changes something"
     run.experiment = changed(run.experiment, judgement.change)
     logger.warning(
         "%s goes back to the policy that sampled iteration %d, with learning rate %g and selection %s",
@@ -132,7 +122,7 @@ def _go_back(run: Run, prepared: Prepared, iteration: Iteration, judgement: Heal
     )
     healthy = sampler(run, prepared, judgement.healthy)
     policy = return_to.named(f"{run.name} iteration {iteration.number}")(
-        ReturnParameters(), policy=healthy, alarm=iteration.alarm
+        ReturnParameters(), policy=healthy, health=iteration.health
     )
     critic = _critic_before(run, judgement.healthy)
     run.iterations[-1] = replace(
@@ -142,10 +132,9 @@ def _go_back(run: Run, prepared: Prepared, iteration: Iteration, judgement: Heal
 
 def may_return_to(run: Run) -> list[Reference]:
     """The policy and the critic that an alarm in the next iteration could return to; empty if alarms do not return."""
-    alarm = run.iterations[-1].alarm
-    if run.experiment.alarms.response != "return" or alarm is None:
+    if run.experiment.alarms.response != "return":
         return []
-    healthy = read_judgement(alarm).healthy
+    healthy = read_health(run.iterations[-1].health).alarm.healthy
     critic = _critic_before(run, healthy)
     return [*([run.iterations[healthy - 2].successor] if healthy > 1 else []), *([critic] if critic else [])]
 
@@ -186,9 +175,9 @@ def _change(experiment: Experiment) -> Change:
     )
 
 
-def _guard(run: Run, prepared: Prepared, monitors: Reference) -> None:
+def _guard(run: Run, prepared: Prepared, health: Reference) -> None:
     """Raise TrainingEnded if a guard's condition has held for too many iterations in a row."""
-    history = read_history(monitors)
+    history = read_health(health).monitors
     for name in COUNTED:
         most, count = getattr(run.experiment.guards, name), in_a_row(name, history)
         if most is not None and count >= most:
@@ -197,7 +186,7 @@ def _guard(run: Run, prepared: Prepared, monitors: Reference) -> None:
             raise TrainingEnded(message(name, seen, str(good)))
 
 
-def _stopped(run: Run, prepared: Prepared, judgement: HealthRecord) -> str:
+def _stopped(run: Run, prepared: Prepared, judgement: AlarmRecord) -> str:
     seen = "; ".join(judgement.raised.values())
     again = f" after {judgement.returns} returns" if judgement.returns else ""
     return (

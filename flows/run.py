@@ -13,12 +13,12 @@ from collections.abc import Callable
 
 from flows.agent_evol import evolve
 from flows.health import may_return_to, probe_policy, respond, watch
-from flows.horizon import horizon_at, next_horizon
 from flows.learning import credited, first_critic, learn
 from flows.prepare import Prepared, play_parameters
 from flows.retention import prune_behind
 from flows.run_state import Iteration, Run
 from tasks.credit.select import SelectParameters, read_missing, select
+from tasks.health.health import read_health
 from tasks.rollout.evaluate import EvaluationParameters, evaluate
 from tasks.rollout.rollout import GatherParameters, RolloutParameters, gather, rollout
 from turnwise.credit.selection import MAXIMUM_ROUNDS
@@ -49,7 +49,7 @@ def run_variant(
         respond(run, prepared)
         prune_behind(run.chains, experiment.storage, [prepared.warm_start], may_return_to(run), run.kept)
         last = run.iterations[-1]
-        policy, critic, before = last.successor, last.critic, last.horizon
+        policy, critic, before = last.successor, last.critic, last.health
     label = f"{run.name} on the test panel"
     run.test, run.test_at_horizon = _evaluate(label, experiment, "test", prepared, policy, limit)
     return run
@@ -63,11 +63,10 @@ def _iterate(
     critic: Reference | None,
     before: Reference | None,
 ) -> Iteration:
-    """Run one iteration. `before` is the curriculum's state after the previous one."""
+    """Run one iteration. `before` is the health record of the previous one."""
     experiment, label = run.experiment, f"{run.name} iteration {number}"
     limit = horizon_at(experiment, before)
     sampled, selection = _sample(run, number, prepared, policy, limit)
-    horizon = next_horizon(label, experiment, number, sampled, before)
     probed = probe_policy(run, number, prepared, policy, sampled)
     if experiment.optimization.method == "evolution":
         batch, learned = evolve(run, number, prepared, policy, sampled)
@@ -78,23 +77,25 @@ def _iterate(
     full, at_horizon = (
         _evaluate(label, experiment, "validation", prepared, learned.policy, limit) if due else (None, None)
     )
-    monitors, judged = watch(
-        run, number, prepared, rollout=sampled, credit=batch.credit, updated=learned.updated, probed=probed
-    )
+    health = watch(run, number, prepared, rollout=sampled, credit=batch.credit, updated=learned.updated, probed=probed)
     return Iteration(
         number=number,
         rollout=sampled,
         credit=batch.credit,
         policy=learned.policy,
-        horizon=horizon,
+        health=health,
         evaluation=full,
         evaluation_at_horizon=at_horizon,
         selection=selection,
         critic=learned.critic,
         probe=probed,
-        monitors=monitors,
-        alarm=judged,
     )
+
+
+def horizon_at(experiment: Experiment, before: Reference | None) -> int | None:
+    """The turn limit after the health record `before` (None: at the start); None if the world's own is as short."""
+    limit = experiment.made_curriculum.first().limit if before is None else read_health(before).horizon.limit
+    return limit if limit < experiment.made_world.limits.turns else None
 
 
 def _sample(

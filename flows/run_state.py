@@ -18,8 +18,8 @@ class Iteration:
     rollout: Reference
     credit: Reference
     policy: Reference
-    horizon: Reference
-    """The curriculum's state after this iteration, with the turn limit of the next one."""
+    health: Reference
+    """Its bookkeeping: monitors, alarms, and the turn limit of the next iteration."""
     evaluation: Reference | None
     """On the validation task set; None in iterations without an evaluation."""
     evaluation_at_horizon: Reference | None = None
@@ -30,8 +30,6 @@ class Iteration:
     """The critic after this batch, None without one; on the policy's trunk it is the policy's artifact."""
     probe: Reference | None = None
     """The measurements of the batch by models; None in iterations without a probe."""
-    monitors: Reference | None = None
-    alarm: Reference | None = None
     returned: Reference | None = None
     """The healthy policy that an alarm returned the run to after this iteration; None where it did not."""
 

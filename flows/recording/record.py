@@ -37,7 +37,6 @@ COMPUTING_MODULES = (
     "tasks.prepare.materials",
     "tasks.prepare.warm_start",
     "tasks.rollout.rollout",
-    "tasks.health.horizon",
     "tasks.credit.select",
     "tasks.credit.scores",
     "tasks.credit.credit",
@@ -46,8 +45,7 @@ COMPUTING_MODULES = (
     "tasks.update.rejection_sampling",
     "tasks.update.fine_tune",
     "tasks.health.probe",
-    "tasks.health.monitor",
-    "tasks.health.alarms",
+    "tasks.health.health",
     "tasks.rollout.evaluate",
 )
 

@@ -1,8 +1,9 @@
 """The metrics that MLflow gets of an iteration, each once; a name starts with its group and may end with its unit.
 
-    rollout, selection, credit, update, critic, horizon, monitor, alarm      the metrics of that stage
-    validation, test, and both with _at_horizon                              on that task set, `greedy` and `sampled`
-    seconds, speed, memory, probe                                            the cost
+    rollout, selection, credit, update, critic     the metrics of that stage
+    monitor, alarm, horizon                        the metrics of the stage `health`, which name their group
+    validation, test, and both with _at_horizon    on that task set, `greedy` and `sampled`
+    seconds, speed, memory, probe                  the cost
 
 A number without a unit in its name is a count, a share or a mean of the world's own.
 """
@@ -28,16 +29,16 @@ MADE_BY = {
     "rollout": "rollout",
     "selection": "selection",
     "credit": "credit",
-    "horizon": "horizon",
-    "monitor": "monitors",
-    "alarm": "alarm",
+    "monitor": "health",
+    "alarm": "health",
+    "horizon": "health",
     "update": "policy",
     "critic": "critic",
     "validation": "evaluation",
     "validation_at_horizon": "evaluation_at_horizon",
 }
 """The artifact of an iteration that each group of metrics is read from."""
-STAGES = ("rollout", "selection", "credit", "horizon", "monitor", "alarm")
+STAGES = ("rollout", "selection", "credit")
 """The groups whose metrics are taken from the artifacts unchanged."""
 ALREADY_TOLD = frozenset({"monitor/success", "monitor/gradient_norm"})
 """Left out: the same numbers as rollout/success and update/gradient_norm."""
@@ -49,7 +50,8 @@ def metrics_of(iteration: Iteration) -> dict[str, float]:
     told: dict[str, float] = {}
     for group in STAGES:
         made: Reference | None = getattr(iteration, MADE_BY[group])
-        told |= _under(group, {} if made is None else store.metrics(made))
+        told |= {} if made is None else _under(group, store.metrics(made))
+    told |= store.metrics(iteration.health)
     updated = _updated(iteration)
     told |= _under("update", updated)
     told |= _under("critic", _of_critic(iteration))
@@ -68,7 +70,8 @@ def evaluation_metrics(panel: str, full: Reference, at_horizon: Reference | None
 
 def told_of(group: str, made: Reference) -> dict[str, float]:
     """The metrics of one artifact, named as in a group."""
-    return _named(_under(group, default_store().metrics(made)))
+    metrics = default_store().metrics(made)
+    return _named(metrics if MADE_BY.get(group) == "health" else _under(group, metrics))
 
 
 def evaluation_seconds(iteration: Iteration) -> dict[str, float]:
@@ -97,8 +100,7 @@ def _costs(iteration: Iteration, updated: bool) -> dict[str, float]:
         ):
             if said in clock:
                 costs[name] = clock[said]
-    if iteration.monitors is not None:
-        costs["seconds/monitors"] = store.clock(iteration.monitors).get("seconds", 0.0)
+    costs["seconds/health"] = store.clock(iteration.health).get("seconds", 0.0)
     if iteration.probe is not None:
         costs["seconds/probe"] = store.clock(iteration.probe).get("seconds", 0.0)
         costs["probe/scored_tokens"] = store.metrics(iteration.probe)["scored_tokens"]

@@ -37,7 +37,7 @@ def results_folder(experiment: Experiment) -> Path:
 def all_references(runs: Sequence[Run]) -> list[Reference]:
     """All artifacts of the runs, in order.
 
-    The curriculum's states are left out: they follow from the rollouts before them and determine the rollouts after.
+    The health records are left out: they follow from what comes before them and determine what comes after.
     """
 
     def of(iteration: Iteration) -> list[Reference | None]:

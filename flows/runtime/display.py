@@ -34,7 +34,6 @@ EXPECTED_SECONDS = {
     "gather": 0.1,
     "keep": 0.1,
     "fine_tune": 1.5,
-    "horizon": 0.1,
     "select": 0.1,
     "reference": 0.4,
     "initial_critic": 0.5,
@@ -43,8 +42,7 @@ EXPECTED_SECONDS = {
     "learn_values": 1.2,
     "update": 1.2,
     "probe": 0.5,
-    "monitor": 0.1,
-    "alarm": 0.05,
+    "health": 0.2,
     "return_to": 0.1,
     "report": 5.0,
 }
@@ -63,7 +61,7 @@ def _of_run(experiment: Experiment) -> float:
     """The expected seconds of one run. `experiment` is the variant's own configuration."""
     iterations = experiment.optimization.iterations
     evaluations = 2 + -(-iterations // experiment.evaluation.every)
-    of_iteration = ["rollout", "horizon", "monitor", "alarm"]
+    of_iteration = ["rollout", "health"]
     if experiment.optimization.method == "evolution":
         of_iteration += ["keep", "fine_tune"]
     else:

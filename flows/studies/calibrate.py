@@ -15,7 +15,7 @@ from flows.prepare import prepare_materials, prepare_policy
 from flows.run import run_variant
 from flows.run_state import Run
 from flows.runtime.display import Display, expected_work
-from tasks.health.monitor import read_history
+from tasks.health.health import read_health
 from turnwise.config.monitoring import AlarmRule
 from turnwise.errors import ConfigurationError
 from turnwise.experiment import Experiment
@@ -64,9 +64,8 @@ def all_runs(experiment: Experiment) -> list[Run]:
 
 def as_monitored(run: Run) -> MonitoredRun:
     """A run's monitors, over all iterations."""
-    monitors = run.iterations[-1].monitors
-    assert monitors is not None, "the runs of a calibration are monitored"
-    return MonitoredRun(run.experiment.world.name, run.variant, run.seed, read_history(monitors))
+    monitors = read_health(run.iterations[-1].health).monitors
+    return MonitoredRun(run.experiment.world.name, run.variant, run.seed, monitors)
 
 
 def cost_of(runs: Sequence[Run]) -> Cost:
@@ -85,7 +84,7 @@ def cost_of(runs: Sequence[Run]) -> Cost:
     return Cost(
         iteration_milliseconds=median(milliseconds(each.rollout, each.credit, each.policy) for each in iterations),
         trained_tokens=median(store.metrics(each.policy).get("tokens", 0.0) for each in iterations),
-        monitors_milliseconds=median(milliseconds(each.monitors, each.alarm) for each in iterations),
+        monitors_milliseconds=median(milliseconds(each.health) for each in iterations),
         probe_milliseconds=median(map(milliseconds, probes)),
         probe_tokens=median(store.metrics(probe)["scored_tokens"] for probe in probes),
     )

@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow.compute as compute
 import pyarrow.parquet as parquet
 
-from tasks.health.alarms import read_judgement
+from tasks.health.health import read_health
 from tasks.rollout.evaluate import GREEDY, SAMPLED
 from turnwise.data.trajectory import Ending
 from turnwise.data.trajectory_files import TRAJECTORIES_FILE, TURNS_FILE
@@ -27,7 +27,7 @@ class RunHistory:
     variant: str
     seed: int
     artifacts: Mapping[str, Sequence[Reference | None]]
-    """By name (`rollout`, `credit`, `policy`, `horizon`, `monitors`, `alarm`), one entry per iteration."""
+    """By name (`rollout`, `credit`, `policy`, `health`), one entry per iteration."""
     evaluations: Sequence[Reference]
     """On the validation task set, from the warm start on, then on the test task set."""
 
@@ -68,28 +68,28 @@ TOPICS: Mapping[str, Sequence[Measure]] = {
         Measure("credit", "reward_deviation_within_groups", "deviation of rewards within groups"),
     ),
     "Monitors": (
-        Measure("monitors", "invalid_replies", "replies that could not be read", SHARE),
-        Measure("monitors", "truncated_replies", "replies cut off at their longest", SHARE),
-        Measure("monitors", "repeated_phrases", "phrases repeated within a reply", SHARE),
-        Measure("monitors", "shared_phrases", "phrases shared within a group", SHARE),
-        Measure("monitors", "distinct_replies", "distinct first replies of a group", SHARE),
-        Measure("monitors", "reward_deviation_of_start", "deviation of rewards, of that at the start"),
-        Measure("monitors", "entropy_of_start", "entropy, of that at the start"),
-        Measure("monitors", "gradient_norm_of_median", "gradient norm, of its running median"),
-        Measure("monitors", "kl_warm_start", "divergence from the warm start", NATS),
-        Measure("monitors", "mutual_information", "mutual information of prompt and thought", "nats"),
-        Measure("monitors", "retrieval_accuracy", "prompts found by their thought", SHARE),
+        Measure("health", "monitor/invalid_replies", "replies that could not be read", SHARE),
+        Measure("health", "monitor/truncated_replies", "replies cut off at their longest", SHARE),
+        Measure("health", "monitor/repeated_phrases", "phrases repeated within a reply", SHARE),
+        Measure("health", "monitor/shared_phrases", "phrases shared within a group", SHARE),
+        Measure("health", "monitor/distinct_replies", "distinct first replies of a group", SHARE),
+        Measure("health", "monitor/reward_deviation_of_start", "deviation of rewards, of that at the start"),
+        Measure("health", "monitor/entropy_of_start", "entropy, of that at the start"),
+        Measure("health", "monitor/gradient_norm_of_median", "gradient norm, of its running median"),
+        Measure("health", "monitor/kl_warm_start", "divergence from the warm start", NATS),
+        Measure("health", "monitor/mutual_information", "mutual information of prompt and thought", "nats"),
+        Measure("health", "monitor/retrieval_accuracy", "prompts found by their thought", SHARE),
     ),
 }
 REWARDS, HORIZON = "Rewards in training", "Horizon"
-LIMIT = Measure("horizon", "limit", "limit on turns")
-AT_LIMIT = Measure("horizon", "share_at_limit", "episodes that ended at it", SHARE)
+LIMIT = Measure("health", "horizon/limit", "limit on turns")
+AT_LIMIT = Measure("health", "horizon/share_at_limit", "episodes that ended at it", SHARE)
 
 
 def curves(runs: Sequence[RunHistory]) -> list[Curve]:
     """All curves of the course of training, by topic."""
     drawn = _curves(REWARDS, _rewards(runs), runs)
-    if any(len({value for _, value in run.series("horizon", "limit")}) > 1 for run in runs) or _differ(runs):
+    if any(len({value for _, value in run.series(LIMIT.artifact, LIMIT.metric)}) > 1 for run in runs) or _differ(runs):
         drawn += _curves(HORIZON, (LIMIT, AT_LIMIT), runs)
     for topic, measures in TOPICS.items():
         drawn += _curves(topic, measures, runs)
@@ -98,7 +98,7 @@ def curves(runs: Sequence[RunHistory]) -> list[Curve]:
 
 def _differ(runs: Sequence[RunHistory]) -> bool:
     """Whether runs have different turn limits."""
-    return len({tuple(run.series("horizon", "limit")) for run in runs}) > 1
+    return len({tuple(run.series(LIMIT.artifact, LIMIT.metric)) for run in runs}) > 1
 
 
 def _rewards(runs: Sequence[RunHistory]) -> list[Measure]:
@@ -144,16 +144,15 @@ def endings(runs: Sequence[RunHistory]) -> list[Endings]:
     return found_endings
 
 
-def alarms(runs: Sequence[RunHistory]) -> list[AlarmRaised] | None:
-    """All alarms that were raised, run by run; None where no run was monitored."""
-    watched = [(run, made) for run in runs for made in run.artifacts["alarm"] if made is not None]
-    if not watched:
-        return None
+def alarms(runs: Sequence[RunHistory]) -> list[AlarmRaised]:
+    """All alarms that were raised, run by run."""
     return [
-        AlarmRaised(run.variant, run.seed, judgement.iteration, words, judgement.response)
-        for run, made in watched
-        for judgement in [read_judgement(made)]
-        for words in judgement.raised.values()
+        AlarmRaised(run.variant, run.seed, alarm.iteration, words, alarm.response)
+        for run in runs
+        for made in run.artifacts["health"]
+        if made is not None
+        for alarm in [read_health(made).alarm]
+        for words in alarm.raised.values()
     ]
 
 

@@ -58,9 +58,7 @@ def report(
     rollouts: list[list[Reference]],
     credits: list[list[Reference]],
     policies: list[list[Reference]],
-    horizons: list[list[Reference]],
-    monitors: list[list[Reference | None]],
-    alarms: list[list[Reference | None]],
+    health: list[list[Reference]],
     evaluations: list[list[Reference | None]],
     tests: list[Reference],
     tokenizer: Reference,
@@ -71,9 +69,7 @@ def report(
         "rollout": rollouts,
         "credit": credits,
         "policy": policies,
-        "horizon": horizons,
-        "monitors": monitors,
-        "alarm": alarms,
+        "health": health,
     }
     runs = [
         history.RunHistory(

@@ -113,7 +113,7 @@ def test_a_run_that_is_killed_where_its_horizon_grows_ends_with_the_same_digests
     for rollouts in (AT_THE_BOUNDARY, AFTER_GROWTH):
         kill_at(rollouts, home, prefect_server, tmp_path / "output")
     assert finished(home) == undisturbed[1]
-    assert artifacts(home, "horizon") == artifacts(undisturbed[0], "horizon")
+    assert artifacts(home, "health") == artifacts(undisturbed[0], "health")
     assert artifacts(home, "policy") == artifacts(undisturbed[0], "policy")
 
 

@@ -68,7 +68,7 @@ class Computed(Observer):
 
 def everything(run: Run) -> list[Reference | None]:
     made = [
-        (each.rollout, each.credit, each.policy, each.critic, each.evaluation, each.alarm, each.returned)
+        (each.rollout, each.credit, each.policy, each.critic, each.evaluation, each.health, each.returned)
         for each in run.iterations
     ]
     return [*(reference for of_iteration in made for reference in of_iteration), run.test]

@@ -25,7 +25,7 @@ from flows.run import run_variant
 from flows.run_state import Iteration, Run
 from flows.runtime.worker_processes import beside
 from flows.studies.calibrate import show_calibration
-from tasks.health.alarms import read_judgement
+from tasks.health.health import read_health
 from turnwise.errors import TrainingEnded
 from turnwise.experiment import Experiment, load
 from turnwise.store import Reference, default_store
@@ -70,7 +70,7 @@ def returned(prepared: tuple[Prepared, Path], tmp_path_factory: pytest.TempPathF
 
 
 def everything(run: Run) -> list[Reference | None]:
-    made = [(each.rollout, each.policy, each.monitors, each.alarm, each.returned) for each in run.iterations]
+    made = [(each.rollout, each.policy, each.health, each.returned) for each in run.iterations]
     return [*(reference for of_iteration in made for reference in of_iteration), run.test]
 
 
@@ -90,18 +90,18 @@ def test_what_is_trained_does_not_depend_on_who_watches(
     assert [(each.rollout, each.policy) for each in watched.iterations] == [
         (each.rollout, each.policy) for each in unwatched.iterations
     ]
-    assert [each.monitors for each in watched.iterations] != [each.monitors for each in unwatched.iterations]
+    assert [each.health for each in watched.iterations] != [each.health for each in unwatched.iterations]
 
 
 def test_the_first_probe_finds_the_warm_start_where_it_is(returned: Run) -> None:
-    found = [default_store().metrics(each.monitors) for each in returned.iterations if each.monitors]
-    assert [values["kl_warm_start"] > 1e-7 for values in found] == [False, True, False, True]
-    assert all(values["mutual_information"] <= 1.3863 for values in found)  # the logarithm of four prompts
+    found = [default_store().metrics(each.health) for each in returned.iterations]
+    assert [values["monitor/kl_warm_start"] > 1e-7 for values in found] == [False, True, False, True]
+    assert all(values["monitor/mutual_information"] <= 1.3863 for values in found)  # the logarithm of four prompts
 
 
 def test_an_alarm_goes_back_to_the_healthy_policy_with_the_change_that_it_states(returned: Run) -> None:
     store, iterations = default_store(), returned.iterations
-    judgements = [read_judgement(each.alarm) for each in iterations if each.alarm]
+    judgements = [read_health(each.health).alarm for each in iterations]
     assert [judgement.response for judgement in judgements] == ["none", "return", "none", "return"]
     assert [judgement.healthy for judgement in judgements] == [1, 1, 3, 3]
     warm_start = Reference(kind="policy", digest=lineage(iterations[0].rollout)["inputs"]["policy"].split("/")[1])
@@ -110,9 +110,9 @@ def test_an_alarm_goes_back_to_the_healthy_policy_with_the_change_that_it_states
         assert back is not None
         weights = [store.folder(policy) / "model.safetensors" for policy in (back, warm_start)]
         assert weights[0].read_bytes() == weights[1].read_bytes()
-        assert lineage(back)["inputs"]["alarm"] == str(iterations[place].alarm)
+        assert lineage(back)["inputs"]["health"] == str(iterations[place].health)
     assert lineage(iterations[2].rollout)["inputs"]["policy"] == str(iterations[1].returned)
-    rates = [lineage(each.policy)["parameters"]["options"]["learning_rate"] for each in iterations]
+    rates = [lineage(each.policy)["parameters"]["settings"]["learning_rate"] for each in iterations]
     assert rates == [0.0004, 0.0004, 0.0002, 0.0002]
     assert [each.selection is not None for each in iterations] == [False, False, True, True]
     assert returned.policy == iterations[3].returned
@@ -131,12 +131,12 @@ def test_a_run_that_was_killed_after_an_alarm_ends_with_the_digests_of_one_that_
             start_new_session=True,
         )
         deadline = time.monotonic() + 500
-        while len(list((home / "store" / "alarm").glob("*/manifest.json"))) < 2:  # that of iteration 2 has been raised
+        while len(list((home / "store" / "health").glob("*/manifest.json"))) < 2:  # that of iteration 2 has been raised
             assert started.poll() is None and time.monotonic() < deadline, (tmp_path / "output").read_text()
             time.sleep(0.005)
         os.killpg(started.pid, signal.SIGKILL)
         started.wait()
-    assert len(list((home / "store" / "alarm").glob("*/manifest.json"))) < 4
+    assert len(list((home / "store" / "health").glob("*/manifest.json"))) < 4
     assert everything(run_variant(experiment(**AWAY_FROM_THE_START), fresh, "base", 1)) == expected
 
 
@@ -168,7 +168,7 @@ def test_a_run_that_was_interrupted_at_an_alarm_goes_on_as_one_that_was_not(
     shutil.copytree(prepared[1], tmp_path / "undisturbed")
     monkeypatch.setenv("TURNWISE_HOME", str(tmp_path / "undisturbed"))
     assert resumed == outcome()
-    made = sorted(path.parent.name for path in (tmp_path / "home" / "store" / "alarm").glob("*/manifest.json"))
+    made = sorted(path.parent.name for path in (tmp_path / "home" / "store" / "health").glob("*/manifest.json"))
     assert len(made) == (3 if response == "log" else 2)
     assert isinstance(resumed, str) == (response == "stop")
 

@@ -15,11 +15,11 @@ from flows.recording.record import AblationRecord
 from flows.recording.recorded_metrics import evaluation_metrics, metrics_of
 from flows.recording.sources import answer, sources_of
 from flows.run_state import Iteration, Run
-from tasks.health.alarms import Change
 from tasks.prepare.materials import panel
 from turnwise.config.schema import SelectionSection
 from turnwise.errors import ConfigurationError
 from turnwise.experiment import Experiment
+from turnwise.health.alarms import Change
 from turnwise.store import Reference, default_store
 from turnwise.tracking.finding import RecordedRun, RunArtifacts, find_runs
 from turnwise.world import SPLITS
@@ -41,13 +41,15 @@ def an_iteration(number: int, **changes: Any) -> Iteration:
         rollout=made("rollout", success=number / 8),
         credit=made("credit", reward=number / 4),
         policy=made("policy", skipped=0.0, entropy=number / 2),
-        horizon=made("horizon", limit=number),
+        health=made(
+            "health",
+            **{"monitor/entropy": number / 2, "monitor/invalid_replies": number / 9},
+            **{"alarm/raised": 0.0, "alarm/entropy": 0.0, "horizon/limit": number},
+        ),
         evaluation=made("evaluation", **{"sampled/success": number / 16, "sampled/pass@2": number / 16}),
         evaluation_at_horizon=made("evaluation", **{"sampled/success": number / 32}),
         selection=made("selection", kept=number),
         critic=made("critic", value_loss=number / 4),
-        monitors=made("monitors", entropy=number / 2, invalid_replies=number / 9),
-        alarm=made("alarm", raised=0.0, entropy=0.0),
     )
     return replace(found, **changes)
 

@@ -33,9 +33,12 @@ def iteration(turnwise_home: Path) -> Iteration:
         rollout=made("rollout", {"sampling_seconds": 2.0, "sampled_tokens": 500.0}, success=0.5, turns=2.0),
         credit=made("credit", {"seconds": 0.1}, reward=0.7),
         policy=made("policy", {"seconds": 3.0}, skipped=0.0, entropy=0.25, gradient_norm=1.5, value_loss=0.1),
-        horizon=made("horizon", limit=4.0),
+        health=made(
+            "health",
+            **{"horizon/limit": 4.0, "monitor/success": 0.5, "monitor/gradient_norm": 1.5},
+            **{"monitor/invalid_replies": 0.1, "alarm/raised": 0.0},
+        ),
         evaluation=None,
-        monitors=made("monitors", success=0.5, gradient_norm=1.5, invalid_replies=0.1),
     )
 
 
@@ -46,6 +49,7 @@ def test_a_number_is_told_once_and_with_its_unit(iteration: Iteration) -> None:
         "credit/reward": 0.7,
         "horizon/limit": 4.0,
         "monitor/invalid_replies": 0.1,
+        "alarm/raised": 0.0,
         "update/skipped": 0.0,
         "update/entropy_nats": 0.25,
         "update/gradient_norm": 1.5,
@@ -54,7 +58,7 @@ def test_a_number_is_told_once_and_with_its_unit(iteration: Iteration) -> None:
         "seconds/worlds": 0.0,
         "seconds/credit": 0.1,
         "seconds/update": 3.0,
-        "seconds/monitors": 0.0,
+        "seconds/health": 0.0,
         "speed/sampled_tokens_per_second": 250.0,
     }
 

@@ -129,9 +129,8 @@ def test_a_critic_has_a_chain_of_its_own(tmp_path: Path) -> None:
 def test_what_an_alarm_left_behind_is_not_the_last_of_a_run(tmp_path: Path) -> None:
     home = Home(tmp_path)
     policies = home.run(home.made("policy", "warm_start"), 3)
-    monitors = home.made("monitors", "monitor", policy=policies[2])
-    alarm = home.made("alarm", "alarm", monitors=monitors)
-    returned = home.made("policy", "return_to", policy=policies[1], alarm=alarm)
+    health = home.made("health", "health", policy=policies[2])
+    returned = home.made("policy", "return_to", policy=policies[1], health=health)
     home.prune()
     assert home.left([*policies, returned]) == [M, M, M, E]
 

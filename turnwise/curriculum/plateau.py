@@ -26,6 +26,9 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from turnwise.data.metrics import ended_at
+from turnwise.data.trajectory import Trajectory
+
 
 @dataclass(frozen=True)
 class IterationCounts:
@@ -36,6 +39,15 @@ class IterationCounts:
     successes: int
     at_limit: int
     """Episodes that the limit on turns cut off, unsolved."""
+
+    @classmethod
+    def of(cls, episodes: Sequence[Trajectory], limit: int) -> IterationCounts:
+        """The counts of episodes that were played at a turn limit."""
+        return cls(
+            episodes=len(episodes),
+            successes=sum(episode.success for episode in episodes),
+            at_limit=sum(ended_at(episode, limit) for episode in episodes),
+        )
 
     @property
     def success(self) -> float:

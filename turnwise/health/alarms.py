@@ -13,8 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from turnwise.config.monitoring import AlarmRule
+from turnwise.config.schema import Section, SelectionSection
 from turnwise.health.monitors import Values
 
 Rules = Mapping[str, AlarmRule]
@@ -58,6 +60,70 @@ class AlarmState:
     def returned(self) -> AlarmState:
         """The state after the run has gone back: all counts are 0, and the last healthy iteration stays the same."""
         return replace(self, counts={}, returns=self.returns + 1)
+
+
+class Change(Section):
+    """The settings that change when a run returns to a healthy policy."""
+
+    learning_rate: float
+    selection: SelectionSection
+
+
+class AlarmRecord(Section):
+    """What the alarms found in one iteration, and how the run responds."""
+
+    iteration: int
+    counts: dict[str, int]
+    """By monitor, the number of consecutive measurements out of bounds; monitors at 0 are left out."""
+    healthy: int
+    """The last healthy iteration; the run returns to the policy that sampled it. 0: the warm start."""
+    returns: int
+    """How often the run has gone back, this iteration included."""
+    on: tuple[str, ...]
+    """The monitors whose alarm is on."""
+    raised: dict[str, str]
+    """Messages of the alarms that this iteration raised, by monitor."""
+    response: Literal["none", "log", "stop", "return"]
+    change: Change | None
+    """The settings from the next iteration on, if the response is `return`; else None."""
+
+    @property
+    def state(self) -> AlarmState:
+        """The alarm state that the next iteration starts from."""
+        return AlarmState(self.counts, self.healthy, self.returns)
+
+
+def judge(
+    before: AlarmState,
+    iteration: int,
+    values: Values,
+    rules: Rules,
+    *,
+    response: Literal["log", "stop", "return"],
+    maximum_returns: int,
+    change: Change,
+) -> AlarmRecord:
+    """Judge an iteration by its monitors; `before` is the state after the iteration before.
+
+    A newly raised alarm gets the configured response. After `maximum_returns` returns, the next one stops the run.
+    """
+    state = before.after(iteration, values, rules)
+    on, raised = state.on(rules), state.raised_since(before, rules)
+    chosen: Literal["none", "log", "stop", "return"] = response if raised else "none"
+    if chosen == "return":
+        chosen = "stop" if state.returns == maximum_returns else "return"
+    if chosen == "return":
+        state = state.returned()
+    return AlarmRecord(
+        iteration=iteration,
+        counts=dict(state.counts),
+        healthy=state.healthy,
+        returns=state.returns,
+        on=on,
+        raised={name: in_words(name, values.get(name), rules[name]) for name in raised},
+        response=chosen,
+        change=change if chosen == "return" else None,
+    )
 
 
 def out_of_bounds(value: float, rule: AlarmRule) -> bool:

@@ -129,17 +129,14 @@ class _Known:
             if before is not None and before != reference:
                 self._before.setdefault(reference, before)
                 self._followed.add(before)
-            if record["stage"] == "return_to":
-                self._followed.update(self._left_behind(inputs["alarm"]))
+            if record["stage"] == "return_to" and "health" in inputs:
+                self._followed.update(self._left_behind(inputs["health"]))
 
-    def _left_behind(self, alarm: Reference) -> Iterator[Reference]:
-        """The policies whose monitors raised this alarm, which the run abandoned."""
-        for of_alarm in self._store.lineage(alarm).values():
-            for name, monitors in references_in(of_alarm["inputs"]):
-                if name == "monitors":
-                    for of_monitors in self._store.lineage(monitors).values():
-                        policy = dict(references_in(of_monitors["inputs"])).get("policy")
-                        yield from [policy] if policy else []
+    def _left_behind(self, health: Reference) -> Iterator[Reference]:
+        """The policies that this health record is about and that the run abandoned for it."""
+        for record in self._store.lineage(health).values():
+            policy = dict(references_in(record["inputs"])).get("policy")
+            yield from [policy] if policy else []
 
     def _evaluations(self) -> dict[Reference, Reference]:
         """The evaluation of each policy: on the validation task set where there is one, else any."""

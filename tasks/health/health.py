@@ -1,0 +1,164 @@
+"""Health: the bookkeeping at the end of an iteration, from which the run knows how to go on.
+
+    monitors    how healthy training is, in this iteration and all before it    turnwise.health.monitors
+    alarm       which rules over the monitors are broken, and the response      turnwise.health.alarms
+    horizon     the turn limit of the next iteration                            turnwise.curriculum.rules
+
+The record is an artifact, so a resumed run continues from the same state. The flow reads the turn limit from it and
+passes the limit, not the artifact, to the next rollout as a parameter: rollouts that differ only in how their limit was
+arrived at are the same, and variants of an ablation share cached rollouts until their limits diverge.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Literal
+
+from tasks.models_in_memory import begin_with
+from tasks.playing import frame_of
+from tasks.stage import stage
+from turnwise.agent.branching import turn_of
+from turnwise.config.monitoring import AlarmRule
+from turnwise.config.schema import CurriculumSection, RewardSection, Section
+from turnwise.credit.rewards import weighted_return
+from turnwise.curriculum.plateau import IterationCounts
+from turnwise.curriculum.rules import HorizonState, make_curriculum
+from turnwise.data.trajectory import Trajectory
+from turnwise.data.trajectory_files import read_trajectories
+from turnwise.health.alarms import AlarmRecord, AlarmState, Change, judge
+from turnwise.health.monitors import OF_PROBE, Values, compare, measure
+from turnwise.store import Reference, default_store
+
+HEALTH_FILE = "health.json"
+
+
+class HealthRecord(Section):
+    """The bookkeeping of a run up to and including one iteration, saved in the artifact `health`."""
+
+    monitors: list[dict[str, float]]
+    """The monitors of every iteration so far, in order."""
+    alarm: AlarmRecord
+    horizon: HorizonState
+
+
+class HealthParameters(Section):
+    """The parameters of the bookkeeping."""
+
+    iteration: int
+    rewards: dict[str, RewardSection]
+    start: int
+    window: int
+    n_gram: int
+    rules: dict[str, AlarmRule]
+    response: Literal["log", "stop", "return"]
+    maximum_returns: int
+    change: Change
+    """The settings to apply if this iteration returns to a healthy policy."""
+    curriculum: CurriculumSection
+    turns: int
+    """The world's own turn limit."""
+    prompts: int | None
+    """Number of prompts of a branching rollout, whose first groups alone start at the first turn; None: all do."""
+
+
+@stage("health", platform_bound=False)
+def health(
+    parameters: HealthParameters,
+    *,
+    rollout: Reference,
+    credit: Reference,
+    tokenizer: Reference,
+    policy: Reference | None,
+    probe: Reference | None,
+    previous: Reference | None,
+) -> Reference:
+    """Compute the monitors of an iteration, judge them by the alarm rules, and set the next turn limit.
+
+    `policy` is the result of the update, None where there was none; `probe` the measurements by models, None where the
+    batch was not probed; `previous` the record of the iteration before. Metrics, named with their group:
+
+        monitor/...    one per monitor that was measured
+        alarm/...      per rule 1 if its alarm is on, else 0; `raised`, the number newly raised; `returns`, those so far
+        horizon/...    `limit` of this iteration's episodes; `share_at_limit` that it cut off unsolved; `next_limit`
+    """
+    before = None if previous is None else read_health(previous)
+    trajectories = read_trajectories(default_store().folder(rollout))
+    history: list[Values] = [
+        *(before.monitors if before else []),
+        _measured(parameters, trajectories, credit, tokenizer, policy, probe),
+    ]
+    monitors = {**history[-1], **compare(history, start=parameters.start, window=parameters.window)}
+    history[-1] = monitors
+    alarm = judge(
+        before.alarm.state if before else AlarmState(),
+        parameters.iteration,
+        monitors,
+        parameters.rules,
+        response=parameters.response,
+        maximum_returns=parameters.maximum_returns,
+        change=parameters.change,
+    )
+    curriculum = make_curriculum(parameters.curriculum.rule, parameters.curriculum.options, parameters.turns)
+    horizon = before.horizon if before else curriculum.first()
+    counts = IterationCounts.of(_from_the_first_turn(trajectories, parameters.prompts), horizon.limit)
+    following = curriculum.next(horizon, parameters.iteration, counts)
+    record = HealthRecord(monitors=[dict(values) for values in history], alarm=alarm, horizon=following)
+    with default_store().write("health") as draft:
+        (draft.folder / HEALTH_FILE).write_text(json.dumps(record.model_dump(mode="json"), indent=1))
+        draft.metrics.update({f"monitor/{name}": value for name, value in monitors.items()})
+        draft.metrics.update({f"alarm/{name}": float(name in alarm.on) for name in parameters.rules})
+        draft.metrics.update({"alarm/raised": float(len(alarm.raised)), "alarm/returns": float(alarm.returns)})
+        draft.metrics.update({"horizon/limit": horizon.limit, "horizon/next_limit": following.limit})
+        if counts.episodes:
+            draft.metrics["horizon/share_at_limit"] = counts.at_limit / counts.episodes
+    return draft.reference
+
+
+def _measured(
+    parameters: HealthParameters,
+    trajectories: Sequence[Trajectory],
+    credit: Reference,
+    tokenizer: Reference,
+    policy: Reference | None,
+    probe: Reference | None,
+) -> Values:
+    """The monitors of one iteration by itself; those that compare it with earlier ones are not among them."""
+    totals = [weighted_return(trajectory, parameters.rewards) for trajectory in trajectories]
+    values = measure(trajectories, totals, end_tokens=frame_of(tokenizer).end_tokens, n_gram=parameters.n_gram)
+    credited = default_store().metrics(credit)
+    values["no_signal"] = float(credited["zero_variance_groups"] == credited["groups"])
+    updated = {} if policy is None else default_store().metrics(policy)
+    if "gradient_norm" in updated:
+        values["gradient_norm"] = updated["gradient_norm"]
+    probed = {} if probe is None else default_store().metrics(probe)
+    return values | {name: probed[name] for name in OF_PROBE if name in probed}
+
+
+def _from_the_first_turn(trajectories: Sequence[Trajectory], prompts: int | None) -> Sequence[Trajectory]:
+    """The episodes that were played from their first turn: of a branching rollout of `prompts` tasks, not all are."""
+    if prompts is None:
+        return trajectories
+    return [trajectory for trajectory in trajectories if turn_of(trajectory.group, prompts) == 0]
+
+
+def read_health(reference: Reference) -> HealthRecord:
+    """The record that an artifact `health` holds."""
+    return HealthRecord.model_validate_json((default_store().folder(reference) / HEALTH_FILE).read_text())
+
+
+class ReturnParameters(Section):
+    """Returning has no parameters: it depends on its inputs alone."""
+
+
+@stage("return_to", platform_bound=False)
+def return_to(parameters: ReturnParameters, *, policy: Reference, health: Reference) -> Reference:
+    """Copy the healthy policy with its optimizer's state into a new artifact that depends on the alarm.
+
+    Its metrics say which iteration it sampled (`returned_to`) and how many returns there were (`returns`).
+    """
+    alarm = read_health(health).alarm
+    with default_store().write("policy") as draft:
+        begin_with(draft, policy)
+        draft.metrics.update(returned_to=alarm.healthy, returns=alarm.returns)
+    return draft.reference
