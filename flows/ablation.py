@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from prefect import flow
 from rich.console import Console
@@ -23,6 +22,7 @@ from flows.recording.results import (
     with_circumstances,
     write_results,
 )
+from flows.roster import plotted_measures
 from flows.run import run_variant
 from flows.run_state import Run
 from flows.runtime.display import Display, expected_work
@@ -88,13 +88,14 @@ def compare(experiment: Experiment, console: Console, processes: int = 1) -> Abl
         with beside(experiment, prepared, others, display.finished_beside, console.print) as helpers:
             runs = every_run(experiment, prepared, record, helpers)
         reported = _report(experiment, players, warm_start, prepared.tokenizer, runs)
-    made = [*players.values(), warm_start, *all_references(runs)]
+    evaluations = [*players.values(), warm_start]
+    made = [*evaluations, *all_references(runs)]
     digest = digest_of([str(reference) for reference in [reported, *made]])
     if display.computed:
         keep_time(
             reported, time.monotonic() - began + helpers.seconds, 1 + helpers.others, display.made.issuperset(made)
         )
-    data = with_circumstances(read_report(reported), experiment, prepared, reported, made, runs)
+    data = with_circumstances(read_report(reported), experiment, prepared, reported, evaluations, runs)
     folder = results_folder(experiment)
     digests = digests_of(experiment, digest, prepared, {**players, WARM_START: warm_start}, runs)
     repeat = compared_with_former(folder, digests)
@@ -160,9 +161,6 @@ def _report(
     tokenizer: Reference,
     runs: list[Run],
 ) -> Reference:
-    def of_iterations(choose: Any) -> list[list[Any]]:
-        return [[choose(iteration) for iteration in run.iterations] for run in runs]
-
     return report(
         ReportParameters(
             title=experiment.ablation.name,
@@ -172,15 +170,12 @@ def _report(
             seed=experiment.evaluation.seed,
             success_threshold=experiment.ablation.success_threshold,
             attempts=experiment.agent.mode.attempts or 1,
+            plotted=plotted_measures(),
         ),
         players=players,
         warm_start=warm_start,
         starts=[run.start for run in runs],
-        rollouts=of_iterations(lambda iteration: iteration.rollout),
-        credits=of_iterations(lambda iteration: iteration.credit),
-        policies=of_iterations(lambda iteration: iteration.policy),
-        health=of_iterations(lambda iteration: iteration.health),
-        evaluations=of_iterations(lambda iteration: iteration.evaluation),
+        iterations=[[iteration.artifacts for iteration in run.iterations] for run in runs],
         tests=[run.test for run in runs if run.test is not None],
         tokenizer=tokenizer,
     )

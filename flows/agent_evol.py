@@ -6,27 +6,28 @@ trajectories_k --keep--> successes_k --fine-tune, with the demonstrations--> P_(
 from __future__ import annotations
 
 from flows.health import guarded
-from flows.learning import Learned, LearningBatch
-from flows.prepare import Prepared, play_parameters
-from flows.run_state import Run
+from flows.prepare import play_parameters
+from flows.run_state import Iteration, Run
 from tasks.models_in_memory import LearnerParameters
 from tasks.update.fine_tune import FineTuneParameters, fine_tune
 from tasks.update.rejection_sampling import KeepParameters, keep
 from turnwise.store import Reference
 
 
-def evolve(
-    run: Run, number: int, prepared: Prepared, policy: Reference, sampled: Reference
-) -> tuple[LearningBatch, Learned]:
-    """Select the trajectories of a rollout to imitate and fine-tune on them; returns the batch and the next policy."""
-    experiment, label = run.experiment, f"{run.name} iteration {number}"
-    optimization = experiment.optimization
-    kept = keep.named(label)(
+def keep_successes(run: Run, iteration: Iteration) -> Reference:
+    """Select the trajectories of the rollout to imitate."""
+    experiment = run.experiment
+    return keep.named(run.label(iteration))(
         KeepParameters(world=experiment.world, rewards=experiment.rewards, threshold=experiment.evolution.threshold),
-        rollout=sampled,
+        rollout=iteration.rollout,
     )
-    with guarded(run, number, policy):
-        learned = fine_tune.named(label)(
+
+
+def imitate_successes(run: Run, iteration: Iteration) -> Reference:
+    """Fine-tune on the selected trajectories and on demonstrations, from this policy or from the warm start."""
+    experiment, optimization, policy = run.experiment, run.experiment.optimization, iteration.before.policy
+    with guarded(run, iteration):
+        return fine_tune.named(run.label(iteration))(
             FineTuneParameters(
                 **dict(play_parameters(experiment)),
                 learner=LearnerParameters(compute=experiment.compute, adapter=optimization.adapter),
@@ -36,13 +37,12 @@ def evolve(
                 maximum_gradient_norm=optimization.maximum_gradient_norm,
                 micro_batch_tokens=optimization.micro_batch_tokens,
                 seed=run.seed,
-                iteration=number,
+                iteration=iteration.number,
             ),
             policy=policy,
-            start=policy if experiment.evolution.start == "policy" else prepared.warm_start,
-            rollout=sampled,
-            credit=kept,
-            tokenizer=prepared.tokenizer,
-            demonstrations=prepared.demonstrations,
+            start=policy if experiment.evolution.start == "policy" else run.prepared.warm_start,
+            rollout=iteration.rollout,
+            credit=iteration.credit,
+            tokenizer=run.prepared.tokenizer,
+            demonstrations=run.prepared.demonstrations,
         )
-    return LearningBatch(sampled, kept, None, None), Learned(learned, None, learned)

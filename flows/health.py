@@ -1,5 +1,5 @@
-"""Monitoring of a run: monitors, alarms and guards. They read what the run has made and change nothing, except where
-an alarm or a guard is configured to stop the run or to return it to an earlier policy.
+"""Monitoring of a run: probes, bookkeeping, alarms and guards. They read what the run has made and change nothing,
+except where an alarm or a guard is configured to stop the run or to return it to an earlier policy.
 
     rollout_k --probe--> probe_k         every few iterations, before the update
     rollout_k, credit_k, P_(k+1), probe_k, health_(k-1) --health--> health_k
@@ -11,10 +11,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 
-from flows.prepare import Prepared
-from flows.run_state import Iteration, Run
+from flows.run_state import Iteration, Models, Run
 from tasks.health.health import HealthParameters, ReturnParameters, health, read_health, return_to
 from tasks.health.probe import ProbeParameters, probe
 from tasks.models_in_memory import LearnerParameters
@@ -27,12 +25,9 @@ from turnwise.store import Reference
 logger = logging.getLogger(__name__)
 
 
-def probe_policy(run: Run, number: int, prepared: Prepared, policy: Reference, rollout: Reference) -> Reference | None:
-    """Probe the rollout with models, in the first iteration and every `probe_every` after it; None in the others."""
+def probe_policy(run: Run, iteration: Iteration) -> Reference:
+    """Measure the rollout with models, before the behaviour policy is updated."""
     experiment = run.experiment
-    every = experiment.monitors.probe_every
-    if every is None or (number - 1) % every:
-        return None
     parameters = ProbeParameters(
         learner=LearnerParameters(
             compute=experiment.compute,
@@ -43,31 +38,23 @@ def probe_policy(run: Run, number: int, prepared: Prepared, policy: Reference, r
         micro_batch_tokens=experiment.optimization.micro_batch_tokens,
         sample=experiment.monitors.probe_sample,
         seed=run.seed,
-        iteration=number,
+        iteration=iteration.number,
     )
-    return probe.named(f"{run.name} iteration {number}")(
-        parameters, policy=policy, warm_start=prepared.warm_start, rollout=rollout, tokenizer=prepared.tokenizer
+    return probe.named(run.label(iteration))(
+        parameters,
+        policy=iteration.before.policy,
+        warm_start=run.prepared.warm_start,
+        rollout=iteration.rollout,
+        tokenizer=run.prepared.tokenizer,
     )
 
 
-def watch(
-    run: Run,
-    number: int,
-    prepared: Prepared,
-    *,
-    rollout: Reference,
-    credit: Reference,
-    updated: Reference | None,
-    probed: Reference | None,
-) -> Reference:
-    """Compute an iteration's monitors, judge them, and set the next turn limit.
-
-    `updated` is the result of the update, if there was one.
-    """
+def keep_books(run: Run, iteration: Iteration) -> Reference:
+    """Compute the iteration's monitors, judge them by the alarm rules, and set the next turn limit."""
     experiment, alarms = run.experiment, run.experiment.alarms
-    return health.named(f"{run.name} iteration {number}")(
+    return health.named(run.label(iteration))(
         HealthParameters(
-            iteration=number,
+            iteration=iteration.number,
             rewards=experiment.rewards,
             start=experiment.monitors.start,
             window=experiment.monitors.window,
@@ -75,73 +62,71 @@ def watch(
             rules={name: rule for name, rule in alarms.rules.items() if rule is not None},
             response=alarms.response,
             maximum_returns=alarms.maximum_returns,
-            change=_change(experiment),
+            change=Change(
+                learning_rate=experiment.optimization.learning_rate * alarms.learning_rate_factor,
+                selection=alarms.selection or experiment.selection,
+            ),
             curriculum=experiment.curriculum,
             turns=experiment.made_world.limits.turns,
             prompts=experiment.rollout.prompts if experiment.rollout.scheme == "branching" else None,
         ),
-        rollout=rollout,
-        credit=credit,
-        tokenizer=prepared.tokenizer,
-        policy=updated,
-        probe=probed,
+        rollout=iteration.rollout,
+        credit=iteration.credit,
+        tokenizer=run.prepared.tokenizer,
+        policy=iteration.made.get("policy"),
+        probe=iteration.made.get("probe"),
         previous=run.iterations[-1].health if run.iterations else None,
     )
 
 
-def respond(run: Run, prepared: Prepared) -> None:
+def respond(run: Run) -> None:
     """Apply the guards and the alarm of the run's last iteration, once that iteration is recorded.
 
-    If an alarm returns the run to a healthy policy, the iteration is marked with that policy, and the run's experiment
-    has the changed settings from now on.
+    If an alarm returns the run to a healthy policy, the run goes on from that policy, and its experiment has the
+    changed settings from now on.
 
     Raises:
         TrainingEnded: a guard or an alarm ends the run.
     """
     iteration = run.iterations[-1]
-    _guard(run, prepared, iteration.health)
-    judgement = read_health(iteration.health).alarm
-    for words in judgement.raised.values():
-        logger.warning("%s iteration %d: alarm: %s", run.name, iteration.number, words)
-    if judgement.response == "stop":
-        raise TrainingEnded(_stopped(run, prepared, judgement))
-    if judgement.response == "return":
-        _go_back(run, prepared, iteration, judgement)
+    record = read_health(iteration.health)
+    for name in COUNTED:
+        most, count = getattr(run.experiment.guards, name), in_a_row(name, record.monitors)
+        if most is not None and count >= most:
+            good = run.models_before(iteration.number - count).policy
+            seen = f"its condition held in the last {count} iterations of {run.name}, up to {iteration.number}"
+            raise TrainingEnded(message(name, seen, str(good)))
+    for words in record.alarm.raised.values():
+        logger.warning("%s: alarm: %s", run.label(iteration), words)
+    if record.alarm.response == "stop":
+        raise TrainingEnded(_stopped(run, record.alarm))
+    if record.alarm.response == "return":
+        assert record.alarm.change is not None, "a return changes something"
+        run.experiment = changed(run.experiment, record.alarm.change)
+        logger.warning(
+            "%s goes back to the policy that sampled iteration %d, with learning rate %g and selection %s",
+            run.name,
+            record.alarm.healthy,
+            record.alarm.change.learning_rate,
+            record.alarm.change.selection.rule,
+        )
+        iteration.made["returned"] = returned = return_to_healthy(run, iteration)
+        critic = run.models_before(record.alarm.healthy).critic
+        run.models = Models(returned, returned if run.experiment.critic_on_trunk else critic)
 
 
-def _go_back(run: Run, prepared: Prepared, iteration: Iteration, judgement: AlarmRecord) -> None:
-    """Continue from the last healthy policy, and the critic of that iteration, with the alarm's changed settings."""
-    assert judgement.change is not None, "a return changes something"
-    run.experiment = changed(run.experiment, judgement.change)
-    logger.warning(
-        "%s goes back to the policy that sampled iteration %d, with learning rate %g and selection %s",
-        run.name,
-        judgement.healthy,
-        judgement.change.learning_rate,
-        judgement.change.selection.rule,
-    )
-    healthy = sampler(run, prepared, judgement.healthy)
-    policy = return_to.named(f"{run.name} iteration {iteration.number}")(
-        ReturnParameters(), policy=healthy, health=iteration.health
-    )
-    critic = _critic_before(run, judgement.healthy)
-    run.iterations[-1] = replace(
-        iteration, returned=policy, critic=policy if run.experiment.critic_on_trunk else critic
-    )
+def return_to_healthy(run: Run, iteration: Iteration) -> Reference:
+    """The last healthy policy, as the policy with which the run goes on after this iteration."""
+    healthy = run.models_before(read_health(iteration.health).alarm.healthy)
+    return return_to.named(run.label(iteration))(ReturnParameters(), policy=healthy.policy, health=iteration.health)
 
 
 def may_return_to(run: Run) -> list[Reference]:
     """The policy and the critic that an alarm in the next iteration could return to; empty if alarms do not return."""
     if run.experiment.alarms.response != "return":
         return []
-    healthy = read_health(run.iterations[-1].health).alarm.healthy
-    critic = _critic_before(run, healthy)
-    return [*([run.iterations[healthy - 2].successor] if healthy > 1 else []), *([critic] if critic else [])]
-
-
-def _critic_before(run: Run, number: int) -> Reference | None:
-    """The critic at the start of an iteration; for iteration 0 the initial critic."""
-    return run.iterations[number - 2].critic if number > 1 else run.critic
+    healthy = run.models_before(read_health(run.iterations[-1].health).alarm.healthy)
+    return [healthy.policy, *([] if healthy.critic is None else [healthy.critic])]
 
 
 def changed(experiment: Experiment, change: Change) -> Experiment:
@@ -151,47 +136,22 @@ def changed(experiment: Experiment, change: Change) -> Experiment:
 
 
 @contextmanager
-def guarded(run: Run, number: int, policy: Reference) -> Iterator[None]:
-    """End the run with advice if the learner refuses to update; `policy` is named as the last good one."""
+def guarded(run: Run, iteration: Iteration) -> Iterator[None]:
+    """End the run with advice if the learner refuses to update; the behaviour policy is named as the last good one."""
     try:
         yield
     except (MismatchError, NotFiniteError) as error:
         name = "mismatch" if isinstance(error, MismatchError) else "not_finite"
-        seen = f"in the update of {run.name} iteration {number} {str(error).rstrip('.')}"
-        raise TrainingEnded(message(name, seen, str(policy))) from error
+        seen = f"in the update of {run.label(iteration)} {str(error).rstrip('.')}"
+        raise TrainingEnded(message(name, seen, str(iteration.before.policy))) from error
 
 
-def sampler(run: Run, prepared: Prepared, number: int) -> Reference:
-    """The behaviour policy of an iteration; for iteration 0 the warm start."""
-    return run.iterations[number - 2].successor if number > 1 else prepared.warm_start
-
-
-def _change(experiment: Experiment) -> Change:
-    """The settings that a return would apply."""
-    alarms = experiment.alarms
-    return Change(
-        learning_rate=experiment.optimization.learning_rate * alarms.learning_rate_factor,
-        selection=alarms.selection or experiment.selection,
-    )
-
-
-def _guard(run: Run, prepared: Prepared, health: Reference) -> None:
-    """Raise TrainingEnded if a guard's condition has held for too many iterations in a row."""
-    history = read_health(health).monitors
-    for name in COUNTED:
-        most, count = getattr(run.experiment.guards, name), in_a_row(name, history)
-        if most is not None and count >= most:
-            good = sampler(run, prepared, len(history) - count)
-            seen = f"its condition held in the last {count} iterations of {run.name}, up to {len(history)}"
-            raise TrainingEnded(message(name, seen, str(good)))
-
-
-def _stopped(run: Run, prepared: Prepared, judgement: AlarmRecord) -> str:
-    seen = "; ".join(judgement.raised.values())
-    again = f" after {judgement.returns} returns" if judgement.returns else ""
+def _stopped(run: Run, alarm: AlarmRecord) -> str:
+    seen = "; ".join(alarm.raised.values())
+    again = f" after {alarm.returns} returns" if alarm.returns else ""
     return (
         f"monitors must stay within the bounds of alarms.rules; {run.name} was stopped at iteration "
-        f"{judgement.iteration}{again}: {seen}. The last healthy policy, {sampler(run, prepared, judgement.healthy)}, "
-        f"sampled iteration {judgement.healthy}. What may help: a lower optimization.learning_rate, selection.rule: "
+        f"{alarm.iteration}{again}: {seen}. The last healthy policy, {run.models_before(alarm.healthy).policy}, "
+        f"sampled iteration {alarm.healthy}. What may help: a lower optimization.learning_rate, selection.rule: "
         "uncertainty, wider clips; alarms.response: log goes on all the same"
     )

@@ -17,6 +17,7 @@ from __future__ import annotations
 import shutil
 from dataclasses import dataclass
 
+from flows import roster
 from tasks.observing import Observer, StageCall
 from turnwise.errors import ConfigurationError
 from turnwise.experiment import Experiment
@@ -27,7 +28,8 @@ from turnwise.store.paths import home
 
 BYTES_PER_SAMPLED_TOKEN, BYTES_PER_CONTEXT_TOKEN = 12, 2
 BYTES_PER_STAGE = 60_000
-STAGES_PER_ITERATION = 9
+STAGES_AROUND_ITERATIONS = 5
+"""Of a run: evaluations before and after training, at two turn limits, and the initial critic."""
 LIBRARIES = {"vllm": 2_000_000_000, "embedded": 1_000_000_000}
 ACTIVATIONS_PER_LAYER = 20
 ENGINE_CACHE_BYTES = 1_000_000_000
@@ -73,11 +75,7 @@ def needs(experiment: Experiment, shapes: Shapes, played: Played, processes: int
     """Estimate the needs of the ablation with a policy of these weights."""
     variants = [experiment.variant(name) for name in experiment.ablation.variants]
     seeds = len(experiment.ablation.seeds)
-    evaluations = [-(-own.optimization.iterations // own.evaluation.every) for own in variants]
-    stages = [
-        STAGES_PER_ITERATION * own.optimization.iterations + 3 + evaluated
-        for own, evaluated in zip(variants, evaluations, strict=True)
-    ]
+    stages = [len(roster.due_in_run(own)) + STAGES_AROUND_ITERATIONS for own in variants]
     return Needs(
         policies=8 * count(shapes) + sum(seeds * _kept_of_run(own, shapes) for own in variants),
         next_policy=processes * max(sum(_of_iteration(own, shapes)) for own in variants),

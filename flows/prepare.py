@@ -7,10 +7,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from prefect import flow
-from rich.console import Console
-
-from flows.runtime.display import Display, expected_work
 from tasks.models_in_memory import LearnerParameters
 from tasks.playing import PlayParameters, tasks_of
 from tasks.prepare.conversations import ConversationParameters, conversations
@@ -31,7 +27,7 @@ from turnwise.config.schema import RetryOptions
 from turnwise.data.task_sets import require_disjoint
 from turnwise.experiment import Experiment
 from turnwise.policy.pretrained import pretrained, pretrained_folder
-from turnwise.store import Reference, default_store
+from turnwise.store import Reference
 from turnwise.store.outside import outside_file
 from turnwise.store.paths import project_root
 from turnwise.world import SPLITS, Split
@@ -176,32 +172,3 @@ def evaluate_warm_start(experiment: Experiment, prepared: Prepared) -> Reference
         tokenizer=prepared.tokenizer,
         panel=prepared.test_panel,
     )
-
-
-@flow(
-    name="preparation",
-    flow_run_name="prepare {experiment.world.name}",
-    validate_parameters=False,
-    persist_result=False,
-)
-def preparation(experiment: Experiment) -> Prepared:
-    """Make the artifacts that every run starts from."""
-    with Display(Console(), expected_work(experiment)).showing():
-        return prepare_policy(experiment, prepare_materials(experiment))
-
-
-@flow(
-    name="evaluation",
-    flow_run_name="evaluate {experiment.world.name}",
-    validate_parameters=False,
-    persist_result=False,
-)
-def evaluation(experiment: Experiment) -> dict[str, dict[str, float]]:
-    """Evaluate the baseline policies and the warm start on the test task set; their metrics, by name."""
-    with Display(Console(), expected_work(experiment)).showing():
-        prepared = prepare_policy(experiment, prepare_materials(experiment))
-        evaluated = {
-            **evaluate_players(experiment, prepared),
-            "warm start": evaluate_warm_start(experiment, prepared),
-        }
-    return {name: default_store().metrics(reference) for name, reference in evaluated.items()}

@@ -1,42 +1,84 @@
-"""The artifacts of a run so far: the references of its iterations, in order."""
+"""The state of a run: its iterations so far, what each has made, and the models that the next one starts from."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from flows.prepare import Prepared
 from turnwise.experiment import Experiment
 from turnwise.store import Reference
-from turnwise.store.retention import Keep, Link
+from turnwise.store.retention import Keep
 
 
 @dataclass(frozen=True)
+class Models:
+    """The policy and the critic at one moment of a run."""
+
+    policy: Reference
+    critic: Reference | None
+    """None for an estimator without a critic. A critic on the policy's trunk is the policy's artifact."""
+
+
+@dataclass
 class Iteration:
-    """The artifacts of one iteration."""
+    """One iteration, from the models that it started with to the artifacts that it made."""
 
     number: int
     """Counts from 1; the policy of iteration n has learned from n batches."""
-    rollout: Reference
-    credit: Reference
-    policy: Reference
-    health: Reference
-    """Its bookkeeping: monitors, alarms, and the turn limit of the next iteration."""
-    evaluation: Reference | None
-    """On the validation task set; None in iterations without an evaluation."""
-    evaluation_at_horizon: Reference | None = None
-    """The same at this iteration's turn limit, where that is below the world's."""
-    selection: Reference | None = None
-    """Which groups were kept; None where all are."""
-    critic: Reference | None = None
-    """The critic after this batch, None without one; on the policy's trunk it is the policy's artifact."""
-    probe: Reference | None = None
-    """The measurements of the batch by models; None in iterations without a probe."""
-    returned: Reference | None = None
-    """The healthy policy that an alarm returned the run to after this iteration; None where it did not."""
+    before: Models
+    """The behaviour policy, which samples the rollout, and the critic that values it."""
+    limit: int | None
+    """The turn limit that the curriculum set; None: only the world's own."""
+    made: dict[str, Reference] = field(default_factory=dict)
+    """The artifacts so far, by their names in `flows.roster`, in the order in which they were made."""
 
     @property
-    def successor(self) -> Reference:
-        """The behaviour policy of the next iteration."""
-        return self.returned or self.policy
+    def rollout(self) -> Reference:
+        """The trajectories, all rounds of sampling together."""
+        return self.made["rollout"]
+
+    @property
+    def credit(self) -> Reference:
+        """The advantages of the rollout."""
+        return self.made["credit"]
+
+    @property
+    def health(self) -> Reference:
+        """The bookkeeping: monitors, alarms, and the turn limit of the next iteration."""
+        return self.made["health"]
+
+    @property
+    def evaluation(self) -> Reference | None:
+        """The policy on the validation task set; None in iterations without an evaluation."""
+        return self.made.get("evaluation")
+
+    @property
+    def returned(self) -> Reference | None:
+        """The healthy policy that an alarm returned the run to after this iteration; None where it did not."""
+        return self.made.get("returned")
+
+    @property
+    def policy(self) -> Reference:
+        """The policy that has learned from this batch; while a critic warms up, the one that sampled it.
+
+        Where that critic is on the policy's trunk, the policy's artifact with the critic as it is now.
+        """
+        learned = self.made.get("policy") or self.made.get("critic")
+        return learned if learned is not None and learned.kind == "policy" else self.before.policy
+
+    @property
+    def critic(self) -> Reference | None:
+        """The critic that has learned from this batch; None without one."""
+        if self.before.critic is None:
+            return None
+        on_trunk = self.before.critic.kind == "policy"
+        return self.policy if on_trunk else self.made.get("critic", self.before.critic)
+
+    @property
+    def artifacts(self) -> dict[str, Reference]:
+        """All that it made, by name, and in any case the policy and the critic that it ended with."""
+        ended = {"policy": self.policy, **({} if self.critic is None else {"critic": self.critic})}
+        return {**self.made, **ended}
 
 
 @dataclass
@@ -47,6 +89,9 @@ class Run:
     seed: int
     experiment: Experiment
     """The variant's own configuration; after a return, with the settings that it changed."""
+    prepared: Prepared
+    models: Models
+    """What the next iteration starts from; after the last one, the final policy and critic."""
     start: Reference
     """Evaluation of the warm start on the validation task set: iteration 0 of the curves."""
     start_at_horizon: Reference | None = None
@@ -55,8 +100,6 @@ class Run:
     test: Reference | None = None
     """Evaluation of the final policy on the test task set."""
     test_at_horizon: Reference | None = None
-    critic: Reference | None = None
-    """The initial critic, if the estimator has one."""
     kept: dict[Reference, Keep] = field(default_factory=dict)
     """What retention has kept of each artifact so far."""
 
@@ -67,15 +110,19 @@ class Run:
 
     @property
     def policy(self) -> Reference:
-        """The final policy."""
-        return self.iterations[-1].successor
+        """The policy that the next iteration would sample with; after the last one, the final policy."""
+        return self.models.policy
 
     @property
-    def chains(self) -> list[list[Link]]:
-        """Its policies in order, including those returned to, and its critics, if they are artifacts of their own."""
-        policies = []
-        for iteration in self.iterations:
-            policies.append(Link(iteration.policy, iteration.evaluation))
-            policies += [Link(iteration.returned)] if iteration.returned else []
-        critics = [self.critic, *(iteration.critic for iteration in self.iterations)]
-        return [policies, [Link(each) for each in critics if each is not None and each.kind == "critic"]]
+    def evaluations(self) -> list[Reference]:
+        """The evaluations outside its iterations: of the warm start, and of the final policy on the test task set."""
+        made = (self.start, self.start_at_horizon, self.test, self.test_at_horizon)
+        return [evaluation for evaluation in made if evaluation is not None]
+
+    def label(self, iteration: Iteration) -> str:
+        """The name of one of its iterations wherever that is shown."""
+        return f"{self.name} iteration {iteration.number}"
+
+    def models_before(self, number: int) -> Models:
+        """The models that sampled and valued iteration `number`; for 0, those that the run started from."""
+        return self.iterations[max(number, 1) - 1].before

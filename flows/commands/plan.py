@@ -7,12 +7,15 @@ cached is not recomputed.
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from flows import roster
 from flows.needs import Needs, Played, free_disk, needs, shapes_of
 from flows.prepare import panel_parameters, require_model
 from tasks.prepare.materials import draw_panel
@@ -38,6 +41,8 @@ class PlannedRun:
     evaluated: int
     """Number of episodes on the validation and the test task set."""
     critic: bool
+    stages: Mapping[str, int]
+    """How often each stage of an iteration runs, by the name of its task."""
 
 
 def planned_run(experiment: Experiment, variant: str) -> PlannedRun:
@@ -59,6 +64,7 @@ def planned_run(experiment: Experiment, variant: str) -> PlannedRun:
         optimization.iterations * optimization.epochs * optimization.mini_batches,
         tasks * (1 + evaluation.samples),
         own.has_critic,
+        Counter(stage.stage.name for stage in roster.due_in_run(own)),
     )
 
 
@@ -99,16 +105,26 @@ def show_plan(experiment: Experiment, console: Console) -> None:
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
     for heading in ("variant", "estimator", "episodes", "reply tokens", "steps", "evaluated", "critic"):
         table.add_column(heading, justify="left" if heading in ("variant", "estimator") else "right", no_wrap=True)
-    for variant in experiment.ablation.variants:
-        run = planned_run(experiment, variant)
+    runs = [planned_run(experiment, variant) for variant in experiment.ablation.variants]
+    for run in runs:
         numbers = (run.episodes, run.reply_tokens, run.optimizer_steps, run.evaluated)
         table.add_row(run.variant, run.estimator, *(f"{each:,}" for each in numbers), "yes" if run.critic else "no")
     console.print(table)
     console.print(
         "\nEpisodes are sampled in training; steps are the optimizer's; evaluated are episodes on the other panels."
     )
+    for counts, variants in _by_stages(runs).items():
+        console.print(f"Stages of {variants}: {counts}.", highlight=False)
     _show_needs(experiment, console)
     console.print("Nothing was computed.", highlight=False)
+
+
+def _by_stages(runs: Sequence[PlannedRun]) -> dict[str, str]:
+    """The variants that run the same stages equally often, by these stages."""
+    variants = defaultdict(list)
+    for run in runs:
+        variants[", ".join(f"{name} {count:,}" for name, count in run.stages.items())].append(run.variant)
+    return {counts: ", ".join(names) for counts, names in variants.items()}
 
 
 def _show_needs(experiment: Experiment, console: Console) -> None:

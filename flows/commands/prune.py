@@ -15,7 +15,8 @@ from rich.console import Console
 from rich.table import Table
 
 import tasks.stage  # noqa: F401  (recomputes what was pruned)
-from flows.retention import success
+from flows.roster import replaced_inputs
+from tasks.rollout.evaluate import success_of
 from turnwise.config.schema import Storage
 from turnwise.errors import ConfigurationError
 from turnwise.policy.model_files import MODEL_FILES
@@ -33,7 +34,7 @@ def show_pruning(storage: Storage, dry_run: bool) -> None:
     store = default_store()
     before = _sizes(home())
     with console.status("reading the lineage"):
-        found = removals(store, storage, success)
+        found = removals(store, storage, success_of, replaced_inputs())
     removed = sum(store.prune(each.reference, each.files) for each in found) if not dry_run else 0
     _print(console, before, found)
     planned = sum(each.bytes for each in found)

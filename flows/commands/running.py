@@ -4,15 +4,47 @@ from __future__ import annotations
 
 import time
 
+from prefect import flow
 from rich.console import Console
 
 from flows.ablation import comparison
-from flows.prepare import evaluation, preparation
+from flows.prepare import Prepared, evaluate_players, evaluate_warm_start, prepare_materials, prepare_policy
+from flows.runtime.display import Display, expected_work
 from flows.studies.credit_study import credit_study_flow
 from turnwise.experiment import Experiment
 from turnwise.reporting.terminal.comparison import print_report
+from turnwise.store import default_store
 from turnwise.store.paths import home
 from turnwise.studies.credit_page import print_study
+
+
+@flow(
+    name="preparation",
+    flow_run_name="prepare {experiment.world.name}",
+    validate_parameters=False,
+    persist_result=False,
+)
+def preparation(experiment: Experiment) -> Prepared:
+    """Make the artifacts that every run starts from."""
+    with Display(Console(), expected_work(experiment)).showing():
+        return prepare_policy(experiment, prepare_materials(experiment))
+
+
+@flow(
+    name="evaluation",
+    flow_run_name="evaluate {experiment.world.name}",
+    validate_parameters=False,
+    persist_result=False,
+)
+def evaluation(experiment: Experiment) -> dict[str, dict[str, float]]:
+    """Evaluate the baseline policies and the warm start on the test task set; their metrics, by name."""
+    with Display(Console(), expected_work(experiment)).showing():
+        prepared = prepare_policy(experiment, prepare_materials(experiment))
+        evaluated = {
+            **evaluate_players(experiment, prepared),
+            "warm start": evaluate_warm_start(experiment, prepared),
+        }
+    return {name: default_store().metrics(reference) for name, reference in evaluated.items()}
 
 
 def show_ablation(experiment: Experiment, processes: int = 1) -> None:

@@ -178,8 +178,7 @@ def _digests(run: Run, prepared: Prepared) -> dict[str, Any]:
         **{name: reference.digest for name, reference in vars(prepared).items()},
         "start": run.start.digest,
         "iterations": [
-            {name: reference.digest for name, reference in vars(iteration).items() if isinstance(reference, Reference)}
-            for iteration in run.iterations
+            {name: reference.digest for name, reference in iteration.artifacts.items()} for iteration in run.iterations
         ],
         "test": run.test.digest if run.test else None,
         "platform": run_environment.platform(),
@@ -206,7 +205,7 @@ def _write_training(path: Path, run: Run) -> None:
     for iteration in run.iterations:
         row: list[Any] = [iteration.number]
         for artifact, names in TRAINING_COLUMNS.items():
-            metrics = default_store().metrics(getattr(iteration, artifact))
+            metrics = default_store().metrics(iteration.artifacts[artifact])
             row += [metrics.get(name, "") for name in names]
         rows.append(row)
     _write_table(path, ("iteration", *(name for names in TRAINING_COLUMNS.values() for name in names)), rows)

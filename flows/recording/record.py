@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from flows import roster
 from flows.prepare import Prepared
-from flows.recording.recorded_metrics import evaluation_metrics, evaluation_seconds, metrics_of
+from flows.recording.recorded_metrics import evaluation_metrics, metrics_of
 from flows.run_state import Iteration, Run
 from tasks.credit.credit import read_credit
 from tasks.playing import world_code
@@ -33,21 +34,7 @@ from turnwise.tracking.values import flatten
 from turnwise.world import SPLITS, world_class
 
 CONTEXTS = {"train": "training", "validation": "validation", "test": "testing"}
-COMPUTING_MODULES = (
-    "tasks.prepare.materials",
-    "tasks.prepare.warm_start",
-    "tasks.rollout.rollout",
-    "tasks.credit.select",
-    "tasks.credit.scores",
-    "tasks.credit.credit",
-    "tasks.update.critic",
-    "tasks.update.update",
-    "tasks.update.rejection_sampling",
-    "tasks.update.fine_tune",
-    "tasks.health.probe",
-    "tasks.health.health",
-    "tasks.rollout.evaluate",
-)
+MODULES_OF_PREPARATION = ("tasks.prepare.materials", "tasks.prepare.warm_start")
 
 
 def tracking_uri(experiment: Experiment) -> str:
@@ -61,7 +48,8 @@ COLUMNS = ("test/sampled/success", "test/greedy/success")
 
 def computing_code(experiment: Experiment) -> str:
     """The fingerprint of all code that determines an ablation's numbers, its world's included."""
-    return fingerprint([*COMPUTING_MODULES, *world_code(experiment)])
+    of_iterations = dict.fromkeys(stage.stage.function.__module__ for stage in roster.ROSTER)
+    return fingerprint([*MODULES_OF_PREPARATION, *of_iterations, *world_code(experiment)])
 
 
 class AblationRecord:
@@ -104,8 +92,6 @@ class AblationRecord:
             child.log_iteration(0, evaluation_metrics("validation", run.start, run.start_at_horizon))
         child.log_iteration(iteration.number, metrics_of(iteration))
         if iteration.evaluation is not None:
-            validated = evaluation_metrics("validation", iteration.evaluation, iteration.evaluation_at_horizon)
-            child.log_iteration(iteration.number, {**validated, **evaluation_seconds(iteration)})
             self._trace(child, run, iteration)
             if not child.finished:  # else another process has recorded all of them
                 self._name_artifacts(child, run)
@@ -138,10 +124,7 @@ class AblationRecord:
             prepared=dict(vars(self._prepared)),
             start=run.start,
             start_at_horizon=run.start_at_horizon,
-            iterations=[
-                {name: made for name, made in vars(iteration).items() if isinstance(made, Reference)}
-                for iteration in run.iterations
-            ],
+            iterations=[iteration.artifacts for iteration in run.iterations],
             test=run.test,
             test_at_horizon=run.test_at_horizon,
         )

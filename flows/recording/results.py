@@ -9,15 +9,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from flows import roster
 from flows.prepare import Prepared
 from flows.recording.record import computing_code
-from flows.run_state import Iteration, Run
+from flows.run_state import Run
 from tasks.playing import tasks_of
 from turnwise.config.schema import BESIDE_RESULTS
 from turnwise.data.task_sets import panel_digest
 from turnwise.experiment import Experiment
 from turnwise.policy.pretrained import pretrained
-from turnwise.reporting.data.report_data import ReportData
+from turnwise.reporting.data.report_data import BEFORE_RUNS, EVERYTHING_ELSE, ReportData
 from turnwise.reporting.formatting import PROCESSES
 from turnwise.reporting.html.page import write_report
 from turnwise.store import Reference, default_store, run_environment
@@ -35,21 +36,12 @@ def results_folder(experiment: Experiment) -> Path:
 
 
 def all_references(runs: Sequence[Run]) -> list[Reference]:
-    """All artifacts of the runs, in order.
-
-    The health records are left out: they follow from what comes before them and determine what comes after.
-    """
-
-    def of(iteration: Iteration) -> list[Reference | None]:
-        made = [iteration.rollout, iteration.selection, iteration.credit, iteration.critic, iteration.policy]
-        return [*made, iteration.evaluation, iteration.evaluation_at_horizon, iteration.returned]
-
-    found: list[Reference | None] = []
+    """All artifacts that the runs have made: the evaluations before and after, then those of each iteration."""
+    found: list[Reference] = []
     for run in runs:
-        found += [run.start, run.start_at_horizon]
-        found += [reference for iteration in run.iterations for reference in of(iteration)]
-        found += [run.test, run.test_at_horizon]
-    return [reference for reference in found if reference is not None]
+        found += run.evaluations
+        found += [reference for iteration in run.iterations for reference in iteration.made.values()]
+    return found
 
 
 def digests_of(
@@ -123,17 +115,21 @@ def with_circumstances(
     experiment: Experiment,
     prepared: Prepared,
     report: Reference,
-    made: Sequence[Reference],
+    evaluations: Sequence[Reference],
     runs: Sequence[Run],
 ) -> ReportData:
-    """Report data plus run metadata: times, also of each variant's runs, and the run environment and parameters."""
+    """Report data plus run metadata: times, also of each variant's runs, and the run environment and parameters.
+
+    `evaluations` are those of the baseline policies and the warm start on the test task set.
+    """
     work = []
     for each in data.work:
-        own = all_references([run for run in runs if run.variant == each.variant])
+        own = [run for run in runs if run.variant == each.variant]
         work.append(dataclasses.replace(each, seconds=stage_seconds(own)))
     return dataclasses.replace(
         data,
-        seconds=account(prepared, report, made),
+        stages=[*BEFORE_RUNS, *roster.accounts(), EVERYTHING_ELSE],
+        seconds=account(prepared, report, evaluations, runs),
         work=work,
         lineage=lineage_of(experiment, prepared, report),
     )
@@ -155,32 +151,34 @@ def keep_time(report: Reference, seconds: float, processes: int, anew: bool) -> 
     )
 
 
-def account(prepared: Prepared, report: Reference, made: Sequence[Reference]) -> dict[str, float]:
+def account(
+    prepared: Prepared, report: Reference, evaluations: Sequence[Reference], runs: Sequence[Run]
+) -> dict[str, float]:
     """The seconds that the results cost when they were computed; shared results are counted once."""
     store = default_store()
+    set_up, warm_start = BEFORE_RUNS
     seconds = {
-        "set-up": set_up_seconds(),
-        "warm start": store.clock(prepared.warm_start).get("seconds", 0.0),
-        **stage_seconds([reference for reference in made if reference != prepared.warm_start]),
+        set_up: set_up_seconds(),
+        warm_start: store.clock(prepared.warm_start).get("seconds", 0.0),
+        **stage_seconds(runs, evaluations),
     }
     wall = store.clock(report).get("wall_seconds", 0.0)
-    seconds["everything else"] = max(0.0, wall - sum(seconds.values()) + seconds["set-up"])
+    seconds[EVERYTHING_ELSE] = max(0.0, wall - sum(seconds.values()) + seconds[set_up])
     return seconds
 
 
-def stage_seconds(made: Sequence[Reference]) -> dict[str, float]:
-    """The seconds of sampling, worlds, updates and evaluations for these artifacts; each artifact counts once."""
-    clocks = {reference: default_store().clock(reference) for reference in dict.fromkeys(made)}
-
-    def total(kind: str, name: str) -> float:
-        return sum(clock.get(name, 0.0) for reference, clock in clocks.items() if reference.kind == kind)
-
-    return {
-        "sampling": total("rollout", "sampling_seconds"),
-        "worlds": total("rollout", "world_seconds"),
-        "update": total("policy", "seconds") + total("critic", "update_seconds"),
-        "evaluation": total("evaluation", "seconds"),
-    }
+def stage_seconds(runs: Sequence[Run], evaluations: Sequence[Reference] = ()) -> dict[str, float]:
+    """The seconds of these runs and further evaluations, by stage of the time account; each artifact counts once."""
+    evaluation = roster.recorded_groups()["validation"]
+    made = {reference: evaluation for run in runs for reference in run.evaluations}
+    made |= dict.fromkeys(evaluations, evaluation)
+    made |= {reference: stage for run in runs for each in run.iterations for stage, reference in roster.made_in(each)}
+    seconds = dict.fromkeys(roster.accounts(), 0.0)
+    for reference, stage in made.items():
+        for cost in stage.costs:
+            if cost.account:
+                seconds[cost.account] += default_store().clock(reference).get(cost.clock, 0.0)
+    return seconds
 
 
 def set_up_seconds() -> float:

@@ -19,7 +19,8 @@ from functools import cache
 
 from flows.recording.answer import NumberAnswer, Source
 from flows.recording.comparison import Group, grouped, judged
-from flows.recording.recorded_metrics import MADE_BY, told_of
+from flows.recording.recorded_metrics import metrics_in
+from flows.roster import recorded_groups
 from tasks.report.cells import WARM_START, cell, column_of, table_columns
 from tasks.rollout.evaluate import GREEDY, SAMPLED
 from turnwise.errors import ConfigurationError
@@ -63,9 +64,10 @@ def answer(what: str, runs: Sequence[RecordedRun], iteration: int | None = None)
         variants, players = [run.artifacts.variant for run in runs], [name for run in runs for name in run.players]
         rows = dict.fromkeys([*variants, *players])
         columns = dict.fromkeys(column.heading for run in runs for column in _columns(run))
+        groups = ("test", *recorded_groups())
         raise ConfigurationError(
             "lineage starts from an artifact of the store, a metric of a run, or a number of the report; "
-            f"{what!r} is none of them: say kind/digest; or test/..., {'/..., '.join(MADE_BY)}/... as in MLflow; or "
+            f"{what!r} is none of them: say kind/digest; or {'/..., '.join(groups)}/... as in MLflow; or "
             f"ROW/COLUMN with one of the rows {', '.join(rows)} and of the columns {', '.join(columns)}, "
             f"{', '.join(STANDING)}; or 'ROW - ROW', or 'ROW - ROW/COLUMN' with one of {', '.join(COMPARED)}"
         )
@@ -89,7 +91,7 @@ def _of_metric(what: str, run: RecordedRun, iteration: int | None) -> Source | N
     reference = _artifact_of(group, run, iteration)
     if reference is None:
         return None
-    metrics = {metric_name(name): value for name, value in told_of(group, reference).items()}
+    metrics = {metric_name(name): value for name, value in metrics_in(group, reference).items()}
     name = metric_name(what)
     return Source(metrics[name], reference, run) if name in metrics else None
 
@@ -115,7 +117,8 @@ def _artifact_of(group: str, run: RecordedRun, iteration: int | None) -> Referen
         return of_no_iteration[group]
     if iteration == 0:
         return {"validation": artifacts.start, "validation_at_horizon": artifacts.start_at_horizon}.get(group)
-    return _latest(MADE_BY[group], run, iteration) if group in MADE_BY else None
+    stage = recorded_groups().get(group)
+    return None if stage is None else _latest(stage.name, run, iteration)
 
 
 def _latest(name: str, run: RecordedRun, iteration: int | None) -> Reference | None:

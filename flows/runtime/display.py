@@ -16,6 +16,7 @@ from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskProgres
 from rich.table import Column
 from rich.text import Text
 
+from flows import roster
 from tasks.observing import Observer, StageCall, observing
 from turnwise import progress
 from turnwise.experiment import Experiment
@@ -29,52 +30,27 @@ EXPECTED_SECONDS = {
     "initial_policy": 2.0,
     "warm_start": 100.0,
     "player": 2.0,
-    "evaluate": 2.0,
-    "rollout": 1.0,
-    "gather": 0.1,
-    "keep": 0.1,
-    "fine_tune": 1.5,
-    "select": 0.1,
-    "reference": 0.4,
     "initial_critic": 0.5,
-    "values": 0.8,
-    "credit": 0.1,
-    "learn_values": 1.2,
-    "update": 1.2,
-    "probe": 0.5,
-    "health": 0.2,
-    "return_to": 0.1,
     "report": 5.0,
 }
-"""Rough seconds per stage on two cores; they weight the stages in the estimate of the work done and left."""
+"""Rough seconds on two cores of the stages outside iterations; those of an iteration are in `flows.roster`."""
+
+
+def expected_seconds(stage: str) -> float:
+    """The rough seconds of a stage; they weight the stages in the estimate of the work done and left."""
+    of_iterations = {each.stage.name: each.seconds for each in roster.ROSTER}
+    return of_iterations.get(stage, EXPECTED_SECONDS.get(stage, 1.0))
 
 
 def expected_work(experiment: Experiment) -> float:
     """The sum of the expected seconds of all stages of an ablation."""
-    once = (*["panel"] * 3, "demonstrations", "tokenizer", "initial_policy", "warm_start", "evaluate", "report")
-    players = len(experiment.made_world.players) * EXPECTED_SECONDS["player"]
-    of_runs = sum(_of_run(experiment.variant(variant)) for variant in experiment.ablation.variants)
-    return len(experiment.ablation.seeds) * of_runs + players + sum(EXPECTED_SECONDS[stage] for stage in once)
-
-
-def _of_run(experiment: Experiment) -> float:
-    """The expected seconds of one run. `experiment` is the variant's own configuration."""
-    iterations = experiment.optimization.iterations
-    evaluations = 2 + -(-iterations // experiment.evaluation.every)
-    of_iteration = ["rollout", "health"]
-    if experiment.optimization.method == "evolution":
-        of_iteration += ["keep", "fine_tune"]
-    else:
-        of_iteration += ["credit", "update"]
-        of_iteration += ["select"] if experiment.selection.rule != "all" else []
-        of_iteration += ["reference"] if experiment.optimization.reference is not None else []
-        of_iteration += ["values", "learn_values"] if experiment.has_critic else []
-    probes = iterations // experiment.monitors.probe_every if experiment.monitors.probe_every else 0
-    return (
-        iterations * sum(EXPECTED_SECONDS[stage] for stage in of_iteration)
-        + evaluations * EXPECTED_SECONDS["evaluate"]
-        + probes * EXPECTED_SECONDS["probe"]
-    )
+    once = [*["panel"] * 3, "demonstrations", "tokenizer", "initial_policy", "warm_start", "evaluate", "report"]
+    once += ["player"] * len(experiment.made_world.players)
+    of_runs = 0.0
+    for variant in experiment.ablation.variants:
+        of_iterations = sum(stage.seconds for stage in roster.due_in_run(experiment.variant(variant)))
+        of_runs += of_iterations + 2 * expected_seconds("evaluate")  # and before and after training
+    return len(experiment.ablation.seeds) * of_runs + sum(map(expected_seconds, once))
 
 
 class GivingWay(ProgressColumn):
@@ -149,7 +125,7 @@ class Display(Observer):
         self._bars.update(self._others, visible=True, description=self._title(call.stage, call.label))
 
     def _count(self, call: StageCall) -> None:
-        cost = EXPECTED_SECONDS.get(call.stage, 1.0)
+        cost = expected_seconds(call.stage)
         self._done += cost
         if call.cached:
             self.found += 1

@@ -80,7 +80,7 @@ def cost_of(runs: Sequence[Run]) -> Cost:
         found = list(values)
         return statistics.median(found) if found else 0.0
 
-    probes = [iteration.probe for iteration in iterations if iteration.probe is not None]
+    probes = [iteration.made["probe"] for iteration in iterations if "probe" in iteration.made]
     return Cost(
         iteration_milliseconds=median(milliseconds(each.rollout, each.credit, each.policy) for each in iterations),
         trained_tokens=median(store.metrics(each.policy).get("tokens", 0.0) for each in iterations),

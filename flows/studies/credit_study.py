@@ -14,7 +14,7 @@ from prefect import flow
 from rich.console import Console
 
 from flows.prepare import Materials, play_parameters, prepare_materials, prepare_policy
-from flows.runtime.display import EXPECTED_SECONDS, Display
+from flows.runtime.display import Display, expected_seconds
 from tasks.studies.credit_study import FEWEST_REPLAYS, StudyParameters, credit_study, read_study
 from tasks.studies.replays import EpisodesParameters, ReplaysParameters, replays, study_episodes
 from tasks.studies.score_vectors import VectorsParameters, score_vectors
@@ -218,4 +218,4 @@ def _expected_work(with_warm_start: bool) -> float:
     stages = [*["panel"] * 3, "demonstrations", "tokenizer"]
     stages += ["initial_policy", "warm_start"] if with_warm_start else []
     stages += ["study_episodes", "replays", "score_vectors", "credit_study"]
-    return sum(EXPECTED_SECONDS.get(stage, 1.0) for stage in stages)
+    return sum(map(expected_seconds, stages))

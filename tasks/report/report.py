@@ -44,6 +44,8 @@ class ReportParameters(Section):
     """Seed of the bootstrap."""
     success_threshold: float
     """The success threshold, as in the section `ablation`."""
+    plotted: list[history.Measure]
+    """The metrics of an iteration's artifacts that are plotted over iterations."""
     attempts: int
     """How often a task may be attempted; above 1, the table gets a column for success at the first attempt."""
 
@@ -55,27 +57,21 @@ def report(
     players: dict[str, Reference],
     warm_start: Reference,
     starts: list[Reference],
-    rollouts: list[list[Reference]],
-    credits: list[list[Reference]],
-    policies: list[list[Reference]],
-    health: list[list[Reference]],
-    evaluations: list[list[Reference | None]],
+    iterations: list[list[dict[str, Reference]]],
     tests: list[Reference],
     tokenizer: Reference,
 ) -> Reference:
-    """The report data of an ablation, `report.json`. Lists have one entry per run, inner lists one per iteration."""
+    """The report data of an ablation, `report.json`.
+
+    Lists have one entry per run; `iterations` has per run and iteration its artifacts by name.
+    """
     world = the_world(parameters.world)
-    made: dict[str, Sequence[Sequence[Reference | None]]] = {
-        "rollout": rollouts,
-        "credit": credits,
-        "policy": policies,
-        "health": health,
-    }
+    evaluations = [[made.get("evaluation") for made in of_run] for of_run in iterations]
     runs = [
         history.RunHistory(
             run.variant,
             run.seed,
-            {name: of_runs[index] for name, of_runs in made.items()},
+            iterations[index],
             [each for each in [starts[index], *evaluations[index], tests[index]] if each is not None],
         )
         for index, run in enumerate(parameters.runs)
@@ -91,9 +87,9 @@ def report(
                 for index, run in enumerate(parameters.runs)
                 for curve in _curves(world, run, starts[index], evaluations[index])
             ),
-            *history.curves(runs),
+            *history.curves(runs, parameters.plotted),
         ],
-        samples=_samples(parameters, rollouts, credits, Spelling(default_store().folder(tokenizer))),
+        samples=_samples(parameters, runs, Spelling(default_store().folder(tokenizer))),
         endings=history.endings(runs),
         alarms=history.alarms(runs),
         work=history.work(runs),
@@ -210,21 +206,21 @@ def _judgement(
 
 def _samples(
     parameters: ReportParameters,
-    rollouts: Sequence[Sequence[Reference]],
-    credits: Sequence[Sequence[Reference]],
+    runs: Sequence[history.RunHistory],
     spelling: Spelling,
 ) -> list[report_data.Sample]:
     """Best and worst trajectory of one group, from the first and the last batch of each variant's first run."""
     rewards = {name: Reward("", section.level, section.weight) for name, section in parameters.rewards.items()}
     samples = []
     shown: set[str] = set()
-    for index, run in enumerate(parameters.runs):
+    for run in runs:
         if run.variant in shown:
             continue
         shown.add(run.variant)
-        for place in sorted({0, len(rollouts[index]) - 1}):
-            trajectories = read_trajectories(default_store().folder(rollouts[index][place]))
-            credited = read_credit(credits[index][place])
+        for place in sorted({0, len(run.iterations) - 1}):
+            made = run.iterations[place]
+            trajectories = read_trajectories(default_store().folder(made["rollout"]))
+            credited = read_credit(made["credit"])
             advantages = {number: found.turns for number, found in credited.items()}
             for name, chosen in _contrast(trajectories, advantages).items():
                 label = f"{run.variant}, seed {run.seed}, batch {place + 1}: {name} of its group"

@@ -128,6 +128,11 @@ def _record(draft: Draft, mode: str, played: RolloutResult, world: World, agent:
         draft.metrics[f"{mode}/pass@{k}"] = mean_pass_at_k(successes, samples, k)
 
 
+def success_of(evaluation: Reference) -> float:
+    """The mean success of an evaluation's sampled episodes."""
+    return default_store().metrics(evaluation)[f"{SAMPLED}/success"]
+
+
 def read_evaluation(reference: Reference, mode: str) -> list[Trajectory]:
     """The trajectories of an evaluation's `greedy` or `sampled` episodes; empty where it has none of that mode."""
     folder = default_store().folder(reference) / mode

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from recorded_runs import played, tiny, tracking_uri
@@ -12,9 +10,9 @@ from recorded_runs import played, tiny, tracking_uri
 from flows.health import changed
 from flows.prepare import Prepared, panel_parameters
 from flows.recording.record import AblationRecord
-from flows.recording.recorded_metrics import evaluation_metrics, metrics_of
+from flows.recording.recorded_metrics import metrics_of
 from flows.recording.sources import answer, sources_of
-from flows.run_state import Iteration, Run
+from flows.run_state import Iteration, Models, Run
 from tasks.prepare.materials import panel
 from turnwise.config.schema import SelectionSection
 from turnwise.errors import ConfigurationError
@@ -34,24 +32,23 @@ def made(kind: str, **metrics: float) -> Reference:
     return draft.reference
 
 
-def an_iteration(number: int, **changes: Any) -> Iteration:
+def an_iteration(number: int) -> Iteration:
     """An iteration whose artifacts are a number each."""
-    found = Iteration(
-        number=number,
-        rollout=made("rollout", success=number / 8),
-        credit=made("credit", reward=number / 4),
-        policy=made("policy", skipped=0.0, entropy=number / 2),
-        health=made(
+    artifacts = {
+        "rollout": made("rollout", success=number / 8),
+        "credit": made("credit", reward=number / 4),
+        "policy": made("policy", skipped=0.0, entropy=number / 2),
+        "health": made(
             "health",
             **{"monitor/entropy": number / 2, "monitor/invalid_replies": number / 9},
             **{"alarm/raised": 0.0, "alarm/entropy": 0.0, "horizon/limit": number},
         ),
-        evaluation=made("evaluation", **{"sampled/success": number / 16, "sampled/pass@2": number / 16}),
-        evaluation_at_horizon=made("evaluation", **{"sampled/success": number / 32}),
-        selection=made("selection", kept=number),
-        critic=made("critic", value_loss=number / 4),
-    )
-    return replace(found, **changes)
+        "evaluation": made("evaluation", **{"sampled/success": number / 16, "sampled/pass@2": number / 16}),
+        "evaluation_at_horizon": made("evaluation", **{"sampled/success": number / 32}),
+        "selection": made("selection", kept=number),
+        "critic": made("critic", value_loss=number / 4),
+    }
+    return Iteration(number, Models(made("policy"), made("critic")), None, artifacts)
 
 
 @pytest.fixture
@@ -65,9 +62,7 @@ def run(turnwise_home: Path) -> RecordedRun:
         prepared={},
         start=made("evaluation", **{"sampled/success": 0.01}),
         start_at_horizon=made("evaluation", **{"sampled/success": 0.02}),
-        iterations=[
-            {name: value for name, value in vars(each).items() if name != "number" and value} for each in iterations
-        ],
+        iterations=[each.artifacts for each in iterations],
         test=made("evaluation", **{"sampled/success": 0.03}),
         test_at_horizon=made("evaluation", **{"sampled/success": 0.04}),
     )
@@ -77,11 +72,7 @@ def run(turnwise_home: Path) -> RecordedRun:
 def test_every_number_that_is_recorded_of_an_iteration_leads_to_the_artifact_that_holds_it(run: RecordedRun) -> None:
     for number in (1, 2):
         iteration = an_iteration(number)
-        assert iteration.evaluation is not None
-        told = {
-            **metrics_of(iteration),
-            **evaluation_metrics("validation", iteration.evaluation, iteration.evaluation_at_horizon),
-        }
+        told = metrics_of(iteration)
         of_artifacts = {name.replace("@", "_at_"): told[name] for name in told if not name.startswith(COSTS)}
         assert len(of_artifacts) == 14
         for name, value in of_artifacts.items():
@@ -118,7 +109,9 @@ def test_a_run_that_an_alarm_changed_is_recorded_with_the_parameters_that_it_beg
     after = changed(
         configured, Change(learning_rate=1e-9, selection=SelectionSection(rule="random", options={"share": 0.5}))
     )
-    run = Run("base", 1, after, tested, iterations=[an_iteration(1)], test=tested, test_at_horizon=tested)
+    models = Models(prepared.warm_start, None)
+    run = Run("base", 1, after, prepared, models, tested, iterations=[an_iteration(1)], test=tested)
+    run.test_at_horizon = tested
     record = AblationRecord(configured, prepared)
     record.open(run.name, run.variant, run.seed, configured)
     record.finish(run)

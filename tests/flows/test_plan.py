@@ -62,11 +62,13 @@ def test_the_work_is_counted() -> None:
         "evaluation.samples": 3,
         "data.validation_tasks": 5,
         "data.test_tasks": 7,
+        "monitors.probe_every": 5,
     }
+    stages = {"rollout": 25, "probe": 5, "credit": 25, "update": 25, "evaluate": 3, "health": 25}
     # 25 x 4 x 3 episodes of two turns of ten tokens; 25 x 2 x 2 steps; the validation panel before the first iteration
     # and after the 10th, 20th and 25th, the test panel once: (4 x 5 + 7) tasks, each once greedily and three times not.
     experiment = load(ROOT / "params.yaml", settings=settings)
-    assert planned_run(experiment, "grpo-or") == PlannedRun("grpo-or", "grpo", 300, 6000, 100, 108, False)
+    assert planned_run(experiment, "grpo-or") == PlannedRun("grpo-or", "grpo", 300, 6000, 100, 108, False, stages)
 
 
 def test_branching_is_counted_with_a_group_for_each_state() -> None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import sqlite3
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from flows.recording.record import SAME, _differing_first
 from flows.recording.recorded_metrics import evaluation_metrics, metrics_of
-from flows.run_state import Iteration
+from flows.run_state import Iteration, Models
 from turnwise.config.schema import BESIDE_RESULTS
 from turnwise.experiment import load
 from turnwise.store import Reference, default_store
@@ -28,18 +27,17 @@ def made(kind: str, clock: dict[str, float] | None = None, **metrics: float) -> 
 
 @pytest.fixture
 def iteration(turnwise_home: Path) -> Iteration:
-    return Iteration(
-        number=1,
-        rollout=made("rollout", {"sampling_seconds": 2.0, "sampled_tokens": 500.0}, success=0.5, turns=2.0),
-        credit=made("credit", {"seconds": 0.1}, reward=0.7),
-        policy=made("policy", {"seconds": 3.0}, skipped=0.0, entropy=0.25, gradient_norm=1.5, value_loss=0.1),
-        health=made(
+    artifacts = {
+        "rollout": made("rollout", {"sampling_seconds": 2.0, "sampled_tokens": 500.0}, success=0.5, turns=2.0),
+        "credit": made("credit", {"seconds": 0.1}, reward=0.7),
+        "policy": made("policy", {"seconds": 3.0}, skipped=0.0, entropy=0.25, gradient_norm=1.5, value_loss=0.1),
+        "health": made(
             "health",
             **{"horizon/limit": 4.0, "monitor/success": 0.5, "monitor/gradient_norm": 1.5},
             **{"monitor/invalid_replies": 0.1, "alarm/raised": 0.0},
         ),
-        evaluation=None,
-    )
+    }
+    return Iteration(1, Models(made("policy", warm_start_steps=400.0), None), None, artifacts)
 
 
 def test_a_number_is_told_once_and_with_its_unit(iteration: Iteration) -> None:
@@ -65,18 +63,25 @@ def test_a_number_is_told_once_and_with_its_unit(iteration: Iteration) -> None:
 
 def test_while_a_critic_warms_up_the_warm_start_is_no_update(iteration: Iteration) -> None:
     warm_start = made("policy", {"seconds": 70.0}, warm_start_steps=400.0)
-    own = replace(iteration, policy=warm_start, critic=made("critic", value_loss=0.3))
+    without_update = {name: each for name, each in iteration.made.items() if name != "policy"}
+    learned = made("critic", value_loss=0.3)
+    own = Iteration(1, Models(warm_start, made("critic")), None, {**without_update, "critic": learned})
     assert metrics_of(own)["critic/value_loss"] == 0.3
+    assert (own.policy, own.critic) == (warm_start, learned)
     on_trunk = made("policy", value_loss=0.4)
-    shared = replace(iteration, policy=on_trunk, critic=on_trunk)
+    shared = Iteration(1, Models(warm_start, warm_start), None, {**without_update, "critic": on_trunk})
     assert metrics_of(shared)["critic/value_loss"] == 0.4
+    assert (shared.policy, shared.critic) == (on_trunk, on_trunk)
     for warming in (own, shared):
         assert not [name for name in metrics_of(warming) if name.startswith(("update/", "seconds/update"))]
 
 
 def test_a_critic_that_the_update_trains_is_told_with_it(iteration: Iteration) -> None:
-    told = metrics_of(replace(iteration, critic=iteration.policy))
+    trunk = iteration.before.policy
+    on_trunk = Iteration(1, Models(trunk, trunk), None, iteration.made)
+    told = metrics_of(on_trunk)
     assert told["update/value_loss"] == 0.1 and "critic/value_loss" not in told
+    assert on_trunk.critic == on_trunk.policy == iteration.made["policy"]
 
 
 def test_a_panel_is_told_at_both_limits(turnwise_home: Path) -> None:

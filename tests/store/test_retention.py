@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from flows.roster import replaced_inputs
 from turnwise.config.schema import Storage
 from turnwise.experiment import load
 from turnwise.store import Reference, Store
@@ -95,7 +96,7 @@ class Home:
         return [M if "model.safetensors" in each else W if each else E for each in gone]
 
     def prune(self, storage: Storage = DEFAULTS) -> int:
-        found = removals(self.store, storage, lambda evaluation: 0.0)
+        found = removals(self.store, storage, lambda evaluation: 0.0, replaced_inputs())
         freed = sum(self.store.prune(each.reference, each.files) for each in found)
         assert freed == sum(each.bytes for each in found)
         return freed

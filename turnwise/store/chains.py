@@ -19,14 +19,8 @@ from turnwise.store.manifest import Reference
 from turnwise.store.notes import references_in
 from turnwise.store.retention import Keep, Link, files_to_prune, kept
 
-FOLLOWS: Mapping[str, str | None] = {
-    "update": "policy",
-    "fine_tune": "policy",
-    "learn_values": "critic",
-    "return_to": "policy",
-    "initial_critic": None,
-}
-"""The stages that make the links of chains, each with the name of its input that is the previous link (None: first)."""
+FIRST_LINK = "initial_critic"
+"""The stage that makes the first critic of a chain. The first policy is the warm start, which is never pruned."""
 
 
 @dataclass(frozen=True)
@@ -38,12 +32,16 @@ class Removal:
     bytes: int
 
 
-def removals(store: Store, storage: Storage, success: Callable[[Reference], float]) -> list[Removal]:
+def removals(
+    store: Store, storage: Storage, success: Callable[[Reference], float], replaced: Mapping[str, str]
+) -> list[Removal]:
     """The present files that the section `storage` does not keep, over every run in the store, sorted by reference.
 
-    `success` returns the success rate of an evaluation.
+    Args:
+        success: returns the success rate of an evaluation.
+        replaced: the stages that make the links of chains, each with the name of its input that is the previous link.
     """
-    known = _Known(store)
+    known = _Known(store, {**replaced, FIRST_LINK: ""})
     stays = dict.fromkeys(known.links, Keep.METRICS)
     for last in known.last():
         for reference, keep in kept(known.chain(last), storage, success).items():
@@ -68,17 +66,17 @@ def _removal(store: Store, reference: Reference, patterns: tuple[str, ...]) -> R
 class _Known:
     """The chains of a store, reconstructed from provenance records."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, store: Store, replaced: Mapping[str, str]) -> None:
+        self._store, self._replaced = store, replaced
         self.links: dict[Reference, list[dict[str, Any]]] = {}
-        """Policies and critics made by the stages in `FOLLOWS` and by no other, each with its records."""
+        """Policies and critics made by the stages of chains and by no other, each with its records."""
         self._before: dict[Reference, Reference] = {}
         """The previous link, by link."""
         self._followed: set[Reference] = set()
         """Links from which another was made, or that were abandoned at an alarm."""
         for reference in (*_all(store, "policy"), *_all(store, "critic")):
             records = list(store.lineage(reference).values())
-            if records and all(record["stage"] in FOLLOWS for record in records):
+            if records and all(record["stage"] in replaced for record in records):
                 self.links[reference] = records
                 self._follow(reference, records)
         self.evaluations = self._evaluations()
@@ -125,7 +123,7 @@ class _Known:
     def _follow(self, reference: Reference, records: list[dict[str, Any]]) -> None:
         for record in records:
             inputs = dict(references_in(record["inputs"]))
-            before = inputs.get(FOLLOWS[record["stage"]] or "")
+            before = inputs.get(self._replaced[record["stage"]])
             if before is not None and before != reference:
                 self._before.setdefault(reference, before)
                 self._followed.add(before)

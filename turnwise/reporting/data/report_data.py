@@ -20,8 +20,10 @@ from turnwise.reporting.data.history import AlarmRaised, Endings, VariantWork
 from turnwise.statistics import Interval, Judgement
 from turnwise.world import Reward
 
-STAGES = ("set-up", "warm start", "sampling", "worlds", "update", "evaluation", "everything else")
-"""The stages of the time account, in the order in which they are shown."""
+BEFORE_RUNS = ("set-up", "warm start")
+EVERYTHING_ELSE = "everything else"
+STAGES = (*BEFORE_RUNS, "sampling", "worlds", "update", "evaluation", EVERYTHING_ELSE)
+"""The stages of the time account, unless a report has its own."""
 
 RowKind = Literal["variant", "warm start", "player"]
 ROW_KINDS: tuple[RowKind, ...] = ("variant", "warm start", "player")
@@ -129,7 +131,7 @@ class ReportData:
     rows: list[Row]
     curves: list[Curve] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
-    """The time account by stage: keys are among `STAGES`."""
+    """The time account by stage: keys are among `stages`."""
     samples: list[Sample] = field(default_factory=list)
     lineage: list[tuple[str, str]] = field(default_factory=list)
     """(name, value): commit, digests of parameters, task sets and policies, platform, number of worker processes."""
@@ -142,6 +144,8 @@ class ReportData:
     """The alarms that were raised; None if monitoring was off."""
     work: list[VariantWork] = field(default_factory=list)
     """One for each variant."""
+    stages: list[str] = field(default_factory=lambda: list(STAGES))
+    """The stages of the time account, in the order in which they are shown."""
 
     def __post_init__(self) -> None:
         keys = [column.key for column in self.columns]
@@ -150,12 +154,12 @@ class ReportData:
         for row in self.rows:
             if unknown := sorted(set(row.cells) - set(keys)):
                 raise ValueError(f"row {row.name!r} must have cells of the columns {keys} only; found also {unknown}")
-        if unknown := sorted(set(self.seconds) - set(STAGES)):
-            raise ValueError(f"the time account must be divided into {STAGES}; found also {unknown}")
+        if unknown := sorted(set(self.seconds) - set(self.stages)):
+            raise ValueError(f"the time account must be divided into {self.stages}; found also {unknown}")
 
     def account(self) -> list[tuple[str, float]]:
-        """The time account as (stage, seconds), in the order of `STAGES`, without stages that were not measured."""
-        return [(stage, self.seconds[stage]) for stage in STAGES if stage in self.seconds]
+        """The time account as (stage, seconds), in the order of `stages`, without stages that were not measured."""
+        return [(stage, self.seconds[stage]) for stage in self.stages if stage in self.seconds]
 
     def rows_of(self, kind: RowKind) -> list[Row]:
         """The rows of one kind, in the order of `rows`."""

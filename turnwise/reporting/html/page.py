@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from turnwise.reporting.data.history import VariantWork
-from turnwise.reporting.data.report_data import STAGES, ReportData
+from turnwise.reporting.data.report_data import ReportData
 from turnwise.reporting.figures.comparison import (
     comparisons,
     interval_data,
@@ -58,8 +58,6 @@ COUNTS: tuple[tuple[str, Callable[[VariantWork], int]], ...] = (
     ("tokens trained on", lambda work: work.trained_tokens),
     ("tokens sampled in evaluation", lambda work: work.evaluation_tokens),
 )
-BY_VARIANT = ("sampling", "worlds", "update", "evaluation")
-"""The stages whose seconds are shown per variant."""
 
 
 def page(report: ReportData) -> str:
@@ -80,9 +78,7 @@ def page(report: ReportData) -> str:
         ending_variants=len(variants),
         time_account=time_account(report) if report.seconds else None,
         work_counts=COUNTS,
-        work_stages=[
-            stage for stage in STAGES if stage in BY_VARIANT and any(stage in work.seconds for work in report.work)
-        ],
+        work_stages=[stage for stage in report.stages if any(stage in work.seconds for work in report.work)],
         largest_advantage=largest_advantage(report.samples),
         files={
             "figures": FIGURES_FOLDER,

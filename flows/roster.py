@@ -1,0 +1,322 @@
+"""The roster: every stage of an iteration, described once, in the order in which they run.
+
+    P_k --rollout--> trajectories_k --select--> groups_k --credit, update--> P_(k+1) --(every n)--> evaluation
+
+`flows.run` runs it. The progress display, MLflow's metrics, the results, the dry run, the disk needs, the time account,
+`turnwise lineage`, retention and the report read it, so adding a stage is adding an entry here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from flows.agent_evol import imitate_successes, keep_successes
+from flows.health import keep_books, probe_policy, return_to_healthy
+from flows.learning import give_credit, score_under_warm_start, train_critic, update_policy, value_rollout
+from flows.run_state import Iteration, Run
+from flows.sampling import evaluate_policy, evaluate_policy_at_horizon, roll_out, select_groups
+from tasks.credit.credit import credit
+from tasks.credit.scores import reference, values
+from tasks.credit.select import select
+from tasks.health.health import health, return_to
+from tasks.health.probe import probe
+from tasks.report.history import Measure
+from tasks.rollout.evaluate import evaluate
+from tasks.rollout.rollout import rollout
+from tasks.stage import Stage
+from tasks.update.critic import learn_values
+from tasks.update.fine_tune import fine_tune
+from tasks.update.rejection_sampling import keep
+from tasks.update.update import update
+from turnwise.experiment import Experiment
+from turnwise.health.monitors import OF_PROBE
+from turnwise.reporting.data.report_data import SHARE
+from turnwise.store import Reference
+
+NATS = "nats per token"
+
+
+@dataclass(frozen=True)
+class MachineCost:
+    """What a stage cost the machine that computed it, read from the clock next to its artifact."""
+
+    metric: str
+    """Its name in MLflow."""
+    clock: str = "seconds"
+    """The entry of the clock."""
+    per: str = ""
+    """The entry that it is divided by; empty: none."""
+    account: str = ""
+    """The stage of the time account that these seconds belong to; empty: everything else."""
+
+
+@dataclass(frozen=True)
+class PlottedMetric:
+    """A metric that the report plots over iterations."""
+
+    topic: str
+    """The heading of the figures that it stands among."""
+    metric: str
+    heading: str
+    unit: str = ""
+
+
+@dataclass(frozen=True)
+class IterationStage:
+    """One stage of an iteration."""
+
+    name: str
+    """Name of its artifact: in `Iteration.made`, in MLflow's `artifacts.json` and in the report's inputs. Two stages
+    that are never due together may share one; their metrics and costs are then described by the first."""
+    stage: Stage[Any]
+    """The task that computes it."""
+    make: Callable[[Run, Iteration], Reference | None]
+    """Calls the task with parameters and inputs from the run so far; None: there was nothing to make after all."""
+    due: Callable[[Experiment, int], bool]
+    """Whether it runs in an iteration, which counts from 1, by the configuration alone."""
+    seconds: float
+    """Expected seconds on two cores, for the estimate of the time left."""
+    groups: tuple[str, ...] = ()
+    """The groups of its metrics in MLflow. If there are several, the artifact names each metric with its group."""
+    units: Mapping[str, str] = field(default_factory=dict)
+    """Units of those of its metrics whose own names do not state them."""
+    left_out: frozenset[str] = frozenset()
+    """Metrics that are not recorded, since another stage has recorded the same number."""
+    costs: tuple[MachineCost, ...] = ()
+    plotted: tuple[PlottedMetric, ...] = ()
+    follows: str = ""
+    """The task's input that its artifact replaces (the policy, the critic): the section `storage` sets how long such
+    artifacts are kept. Empty: none, and the artifact is kept."""
+
+
+def _evaluates(experiment: Experiment, number: int) -> bool:
+    return number % experiment.evaluation.every == 0 or number == experiment.optimization.iterations
+
+
+def _limits_turns(experiment: Experiment) -> bool:
+    """Whether training may have a shorter turn limit than the world."""
+    return experiment.made_curriculum.shortest < experiment.made_world.limits.turns
+
+
+def _evolves(experiment: Experiment) -> bool:
+    return experiment.optimization.method == "evolution"
+
+
+def _warms_up(experiment: Experiment, number: int) -> bool:
+    """Whether the critic alone is trained."""
+    return experiment.has_critic and number <= experiment.critic.warm_up
+
+
+ROSTER: tuple[IterationStage, ...] = (
+    IterationStage(
+        name="rollout",
+        stage=rollout,
+        make=roll_out,
+        due=lambda experiment, number: True,
+        seconds=1.0,
+        groups=("rollout",),
+        costs=(
+            MachineCost("seconds/sampling", "sampling_seconds", account="sampling"),
+            MachineCost("seconds/worlds", "world_seconds", account="worlds"),
+            MachineCost("speed/sampled_tokens_per_second", "sampled_tokens", per="sampling_seconds"),
+        ),
+        plotted=(
+            PlottedMetric("Episodes in training", "success", "success", SHARE),
+            PlottedMetric("Episodes in training", "turns", "turns that act per episode"),
+            PlottedMetric("Episodes in training", "turns/plan", "plans per episode"),
+            PlottedMetric("Episodes in training", "turns/reflect", "reflections per episode"),
+            PlottedMetric("Episodes in training", "turns/summary", "summaries per episode"),
+            PlottedMetric("Episodes in training", "reply_tokens", "reply tokens per episode"),
+        ),
+    ),
+    IterationStage(
+        name="selection",
+        stage=select,
+        make=select_groups,
+        due=lambda experiment, number: experiment.selection.rule != "all",
+        seconds=0.1,
+        groups=("selection",),
+    ),
+    IterationStage(
+        name="probe",
+        stage=probe,
+        make=probe_policy,
+        due=lambda experiment, number: (
+            experiment.monitors.probe_every is not None and (number - 1) % experiment.monitors.probe_every == 0
+        ),
+        seconds=0.5,
+        groups=("probe",),
+        left_out=frozenset(OF_PROBE),
+        costs=(MachineCost("seconds/probe"),),
+    ),
+    IterationStage(
+        name="values",
+        stage=values,
+        make=value_rollout,
+        due=lambda experiment, number: experiment.has_critic,
+        seconds=0.8,
+        costs=(MachineCost("seconds/values"),),
+    ),
+    IterationStage(
+        name="reference",
+        stage=reference,
+        make=score_under_warm_start,
+        due=lambda experiment, number: experiment.optimization.reference is not None,
+        seconds=0.4,
+        costs=(MachineCost("seconds/reference"),),
+    ),
+    IterationStage(
+        name="credit",
+        stage=credit,
+        make=give_credit,
+        due=lambda experiment, number: not _evolves(experiment),
+        seconds=0.1,
+        groups=("credit",),
+        costs=(MachineCost("seconds/credit"),),
+        plotted=(
+            PlottedMetric("Updates", "zero_variance_groups", "groups without signal"),
+            PlottedMetric("Updates", "reward_deviation_within_groups", "deviation of rewards within groups"),
+        ),
+    ),
+    IterationStage(
+        name="credit",
+        stage=keep,
+        make=keep_successes,
+        due=lambda experiment, number: _evolves(experiment),
+        seconds=0.1,
+    ),
+    IterationStage(
+        name="policy",
+        stage=update,
+        make=update_policy,
+        due=lambda experiment, number: not _evolves(experiment) and not _warms_up(experiment, number),
+        seconds=1.2,
+        groups=("update",),
+        units=dict.fromkeys(("approximate_kl", "entropy", "mismatch", "mismatch_maximum"), "nats"),
+        costs=(
+            MachineCost("seconds/update", account="update"),
+            MachineCost("speed/trained_tokens_per_second", "trained_tokens_per_second"),
+            MachineCost("memory/update_peak_bytes", "peak_memory_bytes"),
+        ),
+        plotted=(
+            PlottedMetric("Updates", "entropy", "entropy of the replies", NATS),
+            PlottedMetric("Updates", "gradient_norm", "gradient norm before clipping"),
+            PlottedMetric("Updates", "mismatch", "mismatch of engine and learner", NATS),
+        ),
+        follows="policy",
+    ),
+    IterationStage(
+        name="policy",
+        stage=fine_tune,
+        make=imitate_successes,
+        due=lambda experiment, number: _evolves(experiment),
+        seconds=1.5,
+        follows="policy",
+    ),
+    IterationStage(
+        name="critic",
+        stage=learn_values,
+        make=train_critic,
+        due=lambda experiment, number: (
+            experiment.has_critic and (not experiment.critic_on_trunk or _warms_up(experiment, number))
+        ),
+        seconds=1.2,
+        groups=("critic",),
+        costs=(MachineCost("seconds/critic", "update_seconds", account="update"),),
+        follows="critic",
+    ),
+    IterationStage(
+        name="evaluation",
+        stage=evaluate,
+        make=evaluate_policy,
+        due=_evaluates,
+        seconds=2.0,
+        groups=("validation",),
+        costs=(MachineCost("seconds/evaluation", account="evaluation"),),
+    ),
+    IterationStage(
+        name="evaluation_at_horizon",
+        stage=evaluate,
+        make=evaluate_policy_at_horizon,
+        due=lambda experiment, number: _limits_turns(experiment) and _evaluates(experiment, number),
+        seconds=2.0,
+        groups=("validation_at_horizon",),
+        costs=(MachineCost("seconds/evaluation", account="evaluation"),),
+    ),
+    IterationStage(
+        name="health",
+        stage=health,
+        make=keep_books,
+        due=lambda experiment, number: True,
+        seconds=0.2,
+        groups=("monitor", "alarm", "horizon"),
+        units=dict.fromkeys(("monitor/entropy", "monitor/kl_warm_start", "monitor/mutual_information"), "nats"),
+        left_out=frozenset({"monitor/success", "monitor/gradient_norm"}),
+        costs=(MachineCost("seconds/health"),),
+        plotted=(
+            PlottedMetric("Monitors", "monitor/invalid_replies", "replies that could not be read", SHARE),
+            PlottedMetric("Monitors", "monitor/truncated_replies", "replies cut off at their longest", SHARE),
+            PlottedMetric("Monitors", "monitor/repeated_phrases", "phrases repeated within a reply", SHARE),
+            PlottedMetric("Monitors", "monitor/shared_phrases", "phrases shared within a group", SHARE),
+            PlottedMetric("Monitors", "monitor/distinct_replies", "distinct first replies of a group", SHARE),
+            PlottedMetric(
+                "Monitors", "monitor/reward_deviation_of_start", "deviation of rewards, of that at the start"
+            ),
+            PlottedMetric("Monitors", "monitor/entropy_of_start", "entropy, of that at the start"),
+            PlottedMetric("Monitors", "monitor/gradient_norm_of_median", "gradient norm, of its running median"),
+            PlottedMetric("Monitors", "monitor/kl_warm_start", "divergence from the warm start", NATS),
+            PlottedMetric("Monitors", "monitor/mutual_information", "mutual information of prompt and thought", "nats"),
+            PlottedMetric("Monitors", "monitor/retrieval_accuracy", "prompts found by their thought", SHARE),
+        ),
+    ),
+    IterationStage(
+        name="returned",
+        stage=return_to,
+        make=return_to_healthy,
+        due=lambda experiment, number: False,  # an alarm's response makes it, once the iteration is recorded
+        seconds=0.1,
+        follows="policy",
+    ),
+)
+
+
+def due(experiment: Experiment, number: int) -> list[IterationStage]:
+    """The stages that run in one iteration, in order."""
+    return [stage for stage in ROSTER if stage.due(experiment, number)]
+
+
+def due_in_run(experiment: Experiment) -> list[IterationStage]:
+    """The stages of all iterations of a run, each as often as it runs."""
+    return [stage for number in range(1, experiment.optimization.iterations + 1) for stage in due(experiment, number)]
+
+
+def made_in(iteration: Iteration) -> Iterator[tuple[IterationStage, Reference]]:
+    """The artifacts of an iteration, each with its description."""
+    for name, artifact in iteration.made.items():
+        yield next(stage for stage in ROSTER if stage.name == name), artifact
+
+
+def recorded_groups() -> dict[str, IterationStage]:
+    """By group of metrics in MLflow, the stage that they are metrics of."""
+    return {group: stage for stage in ROSTER for group in stage.groups}
+
+
+def plotted_measures() -> list[Measure]:
+    """What the report plots over iterations, in order."""
+    return [
+        Measure(topic=each.topic, artifact=stage.name, metric=each.metric, heading=each.heading, unit=each.unit)
+        for stage in ROSTER
+        for each in stage.plotted
+    ]
+
+
+def accounts() -> list[str]:
+    """The stages of the time account that an iteration's seconds belong to, in order."""
+    return list(dict.fromkeys(cost.account for stage in ROSTER for cost in stage.costs if cost.account))
+
+
+def replaced_inputs() -> dict[str, str]:
+    """By task, the input that its artifact replaces, for tasks whose artifacts follow one another."""
+    return {stage.stage.name: stage.follows for stage in ROSTER if stage.follows}

@@ -1,0 +1,110 @@
+"""A stage that is added to the roster runs in every iteration, and whatever tells of stages tells of it."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from comparison import compared
+from rich.console import Console
+
+from flows import roster
+from flows.commands.plan import needs_of, planned_run, show_plan
+from flows.prepare import prepare_materials, prepare_policy
+from flows.recording.record import tracking_uri
+from flows.recording.results import all_references
+from flows.recording.sources import answer
+from flows.roster import IterationStage, MachineCost, PlottedMetric
+from flows.run import run_variant
+from flows.run_state import Iteration, Run
+from flows.runtime.display import expected_work
+from tasks.stage import stage
+from turnwise.config.schema import Section
+from turnwise.data.trajectory_files import read_trajectories
+from turnwise.experiment import load
+from turnwise.store import Reference, default_store
+from turnwise.tracking.finding import find_runs
+
+pytestmark = pytest.mark.chain
+
+ROOT = Path(__file__).parents[2]
+SMALL: dict[str, Any] = {
+    "rollout.prompts": 4,
+    "monitors.probe_every": None,
+    "variants": {"base": {}},
+    "ablation.variants": ["base"],
+    "evaluation.every": 9,
+}
+ITERATIONS = 2
+
+
+class LengthsParameters(Section):
+    """Lengths have no parameters."""
+
+
+@stage("lengths", platform_bound=False)
+def lengths(parameters: LengthsParameters, *, rollout: Reference) -> Reference:
+    """The longest reply of a rollout."""
+    trajectories = read_trajectories(default_store().folder(rollout))
+    with default_store().write("lengths") as draft:
+        draft.metrics["longest"] = max(len(turn.reply_tokens) for each in trajectories for turn in each.turns)
+    return draft.reference
+
+
+def measure_lengths(run: Run, iteration: Iteration) -> Reference:
+    return lengths.named(run.label(iteration))(LengthsParameters(), rollout=iteration.rollout)
+
+
+ADDED = IterationStage(
+    name="lengths",
+    stage=lengths,
+    make=measure_lengths,
+    due=lambda experiment, number: True,
+    seconds=3.0,
+    groups=("lengths",),
+    units={"longest": "tokens"},
+    costs=(MachineCost("seconds/lengths", account="lengths"),),
+    plotted=(PlottedMetric("Lengths", "longest", "longest reply"),),
+)
+
+
+def test_a_stage_is_added_by_one_entry_of_the_roster(
+    prefect_server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TURNWISE_HOME", str(tmp_path / "home"))
+    overlay = Path(__file__).parent / "tiny.yaml"
+    experiment = load(ROOT / "params.yaml", [overlay], {**SMALL, "optimization.iterations": ITERATIONS})
+    plan, work, needs = planned_run(experiment, "base"), expected_work(experiment), needs_of(experiment)
+    monkeypatch.setattr(roster, "ROSTER", (*roster.ROSTER, ADDED))
+
+    # Before anything is computed: the dry run, the estimate of the time left, the disk that is needed.
+    said = io.StringIO()
+    show_plan(experiment, Console(file=said, width=200))
+    assert "lengths 2" in said.getvalue()
+    assert planned_run(experiment, "base") == replace(plan, stages={**plan.stages, "lengths": ITERATIONS})
+    assert expected_work(experiment) == pytest.approx(work + ITERATIONS * ADDED.seconds)
+    more = needs_of(experiment)
+    assert needs is not None and more is not None and more.records > needs.records
+
+    # It runs, and its metrics are in MLflow under its group, with unit and cost.
+    result = compared(experiment, tmp_path / "results")
+    (recorded,) = find_runs(tracking_uri(experiment), "base seed 1")
+    made = [artifacts["lengths"] for artifacts in recorded.artifacts.iterations]
+    assert len(made) == ITERATIONS
+    longest = [default_store().metrics(each)["longest"] for each in made]
+    assert recorded.metrics["lengths/longest_tokens"] == longest[-1] > 0
+    assert recorded.metrics["seconds/lengths"] > 0
+    found = answer("lengths/longest_tokens", [recorded], iteration=1)
+    assert (found.value, [source.reference for source in found.sources]) == (longest[0], made[:1])
+
+    # It is in the report, in its time account, and among the references that the results' digest is of.
+    (curve,) = [curve for curve in result.report.curves if curve.topic == "Lengths"]
+    assert curve.points == list(enumerate(longest, start=1))
+    assert [name for name, _ in result.report.account()][-2:] == ["lengths", "everything else"]
+    assert result.report.work[0].seconds["lengths"] > 0
+    prepared = prepare_policy(experiment, prepare_materials(experiment))
+    run = run_variant(experiment.variant("base"), prepared, "base", 1)
+    assert set(made) <= set(all_references([run]))
