@@ -19,6 +19,7 @@ from tasks.prepare.materials import (
     panel,
     tokenizer,
 )
+from tasks.rollout.rollout import RolloutParameters, rollout
 from turnwise.world import SPLITS
 
 
@@ -40,7 +41,24 @@ def small_home(tmp_path_factory: pytest.TempPathFactory) -> tuple[Small, Path]:
         policy = initial_policy.function(
             PolicyParameters.of(chosen.policy, None, chosen.agent.context_tokens), tokenizer=made
         )
-    return Small(chosen, panels, shown, made, policy), folder
+        sampled = rollout.function(
+            RolloutParameters(
+                **dict(play_parameters(chosen)),
+                compute=chosen.compute,
+                scheme="independent",
+                prompts=2,
+                group_size=3,
+                temperature=1.0,
+                horizon=None,
+                seed=5,
+                iteration=1,
+                round=0,
+            ),
+            policy=policy,
+            tokenizer=made,
+            panel=panels["train"],
+        )
+    return Small(chosen, panels, shown, made, policy, sampled), folder
 
 
 @pytest.fixture

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as parquet
 
 from flows.prepare import play_parameters
 from tasks.playing import PlayParameters
 from turnwise.data.trajectory import Ending, Trajectory, Turn
-from turnwise.data.trajectory_files import write_trajectories
+from turnwise.data.trajectory_files import read_trajectories, write_trajectories
 from turnwise.experiment import Experiment, load
 from turnwise.store import Reference, default_store
 from turnwise.world import Split, Task
@@ -30,6 +33,8 @@ class Small:
     tokenizer: Reference
     policy: Reference
     """An initial policy that has learned nothing."""
+    rollout: Reference
+    """Three episodes of each of two tasks, sampled by that policy."""
 
     @property
     def play(self) -> PlayParameters:
@@ -74,3 +79,19 @@ def saved(trajectories: Sequence[Trajectory], kind: str = "rollout", **metrics: 
         write_trajectories(draft.folder, trajectories)
         draft.metrics.update({"lost_episodes": 0.0, **metrics})
     return draft.reference
+
+
+def rewarded(rollout: Reference, reward: Callable[[Trajectory], float]) -> Reference:
+    """The episodes of a rollout, with this reward for the goal at their last turns and no other."""
+
+    def paid(episode: Trajectory) -> Trajectory:
+        *turns, last = (replace(each, rewards={}) for each in episode.turns)
+        return replace(episode, turns=(*turns, replace(last, rewards={"goal": reward(episode)})))
+
+    return saved([paid(each) for each in read_trajectories(default_store().folder(rollout))])
+
+
+def rows(reference: Reference, file: str) -> list[dict[str, Any]]:
+    """The rows of a Parquet file of an artifact."""
+    found: list[dict[str, Any]] = parquet.read_table(default_store().folder(reference) / file).to_pylist()
+    return found

@@ -1,0 +1,67 @@
+"""The stage `learn_values`: one batch of value learning."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from stage_samples import Small, rewarded, rows, saved
+
+from tasks.credit.credit import CreditParameters, credit
+from tasks.credit.scores import SCORES_FILE, ValuesParameters, values
+from tasks.models_in_memory import LearnerParameters
+from tasks.update.critic import CriticParameters, initial_critic, learn_values
+from turnwise.config.schema import Credit, RewardSection
+from turnwise.store import Reference, default_store
+
+CREDIT = CreditParameters(
+    rewards={"goal": RewardSection(level="outcome", weight=1.0)},
+    credit=Credit(estimator="gae", options={"whiten": False}),
+    reference=None,
+)
+
+
+def parameters(small: Small, iteration: int, **changes: Any) -> CriticParameters:
+    critic = small.experiment.critic.model_copy(update={"learning_rate": 1e-2, "clip": None, "epochs": 3, **changes})
+    return CriticParameters(
+        learner=LearnerParameters(compute=small.experiment.compute), critic=critic, seed=1, iteration=iteration
+    )
+
+
+def valued(small: Small, critic: Reference, rollout: Reference) -> Reference:
+    learner = LearnerParameters(compute=small.experiment.compute)
+    return values.function(ValuesParameters(learner=learner, micro_batch_tokens=1024), critic=critic, rollout=rollout)
+
+
+def mean_value(small: Small, critic: Reference, rollout: Reference) -> float:
+    found = [value for row in rows(valued(small, critic, rollout), SCORES_FILE) for value in row["per_token"]]
+    return sum(found) / len(found)
+
+
+def learned(small: Small, rollout: Reference) -> tuple[Reference, Reference]:
+    """The critic before and after one batch."""
+    first = initial_critic.function(parameters(small, 0), policy=small.policy)
+    scores = valued(small, first, rollout)
+    credited = credit.function(CREDIT, rollout=rollout, values=scores)
+    made = learn_values.function(parameters(small, 1), critic=first, rollout=rollout, credit=credited, values=scores)
+    return first, made
+
+
+@pytest.mark.parametrize("goal", [1.0, -1.0])
+def test_values_move_towards_what_was_earned(small: Small, goal: float) -> None:
+    rollout = rewarded(small.rollout, lambda episode: goal)
+    first, after = learned(small, rollout)
+    assert mean_value(small, first, rollout) == 0.0
+    assert 0.0 < goal * mean_value(small, after, rollout) < 2.0
+    assert default_store().metrics(after)["value_gradient_norm"] > 0
+
+
+def test_the_same_batch_gives_the_same_critic(small: Small) -> None:
+    rollout = rewarded(small.rollout, lambda episode: float(episode.replica))
+    assert learned(small, rollout)[1] == learned(small, rollout)[1]
+
+
+def test_a_batch_without_a_trajectory_leaves_the_critic_as_it_is(small: Small) -> None:
+    first, after = learned(small, saved([]))
+    files = [default_store().manifest(each).files for each in (first, after)]
+    assert files[0] == files[1]

@@ -1,0 +1,91 @@
+"""The stage `update`: one batch of trajectories with advantages becomes the next policy."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+from safetensors.numpy import load_file
+from stage_samples import Small, rewarded, rows
+
+from tasks.credit.credit import CREDIT_FILE, CreditParameters, credit
+from tasks.credit.scores import SCORES_FILE, ReferenceParameters, reference
+from tasks.update.update import UpdateParameters, update
+from turnwise.config.schema import Credit, RewardSection
+from turnwise.data.trajectory_files import read_trajectories
+from turnwise.policy.learner.learner import OPTIMIZER_FILE
+from turnwise.store import Reference, default_store
+
+CREDIT = CreditParameters(
+    rewards={"goal": RewardSection(level="outcome", weight=1.0)},
+    credit=Credit(estimator="rloo", options={}),
+    reference=None,
+)
+
+
+def updated(small: Small, rollout: Reference, **changes: Any) -> tuple[Reference, Reference]:
+    """The credit of a rollout by the small policy, and the policy after training on it."""
+    credited = credit.function(CREDIT, rollout=rollout)
+    section = small.experiment.optimization.model_copy(update={"learning_rate": 1e-3, **changes})
+    parameters = UpdateParameters.of(section, small.experiment.compute, 1.0, seed=1, iteration=1)
+    return credited, update.function(parameters, policy=small.policy, rollout=rollout, credit=credited)
+
+
+def reply_scores(small: Small, policy: Reference, rollout: Reference) -> list[list[float]]:
+    """The sum of a policy's log-probabilities of each reply, by episode and turn."""
+    parameters = ReferenceParameters(compute=small.experiment.compute, temperature=1.0, micro_batch_tokens=1024)
+    found = rows(reference.function(parameters, policy=policy, rollout=rollout), SCORES_FILE)
+    sums = []
+    for row, episode in zip(found, read_trajectories(default_store().folder(rollout)), strict=True):
+        of_turns, end = [], 0
+        for turn in episode.turns:
+            end += len(turn.observation_tokens) + len(turn.reply_tokens)
+            of_turns.append(sum(row["per_token"][end - len(turn.reply_tokens) : end]))
+        sums.append(of_turns)
+    return sums
+
+
+def test_replies_with_an_advantage_above_0_become_more_probable_and_others_less(small: Small) -> None:
+    rollout = rewarded(small.rollout, lambda episode: float(episode.replica == 0))
+    credited, policy = updated(small, rollout)
+    before, after = (reply_scores(small, each, rollout) for each in (small.policy, policy))
+    gained = sum(
+        row["advantage"] * (after[row["trajectory"]][row["turn"]] - before[row["trajectory"]][row["turn"]])
+        for row in rows(credited, CREDIT_FILE)
+    )
+    assert gained > 0
+    metrics = default_store().metrics(policy)
+    assert metrics["mismatch"] < 1e-4 and metrics["gradient_norm"] > 0 and metrics["skipped"] == 0.0
+    trained = sum(
+        len(turn.reply_tokens) for each in read_trajectories(default_store().folder(rollout)) for turn in each.turns
+    )
+    assert metrics["tokens"] == trained
+    assert default_store().clock(policy)["trained_tokens_per_second"] > 0
+    assert (default_store().folder(policy) / OPTIMIZER_FILE).is_file()
+
+
+def test_the_same_batch_gives_the_same_policy_and_the_iteration_counts_only_where_batches_are_shuffled(
+    small: Small,
+) -> None:
+    rollout = rewarded(small.rollout, lambda episode: float(episode.replica))
+    assert updated(small, rollout)[1] == updated(small, rollout)[1]
+    assert updated(small, rollout, learning_rate=2e-3)[1] != updated(small, rollout)[1]
+
+
+def test_a_batch_in_which_nobody_did_better_is_skipped_with_a_warning(
+    small: Small, caplog: pytest.LogCaptureFixture
+) -> None:
+    rollout = rewarded(small.rollout, lambda episode: 1.0)
+    with caplog.at_level(logging.WARNING):
+        _, policy = updated(small, rollout)
+    assert "iteration 1: no group has any spread of reward; the batch is skipped" in caplog.text
+    assert default_store().metrics(policy) == {"skipped": 1.0}
+    one, other = (load_file(default_store().folder(each) / "model.safetensors") for each in (small.policy, policy))
+    assert all((one[name] == other[name]).all() for name in one)
+
+
+def test_an_entropy_bonus_trains_also_where_nobody_did_better(small: Small) -> None:
+    rollout = rewarded(small.rollout, lambda episode: 1.0)
+    _, policy = updated(small, rollout, entropy_coefficient=0.1)
+    assert default_store().metrics(policy)["skipped"] == 0.0
