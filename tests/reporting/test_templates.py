@@ -1,7 +1,10 @@
 """Templates escape what policies and worlds wrote, and an unknown name in them is an error."""
 
+import subprocess
+import tomllib
 from dataclasses import replace
 from html.parser import HTMLParser
+from pathlib import Path
 
 import pytest
 from jinja2 import UndefinedError
@@ -72,3 +75,18 @@ def test_every_template_is_read():
     assert "base.html.jinja" in names
     for name in names:
         templates().get_template(name)
+
+
+def test_an_installed_package_has_every_file_that_is_no_code():
+    root = Path(__file__).parents[2]
+    patterns = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]
+    packed = {
+        path
+        for package, globs in patterns.items()
+        for each in globs
+        for path in (root / package.replace(".", "/")).glob(each)
+    }
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "turnwise", "tasks", "flows", "envs"]
+    files = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True).stdout.splitlines()
+    data = {root / name for name in files if not name.endswith(".py")}
+    assert data and data <= packed
