@@ -1,0 +1,281 @@
+"""A training step beside one of TRL's GRPOTrainer: the same policy, episodes and observations, in turns in one run.
+
+    python -m benchmarks.against_trl                            4, 10 and 20 turns, replies of 3 and of 12 tokens
+    python -m benchmarks.against_trl --turns 20 --reply 3       one row
+    python -m benchmarks.against_trl --trl-python PATH         with TRL of another environment
+
+Per row: the processor seconds of a step, and of its sampling and its update, medians over the steps; and how far the two
+gradients of the first step are apart, both of the episodes that ours sampled. Ours is the real episode loop, an
+engine and the learner; TRL's is `GRPOTrainer` with a rollout function that generates with transformers
+(`benchmarks/trl_side.py`). One thread a side. Nothing is written to the disk.
+
+8 groups of 8 episodes. A reply ends with the end token or at its full length, and counts as said either way. The world
+answers every reply with an observation of 4 or 5 tokens. The policy reads bytes: 2 layers of width 128.
+
+TRL is one of the development dependencies. In an environment of its own: `pip install trl==1.16.0 safetensors` beside
+torch 2.13.0 for the CPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+import torch
+from safetensors.torch import load_file
+
+from benchmarks.numbers_world import END, FIRST_BYTE, PAD, AnyText, Bytes, Numbers, told
+from turnwise.agent.episode_config import EpisodeConfig
+from turnwise.agent.host import RetryPolicy
+from turnwise.agent.loop import make_episodes, roll_out
+from turnwise.credit import CreditBatch, estimate
+from turnwise.data.trajectory import Trajectory
+from turnwise.policy.architecture import create_policy
+from turnwise.policy.engines.contract import Engine, Reply, Sampling
+from turnwise.policy.engines.resident import make_engine
+from turnwise.policy.learner.learner import Learner
+from turnwise.policy.learner.update import UpdateBatch, UpdateSettings
+
+GROUPS, REPLICAS = 8, 8
+VOCABULARY, CONTEXT = 256 + FIRST_BYTE, 512
+LEARNING_RATE = 3e-4
+TRL_SIDE = Path(__file__).with_name("trl_side.py")
+
+
+@dataclass(frozen=True)
+class Shared:
+    """What TRL's side is told: all that the two sides have in common."""
+
+    policy: str
+    turns: int
+    reply_tokens: int
+    steps: int
+    replicas: int
+    openings: list[list[int]]
+    observations: list[list[int]]
+    """After each turn, the same in all episodes."""
+    vocabulary: int = VOCABULARY
+    end: int = END
+    pad: int = PAD
+    learning_rate: float = LEARNING_RATE
+
+
+@dataclass(frozen=True)
+class Seconds:
+    """Processor seconds of one step."""
+
+    sampling: float
+    update: float
+
+    @property
+    def step(self) -> float:
+        """The whole step."""
+        return self.sampling + self.update
+
+
+class AsSaid:
+    """An engine whose replies of full length count as complete, so that the agent does not comment on them."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self.submit = engine.submit
+
+    @property
+    def in_flight(self) -> int:
+        """As the engine's."""
+        return self._engine.in_flight
+
+    def step(self) -> list[Reply]:
+        """As the engine's."""
+        return [replace(reply, complete=True) for reply in self._engine.step()]
+
+
+class Ours:
+    """Our side: the episode loop, an engine and the learner."""
+
+    def __init__(self, shared: Shared, engine: Engine) -> None:
+        self._shared, self._engine = shared, engine
+        self.learner = Learner(Path(shared.policy), threads=1)
+        self._steps = 0
+        self._frame = Bytes()
+        world = Numbers(shared.turns)
+        self._rules = EpisodeConfig(
+            world=world,
+            format=AnyText(),
+            limits=None,
+            patience=RetryPolicy(),
+            frame=self._frame,
+            token_budget=CONTEXT,
+            reply_tokens=shared.reply_tokens,
+        )
+        self._tasks = world.tasks("train", GROUPS)
+        self._settings = UpdateSettings(
+            learning_rate=LEARNING_RATE,
+            temperature=1.0,
+            micro_batch_tokens=2048,
+            mini_batches=1,
+            maximum_gradient_norm=1e9,
+            maximum_mismatch=1e-3,
+        )
+
+    def step(self) -> tuple[Seconds, list[Trajectory]]:
+        """Sample and update; the seconds and the episodes."""
+        began = time.process_time()
+        self._steps += 1
+        self._engine.load(Path(self._shared.policy), f"{self._shared}, {self._steps}", self.learner.model)
+        self._engine.begin(self._steps, Sampling(1.0, self._shared.reply_tokens, self._frame.end_tokens))
+        episodes = make_episodes(self._rules, self._tasks, REPLICAS, self._steps)
+        trajectories = roll_out(episodes, AsSaid(self._engine), self._frame.decode).trajectories
+        sampled = time.process_time()
+        credit = CreditBatch(
+            group=[each.group for each in trajectories],
+            turn_rewards=[[0.0] * len(each.turns) for each in trajectories],  # type: ignore[arg-type]
+            outcome=[reward(each) for each in trajectories],
+        )
+        advantages = estimate("grpo", credit, rewards="outcome", deviation="none")
+        sequences = [segment for each in trajectories for segment in each.segments()]
+        self.learner.update(UpdateBatch.from_turns(sequences, advantages), self._settings)
+        return Seconds(sampled - began, time.process_time() - sampled), trajectories
+
+    def gradient(self) -> dict[str, torch.Tensor]:
+        """That of the first step, from AdamW's first moment, which is then 0.1 x the gradient."""
+        optimizer = self.learner._optimizer
+        moments = optimizer._optimizer.state
+        return {name: moments[parameter]["exp_avg"] / 0.1 for name, parameter in optimizer._parameters.items()}
+
+
+def reward(trajectory: Trajectory) -> float:
+    """The share of odd tokens, summed over the replies: what TRL's side computes, too."""
+    return sum(sum(token % 2 for token in turn.reply_tokens) / len(turn.reply_tokens) for turn in trajectory.turns)
+
+
+class Theirs:
+    """TRL's side, in a process of its own."""
+
+    def __init__(self, shared: Shared, python: str) -> None:
+        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+        self._process = subprocess.Popen(
+            [python, str(TRL_SIDE)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+        )
+        self._send(asdict(shared))
+
+    def step(self, line: dict[str, Any] | None = None) -> Seconds:
+        """One step, on sampled or on given episodes."""
+        self._send(line or {})
+        assert self._process.stdout is not None
+        answer = self._process.stdout.readline()
+        if not answer:
+            raise RuntimeError(f"TRL's side ended with status {self._process.wait()}: its last words are above")
+        return Seconds(**json.loads(answer))
+
+    def close(self) -> None:
+        """End the process."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.terminate()
+        self._process.wait()
+
+    def _send(self, content: dict[str, Any]) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(content) + "\n")
+        self._process.stdin.flush()
+
+
+def as_given(trajectories: Sequence[Trajectory]) -> dict[str, list[Any]]:
+    """The episodes as TRL's rollout function returns them."""
+    segments = [trajectory.segments()[0] for trajectory in trajectories]
+    begins = [len(trajectory.turns[0].observation_tokens) for trajectory in trajectories]
+    pairs = list(zip(segments, begins, strict=True))
+    return {
+        "prompt_ids": [list(map(int, each.tokens[:begin])) for each, begin in pairs],
+        "completion_ids": [list(map(int, each.tokens[begin:])) for each, begin in pairs],
+        "logprobs": [list(map(float, each.log_probabilities[begin:])) for each, begin in pairs],
+        "env_mask": [list(map(int, each.mask[begin:])) for each, begin in pairs],
+        "given": [reward(trajectory) for trajectory in trajectories],
+    }
+
+
+def relative_difference(found: dict[str, torch.Tensor], expected: dict[str, torch.Tensor]) -> float:
+    """The L2 norm of the difference of all gradients together, over that of the expected ones."""
+    difference = torch.cat([(found[name] - expected[name]).flatten() for name in expected])
+    return float(difference.norm() / torch.cat([each.flatten() for each in expected.values()]).norm())
+
+
+def compare(engines: dict[str, Engine], shared: Shared, python: str, folder: Path) -> None:
+    """Write one row for each engine: a step of each side in turns, the first of both on the same episodes."""
+    sides = {name: Ours(shared, engine) for name, engine in engines.items()}
+    theirs = Theirs(shared, python)
+    found: dict[str, list[Seconds]] = {name: [] for name in ("TRL", *sides)}
+    try:
+        first = {name: side.step()[1] for name, side in sides.items()}
+        file = folder / "gradient.safetensors"
+        theirs.step({"episodes": as_given(next(iter(first.values()))), "gradient": str(file)})
+        apart = relative_difference(next(iter(sides.values())).gradient(), load_file(file))
+        for _ in range(shared.steps - 1):
+            found["TRL"].append(theirs.step())
+            for name, side in sides.items():
+                found[name].append(side.step()[0])
+    finally:
+        theirs.close()
+    of_trl = statistics.median(each.step for each in found["TRL"])
+    for name, steps in found.items():
+        step, sampling, update = (
+            statistics.median(getattr(each, part) for each in steps) for part in ("step", "sampling", "update")
+        )
+        row = f"{shared.turns:>5}  {shared.reply_tokens:>5}  {name:<9} {step:>7.3f} {sampling:>9.3f} {update:>7.3f}"
+        note = "" if name == "TRL" else f"  {step / of_trl:>5.2f}"
+        sys.stdout.write(row + note + (f"  {apart:.1e}\n" if name == next(iter(sides)) else "\n"))
+        sys.stdout.flush()
+
+
+def main(arguments: Sequence[str] = ()) -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.against_trl", description=__doc__.split("\n")[0])
+    parser.add_argument("--turns", type=int, nargs="+", default=[4, 10, 20])
+    parser.add_argument("--reply", type=int, nargs="+", default=[3, 12])
+    parser.add_argument("--steps", type=int, default=6, help="per row; the first counts for the gradient alone")
+    parser.add_argument("--engines", nargs="+", choices=("embedded", "vllm"), default=["embedded", "vllm"])
+    parser.add_argument("--trl-python", default=sys.executable, help="the interpreter of an environment with TRL")
+    chosen = parser.parse_args(list(arguments))
+    torch.set_num_threads(1)
+    sys.stdout.write("turns  reply  side         step  sampling  update  over TRL  gradients apart\n")
+    with tempfile.TemporaryDirectory() as folder:
+        policy = Path(folder) / "policy"
+        create_policy(
+            policy, vocabulary_size=VOCABULARY, context_length=CONTEXT, end_token=END, pad_token=PAD, seed=0, layers=2
+        )
+        engines = {
+            name: make_engine(name, context_length=CONTEXT, maximum_episodes=GROUPS * REPLICAS)
+            for name in chosen.engines
+        }
+        frame = Bytes()
+        for reply_tokens in chosen.reply:
+            for turns in chosen.turns:
+                shared = Shared(
+                    policy=str(policy),
+                    turns=turns,
+                    reply_tokens=reply_tokens,
+                    steps=chosen.steps,
+                    replicas=REPLICAS,
+                    openings=[list(frame.opening(None, f"task {number}:")) for number in range(GROUPS)],
+                    observations=[list(frame.continuation(told(turn + 1), True)) for turn in range(turns)],
+                )
+                compare(engines, shared, chosen.trl_python, Path(folder))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
+    os._exit(0)  # tearing vLLM down takes seconds

@@ -1,0 +1,107 @@
+"""The world of `benchmarks.against_trl`, with a reply format and a conversation frame that cost next to nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import numpy as np
+
+from turnwise.agent.formats import ParsedReply, ThinkAnswerFormat
+from turnwise.world import Environment, Limits, Observation, Remaining, Reward, ScriptedAction, Split, Step, Task, World
+
+END, PAD, FIRST_BYTE = 1, 2, 3
+"""The token that ends a reply, the one that pads, and the one of byte 0."""
+
+
+class Numbers(World):
+    """Answers every action with a number."""
+
+    name: ClassVar[str] = "numbers"
+    version: ClassVar[str] = "1"
+    rewards: ClassVar[Mapping[str, Reward]] = {}
+
+    def __init__(self, turns: int) -> None:
+        self._turns = turns
+
+    @property
+    def instruction(self) -> str:
+        """Nothing needs to be said."""
+        return ""
+
+    @property
+    def grammar(self) -> str:
+        """Every text is legal."""
+        return ""
+
+    @property
+    def limits(self) -> Limits:
+        """As many turns as the benchmark asks for."""
+        return Limits(self._turns)
+
+    def tasks(self, split: Split, count: int) -> list[Task]:
+        """The first `count` tasks, which differ in their opening."""
+        return [Task(self.name, f"numbers/{number}", split, number) for number in range(count)]
+
+    def make(self, task: Task, seed: int) -> Environment:
+        """An episode."""
+        return Telling(task)
+
+
+def told(turn: int) -> str:
+    """The observation after a turn, counted from 1: 4 or 5 bytes."""
+    return f"<{turn:02}>" if turn % 2 else f"<{turn:03}>"
+
+
+class Telling(Environment):
+    """One episode of `Numbers`."""
+
+    def __init__(self, task: Task) -> None:
+        self._task, self._turn = task, 0
+
+    def reset(self) -> Observation:
+        """The task's opening."""
+        return Observation(f"task {self._task.seed}:")
+
+    def step(self, action: str) -> Step:
+        """The number of the turn."""
+        self._turn += 1
+        return Step(Observation(told(self._turn)))
+
+    def oracle(self, remaining: Remaining) -> ScriptedAction:
+        """Any action."""
+        return ScriptedAction("", ("0",))
+
+    def random(self, generator: np.random.Generator, remaining: Remaining) -> ScriptedAction:
+        """Any action."""
+        return ScriptedAction("", ("0",))
+
+
+class AnyText(ThinkAnswerFormat):
+    """A reply is an action, whatever it says."""
+
+    def read(self, reply: str, actions_per_turn: int) -> ParsedReply:
+        """The reply itself."""
+        return ParsedReply("", (reply or "nothing",))
+
+    def escape(self, text: str) -> str:
+        """The text itself: it has no tags."""
+        return text
+
+
+class Bytes:
+    """A conversation without a template: a token per byte. It is a `turnwise.agent.context.ConversationFrame`."""
+
+    end_tokens = (END,)
+
+    def opening(self, system: str | None, observation: str) -> tuple[int, ...]:
+        """The bytes of the observation."""
+        return tuple(byte + FIRST_BYTE for byte in observation.encode())
+
+    def continuation(self, observation: str, reply_complete: bool) -> tuple[int, ...]:
+        """The bytes of the observation."""
+        return self.opening(None, observation)
+
+    def decode(self, tokens: tuple[int, ...]) -> str:
+        """The bytes as Latin-1."""
+        return bytes(token - FIRST_BYTE for token in tokens if token >= FIRST_BYTE).decode("latin-1")
