@@ -4,8 +4,8 @@
     python -m benchmarks.against_trl --turns 20 --reply 3       one row
     python -m benchmarks.against_trl --trl-python PATH         with TRL of another environment
 
-Per row: the processor seconds of a step, and of its sampling and its update, medians over the steps; and how far the two
-gradients of the first step are apart, both of the episodes that ours sampled. Ours is the real episode loop, an
+Per row: the processor seconds of a step, and of its sampling and its update, medians over the steps; and how far the
+two gradients of the first step are apart, both of the episodes that ours sampled. Ours is the real episode loop, an
 engine and the learner; TRL's is `GRPOTrainer` with a rollout function that generates with transformers
 (`benchmarks/trl_side.py`). One thread a side. Nothing is written to the disk.
 
@@ -27,7 +27,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -100,7 +100,7 @@ class AsSaid:
 
     def step(self) -> list[Reply]:
         """As the engine's."""
-        return [replace(reply, complete=True) for reply in self._engine.step()]
+        return [Reply(each.episode, each.tokens, each.log_probabilities, True) for each in self._engine.step()]
 
 
 class Ours:

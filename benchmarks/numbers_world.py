@@ -19,6 +19,7 @@ class Numbers(World):
 
     name: ClassVar[str] = "numbers"
     version: ClassVar[str] = "1"
+    blocks = False
     rewards: ClassVar[Mapping[str, Reward]] = {}
 
     def __init__(self, turns: int) -> None:

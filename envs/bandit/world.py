@@ -55,6 +55,7 @@ class Bandit(World):
 
     name: ClassVar[str] = "bandit"
     version: ClassVar[str] = "1"
+    blocks = False
     oracle_success: ClassVar[float] = 1.0
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "ragen": {"low_payoff": 0.1, "high_payoff": 1.0, "high_probability": 0.25},

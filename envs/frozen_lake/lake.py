@@ -52,6 +52,7 @@ class FrozenLake(World):
 
     name: ClassVar[str] = "frozen_lake"
     version: ClassVar[str] = "1"
+    blocks = False
     oracle_success: ClassVar[float] = 1.0
     """No shortest path on 4 x 4 cells is longer than 10 actions, so the default limits suffice for every board."""
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {

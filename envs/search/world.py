@@ -37,6 +37,7 @@ class Search(World):
 
     name: ClassVar[str] = "search"
     version: ClassVar[str] = VERSION
+    blocks = False
     verbs: ClassVar[frozenset[str] | None] = frozenset({"search", "answer"})
     players: tuple[str, ...] = ("random", "oracle", "closed-book")
     primary_metric: ClassVar[str] = "exact_match"

@@ -60,6 +60,7 @@ class Sokoban(World):
 
     name: ClassVar[str] = "sokoban"
     version: ClassVar[str] = "1"
+    blocks = False
     oracle_success: ClassVar[float] = 1.0
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "ragen": RAGEN,

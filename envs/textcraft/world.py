@@ -33,6 +33,7 @@ class TextCraft(World):
 
     name: ClassVar[str] = "textcraft"
     version: ClassVar[str] = VERSION
+    blocks = False
     oracle_success: ClassVar[float] = 1.0
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "agentgym": {"depths": [1, 2, 3, 4], "distractors": 10, "turns": 20},

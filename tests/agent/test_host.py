@@ -54,10 +54,15 @@ def failing(method: str, number: int, times: int) -> Disturbed:
 CALLS = [("make", 0), ("reset", 0), *(("step", number) for number in range(5)), ("decide", 0)]
 
 
+@pytest.mark.parametrize("blocks", [True, False])
 @pytest.mark.parametrize("times", [1, 2])
 @pytest.mark.parametrize(("method", "number"), CALLS)
-def test_a_call_that_raises_is_made_again_as_if_nothing_had_happened(method: str, number: int, times: int) -> None:
+def test_a_call_that_raises_is_made_again_as_if_nothing_had_happened(
+    method: str, number: int, times: int, blocks: bool
+) -> None:
+    """Wherever the world runs: on a thread of its own, or on that of its caller."""
     world = failing(method, number, times)
+    world.blocks = blocks
     assert play(world) == UNDISTURBED
     assert world.count("make") == 1 + times
 
@@ -260,6 +265,25 @@ def test_a_world_that_fails_to_close_has_given_its_data_and_is_logged(caplog: py
 def test_every_further_attempt_is_logged_with_its_reason(caplog: pytest.LogCaptureFixture) -> None:
     play(failing("step", 2, times=1))
     assert caplog.messages == ["world 'hill', task 'hill/train/0': ConnectionError: step 2 of attempt 1; trying again"]
+
+
+def test_a_world_that_never_blocks_runs_on_its_callers_thread_and_is_closed_once() -> None:
+    threads: list[threading.Thread] = []
+    world = Disturbed(Hill(top=100), lambda call: threads.append(threading.current_thread()))
+    world.blocks = False
+    assert play(world) == UNDISTURBED
+    assert set(threads) == {threading.current_thread()}
+    assert world.count("close") == 1
+
+
+def test_the_users_interrupt_within_a_world_that_never_blocks_is_no_fault_of_the_world() -> None:
+    def interrupt(call: Call) -> None:
+        raise KeyboardInterrupt
+
+    world = Disturbed(Hill(), interrupt)
+    world.blocks = False
+    with pytest.raises(KeyboardInterrupt):
+        play(world)
 
 
 def test_a_host_that_was_never_reset_closes_nothing() -> None:

@@ -50,7 +50,7 @@ class Episode:
         """Start an attempt with a fresh environment and the full limits."""
         self._host = Host(self.rules.world, self.task, self.seed, self.rules.patience)
         self._first_turn = len(self._turns)
-        self._actions_played = self._invalid_in_a_row = 0
+        self._acted = self._actions_played = self._invalid_in_a_row = 0
         self._solved = False
         self.attempt_ended: Ending | None = None
 
@@ -87,8 +87,8 @@ class Episode:
     @property
     def remaining(self) -> Remaining:
         """What is left of the limits in the current attempt."""
-        acted, whole = sum(turn.kind is TurnKind.ACT for turn in self.turns), self.at_the_start
-        return replace(whole, turns=whole.turns - acted, actions=whole.actions - self._actions_played)
+        whole = self.at_the_start
+        return Remaining(whole.turns - self._acted, whole.actions_per_turn, whole.actions - self._actions_played)
 
     @property
     def at_the_start(self) -> Remaining:
@@ -206,6 +206,7 @@ class Episode:
         rewards = _summed([step.rewards for step in steps])
         if is_invalid:
             rewards["invalid_turn"] = 1.0
+        self._acted += self._ask.kind is TurnKind.ACT
         self._turns.append(
             Turn(
                 observation=self._shown,

@@ -5,8 +5,9 @@ seed, replays the same actions, checks that the world gives the same results, an
 depend on the fault. When the retries are used up, `WorldLost` is raised and the episode is missing data, never a reward
 of zero.
 
-Each environment runs on its own thread, because a call that hangs can then be abandoned (a thread cannot be stopped),
-and the worlds of one engine step run concurrently.
+An environment whose calls may block runs on its own thread, because a call that hangs can then be abandoned (a thread
+cannot be stopped), and the worlds of one engine step run concurrently. One that never blocks (`World.blocks`) runs on
+the thread of its caller: handing a call to another thread costs more than a small world's step.
 """
 
 from __future__ import annotations
@@ -83,6 +84,41 @@ class _EnvironmentThread:
             logger.warning("%s failed to close: %s: %s", self._name, type(error).__name__, error)
 
 
+class _EnvironmentHere:
+    """Makes one environment and runs its calls at once on the caller's thread; in place of `_EnvironmentThread`."""
+
+    def __init__(self, world: World, task: Task, seed: int) -> None:
+        self._name = f"world {world.name!r}, task {task.id!r}"
+        self._environment: Environment | None = None
+        self.made = self._answer(partial(self._make, world, task, seed))
+
+    def start(self, call: Callable[[Environment], Any]) -> Answer:
+        environment = self._environment
+        assert environment is not None, "start follows a successful make"
+        return self._answer(lambda: call(environment))
+
+    def stop(self) -> None:
+        """Close the environment."""
+        try:
+            if self._environment is not None:
+                self._environment.close()
+        except BaseException as error:  # boundary to the world's code, as above
+            logger.warning("%s failed to close: %s: %s", self._name, type(error).__name__, error)
+
+    def _make(self, world: World, task: Task, seed: int) -> None:
+        self._environment = world.make(task, seed)
+
+    def _answer(self, call: Callable[[], Any]) -> Answer:
+        answer: Answer = queue.SimpleQueue()
+        try:
+            answer.put((call(), None))
+        except KeyboardInterrupt:  # the user's, not the world's
+            raise
+        except BaseException as error:
+            answer.put((None, error))
+        return answer
+
+
 class Host:
     """One episode of one task. Call `reset`, then `start` and `finish` for each turn, and `close` at the end."""
 
@@ -92,7 +128,7 @@ class Host:
         self._first: Observation | None = None
         self._attempts = 0
         self._pending: tuple[tuple[str, ...], Answer] | None = None
-        self._thread: _EnvironmentThread | None = None
+        self._runner: _EnvironmentThread | _EnvironmentHere | None = None
 
     def reset(self) -> Observation:
         """The first observation. Raises WorldLost if the world cannot be started within the retries."""
@@ -134,8 +170,9 @@ class Host:
         self._discard()
 
     def _open(self) -> Observation:
-        self._thread = _EnvironmentThread(self._world, self._task, self._seed)
-        self._await(self._thread.made)
+        run = _EnvironmentThread if self._world.blocks else _EnvironmentHere
+        self._runner = run(self._world, self._task, self._seed)
+        self._await(self._runner.made)
         first: Observation = self._call(lambda environment: environment.reset())
         return first
 
@@ -151,8 +188,8 @@ class Host:
                 raise RuntimeError(f"replaying {action!r} on a fresh environment gave another result")
 
     def _start(self, call: Callable[[Environment], Any]) -> Answer:
-        assert self._thread is not None, "reset must be called first"
-        return self._thread.start(call)
+        assert self._runner is not None, "reset must be called first"
+        return self._runner.start(call)
 
     def _call(self, call: Callable[[Environment], Any]) -> Any:
         return self._await(self._start(call))
@@ -195,10 +232,10 @@ class Host:
                 logger.warning("world %r, task %r: %s; trying again", self._world.name, self._task.id, reason)
 
     def _discard(self) -> None:
-        """Close the environment on its own thread without waiting, since that thread may hang."""
-        if self._thread is not None:
-            self._thread.stop()
-            self._thread = None
+        """Close the environment; where it has its own thread without waiting, since that thread may hang."""
+        if self._runner is not None:
+            self._runner.stop()
+            self._runner = None
 
 
 def _step(action: str, environment: Environment) -> Step:

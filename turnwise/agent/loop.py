@@ -130,7 +130,7 @@ def roll_out(
                 else:
                     engine.submit(index, episodes[index].context, episodes[index].reply_tokens)
             if on_progress is not None:
-                on_progress(sum(episode.over for episode in episodes), len(episodes))
+                on_progress(len(episodes) - len(waiting) - playing, len(episodes))
     return _played(episodes, {"sampling_seconds": sampling.seconds, "world_seconds": worlds.seconds})
 
 

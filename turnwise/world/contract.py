@@ -168,6 +168,9 @@ class World(ABC):
     players: tuple[str, ...] = ("random", "oracle")
     """The baseline policies: "random" always, "oracle" where one exists, and others that `decide` knows. An instance
     may have fewer than its class, e.g. because only it knows whether its server lists the possible actions."""
+    blocks: bool = True
+    """Whether a call to an environment may wait for something else than its own code, or take long: such calls run on a
+    thread each and have a time limit. False: each call takes well below a millisecond, and runs where it is made."""
     names_states: bool = True
     """Whether all observations name their state, as anchor-state credit requires. False: some do not, and such credit
     is refused before any compute."""

@@ -157,6 +157,8 @@ class FusedForward:
     def next_logits(self, new: NewTokens) -> torch.Tensor:
         """Logits after the last token of each sequence; see `Forward`."""
         self.cache.reserve(int(new.slots.max()) + 1, int((new.past + new.counts).max()))
+        if len(new.tokens) == len(new) <= TOKENS_AT_ONCE:
+            return self._logits(new)
         same_as = _same_beginnings(new)
         distinct = np.nonzero(same_as == np.arange(len(new)))[0]
         # Sequences with many new tokens first, so that those which attend together have similar numbers of them.
