@@ -47,7 +47,7 @@ from turnwise.credit.selection import require_selection
 from turnwise.curriculum.rules import Curriculum, make_curriculum, require_playable
 from turnwise.data.conversations import require_demonstrations
 from turnwise.errors import ConfigurationError
-from turnwise.health.alarm_checks import require_alarms
+from turnwise.health.alarms import require_alarms
 from turnwise.policy.choice import require_policy
 from turnwise.policy.learner.settings import require_full_distribution, require_update
 from turnwise.suggestions import unknown

@@ -23,9 +23,9 @@ from turnwise.policy.model_files import MODEL_FILES
 from turnwise.reporting.formatting import readable_bytes
 from turnwise.store import default_store
 from turnwise.store.artifacts import EVERYTHING
-from turnwise.store.chains import Removal, removals
 from turnwise.store.paths import home
 from turnwise.store.provenance import found_in
+from turnwise.store.retention import Removal, removals
 
 
 def show_pruning(storage: Storage, dry_run: bool) -> None:

@@ -14,8 +14,7 @@ import pyarrow.parquet as parquet
 from tasks.credit.scores import read_scores
 from tasks.credit.select import read_kept
 from tasks.stage import stage
-from turnwise.agent.formats import format_class
-from turnwise.agent.parts import thought_tokens
+from turnwise.agent.formats import format_class, thought_tokens
 from turnwise.config.optimization import ReferencePenalty
 from turnwise.config.schema import Credit, RewardSection, Section
 from turnwise.credit import ESTIMATORS, CreditBatch

@@ -11,9 +11,8 @@ from flows.roster import replaced_inputs
 from turnwise.config.schema import Storage
 from turnwise.experiment import load
 from turnwise.store import Reference, Store
-from turnwise.store.chains import removals
 from turnwise.store.paths import project_root
-from turnwise.store.retention import Keep, Link, files_to_prune, kept
+from turnwise.store.retention import Keep, Link, files_to_prune, kept, removals
 
 DEFAULTS = load(project_root() / "params.yaml").storage
 M, W, E = Keep.METRICS, Keep.WEIGHTS, Keep.EVERYTHING

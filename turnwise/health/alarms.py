@@ -6,7 +6,8 @@ iteration keeps its count. Where every episode of an iteration is solved, equal 
 iteration is healthy when all counts are 0: the policy that sampled it is one that a run can go back to.
 
 The state is a function of the measurements alone, so a resumed run raises the same alarms as one that never stopped.
-`docs/echo-trap.md` has the measurements that useful bounds come from.
+`docs/echo-trap.md` has the measurements that useful bounds come from. `require_alarms` checks the rules of an
+experiment before any compute.
 """
 
 from __future__ import annotations
@@ -15,9 +16,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from turnwise.config.monitoring import AlarmRule
+from turnwise.config.monitoring import AlarmRule, Alarms, Monitors
 from turnwise.config.schema import Section, SelectionSection
-from turnwise.health.monitors import Values
+from turnwise.credit.selection import require_selection
+from turnwise.errors import ConfigurationError
+from turnwise.health.monitors import FEWEST_NORMS, MONITORS, OF_HISTORY, OF_PROBE, Values
+from turnwise.suggestions import nearest
 
 Rules = Mapping[str, AlarmRule]
 """The alarm rules, by name of the monitor."""
@@ -161,3 +165,47 @@ MEANINGS: Mapping[str, str] = {
     "retrieval_accuracy": "thoughts no longer tell which prompt they belong to; they are templates",
 }
 """By monitor, what a value out of bounds usually means."""
+
+
+def require_alarms(alarms: Alarms, monitors: Monitors, selection: SelectionSection, iterations: int) -> None:
+    """Raise ConfigurationError for a rule whose monitor is not measured, and for a response that can have no effect.
+
+    `selection` and `iterations` are those of the experiment.
+    """
+    rules = {name: rule for name, rule in alarms.rules.items() if rule is not None}
+    for name in alarms.rules:
+        if name not in MONITORS:
+            raise ConfigurationError(f"alarms.rules: {name!r} is not a monitor; {nearest(name, MONITORS)}")
+    for name in rules:
+        if name in OF_PROBE and monitors.probe_every is None:
+            raise ConfigurationError(
+                f"alarms.rules.{name} must be measured; found monitors.probe_every: null: set it, or the rule to null"
+            )
+    if alarms.selection is not None:
+        require_selection(alarms.selection.rule, alarms.selection.options)
+    if alarms.response == "log":
+        return
+    _require_effect(alarms, monitors, iterations)
+    if alarms.response == "return" and alarms.learning_rate_factor == 1.0 and alarms.selection in (None, selection):
+        raise ConfigurationError(
+            "a return must change something, or the same would happen again; found alarms.learning_rate_factor: 1 and "
+            "alarms.selection as it is: lower the factor, or name a tighter selection"
+        )
+
+
+def _require_effect(alarms: Alarms, monitors: Monitors, iterations: int) -> None:
+    """Raise ConfigurationError unless some rule can raise an alarm within the run."""
+    earliest = []
+    for name, rule in alarms.rules.items():
+        if rule is not None:
+            first = monitors.start + 1 if name in OF_HISTORY else 1
+            if name == "gradient_norm_of_median":
+                first = FEWEST_NORMS + 1
+            spacing = (monitors.probe_every or 1) if name in OF_PROBE else 1
+            earliest.append(first + (rule.patience - 1) * spacing)
+    if not earliest or min(earliest) > iterations:
+        when = f"could raise one in iteration {min(earliest)} at the earliest" if earliest else "are none"
+        raise ConfigurationError(
+            f"alarms.response: {alarms.response} must be able to happen; the rules {when}, and there are {iterations} "
+            "iterations: shorten monitors.start or the rules' patience, or set the response to log"
+        )

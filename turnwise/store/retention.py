@@ -1,18 +1,28 @@
-"""Retention: how much of each policy and critic of a run stays on the disk.
+"""Retention: how much of each policy, critic and rollout stays on the disk.
 
 A chain is the sequence of policies, or of critics, that a run has learned. A few links keep the optimizer's state, more
 keep the weights, and all keep the manifest, the metrics and the provenance, from which the rest can be recomputed.
 Artifacts of a warm start or of a user are not part of a chain and always stay.
+
+A run prunes as it goes (`kept`) and knows what it has made. A home that is older than pruning, or whose settings have
+changed, has only the provenance records next to its artifacts (`removals`): each policy and critic records what it was
+made from, so those from which nothing was made are the last of their runs. A policy that was abandoned at an alarm
+counts as followed by the one that the run returned to.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from fnmatch import fnmatchcase
+from typing import Any
 
 from turnwise.config.schema import Storage
+from turnwise.store.artifacts import Store
 from turnwise.store.manifest import Reference
+from turnwise.store.notes import references_in
 
 
 class Keep(IntEnum):
@@ -87,3 +97,137 @@ def _best(chain: Sequence[Link], count: int, success: Callable[[Reference], floa
         (success(link.evaluation), place, link) for place, link in enumerate(chain) if link.evaluation is not None
     ]
     return [link for _, _, link in sorted(evaluated, key=lambda each: each[:2], reverse=True)[:count]]
+
+
+FIRST_LINK = "initial_critic"
+"""The stage that makes the first critic of a chain. The first policy is the warm start, which is never pruned."""
+
+
+@dataclass(frozen=True)
+class Removal:
+    """The files of one artifact that may be removed, with their total size in bytes."""
+
+    reference: Reference
+    files: tuple[str, ...]
+    bytes: int
+
+
+def removals(
+    store: Store, storage: Storage, success: Callable[[Reference], float], replaced: Mapping[str, str]
+) -> list[Removal]:
+    """The present files that the section `storage` does not keep, over every run in the store, sorted by reference.
+
+    Args:
+        success: returns the success rate of an evaluation.
+        replaced: the stages that make the links of chains, each with the name of its input that is the previous link.
+    """
+    known = _Known(store, {**replaced, FIRST_LINK: ""})
+    stays = dict.fromkeys(known.links, Keep.METRICS)
+    for last in known.last():
+        for reference, keep in kept(known.chain(last), storage, success).items():
+            stays[reference] = max(keep, stays[reference])
+    if storage.keep_evaluated:
+        stays.update({each: max(stays[each], Keep.WEIGHTS) for each in known.evaluations.keys() & stays.keys()})
+    stays.update(known.rollouts(storage.keep_rollouts))
+    found = [_removal(store, reference, files_to_prune(reference.kind, keep)) for reference, keep in stays.items()]
+    return sorted((each for each in found if each.files), key=lambda each: str(each.reference))
+
+
+def _removal(store: Store, reference: Reference, patterns: tuple[str, ...]) -> Removal:
+    there = set(store.manifest(reference).files) - set(store.pruned(reference))
+    entries = {
+        name: entry.bytes
+        for name, entry in store.manifest(reference).files.items()
+        if name in there and any(fnmatchcase(name, pattern) for pattern in patterns)
+    }
+    return Removal(reference, tuple(entries), sum(entries.values()))
+
+
+class _Known:
+    """The chains of a store, reconstructed from provenance records."""
+
+    def __init__(self, store: Store, replaced: Mapping[str, str]) -> None:
+        self._store, self._replaced = store, replaced
+        self.links: dict[Reference, list[dict[str, Any]]] = {}
+        """Policies and critics made by the stages of chains and by no other, each with its records."""
+        self._before: dict[Reference, Reference] = {}
+        """The previous link, by link."""
+        self._followed: set[Reference] = set()
+        """Links from which another was made, or that were abandoned at an alarm."""
+        for reference in (*_all(store, "policy"), *_all(store, "critic")):
+            records = list(store.lineage(reference).values())
+            if records and all(record["stage"] in replaced for record in records):
+                self.links[reference] = records
+                self._follow(reference, records)
+        self.evaluations = self._evaluations()
+
+    def last(self) -> Iterator[Reference]:
+        """The last link of every chain: those from which nothing was made."""
+        return (reference for reference in self.links if reference not in self._followed)
+
+    def chain(self, last: Reference) -> list[Link]:
+        """The chain that ends with this link, from its first link on."""
+        found: dict[Reference, None] = {}
+        while last in self.links and last not in found:
+            found[last] = None
+            last = self._before.get(last, last)
+        return [Link(reference, self.evaluations.get(reference)) for reference in reversed(found)]
+
+    def rollouts(self, most: int | None) -> dict[Reference, Keep]:
+        """How much stays of each rollout that a link has learned from: all of the last `most` of each chain.
+
+        Empty where `most` is None, which keeps every rollout.
+        """
+        if most is None:
+            return {}
+        stays: dict[Reference, Keep] = {}
+        for last in self.last():
+            learned_from = [self._learned_from(link.reference) for link in self.chain(last)]
+            for place, references in enumerate(reversed(learned_from)):
+                keep = Keep.EVERYTHING if place < most else Keep.METRICS
+                stays.update({each: max(keep, stays.get(each, Keep.METRICS)) for each in references})
+        return stays
+
+    def _learned_from(self, link: Reference) -> list[Reference]:
+        """The rollout that a link has learned from, and the rounds of sampling that were merged into it (`gather`)."""
+        found = []
+        for record in self.links[link]:
+            of_link = dict(references_in(record["inputs"])).get("rollout")
+            found += [of_link] if of_link else []
+        for rollout in list(found):
+            for record in self._store.lineage(rollout).values():
+                if record["stage"] == "gather":
+                    found += [each for _, each in references_in(record["inputs"])]
+        return found
+
+    def _follow(self, reference: Reference, records: list[dict[str, Any]]) -> None:
+        for record in records:
+            inputs = dict(references_in(record["inputs"]))
+            before = inputs.get(self._replaced[record["stage"]])
+            if before is not None and before != reference:
+                self._before.setdefault(reference, before)
+                self._followed.add(before)
+            if record["stage"] == "return_to" and "health" in inputs:
+                self._followed.update(self._left_behind(inputs["health"]))
+
+    def _left_behind(self, health: Reference) -> Iterator[Reference]:
+        """The policies that this health record is about and that the run abandoned for it."""
+        for record in self._store.lineage(health).values():
+            policy = dict(references_in(record["inputs"])).get("policy")
+            yield from [policy] if policy else []
+
+    def _evaluations(self) -> dict[Reference, Reference]:
+        """The evaluation of each policy: on the validation task set where there is one, else any."""
+        found: dict[Reference, dict[str, Reference]] = defaultdict(dict)
+        for evaluation in _all(self._store, "evaluation"):
+            for record in self._store.lineage(evaluation).values():
+                policy = dict(references_in(record["inputs"])).get("policy")
+                if policy is not None:
+                    found[policy].setdefault(str(record["parameters"].get("split")), evaluation)
+        return {policy: splits.get("validation", next(iter(splits.values()))) for policy, splits in found.items()}
+
+
+def _all(store: Store, kind: str) -> list[Reference]:
+    """All artifacts of a kind, sorted by digest."""
+    folders = sorted(path.parent.name for path in store.root.glob(f"{kind}/*/manifest.json"))
+    return [Reference(kind=kind, digest=name) for name in folders]

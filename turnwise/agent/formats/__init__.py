@@ -5,7 +5,7 @@ See `turnwise.agent.formats.contract` for what a format is responsible for, and 
 
 from __future__ import annotations
 
-from turnwise.agent.formats.contract import Format, ParsedReply
+from turnwise.agent.formats.contract import Format, ParsedReply, thought_tokens
 from turnwise.agent.formats.react import ReactFormat
 from turnwise.agent.formats.search import SearchFormat
 from turnwise.agent.formats.tags import split_at_tags
@@ -26,6 +26,7 @@ __all__ = [
     "format_class",
     "make_format",
     "split_at_tags",
+    "thought_tokens",
 ]
 
 FORMATS: dict[str, type[Format]] = {

@@ -23,10 +23,13 @@ policy can copy the token. `read` does not need the space.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from turnwise.agent.context import ConversationFrame
+from turnwise.data.trajectory import Turn, TurnKind
 from turnwise.errors import ConfigurationError
 from turnwise.world import ScriptedAction, World
 
@@ -132,3 +135,24 @@ class Format(ABC):
         return (
             ParsedReply(thought, ()) if thought else ParsedReply("", (), f"The thought is empty. {self.thought_form}")
         )
+
+
+def thought_tokens(turn: Turn, form: Format, frame: ConversationFrame) -> int:
+    """The number of leading tokens of a reply that belong to its thought.
+
+    All tokens of a reply that does not act (a plan, a lesson, a summary); 0 for a reply that could not be read, since
+    it has no parts. A token with characters of both parts belongs to the action, which begins in it. `form` is the
+    format in which the reply was parsed.
+    """
+    if turn.invalid is not None:
+        return 0
+    if turn.kind is not TurnKind.ACT:
+        return len(turn.reply_tokens)
+    # The border is a character. Its token is found by bisection, decoding prefixes of the reply's tokens: to encode the
+    # text again might give other tokens than the sampled ones.
+    border = form.action_begins(turn.reply)
+
+    def characters(count: int) -> int:
+        return len(frame.decode(turn.reply_tokens[:count]))
+
+    return bisect_right(range(len(turn.reply_tokens) + 1), border, key=characters) - 1

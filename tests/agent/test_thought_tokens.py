@@ -10,8 +10,7 @@ from agent_samples import Hill, play_texts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from turnwise.agent.formats import FORMATS, Format, ThinkAnswerFormat
-from turnwise.agent.parts import thought_tokens
+from turnwise.agent.formats import FORMATS, Format, ThinkAnswerFormat, thought_tokens
 from turnwise.data.trajectory import Turn, TurnKind
 from turnwise.policy.tokenizer import ChatFrame
 from turnwise.world import Limits, ScriptedAction
