@@ -38,6 +38,8 @@ ROOMS: Mapping[str, set[str]] = {
 }
 """The rooms of the library, from the ground upward, and what each may import beside the ground. Each imports only rooms
 that stand before it in this list, so there is no circle."""
+TESTED_BY_MODULE = {"credit", "data", "statistics", "store"}
+"""The rooms of the library in which every module has a test file of its own."""
 FORBIDDEN_NAMES = {"utils", "helpers", "common", "misc"}
 MOST_LINES = 350
 MOST_AT_ROOT = {"turnwise": 8, "flows": 12, "tasks": 8}
@@ -179,3 +181,37 @@ def test_no_file_name_says_nothing_and_none_occurs_four_times() -> None:
     names = Counter(path.name for path in modules().values() if path.name not in OWN_ROOM)
     assert [name for name in names if Path(name).stem in FORBIDDEN_NAMES] == []
     assert {name: count for name, count in names.items() if count >= 4} == {}
+
+
+def test_every_stage_has_a_unit_test_file_in_the_folder_of_its_room() -> None:
+    missing = []
+    for name, path in modules().items():
+        if name.startswith("tasks."):
+            for stage in _stages(tree_of(path)):
+                expected = ROOT / "tests" / path.parent.relative_to(ROOT) / f"test_{stage}_stage.py"
+                if not expected.is_file():
+                    missing.append(str(expected.relative_to(ROOT)))
+    assert missing == []
+
+
+def test_every_module_of_these_rooms_has_a_test_file_that_bears_its_name() -> None:
+    missing = []
+    for name, path in modules().items():
+        room, module = name.split(".")[1:2], path.stem
+        if name.startswith("turnwise.") and room[0] in TESTED_BY_MODULE and module != "__init__":
+            of_room = {test.stem for test in (ROOT / "tests" / room[0]).glob("test_*.py")}
+            if not of_room & {f"test_{module}", f"test_{room[0]}_{module}"}:
+                missing.append(name)
+    assert missing == []
+
+
+def _stages(tree: ast.Module) -> Iterator[str]:
+    """The names of the stages that a module declares."""
+    for function in tree.body:
+        for decorator in getattr(function, "decorator_list", []):
+            if (
+                isinstance(decorator, ast.Call)
+                and isinstance(decorator.func, ast.Name)
+                and decorator.func.id == "stage"
+            ):
+                yield ast.literal_eval(decorator.args[0])

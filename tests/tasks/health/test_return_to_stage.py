@@ -1,0 +1,42 @@
+"""The stage `return_to`: the healthy policy again, as an artifact that depends on the alarm."""
+
+from __future__ import annotations
+
+import json
+
+from stage_samples import Small
+
+from tasks.health.health import HEALTH_FILE, ReturnParameters, return_to
+from turnwise.store import Reference, default_store
+
+
+def record(healthy: int, returns: int) -> Reference:
+    """A health record of a run that returns."""
+    alarm = {
+        "iteration": 5,
+        "counts": {},
+        "healthy": healthy,
+        "returns": returns,
+        "on": ["entropy"],
+        "raised": {"entropy": "entropy must be at most 1.5"},
+        "response": "return",
+        "change": None,
+    }
+    with default_store().write("health") as draft:
+        content = {"monitors": [], "alarm": alarm, "horizon": {"limit": 2, "batches": []}}
+        (draft.folder / HEALTH_FILE).write_text(json.dumps(content))
+    return draft.reference
+
+
+def test_every_file_is_that_of_the_policy_and_the_metrics_say_where_it_is_from(small: Small) -> None:
+    returned = return_to.function(ReturnParameters(), policy=small.policy, health=record(3, 1))
+    assert default_store().manifest(returned).files == default_store().manifest(small.policy).files
+    assert default_store().metrics(returned) == {"returned_to": 3.0, "returns": 1.0}
+    assert returned.kind == "policy" and returned != small.policy
+
+
+def test_a_second_return_to_the_same_policy_is_another_artifact(small: Small) -> None:
+    first, second = (
+        return_to.function(ReturnParameters(), policy=small.policy, health=record(3, returns)) for returns in (1, 2)
+    )
+    assert first != second

@@ -1,0 +1,149 @@
+"""The stage `report`: the report data of an ablation, worked by hand from small evaluations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+from stage_samples import Small, rewarded, trajectory, turn
+
+from tasks.credit.credit import CreditParameters, credit
+from tasks.report.history import Measure
+from tasks.report.report import ReportParameters, RunName, read_report, report
+from turnwise.config.schema import Credit, RewardSection, WorldSection
+from turnwise.data.trajectory import Ending
+from turnwise.data.trajectory_files import write_trajectories
+from turnwise.reporting.data.report_data import ReportData
+from turnwise.store import Reference, default_store
+
+REWARDS = {"goal": RewardSection(level="outcome", weight=1.0)}
+Outcomes = Mapping[str, Sequence[bool]]
+"""By task, whether each of its episodes succeeds."""
+
+
+def evaluation(sampled: Outcomes, greedy: Outcomes | None = None) -> Reference:
+    """An evaluation with these outcomes, each of one turn of three tokens."""
+    with default_store().write("evaluation") as draft:
+        for mode, outcomes in (("sampled", sampled), ("greedy", greedy or {})):
+            (draft.folder / mode).mkdir()
+            episodes = [
+                trajectory(group, replica, [turn()], Ending.SUCCESS if solved else Ending.FAILURE, task)
+                for group, (task, of_task) in enumerate(outcomes.items())
+                for replica, solved in enumerate(of_task)
+            ]
+            write_trajectories(draft.folder / mode, episodes)
+    return draft.reference
+
+
+def reported(small: Small, **changes: Any) -> ReportData:
+    """The report on one variant with two seeds, of one iteration each."""
+    rollout = rewarded(small.rollout, lambda episode: float(episode.replica == 0))
+    credited = credit.function(
+        CreditParameters(rewards=REWARDS, credit=Credit(estimator="rloo", options={}), reference=None), rollout=rollout
+    )
+    tests = [
+        evaluation({"a": [True, False], "b": [True, True]}, {"a": [True], "b": [True]}),
+        evaluation({"a": [False, False], "b": [True, False]}, {"a": [False], "b": [True]}),
+    ]
+    start = evaluation({"v": [False, False]}, {"v": [False]})
+    after = evaluation({"v": [True, False]}, {"v": [True]})
+    made = {"rollout": rollout, "credit": credited, "policy": small.policy, "evaluation": after}
+    inputs: dict[str, Any] = {
+        "players": {
+            "random": evaluation({"a": [False, False], "b": [False, True]}),
+            "oracle": evaluation({"a": [True, True], "b": [True, True]}),
+        },
+        "warm_start": evaluation({"a": [False, True], "b": [False, False]}),
+        "starts": [start, start],
+        "iterations": [[made | {"health": healthy()}] for _ in tests],
+        "tests": tests,
+        "tokenizer": small.tokenizer,
+        **changes,
+    }
+    parameters = ReportParameters(
+        title="Small",
+        world=WorldSection(name="frozen_lake", parameters={"size": 3}),
+        rewards=REWARDS,
+        runs=[RunName(variant="grpo", seed=seed) for seed in (1, 2)],
+        seed=0,
+        success_threshold=0.5,
+        plotted=[Measure(topic="Updates", artifact="policy", metric="parameters", heading="weights")],
+        attempts=1,
+    )
+    return read_report(report.function(parameters, **inputs))
+
+
+def healthy() -> Reference:
+    """A health record without alarms."""
+    alarm = (
+        '{"iteration": 1, "counts": {}, "healthy": 1, "returns": 0, "on": [], "raised": {"entropy": "too high"}, '
+        '"response": "log", "change": null}'
+    )
+    with default_store().write("health") as draft:
+        content = f'{{"monitors": [], "alarm": {alarm}, "horizon": {{"limit": 2, "batches": []}}}}'
+        (draft.folder / "health.json").write_text(content)
+    return draft.reference
+
+
+def test_every_cell_is_the_mean_over_tasks_of_the_mean_over_a_tasks_episodes(small: Small) -> None:
+    data = reported(small)
+    found = {row.name: row.cells["success"] for row in data.rows}
+    values = {name: None if each is None else each.value for name, each in found.items()}
+    # grpo: (1/2 + 1) / 2 and (0 + 1/2) / 2, over seeds. Warm start: (1/2 + 0) / 2. Random: (0 + 1/2) / 2.
+    assert values == {"grpo": 0.5, "warm start": 0.25, "random": 0.25, "oracle": 1.0}
+    assert found["grpo"] is not None and found["grpo"].sample == (0.75, 0.25)
+    greedy = {row.name: row.cells["greedy success"] for row in data.rows}
+    assert greedy["grpo"] is not None and greedy["grpo"].sample == (1.0, 0.5)
+    assert greedy["random"] is None, "a baseline policy plays no greedy episodes"
+    assert [row.kind for row in data.rows] == ["variant", "warm start", "player", "player"]
+
+
+def test_the_learning_curve_begins_before_training(small: Small) -> None:
+    curves = {(curve.metric, curve.seed): curve.points for curve in reported(small).curves}
+    assert curves["validation/sampled", 1] == [(0, 0.0), (1, 0.5)]
+    assert curves["validation/greedy", 2] == [(0, 0.0), (1, 1.0)]
+    weights = default_store().metrics(small.policy)["parameters"]
+    assert curves["policy/parameters", 1] == [(1, weights)]
+
+
+def test_the_best_and_the_worst_of_a_group_are_shown_with_their_advantages(small: Small) -> None:
+    best, worst = reported(small).samples
+    assert best.label == "grpo, seed 1, batch 1: best of its group"
+    # By rloo, 1 against two others with 0, and 0 against 1 and 0.
+    assert set(best.advantages or []) == {1.0} and set(worst.advantages or []) == {-0.5}
+    assert best.spelling is not None
+    assert [len(row) for row in best.spelling] == [len(turn.reply_tokens) for turn in best.trajectory.turns]
+
+
+def test_alarms_and_the_work_are_counted_over_the_runs(small: Small) -> None:
+    data = reported(small)
+    assert data.alarms is not None
+    assert [(alarm.variant, alarm.seed, alarm.response) for alarm in data.alarms] == [
+        ("grpo", 1, "log"),
+        ("grpo", 2, "log"),
+    ]
+    (work,) = data.work
+    # Per run two groups of three episodes; evaluations of 3, 3 and 6 episodes with three tokens each.
+    assert (work.runs, work.episodes) == (2, 12)
+    assert work.evaluation_tokens == 2 * (3 + 3 + 6) * 3
+
+
+def test_the_verdict_is_on_the_primary_metric_between_random_and_oracle(small: Small) -> None:
+    judgement = reported(small).judgement
+    assert judgement is not None and judgement.measure == "success"
+    (standing,) = judgement.standings
+    # (0.5 - 0.25) / (1 - 0.25)
+    assert standing.normalised is not None and standing.normalised.value == pytest.approx(1 / 3)
+    assert standing.gain is not None and standing.gain.difference.value == pytest.approx(0.25)
+
+
+def test_where_a_run_has_no_value_on_the_test_tasks_there_is_no_verdict(small: Small) -> None:
+    nothing = evaluation({})
+    data = reported(small, tests=[nothing, nothing])
+    assert data.judgement is None
+    assert data.rows[0].cells["success"] is None
+
+
+def test_the_same_artifacts_give_the_same_report(small: Small) -> None:
+    assert reported(small).to_json() == reported(small).to_json()
