@@ -26,7 +26,7 @@ from flows.roster import plotted_measures
 from flows.run import run_variant
 from flows.run_state import Run
 from flows.runtime.display import Display, expected_work
-from flows.runtime.worker_processes import Beside, beside
+from flows.runtime.worker_processes import WorkerProcesses, worker_processes
 from tasks.observing import observing
 from tasks.report.cells import WARM_START
 from tasks.report.report import ReportParameters, RunName, read_report, report
@@ -84,16 +84,16 @@ def compare(experiment: Experiment, console: Console, processes: int = 1) -> Abl
         warm_start = evaluate_warm_start(experiment, prepared)
         record = AblationRecord(experiment, prepared)
         record.compared_with({**players, WARM_START: warm_start})
-        others = min(processes, len(experiment.ablation.variants) * len(experiment.ablation.seeds)) - 1
-        with beside(experiment, prepared, others, display.finished_beside, console.print) as helpers:
-            runs = every_run(experiment, prepared, record, helpers)
+        wanted = min(processes, len(experiment.ablation.variants) * len(experiment.ablation.seeds)) - 1
+        with worker_processes(experiment, prepared, wanted, display.finished_by_worker, console.print) as workers:
+            runs = every_run(experiment, prepared, record, workers)
         reported = _report(experiment, players, warm_start, prepared.tokenizer, runs)
     evaluations = [*players.values(), warm_start]
     made = [*evaluations, *all_references(runs)]
     digest = digest_of([str(reference) for reference in [reported, *made]])
     if display.computed:
         keep_time(
-            reported, time.monotonic() - began + helpers.seconds, 1 + helpers.others, display.made.issuperset(made)
+            reported, time.monotonic() - began + workers.seconds, 1 + workers.number, display.made.issuperset(made)
         )
     data = with_circumstances(read_report(reported), experiment, prepared, reported, evaluations, runs)
     folder = results_folder(experiment)
@@ -104,7 +104,9 @@ def compare(experiment: Experiment, console: Console, processes: int = 1) -> Abl
     return AblationResult(data, folder, digest, repeat, display.computed, display.found)
 
 
-def every_run(experiment: Experiment, prepared: Prepared, record: AblationRecord, others: Beside) -> list[Run]:
+def every_run(
+    experiment: Experiment, prepared: Prepared, record: AblationRecord, workers: WorkerProcesses
+) -> list[Run]:
     """Run every variant with every seed: first those that no other process has taken, then whatever is still missing.
 
     If a run is ended early, the other runs still go on.
@@ -120,9 +122,9 @@ def every_run(experiment: Experiment, prepared: Prepared, record: AblationRecord
         except TrainingEnded as error:
             made[variant, seed] = error
 
-    for variant, seed in others.assignment.runs():
+    for variant, seed in workers.assignment.runs():
         make(variant, seed)
-    others.wait()
+    workers.wait()
     every = [(variant, seed) for seed in experiment.ablation.seeds for variant in experiment.ablation.variants]
     for variant, seed in every:
         if (variant, seed) not in made:

@@ -91,7 +91,7 @@ def play(world: World, split: str, number: int, form: str, seed: int, source: Te
         while not episode.over and (reply := _reply(episode, world, written, form, source, screen)) is not None:
             episode.receive(reply, (), (), True)
             episode.settle()
-        screen.say(_told(world, episode.result()) if episode.over else "You left the episode.")
+        screen.say(_outcome(world, episode.result()) if episode.over else "You left the episode.")
     finally:
         episode.close()
 
@@ -137,7 +137,7 @@ def _oracle(episode: Episode, world: World, written: Format, form: str) -> str:
     return " || ".join(decision.actions) if form == PLAIN else written.write(decision)
 
 
-def _told(world: World, result: Trajectory | Lost) -> str:
+def _outcome(world: World, result: Trajectory | Lost) -> str:
     """How the episode ended, and its rewards."""
     if isinstance(result, Lost):
         return f"The episode was lost: {result.reason}"

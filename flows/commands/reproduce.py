@@ -57,8 +57,8 @@ def _one_state(runs: Sequence[RecordedRun]) -> tuple[str, str]:
     """The commit and the diff's digest that the runs share. Raises ConfigurationError if they share none."""
     states = {(run.tags.get("commit", "none"), run.tags.get("uncommitted", "none")): run.name for run in runs}
     if len(states) > 1:
-        told = "; ".join(f"{name}: {commit[:12]} {diff[:12]}" for (commit, diff), name in states.items())
-        raise ConfigurationError(f"runs are reproduced together when one code made them; found {told}: name one run")
+        found = "; ".join(f"{name}: {commit[:12]} {diff[:12]}" for (commit, diff), name in states.items())
+        raise ConfigurationError(f"runs are reproduced together when one code made them; found {found}: name one run")
     return next(iter(states))
 
 

@@ -101,8 +101,8 @@ def _row(name: str, world: World, lines: Mapping[tuple[str, str, str], BaselineR
     endless = all(size is None for _, size in sizes)
     reached = [f"{player} {_success(lines.get((name, '', player)))}" for player in world.players]
     presets = f"\npresets: {', '.join(world.presets)}" if world.presets else ""
-    told = world.grammar + presets
-    return name, NO_END if endless else "\n".join(tasks), _limits(world.limits), "\n".join(reached), told
+    actions = world.grammar + presets
+    return name, NO_END if endless else "\n".join(tasks), _limits(world.limits), "\n".join(reached), actions
 
 
 def _success(line: BaselineRow | None) -> str:

@@ -84,14 +84,14 @@ class Display(Observer):
     """Shows stages and their progress; counts computed and cached stages."""
 
     def __init__(self, console: Console, work: float, processes: int = 1) -> None:
-        """`work`: see `expected_work`. It is shared by `processes`; the others report through `finished_beside`."""
+        """`work`: see `expected_work`. It is shared by `processes`; the others report through `finished_by_worker`."""
         self.computed = 0
         self.found = 0
         self.computed_seconds = 0.0
         self.made: set[Reference] = set()
         """All artifacts that were computed now, even if they had been computed before."""
         self._console, self._work, self._processes = console, work, processes
-        self._beside: set[tuple[str, str]] = set()
+        self._by_workers: set[tuple[str, str]] = set()
         self._lock = threading.Lock()
         self._done = self._done_by_computing = 0.0
         self._success: float | None = None
@@ -114,13 +114,13 @@ class Display(Observer):
     def finished(self, call: StageCall) -> None:
         """Count a finished stage, computed or cached, unless a worker process has already reported it."""
         with self._lock:
-            if (call.stage, call.label) not in self._beside:
+            if (call.stage, call.label) not in self._by_workers:
                 self._count(call)
 
-    def finished_beside(self, call: StageCall) -> None:
+    def finished_by_worker(self, call: StageCall) -> None:
         """Count a stage that a worker process has finished."""
         with self._lock:
-            self._beside.add((call.stage, call.label))
+            self._by_workers.add((call.stage, call.label))
             self._count(call)
         self._bars.update(self._others, visible=True, description=self._title(call.stage, call.label))
 

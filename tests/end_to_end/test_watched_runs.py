@@ -23,7 +23,7 @@ from flows.prepare import Prepared, prepare_materials, prepare_policy
 from flows.recording.record import AblationRecord
 from flows.run import run_variant
 from flows.run_state import Iteration, Run
-from flows.runtime.worker_processes import beside
+from flows.runtime.worker_processes import worker_processes
 from flows.studies.calibrate import show_calibration
 from tasks.health.health import read_health
 from turnwise.errors import TrainingEnded
@@ -226,7 +226,7 @@ def test_a_run_that_is_ended_does_not_keep_the_others_of_an_ablation_from_theirs
     variants = {"ended": {"optimization": {"maximum_mismatch": 1e-12}}, "base": {}}
     chosen = experiment(**{"variants": variants, "ablation.variants": list(variants), "optimization.iterations": 1})
     message = r"1 of 2 runs were ended early(.|\n)*in the update of ended seed 1"
-    with pytest.raises(TrainingEnded, match=message), beside(chosen, fresh, 0, nobody, nobody) as alone:
+    with pytest.raises(TrainingEnded, match=message), worker_processes(chosen, fresh, 0, nobody, nobody) as alone:
         every_run(chosen, fresh, AblationRecord(chosen, fresh), alone)
     states = {run.data.tags["mlflow.runName"]: run.info.status for run in recorded()}
     assert (states["ended seed 1"], states["base seed 1"]) == ("FAILED", "FINISHED")

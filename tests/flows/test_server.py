@@ -131,7 +131,6 @@ def test_the_server_of_the_users_choice_is_taken_as_it_is(turnwise_home: Path, m
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)
     assert server.ensure_server() == "http://prefect.example:4200/api"
-    server.start_server()
     assert not turnwise_home.exists()
     assert os.environ["PREFECT_LOGGING_LEVEL"] == "WARNING"
 

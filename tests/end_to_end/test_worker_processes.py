@@ -66,15 +66,15 @@ def test_two_processes_make_what_one_makes_and_each_stage_counts_once(tiny_ablat
 def test_what_a_process_was_lost_with_is_computed_by_the_first(
     tiny_ablation: Computed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told = Display.finished_beside
+    report = Display.finished_by_worker
 
     def kill_it(display: Display, call: StageCall) -> None:
-        told(display, call)
+        report(display, call)
         for process in descendants(os.getpid()):
             if "flows.runtime.worker_processes" in command_line(process):
                 os.kill(process, signal.SIGKILL)
 
-    monkeypatch.setattr(Display, "finished_beside", kill_it)
+    monkeypatch.setattr(Display, "finished_by_worker", kill_it)
     said = StringIO()
     with one_each():
         comparison = compared(tiny(), tmp_path, processes=2, console=Console(file=said, width=200))
