@@ -12,8 +12,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from flows.commands.show import recorded_in
 from flows.recording.comparison import at_equal_budgets, grouped, how_tested, judged, references
+from flows.recording.record import project_tracking_uri
 from turnwise.reporting.terminal.tables import TextTable, as_csv, print_table
 from turnwise.reporting.terminal.verdicts import cell, tables
 from turnwise.statistics.curves import AtEqualBudget
@@ -36,7 +36,7 @@ def compare_runs(
         tracking: MLflow's store, or None for the project's own.
     """
     console = Console(record=html is not None, highlight=False)
-    uri = tracking or recorded_in()
+    uri = tracking or project_tracking_uri()
     groups = grouped([run for wanted in runs for run in find_runs(uri, wanted)])
     of_runs = how_tested(groups)
     if not anyway:

@@ -13,8 +13,8 @@ from rich.console import Console
 from rich.text import Text
 from rich.tree import Tree
 
-from flows.commands.show import recorded_in
 from flows.recording.answer import NumberAnswer, Source
+from flows.recording.record import project_tracking_uri
 from flows.recording.sources import answer
 from tasks.playing import tasks_of
 from turnwise.data.task_sets import panel_digest
@@ -39,7 +39,7 @@ def show_lineage(what: str, of: str, iteration: int | None, tracking: str | None
     if artifacts:
         print_answer(what, NumberAnswer(None, "", [Source(None, artifacts[0], None)]), console)
         return
-    uri = tracking or recorded_in()
+    uri = tracking or project_tracking_uri()
     found = answer(what, find_runs(uri, of), iteration)
     print_answer(what, found, console)
     _print_diffs(uri, found.sources, console)

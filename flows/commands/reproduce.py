@@ -19,7 +19,7 @@ from rich.console import Console
 from ruamel.yaml import YAML
 
 from flows.commands.checkout import check_out, require_checkout
-from flows.commands.show import recorded_in
+from flows.recording.record import project_tracking_uri
 from turnwise.config.overlays import read_yaml
 from turnwise.errors import ConfigurationError, TurnwiseError
 from turnwise.store import Store, default_store
@@ -40,7 +40,7 @@ OF_THE_OUTER_RUN = ("DVC_ROOT", "TURNWISE_HOME")
 def reproduce_runs(wanted: str, into: Path | None, tracking: str | None) -> None:
     """Repeat the runs that `wanted` names in the folder `into`. Raises TurnwiseError where a digest differs."""
     console = Console(highlight=False, soft_wrap=True)
-    uri = tracking or recorded_in()
+    uri = tracking or project_tracking_uri()
     runs = find_runs(uri, wanted)
     commit, uncommitted = _one_state(runs)
     diff = read_text(uri, runs[0].id, UNCOMMITTED_FILE) if uncommitted != "none" else None

@@ -14,14 +14,12 @@ from pathlib import Path
 
 from rich.console import Console
 
-from flows.recording.record import tracking_uri
+from flows.recording.record import project_tracking_uri
 from flows.recording.recorded_episodes import asked_for, legible, paired, sample_of
 from turnwise.errors import ConfigurationError
-from turnwise.experiment import load
 from turnwise.reporting.data.episodes import Wanted, over_iterations, whole_tasks
 from turnwise.reporting.html.episodes_page import write_episodes
 from turnwise.reporting.terminal.episodes import print_episodes
-from turnwise.store.paths import project_root
 from turnwise.tracking.finding import find_runs
 
 IN_THE_TERMINAL, ON_THE_PAGE = 4, 300
@@ -42,7 +40,7 @@ def show_episodes(
         tracking: MLflow's store, or None for the project's own.
     """
     console = Console()
-    uri = tracking or recorded_in()
+    uri = tracking or project_tracking_uri()
     runs = find_runs(uri, which)
     title = f"{runs[0].ablation}: {runs[0].name}" if len(runs) == 1 else runs[0].ablation
     if html is not None:
@@ -86,8 +84,3 @@ def advantage_range(text: str | None) -> tuple[float, float] | None:
     if not dots or math.isnan(bounds[0]) or math.isnan(bounds[1]):
         raise ConfigurationError(f"--advantage must be a range such as 0.5.. or -1..0; found {text!r}")
     return bounds
-
-
-def recorded_in() -> str:
-    """The tracking URI of the project: the one in params.yaml, or else its own database."""
-    return tracking_uri(load(project_root() / "params.yaml"))

@@ -72,7 +72,9 @@ def calibrate(
 
 def science(
     page: Annotated[str, typer.Argument(help="A name in experiments/claims.", show_default=False)],
-    further: Annotated[list[str] | None, typer.Argument(hidden=True)] = None,
+    further: Annotated[
+        list[str] | None, typer.Argument(metavar="ABLATION", help="Further ablations of --run.", show_default=False)
+    ] = None,
     run: Annotated[
         list[str] | None,
         typer.Option(

@@ -19,12 +19,12 @@ from tasks.rollout.evaluate import SAMPLED, read_evaluation
 from turnwise.config.schema import BESIDE_RESULTS
 from turnwise.data.task_sets import panel_digest, panel_file, read_panel
 from turnwise.data.trajectory_files import read_trajectories
-from turnwise.experiment import Experiment
+from turnwise.experiment import Experiment, load
 from turnwise.policy.pretrained import pretrained
 from turnwise.store import Reference, default_store, run_environment
 from turnwise.store.digests import digest_of
 from turnwise.store.fingerprint import fingerprint
-from turnwise.store.paths import home
+from turnwise.store.paths import home, project_root
 from turnwise.store.withheld import recordable
 from turnwise.store.world_identity import world_ingredients
 from turnwise.tracking import Dataset, Recorder
@@ -40,6 +40,11 @@ MODULES_OF_PREPARATION = ("tasks.prepare.materials", "tasks.prepare.warm_start")
 def tracking_uri(experiment: Experiment) -> str:
     """The configured tracking URI, or a SQLite file in the project's home."""
     return experiment.tracking.uri or f"sqlite:///{home() / 'mlflow.db'}"
+
+
+def project_tracking_uri() -> str:
+    """The tracking URI of the project: the one in params.yaml, or else its own database."""
+    return tracking_uri(load(project_root() / "params.yaml"))
 
 
 COLUMNS = ("test/sampled/success", "test/greedy/success")

@@ -14,8 +14,8 @@ from pydantic import TypeAdapter
 from rich.console import Console
 
 from flows.ablation import comparison
-from flows.commands.show import recorded_in
 from flows.recording.comparison import at_equal_budgets, grouped
+from flows.recording.record import project_tracking_uri
 from turnwise.errors import ConfigurationError
 from turnwise.experiment import Experiment, load
 from turnwise.reporting.data.report_data import ReportData
@@ -41,7 +41,7 @@ def write_page(name: str, run: Sequence[str], processes: int = 1) -> None:
     folder = project_root() / PAGES
     for ablation in _chosen(name, claims, run):
         result = comparison(experiment_of(claims.ablations[ablation]), processes)
-        budgets = at_equal_budgets(grouped(find_runs(recorded_in(), ablation)))
+        budgets = at_equal_budgets(grouped(find_runs(project_tracking_uri(), ablation)))
         record = Record(result.digest, _kept(result.report, claims), tuple(budgets))
         write_whole(_record_path(folder, ablation), _RECORDS.dump_json(record, by_alias=True).decode() + "\n")
     draw_page(name, claims, folder)
