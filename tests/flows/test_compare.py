@@ -11,7 +11,7 @@ from recorded_runs import record, tiny, tracking_uri
 
 from flows.commands import cli
 from flows.recording.comparison import _seconds, at_equal_budgets, grouped, how_tested, judged
-from turnwise.errors import ConfigurationError
+from turnwise.errors import ConfigurationError, DiskFull
 from turnwise.statistics.evaluation_protocol import require_comparable
 from turnwise.store import default_store
 from turnwise.tracking.finding import find_runs
@@ -123,3 +123,8 @@ def test_the_command_compares_what_was_not_tested_alike_only_when_told_to(
         command("first", "third")
     command("first", "third", "--anyway")
     assert "Not tested alike, compared anyway: test panel: " in capsys.readouterr().out
+
+
+def test_a_full_disk_outside_of_a_stage_is_reported_in_one_sentence(home: Path) -> None:
+    with pytest.raises(DiskFull, match="must have room"):
+        command("first", "--html", "/dev/full")
