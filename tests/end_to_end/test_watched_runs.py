@@ -26,6 +26,7 @@ from flows.run_state import Iteration, Run
 from flows.runtime.worker_processes import worker_processes
 from flows.studies.calibrate import show_calibration
 from tasks.health.health import read_health
+from tasks.update.update import UpdateParameters
 from turnwise.errors import TrainingEnded
 from turnwise.experiment import Experiment, load
 from turnwise.store import Reference, default_store
@@ -211,12 +212,18 @@ ALIKE = {
     ],
 )
 def test_each_guard_ends_the_run_with_advice_and_the_last_good_policy_intact(
-    name: str, settings: dict[str, Any], seen: str, fresh: Prepared
+    name: str, settings: dict[str, Any], seen: str, fresh: Prepared, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chosen = experiment(**settings)
     if name == "not_finite":  # no configuration that is accepted gets there surely
-        overflowing = chosen.optimization.model_copy(update={"learning_rate": 1e30})
-        chosen = chosen.model_copy(update={"optimization": overflowing})
+        accepted = UpdateParameters.of
+
+        def overflowing(*section: Any, **further: Any) -> UpdateParameters:
+            found = accepted(*section, **further)
+            settings = found.settings.model_copy(update={"learning_rate": 1e30})
+            return found.model_copy(update={"settings": settings})
+
+        monkeypatch.setattr(UpdateParameters, "of", overflowing)
     with pytest.raises(TrainingEnded, match=f"ended by the guard {name}: .*{seen}") as caught:
         run_variant(chosen, fresh, "base", 1)
     require_good(str(caught.value), fresh.warm_start)
