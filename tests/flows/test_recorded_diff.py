@@ -47,7 +47,7 @@ def test_a_parent_and_its_children_record_no_secret_and_new_files_when_asked_for
     panels = [panel.function(panel_parameters(experiment, split)) for split in SPLITS]
     record = AblationRecord(experiment, Prepared(*panels, made("demonstrations"), made("tokenizer"), made("policy")))
     record.open("grpo-or seed 1", "grpo-or", 1, experiment.variant("grpo-or"))
-    for run in (record._parent, record._children["grpo-or seed 1"]):
+    for run in (record.tracked.parent, record.tracked.children["grpo-or seed 1"]):
         recorded = read_text(tracking_uri(), run.id, UNCOMMITTED_FILE)
         assert recorded is not None and "+group_size = 4" in recorded and "sesame" not in recorded
         assert ("+new = 1" in recorded) == new_files

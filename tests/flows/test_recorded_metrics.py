@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from flows.recording.record import SAME, _differing_first
 from flows.recording.recorded_metrics import evaluation_metrics, metrics_of
 from flows.run_state import Iteration, Models
 from turnwise.config.schema import BESIDE_RESULTS
 from turnwise.experiment import load
 from turnwise.store import Reference, default_store
 from turnwise.tracking import Recorder
+from turnwise.tracking.ablations import SAME, differing_first
 
 ROOT = Path(__file__).parents[2]
 
@@ -103,7 +103,8 @@ def test_success_is_the_first_metric_that_is_recorded(turnwise_home: Path) -> No
 def test_parameters_that_differ_between_variants_are_sorted_before_those_that_do_not() -> None:
     experiment = load(ROOT / "params.yaml", [ROOT / "tests" / "end_to_end" / "tiny.yaml"])
     own = experiment.variant("mt-grpo").model_dump(mode="json", exclude={*BESIDE_RESULTS, "ablation", "variants"})
-    names = sorted(_differing_first(experiment, {"variant": "mt-grpo", "seed": 1, **own}))
+    variants = [experiment.variant(name).model_dump(mode="json") for name in experiment.ablation.variants]
+    names = sorted(differing_first(variants, {"variant": "mt-grpo", "seed": 1, **own}))
     assert names[:4] == ["credit.estimator", "credit.options.rule", "seed", "variant"]
     assert all(name.startswith(SAME) for name in names[4:])
     assert f"{SAME}optimization.learning_rate" in names

@@ -1,0 +1,68 @@
+"""An ablation is recorded from plain data: its runs are found again, and what differs between variants comes first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from tracking_samples import PANEL
+
+from turnwise.store import Reference
+from turnwise.tracking import Recorder
+from turnwise.tracking.ablations import AblationDescription, TrackedAblation, differing_first
+from turnwise.tracking.finding import PLAYERS_FILE, UNCOMMITTED_FILE, read_text
+
+PLAIN = {"credit": {"estimator": "grpo", "options": {}}, "prompts": 8}
+TURNS = {"credit": {"estimator": "mt-grpo", "options": {"rule": "paper"}}, "prompts": 8}
+ABOUT = AblationDescription(
+    name="credit rules",
+    identity="identity",
+    parameters={"prompts": 8},
+    variants=[PLAIN, TURNS],
+    tags={"commit": "c0de"},
+    datasets=[PANEL],
+    diff="-group_size = 8\n",
+)
+
+
+def test_what_differs_between_variants_keeps_its_name_and_the_rest_is_under_with() -> None:
+    assert differing_first([PLAIN, TURNS], {"variant": "turns", "seed": 2, **TURNS}) == {
+        "variant": "turns",
+        "seed": "2",
+        "credit.estimator": "mt-grpo",
+        "credit.options.rule": "paper",
+        "with/prompts": "8",
+    }
+
+
+def test_an_ablation_that_is_recorded_again_adds_no_run(open_recorder: Callable[[], Recorder], tmp_path: Path) -> None:
+    first = TrackedAblation(open_recorder(), ABOUT)
+    run = first.open("turns seed 1", "turns", 1, TURNS)
+    other = first.open("plain seed 1", "plain", 1, PLAIN)
+    run.finish("policy")
+    again = TrackedAblation(open_recorder(), ABOUT)
+    assert again.parent.id == first.parent.id
+    assert again.open("turns seed 1", "turns", 1, TURNS).finished
+    assert again.open("plain seed 1", "plain", 1, PLAIN).id == other.id
+    assert [each.id for each in again.children.values()] == [run.id, other.id]
+    assert TrackedAblation(open_recorder(), replace(ABOUT, identity="another")).parent.id != first.parent.id
+    report = tmp_path / "report.html"
+    report.write_text("<p>report</p>")
+    again.close(report, "digest")
+    assert (again.parent.finished, again.parent.result) == (True, "digest")
+
+
+def test_parent_and_children_hold_the_diff_and_the_parent_what_they_are_compared_with(
+    open_recorder: Callable[[], Recorder],
+) -> None:
+    recorder = open_recorder()
+    tracked = TrackedAblation(recorder, ABOUT)
+    tracked.compared_with({"oracle": Reference(kind="evaluation", digest="a" * 32)})
+    child = tracked.open("turns seed 1", "turns", 1, TURNS)
+    for run in (tracked.parent, child):
+        assert read_text(recorder.tracking_uri, run.id, UNCOMMITTED_FILE) == ABOUT.diff
+    players = read_text(recorder.tracking_uri, tracked.parent.id, PLAYERS_FILE)
+    assert players is not None and '"oracle"' in players
+    unchanged = TrackedAblation(recorder, replace(ABOUT, identity="committed", diff=""))
+    assert read_text(recorder.tracking_uri, unchanged.parent.id, UNCOMMITTED_FILE) is None

@@ -1,0 +1,99 @@
+"""The record of an ablation in MLflow, from plain data: a parent run, and a child run per variant and seed.
+
+tracked = TrackedAblation(Recorder(...), AblationDescription(name, identity, parameters, ...))
+child = tracked.open("mt-grpo seed 1", "mt-grpo", 1, parameters)
+child.log_iteration(7, {"rollout/success": 0.5})
+child.finish(digest)
+tracked.close(report, digest)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from turnwise.store import Reference
+from turnwise.store.digests import digest_of
+from turnwise.tracking.finding import PLAYERS_FILE, UNCOMMITTED_FILE, PlayersArtifacts
+from turnwise.tracking.runs import Dataset, Recorder, TrackedRun
+from turnwise.tracking.values import flatten
+
+SAME = "with/"
+"""Prefix of the parameters that all variants share. MLflow sorts by name, so the differing ones come first."""
+COLUMNS = ("test/sampled/success", "test/greedy/success")
+"""The columns of an ablation's saved view in MLflow."""
+
+
+@dataclass(frozen=True)
+class AblationDescription:
+    """What is recorded of an ablation before any of its runs."""
+
+    name: str
+    identity: str
+    """The digest of everything that determines its numbers; by it the record is found again."""
+    parameters: Mapping[str, Any]
+    """Its whole configuration, nested."""
+    variants: Sequence[Mapping[str, Any]]
+    """The configuration of each variant, nested, from which those parameters are found that differ."""
+    tags: Mapping[str, str]
+    datasets: Sequence[Dataset]
+    diff: str
+    """The uncommitted changes, without anything that must stay private; empty if there are none."""
+
+
+class TrackedAblation:
+    """An ablation's parent run and the child runs that are open."""
+
+    def __init__(self, recorder: Recorder, about: AblationDescription) -> None:
+        self._recorder, self._about = recorder, about
+        self.parent = recorder.parent(about.name, about.identity, about.parameters, about.tags)
+        self.children: dict[str, TrackedRun] = {}
+        """The runs that were opened, by name."""
+        self._log_diff(self.parent)
+
+    def open(self, name: str, variant: str, seed: int, parameters: Mapping[str, Any]) -> TrackedRun:
+        """Find or create the child run of one variant and seed; `parameters` are the variant's own, nested."""
+        about = self._about
+        child = self._recorder.child(
+            self.parent,
+            name,
+            digest_of([about.identity, parameters, seed]),
+            differing_first(about.variants, {"variant": variant, "seed": seed, **parameters}),
+            {**about.tags, "variant": variant, "seed": str(seed), "params_digest": digest_of(parameters)},
+            about.datasets,
+        )
+        self.children[name] = child
+        self._log_diff(child)
+        return child
+
+    def compared_with(self, evaluations: Mapping[str, Reference]) -> None:
+        """Record the test evaluations of the baseline policies and the warm start, shown next to those of the runs."""
+        self.parent.log_text(PlayersArtifacts(evaluations=dict(evaluations)).model_dump_json(indent=1), PLAYERS_FILE)
+
+    def close(self, report: Path, result_digest: str) -> None:
+        """Finish the parent run with the ablation's report."""
+        self.parent.log_artifact(report)
+        self.parent.save_view(f"{self._about.name}: by variant", COLUMNS)
+        self.parent.finish(result_digest)
+
+    def _log_diff(self, run: TrackedRun) -> None:
+        if self._about.diff and not run.finished:
+            run.log_text(self._about.diff, UNCOMMITTED_FILE)
+
+
+def differing_first(variants: Sequence[Mapping[str, Any]], values: Mapping[str, Any]) -> dict[str, str]:
+    """A variant's parameters as a flat mapping, with the names of parameters that all variants share under `with/`.
+
+    Variant, seed and parameters that differ between variants keep their own names.
+    """
+    of_variants = [flatten(each) for each in variants]
+    own = {name for flat in of_variants for name in flat if len({each.get(name) for each in of_variants}) > 1}
+    # Options that one variant has and another leaves empty are listed one by one.
+    named = {name for name in own if not any(other.startswith(f"{name}.") for other in own)}
+    return {
+        name if name in ("variant", "seed") or name in own else f"{SAME}{name}": value
+        for name, value in flatten(values).items()
+        if name not in own - named
+    }
