@@ -72,14 +72,14 @@ def update(
     `reference` holds the reference policy's log-probabilities. `values` holds the values of a critic on the policy's
     trunk, which is trained in the same update.
 
-    If the advantages of all turns are 0 and no entropy bonus, penalty or critic adds to the loss, the batch is skipped
+    If the advantages of all tokens are 0 and no entropy bonus, penalty or critic adds to the loss, the batch is skipped
     with a warning and the policy stays as it is.
     """
     from turnwise.policy.memory import forget_peak_memory, peak_memory_bytes
 
     settings = parameters.settings
     credited = read_advantages(credit)
-    if not len(credited.turns) or (settings.advantages_alone and not credited.turns.values.any()):
+    if not len(credited.turns) or (settings.advantages_alone and not credited.has_signal):
         logger.warning("iteration %d: no group has any spread of reward; the batch is skipped", parameters.iteration)
         return same_policy(policy)
     batch = _batch(rollout, credited, reference, values)

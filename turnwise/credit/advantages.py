@@ -28,6 +28,11 @@ class Advantages:
     value_targets: Ragged | None = None
     """The critic's regression target per reply token; None for an estimator without a critic."""
 
+    @property
+    def has_signal(self) -> bool:
+        """Whether any token that is trained has an advantage other than 0. Those of a turn's tokens may cancel."""
+        return bool((self.turns if self.tokens is None else self.tokens).values.any())
+
     def by_trajectory(self) -> dict[int, TrajectoryAdvantages]:
         """The advantages of each trajectory as lists, by its index in the rollout."""
         turns = self.turns.tolist()
