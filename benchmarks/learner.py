@@ -32,7 +32,7 @@ from turnwise.policy.learner.learner import Learner
 from turnwise.policy.learner.update import UpdateBatch, UpdateSettings
 from turnwise.policy.memory import forget_peak_memory, peak_memory_bytes
 from turnwise.policy.model import dtype_of
-from turnwise.policy.packing import lay_out
+from turnwise.policy.scoring import lay_out
 from turnwise.seeding import generator
 
 ROUNDS = 3

@@ -11,7 +11,7 @@ from tasks.credit.credit import read_credit
 from tasks.report.cells import WARM_START
 from tasks.rollout.evaluate import GREEDY, SAMPLED, read_evaluation
 from turnwise.config.schema import RewardSection
-from turnwise.credit.advantages import TrajectoryAdvantages
+from turnwise.credit import TrajectoryAdvantages
 from turnwise.data.trajectory import Trajectory
 from turnwise.data.trajectory_files import read_trajectories
 from turnwise.errors import ConfigurationError

@@ -17,8 +17,7 @@ from tasks.stage import stage
 from turnwise.agent.formats import format_class, thought_tokens
 from turnwise.config.optimization import ReferencePenalty
 from turnwise.config.schema import Credit, RewardSection, Section
-from turnwise.credit import ESTIMATORS, CreditBatch
-from turnwise.credit.advantages import Advantages, TrajectoryAdvantages, account, rollout_advantages
+from turnwise.credit import ESTIMATORS, Advantages, CreditBatch, TrajectoryAdvantages, account, rollout_advantages
 from turnwise.credit.selection import trainable
 from turnwise.data.arrays import Ragged, offsets_of
 from turnwise.data.trajectory import Trajectory, trajectory_arrays

@@ -9,7 +9,7 @@ from tasks.stage import stage
 from turnwise import seeding
 from turnwise.config.schema import RewardSection, Section
 from turnwise.config.schema import SelectionSection as SelectionSection
-from turnwise.credit.rewards import weighted_return
+from turnwise.credit.batch import weighted_return
 from turnwise.credit.selection import group_deviations
 from turnwise.credit.selection import select as choose
 from turnwise.data.trajectory_files import read_trajectories

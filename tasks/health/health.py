@@ -21,7 +21,7 @@ from tasks.stage import stage
 from turnwise.agent.branching import turn_of
 from turnwise.config.monitoring import AlarmRule
 from turnwise.config.schema import CurriculumSection, RewardSection, Section
-from turnwise.credit.rewards import weighted_return
+from turnwise.credit.batch import weighted_return
 from turnwise.curriculum.plateau import IterationCounts
 from turnwise.curriculum.rules import HorizonState, make_curriculum
 from turnwise.data.trajectory import Trajectory

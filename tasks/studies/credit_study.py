@@ -14,7 +14,7 @@ from tasks.stage import stage
 from tasks.studies.score_vectors import read_score_vectors
 from turnwise.config.schema import RewardSection, Section
 from turnwise.credit import CreditBatch
-from turnwise.credit.rewards import weighted_return
+from turnwise.credit.batch import weighted_return
 from turnwise.data.trajectory import Trajectory
 from turnwise.data.trajectory_files import read_trajectories
 from turnwise.errors import WorldLost

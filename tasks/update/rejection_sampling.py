@@ -8,8 +8,7 @@ from tasks.credit.credit import save_credit
 from tasks.playing import the_world, world_code
 from tasks.stage import stage
 from turnwise.config.schema import RewardSection, Section, WorldSection
-from turnwise.credit import CreditBatch
-from turnwise.credit.advantages import Advantages
+from turnwise.credit import Advantages, CreditBatch
 from turnwise.credit.rejection_sampling import successes
 from turnwise.credit.selection import trainable
 from turnwise.data.trajectory_files import read_trajectories

@@ -13,7 +13,7 @@ from turnwise import seeding
 from turnwise.config.model_settings import Compute
 from turnwise.config.optimization import Optimization
 from turnwise.config.schema import CriticSection, Section
-from turnwise.credit.advantages import Advantages
+from turnwise.credit import Advantages
 from turnwise.data.arrays import Ragged
 from turnwise.data.trajectory_files import read_arrays
 from turnwise.policy.learner.update import UpdateBatch, UpdateSettings

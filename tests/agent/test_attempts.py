@@ -30,7 +30,7 @@ from turnwise.agent.loop import episode_seed, make_episodes
 from turnwise.agent.modes import Mode, PlanMode, ReflectMode
 from turnwise.agent.replay import Continuation, Point
 from turnwise.config.schema import RewardSection
-from turnwise.credit.rewards import weighted_rewards
+from turnwise.credit.batch import weighted_rewards
 from turnwise.data.metrics import episode_means, episode_value
 from turnwise.data.trajectory import Ending, Lost, Trajectory, TurnKind
 from turnwise.policy.tokenizer import ChatFrame

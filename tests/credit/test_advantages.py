@@ -8,8 +8,7 @@ from credit_samples import batches
 from hypothesis import given
 
 from turnwise.config.schema import Credit, ThoughtCredit
-from turnwise.credit import CreditBatch
-from turnwise.credit.advantages import TrajectoryAdvantages, account, rollout_advantages, turn_means
+from turnwise.credit import CreditBatch, TrajectoryAdvantages, account, rollout_advantages, turn_means
 from turnwise.data.arrays import Ragged
 from turnwise.data.trajectory import Ending, Trajectory, Turn
 from turnwise.world import Task

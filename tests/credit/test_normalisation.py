@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnwise.credit.normalisation import Deviation, against_others, normalise, scale, whiten
+from turnwise.credit.group_relative import Deviation, against_others, normalise, scale
+from turnwise.credit.reinforce import whitened
 from turnwise.data.arrays import Ragged
 
 numbers = st.lists(st.integers(-5000, 5000).map(lambda value: value / 1000), min_size=2, max_size=8)
@@ -53,11 +54,11 @@ def test_whitening_is_over_the_trained_entries_alone() -> None:
     values = Ragged.of([[1.0, 100.0], [3.0]])
     trained = Ragged.of([[True, False], [True]], bool)
     # Of 1 and 3 the mean is 2 and the unbiased deviation sqrt(2).
-    assert whiten(values, trained, 0.0).tolist() == [
+    assert whitened(values, trained, 0.0).tolist() == [
         [pytest.approx(-1 / 2**0.5), 0.0],
         [pytest.approx(1 / 2**0.5)],
     ]
-    assert whiten(values, Ragged.of([[False, False], [False]], bool), 0.0).tolist() == [[0.0, 0.0], [0.0]]
+    assert whitened(values, Ragged.of([[False, False], [False]], bool), 0.0).tolist() == [[0.0, 0.0], [0.0]]
 
 
 @given(numbers, st.randoms(use_true_random=False))

@@ -9,7 +9,7 @@ from credit_samples import UNEQUAL, batches
 from hypothesis import given
 
 from turnwise.credit import CreditBatch
-from turnwise.credit.placement import on_tokens, on_turns, own_rewards, placed, scores, totals
+from turnwise.credit.placement import on_tokens, on_turns, own_rewards, placed
 from turnwise.errors import CreditError
 
 # Two turns of two and one tokens, and one turn of one, with rewards per token.
@@ -23,13 +23,13 @@ TOKENS = CreditBatch(
 
 
 def test_merged_adds_the_turn_rewards_to_the_outcome() -> None:
-    assert scores(UNEQUAL, "outcome").tolist() == [1.0, 0.0, 0.5]
-    assert scores(UNEQUAL, "merged").tolist() == pytest.approx([2.5, 0.3, 0.5])
+    assert UNEQUAL.scores("outcome").tolist() == [1.0, 0.0, 0.5]
+    assert UNEQUAL.scores("merged").tolist() == pytest.approx([2.5, 0.3, 0.5])
 
 
 def test_rewards_per_token_are_added_to_the_total_of_their_trajectory() -> None:
-    assert totals(TOKENS, "outcome").tolist() == pytest.approx([2.7, -0.2])
-    assert totals(TOKENS, "merged").tolist() == pytest.approx([4.2, 0.05])
+    assert TOKENS.totals("outcome").tolist() == pytest.approx([2.7, -0.2])
+    assert TOKENS.totals("merged").tolist() == pytest.approx([4.2, 0.05])
 
 
 def test_each_placement_worked_by_hand() -> None:

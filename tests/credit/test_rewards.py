@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from turnwise.config.schema import RewardSection
-from turnwise.credit.rewards import anchors, weighted_rewards
+from turnwise.credit.batch import anchors, weighted_rewards
 from turnwise.data.trajectory import Ending, Trajectory, Turn, TurnKind
 from turnwise.world import Task
 

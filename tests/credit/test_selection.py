@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnwise.credit.normalisation import normalise
+from turnwise.credit.group_relative import normalise
 from turnwise.credit.selection import (
     RULES,
     group_deviations,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnwise.policy.learner.aggregation import Aggregation, token_weights
+from turnwise.policy.learner.update import Aggregation, token_weights
 
 # Three sequences of 2, 6 and 4 reply tokens; the first two are of prompt 7, the third of prompt 9.
 REPLY_TOKENS, GROUPS = [2, 6, 4], [7, 7, 9]

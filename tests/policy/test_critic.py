@@ -22,8 +22,7 @@ from turnwise.errors import ArtifactError, ConfigurationError
 from turnwise.policy.critic.critic import OPTIMIZER_FILE, VALUE_HEAD_FILE, Critic, ValueBatch
 from turnwise.policy.critic.value_loss import clipped_value_loss
 from turnwise.policy.model import load_policy
-from turnwise.policy.packing import lay_out
-from turnwise.policy.scoring import reply_states, score_replies
+from turnwise.policy.scoring import lay_out, reply_states, score_replies
 
 pytestmark = pytest.mark.kernels
 

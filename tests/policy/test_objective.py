@@ -19,11 +19,10 @@ from policy_samples import two_turn_sequences
 from turnwise.config.optimization import ImportanceCorrection, ReferencePenalty
 from turnwise.data.arrays import Ragged, SequenceBatch
 from turnwise.errors import MismatchError
-from turnwise.policy.learner.aggregation import Aggregation
 from turnwise.policy.learner.learner import Learner
 from turnwise.policy.learner.losses import LOSSES
-from turnwise.policy.learner.update import UpdateBatch, UpdateSettings
-from turnwise.policy.packing import at_reply_tokens, lay_out
+from turnwise.policy.learner.update import Aggregation, UpdateBatch, UpdateSettings
+from turnwise.policy.scoring import at_reply_tokens, lay_out
 
 MakePolicy = Callable[..., Path]
 Gradients = dict[str, torch.Tensor]

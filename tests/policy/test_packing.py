@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from turnwise.data.arrays import SequenceBatch, TokenSequence
-from turnwise.policy.packing import at_reply_tokens, lay_out, micro_batches
+from turnwise.policy.scoring import at_reply_tokens, lay_out, micro_batches
 
 
 def test_micro_batches_by_hand() -> None:

@@ -18,8 +18,7 @@ from turnwise.config.model_settings import ModelSettings
 from turnwise.data.arrays import SequenceBatch
 from turnwise.policy.learner.learner import Learner
 from turnwise.policy.model import load_policy
-from turnwise.policy.packing import lay_out
-from turnwise.policy.scoring import reply_states, score, score_replies
+from turnwise.policy.scoring import lay_out, reply_states, score, score_replies
 
 
 def test_the_scores_are_those_of_the_equations() -> None:

@@ -28,7 +28,7 @@ from turnwise.agent.loop import make_episodes, roll_out
 from turnwise.agent.replay import Continuation
 from turnwise.config.schema import RewardSection
 from turnwise.credit import CreditBatch, estimate
-from turnwise.credit.rewards import weighted_rewards
+from turnwise.credit.batch import weighted_rewards
 from turnwise.data.trajectory import Trajectory
 from turnwise.policy.engines.contract import Reply
 from turnwise.policy.tokenizer import ChatFrame, train_tokenizer

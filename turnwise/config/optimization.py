@@ -92,7 +92,7 @@ class UpdateOptions(Section):
     dual_clip: Annotated[Positive, Field(gt=1.0), because("at 1 no negative advantage would count")] | None = None
     """The ratio above which tokens with a negative advantage have no gradient; `clipped` alone. null: none."""
     aggregation: Aggregation = "token-mean"
-    """How reply tokens are weighted: see `turnwise.policy.learner.aggregation`."""
+    """How reply tokens are weighted: see `turnwise.policy.learner.update`."""
     aggregation_constant: Annotated[Positive | None, Field(validate_default=True)] = None
     """Tokens that the sum over a sample is divided by; for the aggregation `constant`, and null for others."""
     entropy_coefficient: Annotated[NotNegative, because("a bonus below 0 is a race to certainty")] = 0.0

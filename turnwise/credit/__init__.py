@@ -1,31 +1,50 @@
-"""Advantage estimators: pure functions from rewards to advantages.
+"""Credit: pure functions from rewards to advantages.
 
-`estimate(name, batch, **options)` is the whole interface. A batch has one entry per trajectory; the result is an array
-with one row per trajectory, and in it one advantage per turn or per reply token. `ESTIMATORS[name]` says which, and
-what the batch must hold. `value_targets` returns the targets of a critic. Each estimator's file opens with its
-equation, its paper, what differs, and when it is biased; `docs/credit-bias.md` has the biases in numbers.
+`estimate(name, batch, **options)` is the interface of all estimators. A batch has one entry per trajectory; the result
+is an array with one row per trajectory, and in it one advantage per turn or per reply token. `ESTIMATORS[name]` says
+which, and what the batch must hold. `value_targets` returns the targets of a critic. Each estimator's file opens with
+its equation, its paper, what differs, and when it is biased; `docs/credit-bias.md` has the biases in numbers.
+
+`rollout_advantages` applies what is configured for a rollout: one estimator, or one each for thoughts and actions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
 
 from turnwise.config.options import read_options
+from turnwise.config.schema import Credit
 from turnwise.credit.anchor_states import gigpo
 from turnwise.credit.batch import CreditBatch
 from turnwise.credit.generalised_advantage import bi_level_gae, critic_targets, gae, turn_gae
 from turnwise.credit.group_relative import grpo, rloo
+from turnwise.credit.parts import divided
 from turnwise.credit.reinforce import reinforce_plus_plus, reinforce_plus_plus_baseline
 from turnwise.credit.turn_level import mt_grpo
-from turnwise.data.arrays import Ragged
+from turnwise.data.arrays import Integers, Ragged
+from turnwise.data.trajectory import Trajectory
 from turnwise.errors import ConfigurationError, CreditError
 from turnwise.suggestions import meant
 
-__all__ = ["ESTIMATORS", "CreditBatch", "Estimator", "Restriction", "estimate", "require_options", "value_targets"]
+__all__ = [
+    "ESTIMATORS",
+    "Advantages",
+    "CreditBatch",
+    "Estimator",
+    "Restriction",
+    "TrajectoryAdvantages",
+    "account",
+    "estimate",
+    "require_options",
+    "rollout_advantages",
+    "turn_means",
+    "value_targets",
+]
 
 _CRITIC = ("reply_lengths", "values")
 
@@ -145,3 +164,110 @@ def _raw(name: str, batch: CreditBatch, options: Mapping[str, Any]) -> Ragged:
         if getattr(batch, needed) is None:
             raise CreditError(f"{name!r} needs {needed}, {_IN_WORDS[needed]}; the batch has none")
     return ESTIMATORS[name].function(batch, **options)
+
+
+@dataclass(frozen=True)
+class Advantages:
+    """Advantages as arrays, with one row per trajectory that is trained on."""
+
+    trajectories: Integers
+    """The index of each of these trajectories in the rollout, [trajectories]."""
+    turns: Ragged
+    """One advantage per turn; where tokens have advantages, the mean over the turn's reply tokens."""
+    tokens: Ragged | None = None
+    """One advantage per reply token, for a token-level estimator or if thoughts have credit of their own; else None."""
+    value_targets: Ragged | None = None
+    """The critic's regression target per reply token; None for an estimator without a critic."""
+
+    @property
+    def has_signal(self) -> bool:
+        """Whether any token that is trained has an advantage other than 0. Those of a turn's tokens may cancel."""
+        return bool((self.turns if self.tokens is None else self.tokens).values.any())
+
+    def by_trajectory(self) -> dict[int, TrajectoryAdvantages]:
+        """The advantages of each trajectory as lists, by its index in the rollout."""
+        turns = self.turns.tolist()
+        tokens, targets = (
+            [None] * len(turns) if rows is None else rows.tolist() for rows in (self.tokens, self.value_targets)
+        )
+        rows = zip(turns, tokens, targets, strict=True)
+        return {index: TrajectoryAdvantages(*row) for index, row in zip(self.trajectories.tolist(), rows, strict=True)}
+
+
+@dataclass(frozen=True)
+class TrajectoryAdvantages:
+    """The advantages of one trajectory, to be shown; see `Advantages`."""
+
+    turns: list[float]
+    tokens: list[float] | None
+    value_targets: list[float] | None
+
+    def by_turn(self, trajectory: Trajectory) -> list[list[float]] | None:
+        """The advantages of reply tokens grouped by turn; None if `tokens` is."""
+        if self.tokens is None:
+            return None
+        return Ragged.with_lengths(
+            np.array(self.tokens), [len(turn.reply_tokens) for turn in trajectory.turns]
+        ).tolist()
+
+
+def rollout_advantages(
+    trajectories: Sequence[int], batch: CreditBatch, credit: Credit, thought_lengths: Ragged | None = None
+) -> Advantages:
+    """The advantages of a batch as configured.
+
+    `trajectories` are the batch's indices in the rollout. `thought_lengths` has the number of thought tokens of each
+    turn's reply; it is needed where thoughts have credit of their own. Raises CreditError as `estimate` does.
+    """
+    advantages = estimate(credit.estimator, batch, **credit.options)
+    tokens = advantages if ESTIMATORS[credit.estimator].level == "token" else None
+    targets = None
+    if "values" in ESTIMATORS[credit.estimator].needs:
+        targets = value_targets(credit.estimator, batch, **credit.options)
+    if credit.thought is not None:
+        assert thought_lengths is not None, "thoughts that have credit of their own must have been found"
+        of_thoughts = estimate(credit.thought.estimator, batch, **credit.thought.options)
+        if ESTIMATORS[credit.thought.estimator].level == "turn":
+            of_thoughts = batch.on_reply_tokens(of_thoughts)
+        of_actions = batch.on_reply_tokens(advantages) if tokens is None else tokens
+        tokens = divided(batch, of_actions, of_thoughts, thought_lengths, credit.thought.weight)
+    turns = advantages if tokens is None else turn_means(batch, tokens)
+    return Advantages(np.array(trajectories, dtype=np.int64), turns, tokens, targets)
+
+
+def turn_means(batch: CreditBatch, tokens: Ragged) -> Ragged:
+    """The mean over the reply tokens of each turn: one row per trajectory."""
+    of_turns = Ragged(tokens.values, batch.turn_tokens).tolist()
+    return Ragged(np.array([math.fsum(row) / len(row) for row in of_turns]), batch.turn_rewards.offsets)
+
+
+def account(batch: CreditBatch, advantages: Ragged, sampled: int) -> dict[str, float]:
+    """The metrics of a batch with these advantages per turn, out of `sampled` trajectories.
+
+    `left_out` counts trajectories that are not in the batch, `zero_variance_groups` those whose advantages
+    are all 0. The others are about rewards (turn rewards and outcome added up) and about advantages of turns.
+    """
+    if not len(batch):
+        return {"groups": 0, "zero_variance_groups": 0, "left_out": sampled}
+    rows = zip(batch.turn_rewards.tolist(), batch.outcome, strict=True)
+    rewards = [math.fsum(turns) + outcome for turns, outcome in rows]
+    groups = batch.members.values()
+    spread = [_deviation([rewards[index] for index in members]) for members in groups]
+    flat = advantages.values.tolist()
+    silent = [not row.any() for row in advantages]
+    return {
+        "groups": len(groups),
+        "zero_variance_groups": sum(all(silent[index] for index in members) for members in groups),
+        "left_out": sampled - len(batch),
+        "reward": math.fsum(rewards) / len(rewards),
+        "reward_deviation_within_groups": math.fsum(spread) / len(spread),
+        "advantage_mean": math.fsum(flat) / len(flat),
+        "advantage_deviation": _deviation(flat),
+        "advantage_maximum": max(abs(value) for value in flat),
+    }
+
+
+def _deviation(values: list[float]) -> float:
+    """The population standard deviation; used in metrics only."""
+    mean = math.fsum(values) / len(values)
+    return math.sqrt(math.fsum((value - mean) ** 2 for value in values) / len(values))

@@ -19,9 +19,9 @@ twice is compared with its own later return. gamma below 1 makes later rewards w
 from __future__ import annotations
 
 from turnwise.config.quantities import NotNegative, Number, Share
-from turnwise.credit.batch import CreditBatch
-from turnwise.credit.normalisation import Deviation, normalise
-from turnwise.credit.placement import Placement, Rewards, on_turns, totals
+from turnwise.credit.batch import CreditBatch, Rewards
+from turnwise.credit.group_relative import Deviation, normalise
+from turnwise.credit.placement import Placement, on_turns
 from turnwise.credit.reinforce import discounted_returns
 from turnwise.data.arrays import Ragged
 from turnwise.errors import CreditError
@@ -40,7 +40,7 @@ def gigpo(
 
     Needs `anchors`. Raises CreditError when no turn has one.
     """
-    episodes = batch.in_groups(totals(batch, rewards), lambda values: normalise(values, deviation, epsilon))
+    episodes = batch.in_groups(batch.totals(rewards), lambda values: normalise(values, deviation, epsilon))
     advantages = batch.on_every_turn(episodes)
     placement: Placement = "turn" if rewards == "merged" else "outcome"
     returns = discounted_returns(on_turns(batch, placement), gamma)

@@ -1,4 +1,7 @@
-"""The input of an advantage estimator. It has no observation tokens, so they cannot be mistaken for steps."""
+"""The input of an advantage estimator: the rewards of trajectories, weighted as configured.
+
+It has no observation tokens, so they cannot be mistaken for steps.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +9,14 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from itertools import pairwise
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from turnwise.config.schema import RewardSection
-from turnwise.credit.rewards import anchors, weighted_rewards
 from turnwise.data.arrays import Integers, Numbers, Ragged, offsets_of
-from turnwise.data.trajectory import Trajectory
+from turnwise.data.trajectory import Trajectory, TurnKind
 from turnwise.errors import CreditError
 
 PER_TURN = ("reply_lengths", "anchors", "trained")
@@ -22,6 +24,8 @@ PER_TOKEN = ("values", "token_rewards")
 PER_TRAJECTORY = ("outcome", "truncated", "bootstrap")
 NUMBERS = ("turn_rewards", "outcome", "values", "token_rewards", "bootstrap")
 FLAGS = ("truncated", "trained")
+Rewards = Literal["outcome", "merged"]
+"""Which rewards make up a trajectory's: the outcome, or the outcome plus its turn rewards."""
 
 
 @dataclass(frozen=True)
@@ -152,6 +156,24 @@ class CreditBatch:
         ends = (self.turn_tokens[first : last + 1] - self.turn_tokens[first]).tolist()
         return [range(begin, end) for begin, end in pairwise(ends)]
 
+    def scores(self, rewards: Rewards) -> Numbers:
+        """The reward of each trajectory, without rewards per token; `merged` adds its turn rewards to the outcome."""
+        of_turns = [math.fsum(row) if rewards == "merged" else 0.0 for row in self.turn_rewards.tolist()]
+        return np.array(self.outcome, dtype=np.float64) + np.array(of_turns, dtype=np.float64)
+
+    def totals(self, rewards: Rewards) -> Numbers:
+        """`scores` plus the rewards per token of each trajectory."""
+        of_tokens = [math.fsum(row) for row in self.token_rewards_of_turns.tolist()]
+        return self.scores(rewards) + np.array(of_tokens, dtype=np.float64)
+
+    @property
+    def token_rewards_of_turns(self) -> Ragged:
+        """The sum of each turn's rewards per token; 0 where the batch has none."""
+        sums = np.zeros(len(self.turn_rewards.values))
+        if self.token_rewards is not None:
+            sums[:] = [math.fsum(row) for row in Ragged(self.token_rewards.values, self.turn_tokens).tolist()]
+        return Ragged(sums, self.turn_rewards.offsets)
+
     def on_every_turn(self, numbers: Numbers) -> Ragged:
         """One number per trajectory, spread to all its turns."""
         return Ragged(np.repeat(numbers, self.turn_rewards.lengths), self.turn_rewards.offsets)
@@ -225,6 +247,40 @@ class CreditBatch:
                 made[name] = [bool(each) if name in FLAGS else float(each) for each in getattr(self, name)]
         for name, values in made.items():  # the dataclass is frozen: plain assignment raises
             object.__setattr__(self, name, values)
+
+
+def anchors(trajectories: Sequence[Trajectory]) -> list[list[str | None]] | None:
+    """The anchor state before each turn, [trajectory][turn]; None where any acting turn lacks one."""
+    acting = (turn for trajectory in trajectories for turn in trajectory.turns if turn.kind is TurnKind.ACT)
+    if any(turn.state is None for turn in acting):
+        return None
+    return [[turn.state for turn in trajectory.turns] for trajectory in trajectories]
+
+
+def weighted_rewards(trajectory: Trajectory, rewards: Mapping[str, RewardSection]) -> tuple[list[float], float]:
+    """The weighted turn-level reward of each turn, and the weighted outcome reward of the episode.
+
+    The configuration decides which named rewards are of which level, and their weights. With several attempts,
+    turn-level rewards stay with their turns in every attempt; the outcome is that of the last attempt.
+    """
+    per_turn = [
+        sum(
+            section.weight * turn.rewards.get(name, 0.0) for name, section in rewards.items() if section.level == "turn"
+        )
+        for turn in trajectory.turns
+    ]
+    outcome = sum(
+        section.weight * sum(turn.rewards.get(name, 0.0) for turn in trajectory.last_attempt)
+        for name, section in rewards.items()
+        if section.level == "outcome"
+    )
+    return per_turn, outcome
+
+
+def weighted_return(trajectory: Trajectory, rewards: Mapping[str, RewardSection]) -> float:
+    """The sum of all weighted rewards of a trajectory, turn-level and outcome."""
+    per_turn, outcome = weighted_rewards(trajectory, rewards)
+    return math.fsum(per_turn) + outcome
 
 
 def _lengths(rows: Ragged | Sequence[Sequence[Any]]) -> Integers:

@@ -28,8 +28,8 @@ import numpy as np
 
 from turnwise.config.quantities import NotNegative, Share
 from turnwise.credit.batch import CreditBatch
-from turnwise.credit.normalisation import whiten as whitened
 from turnwise.credit.placement import Placement, on_tokens, on_turns, placed
+from turnwise.credit.reinforce import whitened
 from turnwise.data.arrays import Numbers, Ragged
 from turnwise.errors import CreditError
 

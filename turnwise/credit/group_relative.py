@@ -1,7 +1,7 @@
 """GRPO and RLOO: every turn of a trajectory gets the trajectory's reward, relative to those of its group.
 
-    grpo   A_i = norm(R)_i                              (R_i - mean) / (deviation + epsilon)
-    rloo   A_i = R_i - mean of the others' R            = G / (G - 1) (R_i - mean)
+    grpo   A_i = norm(R)_i          norm(x)_i   = (x_i - mean(x)) / (deviation(x) + epsilon)
+    rloo   A_i = others(R)_i        others(x)_i = x_i - mean of the other x = G / (G - 1) (x_i - mean(x))
 
     outcome (GRPO-OR):  R_i = outcome_i
     merged  (GRPO-MR):  R_i = sum of turn rewards_i + outcome_i
@@ -15,26 +15,39 @@ Bias: `rloo` is unbiased for any number of turns. `grpo` with `deviation: none` 
 a deviation gives groups different weights. In both, a turn's advantage includes rewards from before the turn, which
 adds variance.
 
+The deviation is what differs between systems: unbiased, divided by G - 1 (verl, TRL, MT-GRPO); population, divided by G
+(rLLM, ART); none (Dr.GRPO, which leaves the scale of the rewards alone). Sums are exact (`math.fsum`), so that they do
+not depend on the order of trajectories. Equal values give exactly 0, so that a zero-variance group can be recognised by
+its advantages. All rules that compare within a group use the functions of this file.
+
 Differs from the papers: a zero-variance group gets exactly 0. A group of one gets 0 and a warning, not NaN: the size of
 a group does not depend on the policy, so leaving the group out adds no bias.
 """
 
 from __future__ import annotations
 
+import math
 import warnings
+from collections.abc import Sequence
+from itertools import repeat
+from typing import Literal
+
+import numpy as np
 
 from turnwise.config.quantities import NotNegative
-from turnwise.credit.batch import CreditBatch
-from turnwise.credit.normalisation import NO_BASELINE, Deviation, against_others, normalise
-from turnwise.credit.placement import Rewards, totals
-from turnwise.data.arrays import Ragged
+from turnwise.credit.batch import CreditBatch, Rewards
+from turnwise.data.arrays import Numbers, Ragged
+
+Deviation = Literal["unbiased", "population", "none"]
+
+NO_BASELINE = "a trajectory that has no other to be compared with has no baseline: it gets 0"
 
 
 def grpo(
     batch: CreditBatch, *, rewards: Rewards = "outcome", deviation: Deviation = "unbiased", epsilon: NotNegative = 1e-4
 ) -> Ragged:
     """One advantage per turn, the same at every turn of a trajectory. Token rewards count, too."""
-    compared = batch.in_groups(totals(batch, rewards), lambda values: normalise(values, deviation, epsilon))
+    compared = batch.in_groups(batch.totals(rewards), lambda values: normalise(values, deviation, epsilon))
     return batch.on_every_turn(compared)
 
 
@@ -43,4 +56,44 @@ def rloo(batch: CreditBatch, *, rewards: Rewards = "outcome") -> Ragged:
     for members in batch.members.values():
         if len(members) == 1:
             warnings.warn(NO_BASELINE, stacklevel=2)
-    return batch.on_every_turn(batch.in_groups(totals(batch, rewards), against_others))
+    return batch.on_every_turn(batch.in_groups(batch.totals(rewards), against_others))
+
+
+def normalise(values: Sequence[float] | Numbers, deviation: Deviation, epsilon: float) -> Numbers:
+    """`norm(x)` over the values of one group. A group of one has no baseline: it gets 0 and a warning.
+
+    All-equal values give exactly 0, whatever epsilon is.
+    """
+    if len(values) == 1:
+        warnings.warn(NO_BASELINE, stacklevel=2)
+        return np.zeros(1)
+    return standardised(np.asarray(values, dtype=np.float64), deviation, epsilon)
+
+
+def against_others(values: Numbers) -> Numbers:
+    """`others(x)`: each of at least two values minus the mean of the others. Sums to 0."""
+    if _equal(values):
+        return np.zeros(len(values))
+    total = math.fsum(values.tolist())
+    return values - (total - values) / (len(values) - 1)
+
+
+def scale(values: Numbers, deviation: Deviation, epsilon: float) -> float:
+    """The divisor of differences from the mean: deviation plus epsilon; 1 with `none`, and where all are equal."""
+    if deviation == "none" or _equal(values):
+        return 1.0
+    differences = values - math.fsum(values.tolist()) / len(values)
+    # Python's power, whose last bit is sometimes another than that of a product: stored results rest on it.
+    squares = math.fsum(map(pow, differences.tolist(), repeat(2)))
+    return math.sqrt(squares / (len(values) - (deviation == "unbiased"))) + epsilon
+
+
+def standardised(values: Numbers, deviation: Deviation, epsilon: float) -> Numbers:
+    """The values minus their mean, over their deviation plus epsilon; exactly 0 where all are equal."""
+    if _equal(values):
+        return np.zeros(len(values))
+    return (values - math.fsum(values.tolist()) / len(values)) / scale(values, deviation, epsilon)
+
+
+def _equal(values: Numbers) -> bool:
+    return not len(values) or bool((values == values[0]).all())

@@ -1,6 +1,5 @@
-"""Which rewards count, and at which turn or token they are paid. Every estimator reads its rewards from here.
+"""At which turn or token rewards are paid, for the estimators that work on turns and tokens.
 
-    score_i          = outcome_i  (+ sum of turn rewards_i, for `merged`)
     turn, K turns    = r_1, ..., r_(K-1), r_K + outcome         MT-PPO (MT-GRPO's second version, arXiv 2505.11821)
     merged           = 0, ..., 0, sum of r + outcome            PPO-MR
     outcome          = 0, ..., 0, outcome                       PPO-OR
@@ -15,28 +14,14 @@ summed over a turn or a trajectory where it does not.
 
 from __future__ import annotations
 
-import math
 from typing import Literal
 
 import numpy as np
 
 from turnwise.credit.batch import CreditBatch
-from turnwise.data.arrays import Numbers, Ragged
+from turnwise.data.arrays import Ragged
 
-Rewards = Literal["outcome", "merged"]
 Placement = Literal["turn", "merged", "outcome"]
-
-
-def scores(batch: CreditBatch, rewards: Rewards) -> Numbers:
-    """The reward of each trajectory, without rewards per token; `merged` adds its turn rewards to the outcome."""
-    of_turns = [math.fsum(row) if rewards == "merged" else 0.0 for row in batch.turn_rewards.tolist()]
-    return np.array(batch.outcome, dtype=np.float64) + np.array(of_turns, dtype=np.float64)
-
-
-def totals(batch: CreditBatch, rewards: Rewards) -> Numbers:
-    """`scores` plus the rewards per token of each trajectory."""
-    of_tokens = [math.fsum(row) for row in _token_rewards_of_turns(batch).tolist()]
-    return scores(batch, rewards) + np.array(of_tokens, dtype=np.float64)
 
 
 def own_rewards(batch: CreditBatch) -> Ragged:
@@ -56,7 +41,7 @@ def placed(batch: CreditBatch, placement: Placement) -> Ragged:
         rewards[batch.last_turns] += batch.outcome
     else:
         rewards = np.zeros(len(batch.turn_rewards.values))
-        rewards[batch.last_turns] = scores(batch, placement)
+        rewards[batch.last_turns] = batch.scores(placement)
     return Ragged(rewards, batch.turn_rewards.offsets)
 
 
@@ -69,12 +54,4 @@ def on_tokens(batch: CreditBatch, of_turns: Ragged) -> Ragged:
 
 
 def _with_token_rewards(batch: CreditBatch, of_turns: Ragged) -> Ragged:
-    return Ragged(of_turns.values + _token_rewards_of_turns(batch).values, of_turns.offsets)
-
-
-def _token_rewards_of_turns(batch: CreditBatch) -> Ragged:
-    """The sum of each turn's rewards per token; 0 where the batch has none."""
-    sums = np.zeros(len(batch.turn_rewards.values))
-    if batch.token_rewards is not None:
-        sums[:] = [math.fsum(row) for row in Ragged(batch.token_rewards.values, batch.turn_tokens).tolist()]
-    return Ragged(sums, batch.turn_rewards.offsets)
+    return Ragged(of_turns.values + batch.token_rewards_of_turns.values, of_turns.offsets)

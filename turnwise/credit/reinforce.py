@@ -1,7 +1,7 @@
 """REINFORCE++: discounted returns per reply token, whitened over the batch. No critic.
 
     R_t = r_t + gamma R_(t+1)                  steps are reply tokens, so a return passes through observations
-    A   = whiten(R)                            over the trained reply tokens of the batch
+    A   = whiten(R)                            over the trained reply tokens: (R - mean) / (deviation + epsilon)
 
     reinforce++            r: the rewards, placed as `rewards` says
     reinforce++-baseline   r: score - mean score of the group, on the last reply token
@@ -22,10 +22,9 @@ from __future__ import annotations
 import numpy as np
 
 from turnwise.config.quantities import NotNegative, Share
-from turnwise.credit.batch import CreditBatch
-from turnwise.credit.normalisation import normalise
-from turnwise.credit.normalisation import whiten as whitened
-from turnwise.credit.placement import Placement, Rewards, on_tokens, placed, scores
+from turnwise.credit.batch import CreditBatch, Rewards
+from turnwise.credit.group_relative import normalise, standardised
+from turnwise.credit.placement import Placement, on_tokens, placed
 from turnwise.data.arrays import Ragged
 
 
@@ -57,7 +56,7 @@ def reinforce_plus_plus_baseline(
     Whitened as in `reinforce_plus_plus`. Raises CreditError as it does.
     """
     of_turns = np.zeros(len(batch.turn_rewards.values))
-    of_turns[batch.last_turns] = batch.in_groups(scores(batch, rewards), lambda values: normalise(values, "none", 0.0))
+    of_turns[batch.last_turns] = batch.in_groups(batch.scores(rewards), lambda values: normalise(values, "none", 0.0))
     return _advantages(batch, Ragged(of_turns, batch.turn_rewards.offsets), gamma, whiten, epsilon)
 
 
@@ -74,3 +73,13 @@ def discounted_returns(rewards: Ragged, gamma: float) -> Ragged:
         following[rows] = rewards.values[steps] + gamma * following[rows]
         returns[steps] = following[rows]
     return Ragged(returns, rewards.offsets)
+
+
+def whitened(values: Ragged, trained: Ragged, epsilon: float) -> Ragged:
+    """`whiten(x)`, one row per trajectory: by mean and unbiased deviation over the entries flagged in `trained`.
+
+    The other entries are left out of the statistics and get 0.
+    """
+    whitened = np.zeros(len(values.values))
+    whitened[trained.values] = standardised(values.values[trained.values], "unbiased", epsilon)
+    return Ragged(whitened, values.offsets)

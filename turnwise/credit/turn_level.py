@@ -30,7 +30,7 @@ import numpy as np
 
 from turnwise.config.quantities import NotNegative, Number
 from turnwise.credit.batch import CreditBatch
-from turnwise.credit.normalisation import Deviation, against_others, normalise, scale
+from turnwise.credit.group_relative import Deviation, against_others, normalise, scale
 from turnwise.credit.placement import own_rewards
 from turnwise.data.arrays import Numbers, Ragged
 from turnwise.errors import CreditError

@@ -28,8 +28,7 @@ from turnwise.config.model_settings import PLAIN
 from turnwise.data.arrays import SequenceBatch, Sequences
 from turnwise.policy.determinism import reproducible_computing
 from turnwise.policy.model import load_policy, trained_parameters
-from turnwise.policy.packing import lay_out
-from turnwise.policy.scoring import reply_states, score_replies
+from turnwise.policy.scoring import lay_out, reply_states, score_replies
 from turnwise.seeding import generator
 
 

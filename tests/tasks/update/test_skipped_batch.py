@@ -8,8 +8,7 @@ from stage_samples import Small, saved, tiny, trajectory, turn
 
 from tasks.credit.credit import save_credit
 from tasks.update.update import UpdateParameters, update
-from turnwise.credit import CreditBatch
-from turnwise.credit.advantages import Advantages, turn_means
+from turnwise.credit import Advantages, CreditBatch, turn_means
 from turnwise.data.arrays import Ragged
 from turnwise.store import Reference, default_store
 

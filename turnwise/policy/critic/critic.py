@@ -42,8 +42,7 @@ from turnwise.policy.determinism import reproducible_computing
 from turnwise.policy.metric_sums import ValueTally
 from turnwise.policy.model import load_trunk
 from turnwise.policy.optimizer import NamedAdamW
-from turnwise.policy.packing import MicroBatch, at_reply_tokens, lay_out
-from turnwise.policy.scoring import reply_states
+from turnwise.policy.scoring import MicroBatch, at_reply_tokens, lay_out, reply_states
 from turnwise.seeding import derive
 
 __all__ = ["Critic", "ValueBatch"]

@@ -29,8 +29,7 @@ from turnwise.policy.learner.update import UpdateBatch, UpdateSettings, mini_bat
 from turnwise.policy.metric_sums import UpdateTally
 from turnwise.policy.model import dtype_of, load_policy, restore_adapter, save_policy, trained_parameters
 from turnwise.policy.optimizer import NamedAdamW
-from turnwise.policy.packing import MicroBatch, at_reply_tokens, lay_out
-from turnwise.policy.scoring import reply_states, score_replies
+from turnwise.policy.scoring import MicroBatch, at_reply_tokens, lay_out, reply_states, score_replies
 
 OPTIMIZER_FILE = "optimizer/adamw.safetensors"
 """In a subfolder, since engines load every safetensors file next to the model's as weights."""

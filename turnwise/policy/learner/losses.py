@@ -14,7 +14,7 @@ is corrected for (`turnwise.policy.learner.importance`), those that the learner 
 paper and what differs from it.
 
 All take the same five tensors, so that they are interchangeable; only `gspo` reads `sequence`. The loss is returned per
-token; `turnwise.policy.learner.aggregation` says how tokens are averaged.
+token; `turnwise.policy.learner.update` says how tokens are averaged.
 """
 
 from __future__ import annotations

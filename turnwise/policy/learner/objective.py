@@ -5,7 +5,7 @@
 L_t: the policy loss (`turnwise.policy.learner.losses`), w_t: the importance weight of the engine's mismatch
 (`turnwise.policy.learner.importance`), k_t: the estimate of the divergence from a reference policy
 (`turnwise.policy.learner.divergence`), H_t: the entropy of the distribution that the token is drawn from, weight_t: the
-token's weight in the aggregation over the whole mini-batch (`turnwise.policy.learner.aggregation`); c and e: the
+token's weight in the aggregation over the whole mini-batch (`turnwise.policy.learner.update`); c and e: the
 coefficients of the penalty and of the entropy bonus. The sum over micro-batches is the mini-batch's objective, however
 it is cut. A term that is not used is not computed.
 """
@@ -22,7 +22,7 @@ from turnwise.policy.learner.losses import LOSSES, TokenLoss
 from turnwise.policy.learner.settings import UpdateSettings
 from turnwise.policy.learner.update import UpdateBatch
 from turnwise.policy.metric_sums import UpdateTally
-from turnwise.policy.packing import MicroBatch, at_reply_tokens
+from turnwise.policy.scoring import MicroBatch, at_reply_tokens
 
 
 @dataclass(frozen=True)
