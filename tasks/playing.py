@@ -137,7 +137,7 @@ def play_episodes(
             engine,
             frame.decode,
             world_delay=parameters.patience.world_delay,
-            most_at_once=most_at_once,
+            most_at_once=min(filter(None, (most_at_once, engine.slots)), default=None),
             on_progress=partial(progress.report, what),
         )
     except BaseException:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -86,11 +87,24 @@ WorldSettings = Annotated[
 
 
 def load_experiment(parameters: Path, overlays: list[Path] | None, settings: list[str] | None) -> Experiment:
-    """The experiment that a command line describes. Raises ConfigurationError where it contradicts itself."""
+    """The experiment that a command line describes.
+
+    Where vLLM is not installed and nothing but the parameters file asks for it, the embedded engine takes its place,
+    and a line says so. Raises ConfigurationError where the experiment contradicts itself, or asks for vLLM itself.
+    """
+    from turnwise.config.overlays import layered
     from turnwise.experiment import load
     from turnwise.store.paths import project_root
 
-    return load(project_root() / parameters, overlays or [], settings or [])
+    path, overlays, settings = project_root() / parameters, overlays or [], settings or []
+    experiment = load(path, overlays, settings)
+    if experiment.compute.engine != "vllm" or find_spec("vllm") is not None:
+        return experiment
+    written = layered(path, overlays, settings).written(("compute", "engine"))
+    if experiment.compute.device != "cpu" or (written is not None and written.layer > 1):
+        raise ConfigurationError("compute.engine: vllm needs vLLM, which is not installed: set it to embedded")
+    typer.echo("vLLM is not installed: replies are sampled with the embedded engine (compute.engine: embedded).")
+    return load(path, overlays, [*settings, "compute.engine=embedded"])
 
 
 def refusal(error: typer.TyperException) -> ConfigurationError:

@@ -70,6 +70,13 @@ class Engine(Protocol):
         """The most tokens that a context and its reply may have together."""
 
     @property
+    def slots(self) -> int | None:
+        """The number of episodes whose contexts the engine keeps between their replies, once a policy is loaded.
+
+        Where more are played at once, contexts are computed again. None: the engine keeps what it can by itself.
+        """
+
+    @property
     def tokens_generated(self) -> int:
         """Reply tokens sampled since the engine was made."""
 

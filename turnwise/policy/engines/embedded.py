@@ -63,6 +63,11 @@ class EmbeddedEngine:
         self._clear()
 
     @property
+    def slots(self) -> int | None:
+        """The number of slots; see `Engine.slots`."""
+        return len(self._held)
+
+    @property
     def in_flight(self) -> int:
         """The number of submitted contexts whose replies are not finished."""
         return len(self._waiting) + len(self._live)

@@ -84,6 +84,11 @@ class VllmEngine:
         self._parameters_by_limit: dict[int, Any] = {}
 
     @property
+    def slots(self) -> int | None:
+        """None: vLLM caches blocks of tokens, whatever episode they belong to."""
+        return None
+
+    @property
     def in_flight(self) -> int:
         """The number of submitted contexts whose replies are not finished."""
         return len(self._episodes)

@@ -1,0 +1,37 @@
+"""Without vLLM, an experiment that does not ask for it itself is sampled with the embedded engine, and told so."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from flows.commands import options
+from turnwise.errors import ConfigurationError
+
+PARAMETERS = Path("params.yaml")
+
+
+@pytest.fixture(autouse=True)
+def _without_vllm(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(options, "find_spec", lambda name: None)
+
+
+def test_the_embedded_engine_takes_the_place_of_vllm_and_the_first_line_says_so(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    experiment = options.load_experiment(PARAMETERS, None, ["optimization.iterations=3"])
+    assert experiment.compute.engine == "embedded"
+    assert capsys.readouterr().out.startswith("vLLM is not installed: replies are sampled with the embedded engine")
+
+
+def test_an_experiment_that_names_its_engine_is_taken_at_its_word(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert options.load_experiment(PARAMETERS, None, ["compute.engine=embedded"]).compute.engine == "embedded"
+    assert capsys.readouterr().out == ""
+    overlay = tmp_path / "overlay.yaml"
+    overlay.write_text("compute: { engine: vllm }\n")
+    for asked in ([overlay], []), (None, ["compute.engine=vllm"]), (None, ["compute.device=cuda"]):
+        with pytest.raises(ConfigurationError, match="which is not installed: set it to embedded"):
+            options.load_experiment(PARAMETERS, *asked)
