@@ -6,7 +6,7 @@ import os
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
-from benchmarks import coverage, credit_bias, engines, learner, plateau, service, worlds
+from benchmarks import against_trl, coverage, credit_bias, engines, learner, plateau, service, worlds
 
 if __name__ == "__main__":
     coverage.main()
@@ -16,4 +16,5 @@ if __name__ == "__main__":
     service.main()
     worlds.main()
     engines.main()
+    against_trl.main()
     os._exit(0)  # tearing vLLM down takes seconds

@@ -168,7 +168,11 @@ class Theirs:
     def __init__(self, shared: Shared, python: str) -> None:
         environment = {**os.environ, "OMP_NUM_THREADS": "1"}
         self._process = subprocess.Popen(
-            [python, str(TRL_SIDE)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+            [python, "-W", "ignore", str(TRL_SIDE)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment,
         )
         self._send(asdict(shared))
 
