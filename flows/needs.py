@@ -101,7 +101,8 @@ def _kept_of_run(own: Experiment, shapes: Shapes) -> int:
     """Bytes of the policies and critics that are kept of one run."""
     storage, iterations = own.storage, own.optimization.iterations
     weights, state = _of_iteration(own, shapes)
-    evaluated = -(-iterations // own.evaluation.every) if storage.keep_evaluated else storage.keep_best
+    evaluations = [stage.name for stage in roster.due_in_run(own)].count("evaluation")
+    evaluated = evaluations if storage.keep_evaluated else storage.keep_best
     last = iterations if storage.keep_last is None else storage.keep_last
     whole = iterations if storage.keep_optimizer is None else storage.keep_optimizer
     whole += own.alarms.response == "return"

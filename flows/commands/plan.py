@@ -54,8 +54,9 @@ def planned_run(experiment: Experiment, variant: str) -> PlannedRun:
     episodes = optimization.iterations * own.rollout.prompts * own.rollout.group_size
     if own.rollout.scheme == "branching":  # one group from each state, for each reply of the group
         episodes *= acting * len(lengths)
-    panels = 1 + -(-optimization.iterations // evaluation.every)
-    tasks = panels * own.data.validation_tasks + own.data.test_tasks
+    due = roster.due_in_run(own)
+    evaluations = 1 + [stage.name for stage in due].count("evaluation")
+    tasks = evaluations * own.data.validation_tasks + own.data.test_tasks
     return PlannedRun(
         variant,
         own.credit.estimator,
@@ -64,7 +65,7 @@ def planned_run(experiment: Experiment, variant: str) -> PlannedRun:
         optimization.iterations * optimization.epochs * optimization.mini_batches,
         tasks * (1 + evaluation.samples),
         own.has_critic,
-        Counter(stage.stage.name for stage in roster.due_in_run(own)),
+        Counter(stage.stage.name for stage in due),
     )
 
 
