@@ -6,13 +6,14 @@ import os
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
-from benchmarks import against_trl, coverage, credit_bias, engines, learner, plateau, service, worlds
+from benchmarks import against_trl, coverage, credit_and_update, credit_bias, engines, learner, plateau, service, worlds
 
 if __name__ == "__main__":
     coverage.main()
     credit_bias.main()
     plateau.main()
     learner.main()
+    credit_and_update.main()
     service.main()
     worlds.main()
     engines.main()

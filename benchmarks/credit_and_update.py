@@ -1,0 +1,147 @@
+"""What credit and an update cost besides the model: processor seconds from a rollout's files to the gradient.
+
+Per batch of 16 x 8 trajectories: the stage `credit`, and the stage `update` without loading the learner, the model's
+forward and backward passes, the optimizer's step and saving. What is left is reading trajectories, placing advantages
+on tokens, weighing them, and laying out micro-batches: the part that grows with the number of tokens in Python, if a
+loop goes over them.
+
+    python -m benchmarks.credit_and_update
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import torch
+
+import tasks.update.update as update_stage
+from tasks.credit.credit import CreditParameters, credit
+from tasks.update.update import UpdateParameters, update
+from turnwise.config.schema import Credit, RewardSection
+from turnwise.data.trajectory import Ending, Trajectory, Turn
+from turnwise.data.trajectory_files import write_trajectories
+from turnwise.experiment import load
+from turnwise.policy.architecture import create_policy
+from turnwise.policy.learner import learner as learner_module
+from turnwise.seeding import generator
+from turnwise.store import Reference, default_store
+from turnwise.world import Task
+
+ROOT = Path(__file__).parents[1]
+ROUNDS = 3
+GROUPS, REPLICAS, REPLY, OBSERVATION, CONTEXT = 16, 8, 12, 5, 512
+TURNS = {"2 to 4 turns": (2, 4), "20 turns": (20, 20)}
+RULES = ("mt-grpo", "reinforce++")
+
+
+def trajectories(turns: tuple[int, int]) -> list[Trajectory]:
+    """A batch with random tokens and rewards."""
+    draw = generator(0, "credit and update", *turns)
+
+    def turn(first: bool) -> Turn:
+        observed, said = draw.integers(3, 300, 40 if first else OBSERVATION), draw.integers(3, 300, REPLY)
+        return Turn(
+            observation="seen",
+            observation_tokens=tuple(observed.tolist()),
+            reply="said",
+            reply_tokens=tuple(said.tolist()),
+            log_probabilities=tuple((-5.0 - draw.random(REPLY)).tolist()),
+            thought="",
+            actions=("up",),
+            invalid=None,
+            effective=True,
+            rewards={"goal": float(draw.integers(2)), "format": 1.0},
+        )
+
+    return [
+        Trajectory(
+            Task("hill", f"hill/{group}", "train", group),
+            group,
+            replica,
+            tuple(turn(number == 0) for number in range(draw.integers(turns[0], turns[1], endpoint=True))),
+            Ending.FAILURE,
+            "the end",
+        )
+        for group in range(GROUPS)
+        for replica in range(REPLICAS)
+    ]
+
+
+@contextmanager
+def model_seconds() -> Iterator[list[float]]:
+    """The processor seconds of the model's passes, the optimizer, loading and saving, added up while this is open."""
+    spent = [0.0]
+
+    def timed(function: Callable[..., Any]) -> Callable[..., Any]:
+        def within(*arguments: Any, **named: Any) -> Any:
+            began = time.process_time()
+            try:
+                return function(*arguments, **named)
+            finally:
+                spent[0] += time.process_time() - began
+
+        return within
+
+    of_the_model = [
+        (learner_module, "reply_states"),
+        (learner_module, "score_replies"),
+        (torch.Tensor, "backward"),
+        (learner_module.Learner, "_step"),
+        (learner_module.Learner, "_check_finite"),
+        (learner_module.Learner, "save"),
+        (update_stage, "take_learner"),
+    ]
+    with ExitStack() as stack:
+        for owner, name in of_the_model:
+            stack.enter_context(patch.object(owner, name, timed(getattr(owner, name))))
+        yield spent
+
+
+def measured(rollout: Reference, policy: Reference, rule: str) -> tuple[float, float]:
+    """The processor seconds of credit, and of an update besides the model, on one batch."""
+    experiment = load(ROOT / "params.yaml", [], {"optimization.maximum_mismatch": 100.0})
+    rewards = {
+        "goal": RewardSection(level="turn", weight=1.0),
+        "format": RewardSection(level="outcome", weight=0.2),
+    }
+    section = CreditParameters(rewards=rewards, credit=Credit(estimator=rule, options={}), reference=None)
+    began = time.process_time()
+    credited = credit.function(section, rollout=rollout)
+    of_credit = time.process_time() - began
+    parameters = UpdateParameters.of(experiment.optimization, experiment.compute, 1.0, seed=1, iteration=1)
+    with model_seconds() as of_model:
+        began = time.process_time()
+        update.function(parameters, policy=policy, rollout=rollout, credit=credited)
+        of_update = time.process_time() - began - of_model[0]
+    return of_credit, of_update
+
+
+def main() -> None:
+    """Print a table: the least of several rounds, which other work on the machine disturbs least."""
+    with tempfile.TemporaryDirectory() as home:
+        os.environ["TURNWISE_HOME"] = home
+        with default_store().write("policy") as made:
+            sizes = {"hidden": 32, "layers": 1, "heads": 2, "key_value_heads": 1, "feed_forward": 64}
+            create_policy(
+                made.folder, vocabulary_size=300, context_length=CONTEXT, end_token=1, pad_token=2, seed=0, **sizes
+            )
+        print(f"{GROUPS} x {REPLICAS} trajectories, replies of {REPLY} tokens: processor milliseconds")
+        print(f"{'':14}{'rule':14}{'credit':>10}{'update besides the model':>28}")
+        for name, turns in TURNS.items():
+            with default_store().write("rollout") as rollout:
+                write_trajectories(rollout.folder, trajectories(turns))
+            for rule in RULES:
+                rounds = [measured(rollout.reference, made.reference, rule) for _ in range(ROUNDS)]
+                of_credit, of_update = (1000 * min(column) for column in zip(*rounds, strict=True))
+                print(f"{name:14}{rule:14}{of_credit:10.0f}{of_update:28.0f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
