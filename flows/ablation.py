@@ -9,8 +9,7 @@ from pathlib import Path
 from prefect import flow
 from rich.console import Console
 
-from flows.commands.plan import needs_of
-from flows.needs import DiskGuard
+from flows.needs import DiskGuard, needs_of
 from flows.prepare import Prepared, evaluate_players, evaluate_warm_start, prepare_materials, prepare_policy
 from flows.recording.record import AblationRecord, tracking_uri
 from flows.recording.results import (

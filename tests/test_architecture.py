@@ -94,6 +94,17 @@ def test_arrows_run_from_flows_to_tasks_to_the_library_and_never_back(layer: str
     assert wrong == []
 
 
+def test_only_commands_import_commands() -> None:
+    wrong = [
+        f"{name} -> {imported}"
+        for name in modules()
+        if not name.startswith("flows.commands")
+        for imported in imports_of(name)
+        if imported.startswith("flows.commands")
+    ]
+    assert wrong == []
+
+
 def test_a_world_imports_of_the_library_only_the_contract_and_seeding() -> None:
     allowed = {"turnwise", "turnwise.world", "turnwise.seeding"}
     wrong = [

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import inspect
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,35 +12,18 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from flows.studies.baselines import Installed, installed, recorded_baselines
 from turnwise.config.overlays import parse_setting
 from turnwise.errors import ConfigurationError
-from turnwise.reporting.baseline_table import RECORD_FILE, BaselineRow, read_lines
+from turnwise.reporting.baseline_table import BaselineRow
 from turnwise.reporting.formatting import UNDEFINED, number
-from turnwise.world import SPLITS, Limits, World, installed_worlds, make_world, with_preset, world_class
+from turnwise.world import SPLITS, Limits, World, make_world, with_preset
 
 DOCS = Path(__file__).parents[2] / "docs"
 """The folder with the baselines record that belongs to this version of the code."""
 WIDTH = 100
 """Most columns of the terminal that the table uses."""
 NO_END = "no end"
-
-
-@dataclass(frozen=True)
-class Installed:
-    """An installed world, made with its defaults, or the reason why it cannot be made here."""
-
-    name: str
-    made: World | str
-
-
-def installed(names: Sequence[str] = ()) -> list[Installed]:
-    """These worlds, or all that are installed, in order. Raises ConfigurationError for an unknown name."""
-    for name in names:
-        try:
-            world_class(name)
-        except (ImportError, ValueError) as error:
-            raise ConfigurationError(str(error)) from error
-    return [Installed(name, _made(name)) for name in names or installed_worlds()]
 
 
 def named_world(name: str, preset: str, settings: Iterable[str]) -> tuple[World, dict[str, Any]]:
@@ -54,29 +35,12 @@ def named_world(name: str, preset: str, settings: Iterable[str]) -> tuple[World,
         raise ConfigurationError(str(error)) from error
 
 
-def recorded_baselines(folder: Path) -> list[BaselineRow]:
-    """The recorded lines of the baseline policies in a folder; empty if there is no record."""
-    path = folder / RECORD_FILE
-    return read_lines(path.read_text(encoding="utf-8")) if path.is_file() else []
-
-
 def show_worlds(folder: Path) -> None:
     """Print the table, with the baselines that are recorded in a folder."""
     console = Console(width=None if sys.stdout.isatty() else WIDTH)
     lines = {line.key: line for line in recorded_baselines(folder)}
     console.print(_table(installed(), lines), width=min(console.width, WIDTH))
     console.print("Tasks: of train, validation and test. Success: on the test tasks, as `turnwise baselines` found it.")
-
-
-def _made(name: str) -> World | str:
-    """The world with its defaults, or why it cannot be made: a missing package, program or parameter."""
-    try:
-        parameters = inspect.signature(world_class(name)).parameters
-        if needed := [each for each, parameter in parameters.items() if parameter.default is inspect.Parameter.empty]:
-            return f"it needs the parameters {', '.join(needed)}"
-        return make_world(name, {})
-    except (ImportError, TypeError, ValueError) as error:
-        return str(error)
 
 
 def _table(worlds: Sequence[Installed], lines: Mapping[tuple[str, str, str], BaselineRow]) -> Table:

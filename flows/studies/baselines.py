@@ -9,22 +9,23 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter
 from rich.console import Console
 
-from flows.commands.worlds import installed, recorded_baselines
 from turnwise.checking.baselines import score
 from turnwise.config.overlays import read_yaml
-from turnwise.reporting.baseline_table import RECORD_FILE, BaselineRow, write_lines
+from turnwise.errors import ConfigurationError
+from turnwise.reporting.baseline_table import RECORD_FILE, BaselineRow, read_lines, write_lines
 from turnwise.reporting.formatting import with_bounds
 from turnwise.store.atomic_write import write_whole
 from turnwise.store.digests import digest_of
 from turnwise.store.fingerprint import fingerprint
 from turnwise.studies.baselines_page import DEFAULT, KnownFigure, page
-from turnwise.world import World, make_world, with_preset, world_class
+from turnwise.world import World, installed_worlds, make_world, with_preset, world_class
 
 PAGE_FILE, KNOWN_FILE = "baselines.md", "known-figures.yaml"
 SEED = 0
@@ -32,6 +33,30 @@ RANDOM_EPISODES = 5000
 OTHER_EPISODES = 1000
 FEWER_EPISODES = {"babyai": (2000, 500), "sciworld": (100, 50), "browser": (200, 100)}
 """(random baseline, every other baseline): episodes in worlds where one takes from 10 ms to some seconds."""
+
+
+@dataclass(frozen=True)
+class Installed:
+    """An installed world, made with its defaults, or the reason why it cannot be made here."""
+
+    name: str
+    made: World | str
+
+
+def installed(names: Sequence[str] = ()) -> list[Installed]:
+    """These worlds, or all that are installed, in order. Raises ConfigurationError for an unknown name."""
+    for name in names:
+        try:
+            world_class(name)
+        except (ImportError, ValueError) as error:
+            raise ConfigurationError(str(error)) from error
+    return [Installed(name, _made(name)) for name in names or installed_worlds()]
+
+
+def recorded_baselines(folder: Path) -> list[BaselineRow]:
+    """The recorded lines of the baseline policies in a folder; empty if there is no record."""
+    path = folder / RECORD_FILE
+    return read_lines(path.read_text(encoding="utf-8")) if path.is_file() else []
 
 
 def record_baselines(names: Sequence[str], folder: Path, episodes: int | None = None) -> None:
@@ -48,6 +73,17 @@ def record_baselines(names: Sequence[str], folder: Path, episodes: int | None = 
         own = _lines_of(world.name, episodes, {line.key: line for line in lines}, console)
         lines = [*(line for line in lines if line.world != world.name), *own]
         _write(folder, lines)
+
+
+def _made(name: str) -> World | str:
+    """The world with its defaults, or why it cannot be made: a missing package, program or parameter."""
+    try:
+        parameters = inspect.signature(world_class(name)).parameters
+        if needed := [each for each, parameter in parameters.items() if parameter.default is inspect.Parameter.empty]:
+            return f"it needs the parameters {', '.join(needed)}"
+        return make_world(name, {})
+    except (ImportError, TypeError, ValueError) as error:
+        return str(error)
 
 
 def settings_of(world: type[World]) -> tuple[str, ...]:

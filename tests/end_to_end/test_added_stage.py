@@ -12,7 +12,8 @@ from comparison import compared
 from rich.console import Console
 
 from flows import roster
-from flows.commands.plan import needs_of, planned_run, show_plan
+from flows.commands.plan import show_plan
+from flows.needs import needs_of, planned_run
 from flows.prepare import prepare_materials, prepare_policy
 from flows.recording.record import tracking_uri
 from flows.recording.results import all_references

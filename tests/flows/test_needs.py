@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import pytest
 from rich.console import Console
 
-from flows.commands.plan import needs_of, show_plan
-from flows.needs import DiskGuard, shapes_of
+from flows.commands.plan import show_plan
+from flows.needs import DiskGuard, needs_of, shapes_of
 from tasks.observing import StageCall
 from turnwise.config.model_settings import Adapter
 from turnwise.errors import ConfigurationError

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from flows.commands.plan import PlannedRun, planned_run, show_plan
+from flows.commands.plan import show_plan
+from flows.needs import PlannedRun, planned_run
 from tests.envs.search.corpus_samples import RIVERS, SOURCES, write_corpus
 from turnwise.errors import ConfigurationError
 from turnwise.experiment import Experiment, load

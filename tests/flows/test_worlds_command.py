@@ -7,8 +7,8 @@ import pytest
 
 from envs.frozen_lake.lake import LakeEnvironment
 from flows.commands.play import IN_LINES, play
-from flows.commands.worlds import WIDTH, named_world, recorded_baselines, show_worlds
-from flows.studies.baselines import PAGE_FILE, record_baselines
+from flows.commands.worlds import WIDTH, named_world, show_worlds
+from flows.studies.baselines import PAGE_FILE, record_baselines, recorded_baselines
 from turnwise.errors import ConfigurationError
 from turnwise.reporting.baseline_table import RECORD_FILE
 from turnwise.world import Remaining, ScriptedAction, installed_worlds
