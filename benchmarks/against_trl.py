@@ -12,8 +12,8 @@ engine and the learner; TRL's is `GRPOTrainer` with a rollout function that gene
 8 groups of 8 episodes. A reply ends with the end token or at its full length, and counts as said either way. The world
 answers every reply with an observation of 4 or 5 tokens. The policy reads bytes: 2 layers of width 128.
 
-TRL is one of the development dependencies. In an environment of its own: `pip install trl==1.16.0 safetensors` beside
-torch 2.13.0 for the CPU.
+TRL is one of the development dependencies. In an environment of its own: `pip install trl==1.16.0 safetensors` in
+addition to torch 2.13.0 for the CPU.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ TRL_SIDE = Path(__file__).with_name("trl_side.py")
 
 @dataclass(frozen=True)
 class Shared:
-    """What TRL's side is told: all that the two sides have in common."""
+    """What TRL's side receives: all that the two sides have in common."""
 
     policy: str
     turns: int

@@ -135,7 +135,7 @@ SCENARIOS: Mapping[str, tuple[float, float, bool]] = {
 def alike(name: str, seeds: int, of_runs: float, of_tasks: float, variants: int) -> np.ndarray:
     """Variants that are equally good, [variants, simulations, seeds, tasks]: four replicas of tasks of any difficulty.
 
-    Which variant favours which tasks is drawn anew, so that on the tasks of all the world none is better.
+    Which variant favours which tasks is drawn per simulation, so that on the tasks of all the world none is better.
     """
     random = generator(SEED, "alike", name, seeds)
     difficulty = random.normal(0.5, 1.2, (1, SIMULATIONS, 1, TASKS))

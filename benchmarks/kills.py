@@ -52,7 +52,7 @@ class Configuration:
 
     @property
     def name(self) -> str:
-        """How it is told of."""
+        """What the output calls it."""
         return f"{self.engine}, {self.processes} process{'es' if self.processes > 1 else ''}"
 
 

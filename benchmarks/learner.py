@@ -1,6 +1,6 @@
 """How much of the machine's arithmetic an update of the learner uses, for policies of three sizes.
 
-Per size: tokens trained per second, the share of what was computed that is padding, and the update's FLOP/s beside
+Per size: tokens trained per second, the share of what was computed that is padding, and the update's FLOP/s next to
 those of the bare matrix products of the same shapes, and of one large product, measured in turns in the same process.
 Only real tokens count as work: 6 FLOP per weight and token (2 forward, 4 backward), the output layer at reply tokens
 only, and attention's products under the causal mask. Padding, normalisation, the loss and the optimizer's step count as

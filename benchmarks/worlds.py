@@ -3,7 +3,7 @@
 A random player's episodes are recorded first, and then only their actions are played again: reset, every step, close.
 Ours include what an agent is shown, the text of every observation. The bare library is given the same actions as its
 own numbers or words and shows nothing; a ratio of 0.5 means that the text, the rewards and the checks cost as much as
-the library itself. Worlds that are our own from the ground up have nothing beside them. Best of three rounds.
+the library itself. Worlds that are our own from the ground up have no library to compare with. Best of three rounds.
 
     python -m benchmarks.worlds                 all that need no Java and no browser
     python -m benchmarks.worlds sciworld browser

@@ -36,8 +36,8 @@ ROOMS: Mapping[str, set[str]] = {
     "experiment": {"agent", "config", "credit", "curriculum", "data", "health", "policy", "store"},
     "studies": {"config", "credit", "data", "experiment", "health", "reporting", "statistics", "store"},
 }
-"""The rooms of the library, from the ground upward, and what each may import beside the ground. Each imports only rooms
-that stand before it in this list, so there is no circle."""
+"""The rooms of the library, from the ground upward, and what each may import besides the ground. Each imports only
+rooms that stand before it in this list, so there is no circle."""
 TESTED_BY_MODULE = {"credit", "data", "statistics", "store"}
 """The rooms of the library in which every module has a test file of its own."""
 FORBIDDEN_NAMES = {"utils", "helpers", "common", "misc"}

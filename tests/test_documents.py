@@ -19,7 +19,7 @@ def test_every_link_to_a_file_leads_to_one(document: Path) -> None:
 def test_the_index_of_papers_names_files_that_there_are() -> None:
     names = re.findall(r"`([\w./]+\.py|[\w./]+/)`", (ROOT / "docs" / "papers.md").read_text())
     assert len(names) > 40
-    # Beside a whole path the table names files of the same folder by their names alone.
+    # Next to a whole path the table names files of the same folder by their names alone.
     known = {
         path.name for top in ("turnwise", "tests", "envs", "tasks", "flows") for path in (ROOT / top).rglob("*.py")
     }

@@ -1,7 +1,7 @@
 """A page as text: Chromium's accessibility tree, or pruned HTML, one element per line with its number.
 
 Both views come from the same walk over the browser's own accessibility tree. Every element that can be acted on gets a
-number, in document order and anew for every reading: `[12] button "Submit"`, or in the HTML view
+number, in document order, assigned again in every reading: `[12] button "Submit"`, or in the HTML view
 `[12] <button type="submit">Submit</button>`. Everything else that is shown is a line of text without a number. Only
 what lies in the window is read, so a policy has to scroll.
 

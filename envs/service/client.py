@@ -43,7 +43,7 @@ class ServiceFault(RuntimeError):
 
 
 class ServiceClient:
-    """Client for the service at an address. Any number of threads may share it; a forked process connects anew.
+    """Client for the service at an address. Any number of threads may share it; a forked process connects again.
 
     `seconds`: timeout of each attempt, to connect and for the reply. `retries`: how often a request is repeated.
     `token_variable`: the environment variable that holds the token, if the server wants one. `transport`: makes the

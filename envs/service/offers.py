@@ -63,7 +63,7 @@ ContentOf = Callable[[str, Mapping[str, Any]], str]
 
 
 def unknown_content(world: str, parameters: Mapping[str, Any]) -> str:
-    """Empty digest, for a server that is not told its worlds' code and data."""
+    """Empty digest, for a server that does not know its worlds' code and data."""
     return ""
 
 

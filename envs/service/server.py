@@ -33,7 +33,7 @@ def serve(
     limits: ServiceLimits | None = None,
     content_of: ContentOf = unknown_content,
 ) -> None:
-    """Serve worlds over HTTP until the process is told to end.
+    """Serve worlds over HTTP until the process receives a signal to end.
 
     `worlds`: texts that `offers.read_offers` reads. `processes`: by a world's name, the number of worker processes for
     its environments (0: on threads of the server). `token`: what clients must send as `Authorization: Bearer TOKEN`.

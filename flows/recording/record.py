@@ -1,4 +1,4 @@
-"""What MLflow is told of an ablation: read from the experiment, the artifacts and the runs, written by
+"""What MLflow records of an ablation: read from the experiment, the artifacts and the runs, written by
 `turnwise.tracking`.
 
 Cached stages do not run and so cannot log: their metrics are read from their artifacts here, which is never cached.

@@ -135,13 +135,13 @@ def with_circumstances(
     )
 
 
-def keep_time(report: Reference, seconds: float, processes: int, anew: bool) -> None:
+def keep_time(report: Reference, seconds: float, processes: int, recomputed: bool) -> None:
     """Record the compute time of the stages that a report covers, over all processes.
 
-    An ablation may be computed in several sessions, whose times add up; if everything was recomputed now (`anew`), only
-    this session counts.
+    An ablation may be computed in several sessions, whose times add up; if everything was `recomputed` now, only this
+    session counts.
     """
-    before = {} if anew else default_store().clock(report)
+    before = {} if recomputed else default_store().clock(report)
     default_store().record_clock(
         report,
         {

@@ -1,4 +1,4 @@
-"""The rules of an episode: how it ends, what a turn records, and what an invalid reply is told."""
+"""The rules of an episode: how it ends, what a turn records, and how an invalid reply is answered."""
 
 from __future__ import annotations
 

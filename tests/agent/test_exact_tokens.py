@@ -41,7 +41,7 @@ pytestmark = pytest.mark.engine
 BUDGET, LONGEST, TEMPERATURE = 640, 40, 0.5
 REPLIES = {TurnKind.ACT: LONGEST, TurnKind.PLAN: 24, TurnKind.REFLECT: 24, TurnKind.SUMMARY: 32}
 EXTRA = {"summary": {TurnKind.SUMMARY}, "plan": {TurnKind.PLAN}, "reflect": {TurnKind.REFLECT}}
-"""What a context policy and a mode ask for beside acting."""
+"""What a context policy and a mode ask for in addition to acting."""
 CONTEXTS = {
     "full": ContextSection(),
     "window": ContextSection(policy="window", turns=1),

@@ -1,4 +1,4 @@
-"""Any reply is read or told its form; what is written is read back; a world's text is never the policy's."""
+"""Any reply is read or answered with its form; what is written is read back; a world's text is never the policy's."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ long_texts = st.tuples(st.sampled_from(MARKS), st.integers(0, 40)).map(
 
 
 class Echo(World):
-    """Says what it was told to say, whatever is played, and remembers what was played."""
+    """Says the given words, whatever is played, and remembers what was played."""
 
     name: ClassVar[str] = "echo"
     version: ClassVar[str] = "1"

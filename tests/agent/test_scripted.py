@@ -39,7 +39,7 @@ def test_scripted_players_play_the_same_episodes_again(player: str) -> None:
 def test_the_seed_of_a_player_is_not_that_of_the_world() -> None:
     assert scripted(Hill(), "random", seed=0).trajectories != scripted(Hill(), "random", seed=1).trajectories
     assert scripted(Hill(), "oracle", seed=0).trajectories == scripted(Hill(), "oracle", seed=1).trajectories
-    # A player draws anew in every turn.
+    # A player makes a new draw in every turn.
     chance = max(scripted(Hill(), "random").trajectories, key=lambda trajectory: len(trajectory.turns))
     assert len({turn.reply for turn in chance.turns}) > 1
     # Replicas of a task differ in the world's noise.

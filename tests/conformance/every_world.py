@@ -1,6 +1,6 @@
 """The suite that every installed world passes: it keeps the contract, and says of itself what is true.
 
-The test files beside this one run all of it, each on worlds of its own, so that test processes share them.
+The test files next to this one run all of it, each on worlds of its own, so that test processes share them.
 """
 
 from __future__ import annotations

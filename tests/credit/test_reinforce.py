@@ -39,7 +39,7 @@ def test_whitening_is_over_the_reply_tokens_of_the_batch() -> None:
 
 
 def test_a_turn_that_is_not_trained_is_left_out_of_whitening_but_its_reward_counts() -> None:
-    # returns 1, 1 and 0 as above, beside a turn with return 5 whose reward the turn before it sees: 0 + 1
+    # returns 1, 1 and 0 as above, and a turn with return 5 whose reward the turn before it sees: 0 + 1
     batch = CreditBatch(
         group=[0, 1],
         turn_rewards=[[0.0, 1.0], [0.0]],

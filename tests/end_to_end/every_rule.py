@@ -1,6 +1,6 @@
 """Every estimator, loss, aggregation and selection, each as a small experiment that is trained through the real chain.
 
-The test files beside this one take a family of rules each, so that test processes share them.
+The test files next to this one take a family of rules each, so that test processes share them.
 """
 
 from __future__ import annotations

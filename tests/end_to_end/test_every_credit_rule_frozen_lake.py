@@ -29,7 +29,7 @@ def test_a_selection_says_what_it_dropped_and_trains_on_the_rest() -> None:
 
 
 def test_a_whole_trajectory_and_its_turns_as_samples_have_the_same_first_gradient() -> None:
-    # With the token mean the same tokens weigh the same; only the contexts are computed anew.
+    # With the token mean the same tokens weigh the same; only the contexts are computed again.
     chosen = {"optimization.mini_batches": 1}
     whole, turns = (
         default_store().metrics(

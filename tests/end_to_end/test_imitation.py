@@ -1,4 +1,4 @@
-"""Imitation through the real chain: a file of conversations in place of demonstrations, and AgentEvol beside GRPO."""
+"""Imitation through the real chain: a file of conversations in place of demonstrations, and AgentEvol next to GRPO."""
 
 from __future__ import annotations
 

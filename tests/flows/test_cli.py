@@ -1,4 +1,4 @@
-"""The command line: a mistake is told in one message, before anything is computed."""
+"""The command line: a mistake is reported in one message, before anything is computed."""
 
 import importlib.metadata
 import os

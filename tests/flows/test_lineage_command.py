@@ -1,4 +1,4 @@
-"""`turnwise lineage` and what it reads: every number that MLflow is told of leads to the artifact that holds it."""
+"""`turnwise lineage` and what it reads: every number that MLflow records leads to the artifact that holds it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an ablation needs of disk and memory is told before, and one that the disk has no room for is refused."""
+"""What an ablation needs of disk and memory is reported before, and one that the disk has no room for is refused."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def evaluation(sampled: Counts, greedy: Counts = (), **metrics: float) -> Refere
 
 @pytest.fixture
 def runs(turnwise_home: Path) -> list[RecordedRun]:
-    """Two variants with two seeds each, beside a warm start and the players of the world."""
+    """Two variants with two seeds each, a warm start and the players of the world."""
     experiment = tiny(
         "agent.mode.name=reflect", "agent.mode.attempts=2", "agent.mode.tokens=8", "ablation.variants=[grpo-or]"
     )

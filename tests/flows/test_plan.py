@@ -82,7 +82,7 @@ def test_thoughts_and_further_attempts_are_counted() -> None:
     mode = {"name": "reflect", "tokens": 20, "attempts": 3}
     acting = load(ROOT / "params.yaml", settings=MR)
     reflecting = load(ROOT / "params.yaml", settings={**MR, "agent.mode": mode})
-    # Replies of 40 tokens; three times as many, and a lesson of 20 beside each.
+    # Replies of 40 tokens; three times as many, and a lesson of 20 with each.
     most = planned_run(acting, "grpo-mr").reply_tokens
     assert planned_run(reflecting, "grpo-mr").reply_tokens == most // 40 * 3 * 60
 

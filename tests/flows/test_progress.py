@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.parametrize(
     ("variant", "more"),
     [
-        # Of each iteration, in seconds, beside those of GRPO.
+        # Of each iteration, in seconds, in addition to those of GRPO.
         ("{ credit: { estimator: gae } }", 0.8 + 1.2),  # values, learn_values
         ("{ optimization: { reference: { coefficient: 0.1, estimator: k2, place: loss } } }", 0.4),  # reference
         ("{ selection: { rule: uncertainty, options: { share: 0.5 } } }", 0.1),  # select

@@ -1,4 +1,4 @@
-"""What MLflow is told of an iteration: each number once, where it belongs, with its unit."""
+"""What MLflow records of an iteration: each number once, where it belongs, with its unit."""
 
 from __future__ import annotations
 

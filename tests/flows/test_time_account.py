@@ -15,12 +15,12 @@ def told() -> Reference:
 
 
 def test_several_goes_at_the_same_results_add_up(turnwise_home: Path) -> None:
-    keep_time(told(), seconds=100.0, processes=2, anew=True)
-    keep_time(told(), seconds=7.0, processes=1, anew=False)  # something was damaged, say
+    keep_time(told(), seconds=100.0, processes=2, recomputed=True)
+    keep_time(told(), seconds=7.0, processes=1, recomputed=False)  # something was damaged, say
     assert default_store().clock(told()) == {"wall_seconds": 107.0, "processes": 2}
 
 
 def test_results_that_were_all_computed_again_took_as_long_as_that(turnwise_home: Path) -> None:
-    keep_time(told(), seconds=100.0, processes=2, anew=True)
-    keep_time(told(), seconds=80.0, processes=1, anew=True)
+    keep_time(told(), seconds=100.0, processes=2, recomputed=True)
+    keep_time(told(), seconds=80.0, processes=1, recomputed=True)
     assert default_store().clock(told()) == {"wall_seconds": 80.0, "processes": 1}

@@ -1,4 +1,4 @@
-"""Without vLLM, an experiment that does not ask for it itself is sampled with the embedded engine, and told so."""
+"""Without vLLM, an experiment that does not ask for it itself is sampled with the embedded engine, with a notice."""
 
 from __future__ import annotations
 

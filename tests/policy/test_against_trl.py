@@ -1,6 +1,6 @@
 """The learner's gradients against those of TRL's GRPOTrainer: the same policy, the same trajectories.
 
-TRL is told the trajectories by its rollout function; its own code computes advantages from the rewards, pads, and
+TRL receives the trajectories from its rollout function; its own code computes advantages from the rewards, pads, and
 differentiates. TRL belongs to the development extra and is imported in this file alone.
 """
 

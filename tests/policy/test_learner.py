@@ -233,7 +233,7 @@ def test_a_saved_policy_is_safetensors_and_a_configuration(make_policy: MakePoli
     learner.update(an_update_batch(), SETTINGS)
     learner.save(tmp_path)
     assert {path.suffix for path in tmp_path.rglob("*") if path.is_file()} == {".json", ".safetensors"}
-    # vLLM reads every *.safetensors beside config.json as weights: the optimizer's moments must not be among them.
+    # vLLM reads every *.safetensors next to config.json as weights: the optimizer's moments must not be among them.
     assert [path.name for path in tmp_path.glob("*.safetensors")] == ["model.safetensors"]
     saved = load_file(tmp_path / "model.safetensors")
     assert torch.equal(saved["model.norm.weight"], learner.model.model.norm.weight)

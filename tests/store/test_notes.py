@@ -1,4 +1,4 @@
-"""Clocks and lineage stand outside every digest: a damaged one is told once, and stops nothing."""
+"""Clocks and lineage stand outside every digest: a damaged one is reported once, and stops nothing."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def test_a_chain_of_updates_is_told_once_and_nothing_twice(store: Store, policie
     start, rollout = tree.inputs
     assert (start.reference, len(tree.earlier)) == (policies[0], 2)
     assert [each["parameters"]["iteration"] for each in tree.earlier] == [2, 1]
-    # The rollout was sampled by the policy before, which is part of the chain: its inputs are not told again.
+    # The rollout was sampled by the policy before, which is part of the chain: its inputs are not listed again.
     sampled_by = rollout.inputs[1]
     assert (sampled_by.reference, sampled_by.told_elsewhere, sampled_by.inputs) == (policies[2], True, [])
     told = lines(tree)

@@ -66,8 +66,8 @@ def platform() -> dict[str, Any]:
     """The platform: what the bits of a result depend on besides code, parameters and inputs. Cached per process.
 
     Operating system, Python version, CPU vendor and feature flags, GPU models, versions of the numerical packages, and
-    the environment variables that affect kernels. CPUs are told apart by the flags that select kernels, not by model
-    name: two models with the same flags run the same kernels. The number of threads is not here, since it is a
+    the environment variables that affect kernels. CPUs are distinguished by the flags that select kernels, not by
+    model name: two models with the same flags run the same kernels. The number of threads is not here, since it is a
     parameter of the stages that use threads.
     """
     return {

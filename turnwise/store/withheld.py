@@ -3,9 +3,9 @@
     text = recordable(uncommitted_diff(), new_files=False)
 
 Others may read a tracking store. So of a file whose name looks secret (`.env`, `secrets.yaml`, `server.pem`) nothing is
-recorded, and of other files a marker instead of each line that looks as if it held a password, a key or a token. Names
-alone are told of what was left out, in the first line, which `git apply` passes over. The digest in the lineage is that
-of the whole diff: it still says whether the code was the commit's.
+recorded, and of other files a marker instead of each line that looks as if it held a password, a key or a token. Of
+what was left out only the names are recorded, in the first line, which `git apply` passes over. The digest in the
+lineage is that of the whole diff: it still says whether the code was the commit's.
 
 Both are guesses by the looks. A guess too many costs a line of the record; code of a language model speaks of tokens on
 every page, so a `token` counts only where a value follows that looks like one.

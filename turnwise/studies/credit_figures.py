@@ -19,7 +19,7 @@ Row = tuple[str | int | float | None, ...]
 
 INTERVALS = ("signal_to_noise", "cosine", "correlation", "slope", "error")
 TURNS_SHOWN = 5
-"""Maximum number of turns in the figure, so that their markers can be told apart."""
+"""Maximum number of turns in the figure, so that their markers can be distinguished."""
 
 
 def credit_figure(study: Study) -> Figure:

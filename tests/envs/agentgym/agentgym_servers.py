@@ -280,7 +280,7 @@ def search() -> Standin:
 
 
 def webarena() -> Standin:
-    """Click, then stop with the right answer. The reward before the end is whether the browser did as told."""
+    """Click, then stop with the right answer. The reward before the end is whether the browser did as asked."""
     standin = Standin()
 
     @standin.app.post("/create")
@@ -315,7 +315,7 @@ def webarena() -> Standin:
 
 
 def alfworld() -> Standin:
-    """Take the mug. What is possible is told in every reply. There is no route `close`."""
+    """Take the mug. What is possible is listed in every reply. There is no route `close`."""
     standin = Standin()
     offered = ["go to desk 1", "take mug 1 from desk 1", "look"]
 

@@ -1,4 +1,4 @@
-"""A process that hangs is told from one that is slow: stand-ins for the simulator's, watched in calls of their own."""
+"""A hanging process is distinguished from a slow one: stand-ins for the simulator's, watched in calls of their own."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ def test_a_second_number_is_a_candidate_where_the_answer_is_a_number() -> None:
 
 @given(st.permutations(vocabulary("country")).map(lambda names: names[:4]))
 def test_no_list_of_countries_is_a_present_answer(names: list[str]) -> None:
-    # "Guinea" beside "Guinea-Bissau" is a candidate too, since it stands outside the alias.
+    # "Guinea" next to "Guinea-Bissau" is a candidate too, since it stands outside the alias.
     for name in names:
         assert not is_present(", ".join(names), Fact("Lyon", "country", name))
         assert not is_present(f"{names[0]} or {names[1]}", Fact("Lyon", "country", name))

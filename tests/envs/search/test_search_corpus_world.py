@@ -148,7 +148,7 @@ def test_questions_that_the_corpus_cannot_answer_are_left_out(tmp_path: Path) ->
 
 
 def test_what_is_cut_off_does_not_answer(tmp_path: Path) -> None:
-    # The source is told from the fifth word on: "The Kalor rises on Mount ..."
+    # The source is stated from the fifth word on: "The Kalor rises on Mount ..."
     parameters = on_disk(tmp_path)
     assert len(every_task(SearchCorpus(**parameters, passage_words=6), "train")) > 100
     with pytest.raises(ValueError, match="count must be at most 0"):

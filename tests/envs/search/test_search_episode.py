@@ -165,7 +165,7 @@ def test_the_oracle_answers_every_question_with_a_search_per_hop_at_most(hops: l
     for task in world.tasks("test", 120):
         totals = play(world, task, "oracle")
         assert totals["exact_match"] == 1.0, task.id
-        # A passage on the capital may come up beside the fact that names it: then a search is saved.
+        # A passage on the capital may come up together with the fact that names it: then a search is saved.
         assert totals["searches"] <= (0 if task.tags["needless"] else int(task.tags["hops"])), task.id
         assert task.tags["needless"] or totals["answer_in_results"] == 1.0, task.id
         assert totals["failed_search"] == totals["repeated_search"] == totals["needless_search"] == 0.0

@@ -31,7 +31,7 @@ ENDLESS = "service_samples:Endless"
 
 
 class Brittle(World):
-    """A world that does what it is told: counts, raises, hangs, prints, or takes its process with it."""
+    """A world that does what its actions say: counts, raises, hangs, prints, or takes its process with it."""
 
     name: ClassVar[str] = "brittle"
     version: ClassVar[str] = "3"

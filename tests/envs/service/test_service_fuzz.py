@@ -123,7 +123,7 @@ class Fuzzed:
 
 @pytest.fixture(scope="module")
 def fuzzed() -> Iterator[Fuzzed]:
-    """A server, on which an episode is played beside all that is asked: it must go on as if it were alone."""
+    """A server, on which an episode is played during all other requests: it must go on as if it were alone."""
     worlds = (Offer(BRITTLE), Offer("frozen_lake"), Offer("search"), Offer("bandit"), Offer("textcraft"))
     with serving(*worlds, limits=LIMITS) as url:
         found = Fuzzed(url)
@@ -168,7 +168,7 @@ def bodies(fuzzed: Fuzzed, episode: str) -> dict[str, dict[str, Any]]:
 
 
 def altered(value: Any) -> Iterator[Any]:
-    """The value with one of its parts, at any depth, replaced by each of `VALUES`, left out, or beside a stranger."""
+    """The value with one of its parts, at any depth, replaced by each of `VALUES`, left out, or next to a stranger."""
     yield from VALUES
     if isinstance(value, dict):
         yield {**value, "stranger": 1}

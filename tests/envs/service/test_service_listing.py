@@ -1,4 +1,4 @@
-"""Tasks are told in pages, and to list a world's many tasks stops nobody else."""
+"""Tasks are listed in pages, and to list a world's many tasks stops nobody else."""
 
 from __future__ import annotations
 

@@ -131,7 +131,7 @@ def test_the_oracle_says_where_the_box_is_where_it_goes_and_how_it_pushes() -> N
     )
     for action in ("Right", "Right"):
         environment.step(action)
-    # The box is beside the player now, and has to go up: he walks round it first.
+    # The box is next to the player now, and has to go up: he walks round it first.
     assert environment.oracle(Remaining(4, 2, 8)) == ScriptedAction(
         "box right 1, target up 1, push up", ("Down", "Right")
     )

@@ -69,7 +69,7 @@ def test_the_pushes_to_a_target_count_the_walls_and_the_players_room() -> None:
     # A box in a corner or along the left wall never comes off it; the target is in the middle column.
     room, _ = read_rows(["#####", "#@--#", "#-.-#", "#-$-#", "#####"])
     assert room.pushes[12] == 0
-    # Beside the target there is no room for the player behind the box, which stands at the wall.
+    # Next to the target there is no room for the player behind the box, which stands at the wall.
     assert [room.pushes[cell] for cell in (6, 7, 8, 11, 13, 16, 17, 18)] == [None] * 8
     wide, _ = read_rows(["######", "#@---#", "#-.--#", "#--$-#", "#----#", "######"])
     # Target at row 2, column 2; cells 15 (row 2, column 3), 20 and 21 (row 3) can be pushed there, those at walls not.
@@ -122,7 +122,7 @@ def test_the_solution_is_the_shortest_from_wherever_play_has_led(
     expected = without_pruning(board.room, position, 12)
     assert (None if solution is None else len(solution)) == expected
     for played, action in enumerate(solution or ()):
-        # What is left of a solution is what is found anew: an oracle that is asked again does not change its mind.
+        # What is left of a solution is what is found again: an oracle that is asked again does not change its mind.
         assert solve(board.room, position, 12) == (solution or ())[played:]
         position = board.room.after(position, action)
     assert solution is None or board.room.solved(position)

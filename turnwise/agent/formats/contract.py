@@ -4,7 +4,7 @@ A **turn** is one reply of the policy: everything from the assistant header to t
 ends an assistant message. That token is sampled like the others, and ends a reply in every format. No format has stop
 strings: they would be searched for in decoded text and need not end where a token ends, so a reply's tokens would no
 longer be the sampled ones. Text after the action (an observation that the policy invents, say) makes the reply
-unreadable, and the policy is told so.
+unreadable, and the answer to the policy says so.
 
 A format knows tags and labels, a world knows actions. `read` parses a reply into actions of the world's grammar;
 `write` is the inverse, for demonstrations: `read(write(decision))` returns the decision, with its thought escaped.

@@ -5,9 +5,9 @@ or resumed episode continues as it did. A plan or a lesson is a turn of its own:
 rewards it, so its turn reward is 0 and its advantage comes from what follows), and is trained or frozen by
 configuration. It does not count towards the turn limit, which counts acting replies.
 
-A thought that could not be read stays in the context but is not carried into later segments. The policy is told the
-form of a thought and acts next. It is not asked again at once, so that an episode always ends: between two thoughts
-there is always an acting turn.
+A thought that could not be read stays in the context but is not carried into later segments. The answer states the
+form of a thought, and the policy acts next. It is not asked again at once, so that an episode always ends: between two
+thoughts there is always an acting turn.
 
 Papers: planning before acting with revision is the agent of AgentGym-RL (arXiv 2509.08755), which released no code for
 it; lessons carried into another attempt at the same task are from Reflexion (arXiv 2303.11366). What differs: there a

@@ -1,6 +1,6 @@
 """The figure of endings: stacked shares of how training episodes ended, over the iterations, for each variant.
 
-Endings differ in both colour and hatching, so they can be told apart without colour vision or in print.
+Endings differ in both colour and hatching, so they can be distinguished without colour vision or in print.
 """
 
 from __future__ import annotations
