@@ -22,8 +22,7 @@ def test_while_the_critic_warms_up_the_policy_stays() -> None:
 def test_a_selection_says_what_it_dropped_and_trains_on_the_rest() -> None:
     _, iterations = trained(experiment("frozen_lake", {"selection.rule": "uncertainty"}))
     for iteration in iterations:
-        assert iteration.selection is not None
-        record = default_store().metrics(iteration.selection)
+        record = default_store().metrics(iteration.made["selection"])
         assert (record["groups_sampled"], record["groups_kept"]) == (4, 1)
         assert default_store().metrics(iteration.credit)["groups"] == 1
 
