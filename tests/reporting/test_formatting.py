@@ -52,3 +52,13 @@ def test_what_the_intervals_are_over_is_said_once_for_the_rows_that_are_alike():
         "c: mean over 10 tasks, 95 % interval over tasks (Wilson).",
         "d: one seed: no interval.",
     ]
+
+
+def test_an_interval_over_a_single_task_is_said_too():
+    rows = [Row("a", "player", {"x": wilson(1, 1)}), Row("b", "player", {"x": Interval(1.0, None, None, "tasks", 1)})]
+    assert basis(ReportData("t", "d", [ReportColumn("x", "x")], rows[:1])) == [
+        "a: mean over 1 task, 95 % interval over tasks (Wilson)."
+    ]
+    assert basis(ReportData("t", "d", [ReportColumn("x", "x")], rows)) == [
+        "a, b: mean over 1 task, 95 % interval over tasks (Wilson); where one task: no interval."
+    ]

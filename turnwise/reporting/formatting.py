@@ -5,6 +5,7 @@ from __future__ import annotations
 from turnwise.data.trajectory import Trajectory, Turn, TurnKind
 from turnwise.reporting.data.report_data import SHARE, Curve, ReportColumn, ReportData
 from turnwise.statistics import Comparison, Interval
+from turnwise.statistics.interval import SINGULAR, Unit
 
 UNDEFINED = "–"
 MINUS = "−"
@@ -135,7 +136,7 @@ def of_processes(report: ReportData) -> str:
 
 def basis(report: ReportData) -> list[str]:
     """Sentences that say what values are averaged over and how intervals were computed, one per group of rows."""
-    groups: dict[tuple[str, int, float], list[tuple[str, str]]] = {}
+    groups: dict[tuple[Unit, int, float], list[tuple[str, str]]] = {}
     for row in report.rows:
         for interval in row.cells.values():
             if interval is not None:
@@ -147,12 +148,12 @@ def basis(report: ReportData) -> list[str]:
         methods = dict.fromkeys(method for _, method in found)
         absences = [method for method in methods if method.endswith("no interval")]
         present = ", ".join(sorted(set(methods) - set(absences)))
-        if count == 1:
+        if count == 1 and not present:
             sentences.append(f"{names}: {absences[0]}.")
             continue
         interval_of = f", {100 * level:g} % interval over {over} ({present})" if present else ""
         missing = "".join(f"; where {absence}" for absence in absences)
-        sentences.append(f"{names}: mean over {count} {over}{interval_of}{missing}.")
+        sentences.append(f"{names}: mean over {count} {SINGULAR[over] if count == 1 else over}{interval_of}{missing}.")
     return sentences
 
 
