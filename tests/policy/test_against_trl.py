@@ -151,7 +151,7 @@ def test_the_gradient_of_the_first_step_is_that_of_trl(
     policy = make_policy(0)
     sequences = on_policy(policy)
     expected = trl_first_step(trl_trainer(policy, tmp_path, sequences, getattr(torch, dtype), **theirs))
-    found = our_gradients(policy, sequences, replace(SETTINGS, **ours), dtype)
+    found = our_gradients(policy, sequences, SETTINGS.model_copy(update=ours), dtype)
     assert relative_difference(found, expected) < bound
 
 
@@ -189,4 +189,4 @@ def test_the_gradient_away_from_the_policy_that_sampled_is_that_of_trl(
         for row, sequence in enumerate(on_policy(policy))
     ]
     expected = trl_off_policy(trl_trainer(policy, tmp_path, sequences, torch.float64, **theirs), sequences)
-    assert relative_difference(our_gradients(policy, sequences, replace(SETTINGS, **ours), "float64"), expected) < 1e-6
+    assert relative_difference(our_gradients(policy, sequences, SETTINGS.model_copy(update=ours), "float64"), expected) < 1e-6
