@@ -6,9 +6,25 @@ import os
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
-from benchmarks import against_trl, coverage, credit_and_update, credit_bias, engines, learner, plateau, service, worlds
+from benchmarks import (
+    against_trl,
+    coverage,
+    credit_and_update,
+    credit_bias,
+    engines,
+    growth,
+    iteration,
+    lag,
+    learner,
+    plateau,
+    service,
+    start,
+    vllm_steps,
+    worlds,
+)
 
 if __name__ == "__main__":
+    start.main()
     coverage.main()
     credit_bias.main()
     plateau.main()
@@ -17,5 +33,9 @@ if __name__ == "__main__":
     service.main()
     worlds.main()
     engines.main()
+    growth.main()
+    vllm_steps.main()
+    lag.main()
     against_trl.main()
+    iteration.main()
     os._exit(0)  # tearing vLLM down takes seconds

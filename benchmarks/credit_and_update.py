@@ -1,9 +1,10 @@
-"""What credit and an update cost besides the model: processor seconds from a rollout's files to the gradient.
+"""What credit and an update cost besides the model, and the model itself, in processor seconds.
 
 Per batch of 16 x 8 trajectories: the stage `credit`, and the stage `update` without loading the learner, the model's
 forward and backward passes, the optimizer's step and saving. What is left is reading trajectories, placing advantages
 on tokens, weighing them, and laying out micro-batches: the part that grows with the number of tokens in Python, if a
-loop goes over them.
+loop goes over them. The model's part is there twice, as it is and with transformers' own forward pass, for a policy of
+1 layer of width 32.
 
     python -m benchmarks.credit_and_update
 """
@@ -30,6 +31,7 @@ from turnwise.data.trajectory_files import write_trajectories
 from turnwise.experiment import load
 from turnwise.policy.architecture import create_policy
 from turnwise.policy.learner import learner as learner_module
+from turnwise.policy.reply_states import padded_reply_states
 from turnwise.seeding import generator
 from turnwise.store import Reference, default_store
 from turnwise.world import Task
@@ -104,8 +106,10 @@ def model_seconds() -> Iterator[list[float]]:
         yield spent
 
 
-def measured(rollout: Reference, policy: Reference, rule: str) -> tuple[float, float]:
-    """The processor seconds of credit, and of an update besides the model, on one batch."""
+def measured(rollout: Reference, policy: Reference, rule: str) -> tuple[float, float, float, float]:
+    """The processor seconds of credit, of an update besides the model, of the model, and of transformers' forward pass
+    in its place, on one batch.
+    """
     experiment = load(ROOT / "params.yaml", [], {"optimization.maximum_mismatch": 100.0})
     rewards = {
         "goal": RewardSection(level="turn", weight=1.0),
@@ -120,7 +124,9 @@ def measured(rollout: Reference, policy: Reference, rule: str) -> tuple[float, f
         began = time.process_time()
         update.function(parameters, policy=policy, rollout=rollout, credit=credited)
         of_update = time.process_time() - began - of_model[0]
-    return of_credit, of_update
+    with patch.object(learner_module, "reply_states", padded_reply_states), model_seconds() as of_theirs:
+        update.function(parameters, policy=policy, rollout=rollout, credit=credited)
+    return of_credit, of_update, of_model[0], of_theirs[0]
 
 
 def main() -> None:
@@ -133,14 +139,17 @@ def main() -> None:
                 made.folder, vocabulary_size=300, context_length=CONTEXT, end_token=1, pad_token=2, seed=0, **sizes
             )
         print(f"{GROUPS} x {REPLICAS} trajectories, replies of {REPLY} tokens: processor milliseconds")
-        print(f"{'':14}{'rule':14}{'credit':>10}{'update besides the model':>28}")
+        print(f"{'':14}{'rule':14}{'credit':>10}{'update besides the model':>28}{'model':>8}{'theirs':>8}{'ratio':>7}")
         for name, turns in TURNS.items():
             with default_store().write("rollout") as rollout:
                 write_trajectories(rollout.folder, trajectories(turns))
             for rule in RULES:
                 rounds = [measured(rollout.reference, made.reference, rule) for _ in range(ROUNDS)]
-                of_credit, of_update = (1000 * min(column) for column in zip(*rounds, strict=True))
-                print(f"{name:14}{rule:14}{of_credit:10.0f}{of_update:28.0f}", flush=True)
+                of_credit, of_update, ours, theirs = (1000 * min(column) for column in zip(*rounds, strict=True))
+                print(
+                    f"{name:14}{rule:14}{of_credit:10.0f}{of_update:28.0f}{ours:8.0f}{theirs:8.0f}{ours / theirs:7.2f}",
+                    flush=True,
+                )
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import ClassVar
 
 import numpy as np
@@ -97,7 +98,7 @@ class Bytes:
 
     def opening(self, system: str | None, observation: str) -> tuple[int, ...]:
         """The bytes of the observation."""
-        return tuple(byte + FIRST_BYTE for byte in observation.encode())
+        return _bytes(observation)
 
     def continuation(self, observation: str, reply_complete: bool) -> tuple[int, ...]:
         """The bytes of the observation."""
@@ -106,3 +107,8 @@ class Bytes:
     def decode(self, tokens: tuple[int, ...]) -> str:
         """The bytes as Latin-1."""
         return bytes(token - FIRST_BYTE for token in tokens if token >= FIRST_BYTE).decode("latin-1")
+
+
+@lru_cache(4096)
+def _bytes(text: str) -> tuple[int, ...]:
+    return tuple(byte + FIRST_BYTE for byte in text.encode())

@@ -6,11 +6,10 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from prefect import flow
 from rich.console import Console
 
 from flows.needs import DiskGuard, needs_of
-from flows.prepare import Prepared, evaluate_players, evaluate_warm_start, prepare_materials, prepare_policy
+from flows.prepare import Prepared, evaluate_baselines, evaluate_warm_start, prepare_materials, prepare_policy
 from flows.recording.record import AblationRecord, tracking_uri
 from flows.recording.results import (
     all_references,
@@ -25,12 +24,14 @@ from flows.roster import plotted_measures
 from flows.run import run_variant
 from flows.run_state import Run
 from flows.runtime.display import Display, expected_work
+from flows.runtime.flow_runs import flow_run
+from flows.runtime.sampler import Sampler, sampling_ahead
 from flows.runtime.worker_processes import WorkerProcesses, worker_processes
 from tasks.observing import observing
-from tasks.report.cells import WARM_START
 from tasks.report.report import ReportParameters, RunName, read_report, report
 from turnwise.errors import TrainingEnded
 from turnwise.experiment import Experiment
+from turnwise.reporting.data.cells import WARM_START
 from turnwise.reporting.data.report_data import ReportData
 from turnwise.store import Reference
 from turnwise.store.digests import digest_of
@@ -53,12 +54,7 @@ class AblationResult:
     """Numbers of stages that were computed now, and that came from the cache."""
 
 
-@flow(
-    name="comparison",
-    flow_run_name="{experiment.ablation.name}",
-    validate_parameters=False,
-    persist_result=False,
-)
+@flow_run("comparison", "{experiment.ablation.name}")
 def comparison(experiment: Experiment, processes: int = 1) -> AblationResult:
     """`compare` as a flow run of its own, shown in the terminal."""
     return compare(experiment, Console(), processes)
@@ -67,7 +63,8 @@ def comparison(experiment: Experiment, processes: int = 1) -> AblationResult:
 def compare(experiment: Experiment, console: Console, processes: int = 1) -> AblationResult:
     """Prepare once, run every variant with every seed, record, and write the report.
 
-    The runs are shared by `processes` processes, this one included; the results do not depend on their number.
+    The runs are shared by `processes` processes, this one included; where there are more of them than runs, the others
+    sample ahead (`rollout.lag`). The results do not depend on their number.
 
     Raises:
         ConfigurationError: the disk has too little room; raised before anything long is computed.
@@ -79,24 +76,29 @@ def compare(experiment: Experiment, console: Console, processes: int = 1) -> Abl
     needed = needs_of(experiment, processes)
     with display.showing(), observing(DiskGuard(needed.disk if needed else 0)):
         prepared = prepare_policy(experiment, prepare_materials(experiment))
-        players = evaluate_players(experiment, prepared)
+        baselines = evaluate_baselines(experiment, prepared)
         warm_start = evaluate_warm_start(experiment, prepared)
         record = AblationRecord(experiment, prepared)
-        record.compared_with({**players, WARM_START: warm_start})
-        wanted = min(processes, len(experiment.ablation.variants) * len(experiment.ablation.seeds)) - 1
-        with worker_processes(experiment, prepared, wanted, display.finished_by_worker, console.print) as workers:
-            runs = every_run(experiment, prepared, record, workers)
-        reported = _report(experiment, players, warm_start, prepared.tokenizer, runs)
-    evaluations = [*players.values(), warm_start]
+        record.compared_with({**baselines, WARM_START: warm_start})
+        with_runs = min(processes, len(experiment.ablation.variants) * len(experiment.ablation.seeds))
+        samplers = processes - with_runs
+        report, warn = display.finished_by_worker, console.print
+        with (
+            worker_processes(experiment, prepared, with_runs - 1, report, warn, samplers - 1) as workers,
+            sampling_ahead(samplers > 0, report, warn) as sampler,
+        ):
+            runs = every_run(experiment, prepared, record, workers, sampler)
+        reported = _report(experiment, baselines, warm_start, prepared.tokenizer, runs)
+    evaluations = [*baselines.values(), warm_start]
     made = [*evaluations, *all_references(runs)]
     digest = digest_of([str(reference) for reference in [reported, *made]])
     if display.computed:
-        keep_time(
-            reported, time.monotonic() - began + workers.seconds, 1 + workers.number, display.made.issuperset(made)
-        )
+        ahead = 0.0 if sampler is None else sampler.seconds
+        seconds, number = time.monotonic() - began + workers.seconds + ahead, 1 + workers.number + (ahead > 0)
+        keep_time(reported, seconds, number, display.made.issuperset(made))
     data = with_circumstances(read_report(reported), experiment, prepared, reported, evaluations, runs)
     folder = results_folder(experiment)
-    digests = digests_of(experiment, digest, prepared, {**players, WARM_START: warm_start}, runs)
+    digests = digests_of(experiment, digest, prepared, {**baselines, WARM_START: warm_start}, runs)
     repeat = compared_with_former(folder, digests)
     write_results(folder, data, digests)
     record.close(folder / "report.html", digest)
@@ -104,7 +106,11 @@ def compare(experiment: Experiment, console: Console, processes: int = 1) -> Abl
 
 
 def every_run(
-    experiment: Experiment, prepared: Prepared, record: AblationRecord, workers: WorkerProcesses
+    experiment: Experiment,
+    prepared: Prepared,
+    record: AblationRecord,
+    workers: WorkerProcesses,
+    sampler: Sampler | None = None,
 ) -> list[Run]:
     """Run every variant with every seed: first those that no other process has taken, then whatever is still missing.
 
@@ -117,7 +123,7 @@ def every_run(
 
     def make(variant: str, seed: int) -> None:
         try:
-            made[variant, seed] = run_recorded(experiment, prepared, record, variant, seed)
+            made[variant, seed] = run_recorded(experiment, prepared, record, variant, seed, sampler)
         except TrainingEnded as error:
             made[variant, seed] = error
 
@@ -141,13 +147,20 @@ def every_run(
     return runs
 
 
-def run_recorded(experiment: Experiment, prepared: Prepared, record: AblationRecord, variant: str, seed: int) -> Run:
+def run_recorded(
+    experiment: Experiment,
+    prepared: Prepared,
+    record: AblationRecord,
+    variant: str,
+    seed: int,
+    sampler: Sampler | None = None,
+) -> Run:
     """Run one variant with one seed, recorded as a child run of the ablation in MLflow; failures are recorded too."""
     own = experiment.variant(variant)
     name = f"{variant} seed {seed}"
     record.open(name, variant, seed, own)
     try:
-        run = run_variant(own, prepared, variant, seed, record.iteration)
+        run = run_variant(own, prepared, variant, seed, record.iteration, sampler)
     except Exception as error:
         record.fail(name, repr(error))
         raise
@@ -157,7 +170,7 @@ def run_recorded(experiment: Experiment, prepared: Prepared, record: AblationRec
 
 def _report(
     experiment: Experiment,
-    players: dict[str, Reference],
+    baselines: dict[str, Reference],
     warm_start: Reference,
     tokenizer: Reference,
     runs: list[Run],
@@ -173,7 +186,7 @@ def _report(
             attempts=experiment.agent.mode.attempts or 1,
             plotted=plotted_measures(),
         ),
-        players=players,
+        baselines=baselines,
         warm_start=warm_start,
         starts=[run.start for run in runs],
         iterations=[[iteration.artifacts for iteration in run.iterations] for run in runs],

@@ -19,14 +19,14 @@ from tasks.models_in_memory import LearnerParameters
 from turnwise.errors import MismatchError, NotFiniteError, TrainingEnded
 from turnwise.experiment import Experiment
 from turnwise.health.alarms import AlarmRecord, Change
-from turnwise.health.guards import COUNTED, in_a_row, message
+from turnwise.health.guards import COUNTED, message
 from turnwise.store import Reference
 
 logger = logging.getLogger(__name__)
 
 
 def probe_policy(run: Run, iteration: Iteration) -> Reference:
-    """Measure the rollout with models, before the behaviour policy is updated."""
+    """Measure the rollout with models, before the policy is updated."""
     experiment = run.experiment
     parameters = ProbeParameters(
         learner=LearnerParameters(
@@ -69,6 +69,8 @@ def keep_books(run: Run, iteration: Iteration) -> Reference:
             curriculum=experiment.curriculum,
             turns=experiment.made_world.limits.turns,
             prompts=experiment.rollout.prompts if experiment.rollout.scheme == "branching" else None,
+            lag=experiment.rollout.lag,
+            limit=(iteration.limit or experiment.made_world.limits.turns) if experiment.rollout.lag else None,
         ),
         rollout=iteration.rollout,
         credit=iteration.credit,
@@ -91,9 +93,9 @@ def respond(run: Run) -> None:
     iteration = run.iterations[-1]
     record = read_health(iteration.health)
     for name in COUNTED:
-        most, count = getattr(run.experiment.guards, name), in_a_row(name, record.monitors)
+        most, count = getattr(run.experiment.guards, name), record.in_a_row[name]
         if most is not None and count >= most:
-            good = run.models_before(iteration.number - count).policy
+            good = run.sampler_of(iteration.number - count).policy
             seen = f"its condition held in the last {count} iterations of {run.name}, up to {iteration.number}"
             raise TrainingEnded(message(name, seen, str(good)))
     for words in record.alarm.raised.values():
@@ -111,13 +113,13 @@ def respond(run: Run) -> None:
             record.alarm.change.selection.rule,
         )
         iteration.made["returned"] = returned = return_to_healthy(run, iteration)
-        critic = run.models_before(record.alarm.healthy).critic
+        critic = run.sampler_of(record.alarm.healthy).critic
         run.models = Models(returned, returned if run.experiment.critic_on_trunk else critic)
 
 
 def return_to_healthy(run: Run, iteration: Iteration) -> Reference:
     """The last healthy policy, as the policy with which the run goes on after this iteration."""
-    healthy = run.models_before(read_health(iteration.health).alarm.healthy)
+    healthy = run.sampler_of(read_health(iteration.health).alarm.healthy)
     return return_to.named(run.label(iteration))(ReturnParameters(), policy=healthy.policy, health=iteration.health)
 
 
@@ -125,7 +127,7 @@ def may_return_to(run: Run) -> list[Reference]:
     """The policy and the critic that an alarm in the next iteration could return to; empty if alarms do not return."""
     if run.experiment.alarms.response != "return":
         return []
-    healthy = run.models_before(read_health(run.iterations[-1].health).alarm.healthy)
+    healthy = run.sampler_of(read_health(run.iterations[-1].health).alarm.healthy)
     return [healthy.policy, *([] if healthy.critic is None else [healthy.critic])]
 
 
@@ -137,7 +139,7 @@ def changed(experiment: Experiment, change: Change) -> Experiment:
 
 @contextmanager
 def guarded(run: Run, iteration: Iteration) -> Iterator[None]:
-    """End the run with advice if the learner refuses to update; the behaviour policy is named as the last good one."""
+    """End the run with advice if the learner refuses to update; the policy before is named as the last good one."""
     try:
         yield
     except (MismatchError, NotFiniteError) as error:
@@ -151,7 +153,7 @@ def _stopped(run: Run, alarm: AlarmRecord) -> str:
     again = f" after {alarm.returns} returns" if alarm.returns else ""
     return (
         f"monitors must stay within the bounds of alarms.rules; {run.name} was stopped at iteration "
-        f"{alarm.iteration}{again}: {seen}. The last healthy policy, {run.models_before(alarm.healthy).policy}, "
+        f"{alarm.iteration}{again}: {seen}. The last healthy policy, {run.sampler_of(alarm.healthy).policy}, "
         f"sampled iteration {alarm.healthy}. What may help: a lower optimization.learning_rate, selection.rule: "
         "uncertainty, wider clips; alarms.response: log goes on all the same"
     )

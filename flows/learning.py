@@ -93,6 +93,7 @@ def update_policy(run: Run, iteration: Iteration) -> Reference:
             credit=iteration.credit,
             reference=iteration.made.get("reference") if _penalised_in(experiment, "loss") else None,
             values=iteration.made.get("values") if experiment.critic_on_trunk else None,
+            sampler=iteration.sampler.policy if iteration.sampler.policy != iteration.before.policy else None,
         )
 
 

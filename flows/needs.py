@@ -7,7 +7,8 @@ Episodes take 12 bytes per token that may be sampled and 2 per token of a full c
 files. Records in Prefect and MLflow take 60 kB per stage, also measured there.
 
 Memory, per process: for the learner 16 bytes per trained weight (weight, gradient, moments) and 4 per frozen one; 16
-per weight of a critic's own trunk; 4 per weight of the reference policy; the activations of a micro-batch, about 20
+per weight of a critic's own trunk; 4 per weight of the reference policy and, with `rollout.lag`, of the policy that
+sampled; the activations of a micro-batch, about 20
 numbers of the hidden width per token and layer; three times the logits of a chunk; the engine's weights, and its keys
 and values. The libraries alone take about 2 GB with vLLM and 1 GB without, measured on the demo.
 """
@@ -169,7 +170,7 @@ def _kept_of_run(own: Experiment, shapes: Shapes) -> int:
     weights, state = _of_iteration(own, shapes)
     evaluations = [stage.name for stage in roster.due_in_run(own)].count("evaluation")
     evaluated = evaluations if storage.keep_evaluated else storage.keep_best
-    last = iterations if storage.keep_last is None else storage.keep_last
+    last = iterations if storage.keep_last is None else storage.keep_last + own.rollout.lag
     whole = iterations if storage.keep_optimizer is None else storage.keep_optimizer
     whole += own.alarms.response == "return"
     return min(iterations, last + evaluated) * weights + min(iterations, whole) * (weights + state)
@@ -187,7 +188,8 @@ def _memory(own: Experiment, shapes: Shapes) -> int:
     vocabulary = max(shape[0] for shape in shapes.values())
     logits = 3 * 4 * min(compute.logit_chunk_tokens, own.optimization.micro_batch_tokens) * vocabulary
     engine = 4 * total + min(ENGINE_CACHE_BYTES, 8 * 256 * own.agent.context_tokens * layers * width)
-    return LIBRARIES[compute.engine] + learner + critic + 4 * total + activations + logits + engine
+    frozen = 4 * total * (1 + own.rollout.lag)
+    return LIBRARIES[compute.engine] + learner + critic + frozen + activations + logits + engine
 
 
 def free_disk() -> int:

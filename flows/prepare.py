@@ -12,16 +12,16 @@ from tasks.playing import PlayParameters, tasks_of
 from tasks.prepare.conversations import ConversationParameters, conversations
 from tasks.prepare.materials import (
     DemonstrationParameters,
-    PanelParameters,
     PolicyParameters,
+    TaskSetParameters,
     TokenizerParameters,
     demonstrations,
     initial_policy,
-    panel,
+    task_set,
     tokenizer,
 )
 from tasks.prepare.warm_start import WarmStartParameters, warm_start
-from tasks.rollout.evaluate import EvaluationParameters, PlayerParameters, evaluate, player
+from tasks.rollout.evaluate import BaselineParameters, EvaluationParameters, baseline, evaluate
 from turnwise.config.model_settings import Compute
 from turnwise.config.schema import RetryOptions
 from turnwise.data.task_sets import require_disjoint
@@ -37,16 +37,16 @@ from turnwise.world import SPLITS, Split
 class Materials:
     """The tasks, demonstrations and tokenizer, made before any policy."""
 
-    train_panel: Reference
-    validation_panel: Reference
-    test_panel: Reference
+    train_task_set: Reference
+    validation_task_set: Reference
+    test_task_set: Reference
     demonstrations: Reference
     """Demonstrations or a user's conversations, to be imitated."""
     tokenizer: Reference
 
-    def panel(self, split: Split) -> Reference:
+    def task_set(self, split: Split) -> Reference:
         """The task set of a split."""
-        return {"train": self.train_panel, "validation": self.validation_panel, "test": self.test_panel}[split]
+        return {"train": self.train_task_set, "validation": self.validation_task_set, "test": self.test_task_set}[split]
 
 
 @dataclass(frozen=True)
@@ -63,11 +63,11 @@ def play_parameters(experiment: Experiment) -> PlayParameters:
     return PlayParameters(world=experiment.world, agent=experiment.agent, patience=patience)
 
 
-def panel_parameters(experiment: Experiment, split: Split) -> PanelParameters:
+def task_set_parameters(experiment: Experiment, split: Split) -> TaskSetParameters:
     """The parameters of the task set of a split."""
     data = experiment.data
     counts = {"train": data.train_tasks, "validation": data.validation_tasks, "test": data.test_tasks}
-    return PanelParameters(world=experiment.world, split=split, tasks=counts[split])
+    return TaskSetParameters(world=experiment.world, split=split, tasks=counts[split])
 
 
 def prepare_materials(experiment: Experiment) -> Materials:
@@ -77,9 +77,11 @@ def prepare_materials(experiment: Experiment) -> Materials:
         ConfigurationError: this machine lacks the device or precision that the learner needs, or the model cannot be
             used here (both before anything is computed), or two task sets share a task.
     """
+    # Before the first stage: what this machine cannot do is refused while nothing has been computed.
     _require_device(experiment.compute)
     require_model(experiment)
-    made = {split: panel.named(f"{split} panel")(panel_parameters(experiment, split)) for split in SPLITS}
+    made = {split: task_set.named(f"{split} task set")(task_set_parameters(experiment, split)) for split in SPLITS}
+    # The contract promises disjoint splits; a world that breaks it would make every later number worthless.
     require_disjoint({split: tasks_of(reference, split) for split, reference in made.items()})
     made_demonstrations = _to_imitate(experiment, made["train"])
     policy = experiment.policy
@@ -111,7 +113,7 @@ def _require_device(compute: Compute) -> None:
     require_device(LearnerParameters(compute=compute).model, compute.device)
 
 
-def _to_imitate(experiment: Experiment, train_panel: Reference) -> Reference:
+def _to_imitate(experiment: Experiment, train_task_set: Reference) -> Reference:
     """The conversations that the configuration names, or else demonstrations by the world's oracle."""
     data = experiment.data
     if data.conversations is not None:
@@ -123,7 +125,7 @@ def _to_imitate(experiment: Experiment, train_panel: Reference) -> Reference:
             count=data.demonstrations,
             noise=data.demonstration_noise,
         ),
-        panel=train_panel,
+        task_set=train_task_set,
     )
 
 
@@ -141,34 +143,34 @@ def prepare_policy(experiment: Experiment, materials: Materials) -> Prepared:
             policy=policy,
             tokenizer=materials.tokenizer,
             demonstrations=materials.demonstrations,
-            panel=materials.validation_panel,
+            task_set=materials.validation_task_set,  # where it stops depends on these, so never on the test tasks
         )
     return Prepared(**vars(materials), warm_start=policy)
 
 
-def evaluate_players(experiment: Experiment, materials: Materials) -> dict[str, Reference]:
+def evaluate_baselines(experiment: Experiment, materials: Materials) -> dict[str, Reference]:
     """Evaluate the world's baseline policies on the test task set; by name."""
     evaluation = experiment.evaluation
     return {
-        name: player.named(f"player {name}")(
-            PlayerParameters(
+        name: baseline.named(f"baseline policy {name}")(
+            BaselineParameters(
                 **dict(play_parameters(experiment)),
-                player=name,
+                baseline=name,
                 samples=evaluation.samples,
                 seed=evaluation.seed,
                 split="test",
             ),
-            panel=materials.test_panel,
+            task_set=materials.test_task_set,
         )
-        for name in experiment.made_world.players
+        for name in experiment.made_world.baselines
     }
 
 
 def evaluate_warm_start(experiment: Experiment, prepared: Prepared) -> Reference:
     """Evaluate the warm start on the test task set."""
-    return evaluate.named("warm start on the test panel")(
+    return evaluate.named("warm start on the test task set")(
         EvaluationParameters.of(play_parameters(experiment), experiment.compute, experiment.evaluation, "test"),
         policy=prepared.warm_start,
         tokenizer=prepared.tokenizer,
-        panel=prepared.test_panel,
+        task_set=prepared.test_task_set,
     )

@@ -33,6 +33,7 @@ from tasks.update.update import update
 from turnwise.experiment import Experiment
 from turnwise.health.monitors import OF_PROBE
 from turnwise.reporting.data.report_data import SHARE
+from turnwise.statistics.curves import Spending
 from turnwise.store import Reference
 
 NATS = "nats per token"
@@ -86,6 +87,8 @@ class IterationStage:
     """Metrics that are not recorded, since another stage has recorded the same number."""
     costs: tuple[MachineCost, ...] = ()
     plotted: tuple[PlottedMetric, ...] = ()
+    tabled: tuple[str, ...] = ()
+    """Metrics that the table of a run has a column of, which DVC plots and compares (`training.csv`)."""
     follows: str = ""
     """The task's input that its artifact replaces (the policy, the critic): the section `storage` sets how long such
     artifacts are kept. Empty: none, and the artifact is kept."""
@@ -117,6 +120,7 @@ ROSTER: tuple[IterationStage, ...] = (
         due=lambda experiment, number: True,
         seconds=1.0,
         groups=("rollout",),
+        tabled=("success", "turns", "reply_tokens"),
         costs=(
             MachineCost("seconds/sampling", "sampling_seconds", account="sampling"),
             MachineCost("seconds/worlds", "world_seconds", account="worlds"),
@@ -174,6 +178,7 @@ ROSTER: tuple[IterationStage, ...] = (
         due=lambda experiment, number: not _evolves(experiment),
         seconds=0.1,
         groups=("credit",),
+        tabled=("reward", "zero_variance_groups"),
         costs=(MachineCost("seconds/credit"),),
         plotted=(
             PlottedMetric("Updates", "zero_variance_groups", "groups without signal"),
@@ -194,7 +199,8 @@ ROSTER: tuple[IterationStage, ...] = (
         due=lambda experiment, number: not _evolves(experiment) and not _warms_up(experiment, number),
         seconds=1.2,
         groups=("update",),
-        units=dict.fromkeys(("approximate_kl", "entropy", "mismatch", "mismatch_maximum"), "nats"),
+        tabled=("entropy", "gradient_norm", "clip_fraction_low", "clip_fraction_high", "mismatch"),
+        units=dict.fromkeys(("approximate_kl", "entropy", "lag_kl", "mismatch", "mismatch_maximum"), "nats"),
         costs=(
             MachineCost("seconds/update", account="update"),
             MachineCost("speed/trained_tokens_per_second", "trained_tokens_per_second"),
@@ -204,6 +210,7 @@ ROSTER: tuple[IterationStage, ...] = (
             PlottedMetric("Updates", "entropy", "entropy of the replies", NATS),
             PlottedMetric("Updates", "gradient_norm", "gradient norm before clipping"),
             PlottedMetric("Updates", "mismatch", "mismatch of engine and learner", NATS),
+            PlottedMetric("Updates", "lag_kl", "divergence from the policy that sampled", NATS),
         ),
         follows="policy",
     ),
@@ -310,6 +317,19 @@ def plotted_measures() -> list[Measure]:
         for stage in ROSTER
         for each in stage.plotted
     ]
+
+
+def spending() -> Spending:
+    """What of an iteration counts as its cost when runs are compared at equal budgets: everything but evaluations."""
+    accounts_of = {stage.name: {cost.account for cost in stage.costs} for stage in ROSTER}
+    (sampling,) = (name for name, found in accounts_of.items() if "sampling" in found)
+    free = frozenset(name for name, found in accounts_of.items() if "evaluation" in found)
+    return Spending(sampling, recorded_groups()["validation"].name, free)
+
+
+def tabled_metrics() -> dict[str, tuple[str, ...]]:
+    """By artifact of an iteration, its metrics in the table of a run, in order."""
+    return {stage.name: stage.tabled for stage in ROSTER if stage.tabled}
 
 
 def accounts() -> list[str]:

@@ -2,12 +2,21 @@
 
 An iteration runs the stages of the roster that are due in it (`flows.roster`). After it, guards and alarms may end the
 run or return it to a healthy policy, and what the section `storage` does not keep is pruned.
+
+With P_n the policy that has learned from n batches, P_0 the warm start, and `rollout.lag`:
+
+    lag    rollout n is sampled by    its turn limit is set after    update n
+    0      P_(n-1)                    iteration n - 1                P_(n-1) -> P_n
+    1      P_(n-2), P_0 for n = 1     iteration n - 2                P_(n-1) -> P_n, corrected for the lag
+
+so that with a lag rollout n + 1 can be sampled while update n goes on. All other stages read the newest policy and
+critic: values, probes, evaluations. A healthy iteration is one whose rollout is, so a return is to the policy that
+sampled it; that policy samples the next rollout too, and what was sampled ahead is dropped.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from flows import roster
@@ -15,12 +24,12 @@ from flows.health import may_return_to, respond
 from flows.learning import first_critic
 from flows.prepare import Prepared
 from flows.run_state import Iteration, Models, Run
-from flows.sampling import evaluation, evaluation_at_horizon
-from tasks.health.health import read_health
+from flows.runtime.sampler import Sampler
+from flows.sampling import evaluation, evaluation_at_horizon, turn_limit
 from tasks.rollout.evaluate import success_of
 from turnwise.experiment import Experiment
 from turnwise.store import default_store
-from turnwise.store.retention import Link, files_to_prune, kept
+from turnwise.store.retention import Link, files_to_prune, kept, least_kept
 
 
 def run_variant(
@@ -29,13 +38,18 @@ def run_variant(
     variant: str,
     seed: int,
     on_iteration: Callable[[Run, Iteration], None] = lambda run, iteration: None,
+    sampler: Sampler | None = None,
 ) -> Run:
     """Train and test one variant with one seed. `experiment` is the variant's own configuration.
+
+    `sampler` makes rollouts while this process updates policies, where `rollout.lag` allows it. Results do not depend
+    on it.
 
     Raises:
         TrainingEnded: a guard or an alarm ends the run.
     """
     run = _begin(experiment, prepared, variant, seed)
+    run.sampler = sampler
     for number in range(1, experiment.optimization.iterations + 1):
         iteration = _iterate(run, number)
         run.iterations.append(iteration)
@@ -43,7 +57,7 @@ def run_variant(
         on_iteration(run, iteration)
         respond(run)
         _prune_behind(run)
-    label, limit = f"{run.name} on the test panel", run.iterations[-1].limit
+    label, limit = f"{run.name} on the test task set", run.iterations[-1].limit
     run.test = evaluation(label, experiment, "test", prepared, run.policy)
     run.test_at_horizon = evaluation_at_horizon(label, experiment, "test", prepared, run.policy, limit)
     return run
@@ -55,7 +69,7 @@ def _begin(experiment: Experiment, prepared: Prepared, variant: str, seed: int) 
     start = evaluation(label, experiment, "validation", prepared, prepared.warm_start)
     run = Run(variant, seed, experiment, prepared, Models(prepared.warm_start, None), start)
     run.start_at_horizon = evaluation_at_horizon(
-        label, experiment, "validation", prepared, prepared.warm_start, _turn_limit(run)
+        label, experiment, "validation", prepared, prepared.warm_start, turn_limit(run, 1)
     )
     run.models = replace(run.models, critic=first_critic(run))
     return run
@@ -63,7 +77,7 @@ def _begin(experiment: Experiment, prepared: Prepared, variant: str, seed: int) 
 
 def _iterate(run: Run, number: int) -> Iteration:
     """Run the stages that are due in one iteration."""
-    iteration = Iteration(number, run.models, _turn_limit(run))
+    iteration = Iteration(number, run.models, turn_limit(run, number), earlier=run.earlier)
     for stage in roster.due(run.experiment, number):
         made = stage.make(run, iteration)
         if made is not None:
@@ -71,32 +85,37 @@ def _iterate(run: Run, number: int) -> Iteration:
     return iteration
 
 
-def _turn_limit(run: Run) -> int | None:
-    """The turn limit of the next iteration; None if the world's own is as short."""
-    if run.iterations:
-        limit = read_health(run.iterations[-1].health).horizon.limit
-    else:
-        limit = run.experiment.made_curriculum.first().limit
-    return limit if limit < run.experiment.made_world.limits.turns else None
-
-
 def _prune_behind(run: Run) -> None:
     """Prune what the section `storage` does not keep of the run's policies and critics.
 
     What other runs start from too, what the next iteration starts from, and what an alarm may return to are never
-    touched. If another run still needs a pruned policy that both have made, it is recomputed on request.
+    touched; of the policy that samples the next iteration, the weights stay. If another run still needs a pruned policy
+    that both have made, it is recomputed on request. Links of which the least is kept already are not looked at again,
+    so that late iterations cost what early ones do.
     """
-    begun = run.models_before(1)
-    chains = defaultdict(list, {"policy": [Link(begun.policy)]})
-    if begun.critic is not None and begun.critic != begun.policy:
-        chains[begun.critic.kind].append(Link(begun.critic))
-    for iteration in run.iterations:
-        for stage, made in roster.made_in(iteration):
-            if stage.follows:
-                chains[made.kind].append(Link(made, iteration.evaluation if made == iteration.policy else None))
+    storage = run.experiment.storage
+    for link in _new_links(run):
+        chain = run.chains.setdefault(link.reference.kind, [])
+        if chain and chain[-1].reference == link.reference:  # an update was skipped
+            link = Link(link.reference, link.evaluation or chain.pop().evaluation)
+        chain.append(link)
     whole = [run.models.policy, *([run.models.critic] if run.models.critic else []), *may_return_to(run)]
-    for chain in chains.values():
-        for reference, keep in kept(chain, run.experiment.storage, success_of, whole).items():
-            if reference != run.prepared.warm_start and run.kept.get(reference) != keep:
+    weights = [run.earlier.policy] if run.earlier is not None else []
+    for chain in run.chains.values():
+        for reference, keep in kept(chain, storage, success_of, whole, weights).items():
+            if run.kept.get(reference) != keep:
                 default_store().prune(reference, files_to_prune(reference.kind, keep))
                 run.kept[reference] = keep
+        while chain and run.kept.get(chain[0].reference) == least_kept(chain[0], storage):
+            del chain[0]
+
+
+def _new_links(run: Run) -> Iterator[Link]:
+    """The policies and critics that the last iteration has made, and before those of the first the initial critic."""
+    iteration = run.iterations[-1]
+    begun = iteration.before
+    if len(run.iterations) == 1 and begun.critic is not None and begun.critic != begun.policy:
+        yield Link(begun.critic)
+    for stage, made in roster.made_in(iteration):
+        if stage.follows and made != run.prepared.warm_start:
+            yield Link(made, iteration.evaluation if made == iteration.policy else None)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from flows.prepare import Prepared
+from flows.runtime.sampler import Sampler
 from turnwise.experiment import Experiment
 from turnwise.store import Reference
-from turnwise.store.retention import Keep
+from turnwise.store.retention import Keep, Link
 
 
 @dataclass(frozen=True)
@@ -26,11 +27,18 @@ class Iteration:
     number: int
     """Counts from 1; the policy of iteration n has learned from n batches."""
     before: Models
-    """The behaviour policy, which samples the rollout, and the critic that values it."""
+    """The policy that is updated, and the critic that values the rollout: the newest ones."""
     limit: int | None
     """The turn limit that the curriculum set; None: only the world's own."""
     made: dict[str, Reference] = field(default_factory=dict)
     """The artifacts so far, by their names in `flows.roster`, in the order in which they were made."""
+    earlier: Models | None = None
+    """With `rollout.lag`, what the iteration before started with. None: no lag, or none yet."""
+
+    @property
+    def sampler(self) -> Models:
+        """The behaviour policy, which samples the rollout, and the critic of the same age."""
+        return self.before if self.earlier is None else self.earlier
 
     @property
     def rollout(self) -> Reference:
@@ -100,8 +108,12 @@ class Run:
     test: Reference | None = None
     """Evaluation of the final policy on the test task set."""
     test_at_horizon: Reference | None = None
+    chains: dict[str, list[Link]] = field(default_factory=dict)
+    """By kind, the policies and the critics of which retention may keep less later, in the order of training."""
     kept: dict[Reference, Keep] = field(default_factory=dict)
     """What retention has kept of each artifact so far."""
+    sampler: Sampler | None = None
+    """What samples the next iteration while this one learns, if anything does."""
 
     @property
     def name(self) -> str:
@@ -110,8 +122,19 @@ class Run:
 
     @property
     def policy(self) -> Reference:
-        """The policy that the next iteration would sample with; after the last one, the final policy."""
+        """The policy that the next iteration would update; after the last one, the final policy."""
         return self.models.policy
+
+    @property
+    def earlier(self) -> Models | None:
+        """With `rollout.lag`, the models whose policy samples the next iteration, where these are not the newest.
+
+        None before the first iteration, and after a return to a healthy policy: what the policy that was left has
+        sampled ahead is dropped, and the healthy one samples.
+        """
+        if not (self.experiment.rollout.lag and self.iterations) or self.iterations[-1].returned is not None:
+            return None
+        return self.iterations[-1].before
 
     @property
     def evaluations(self) -> list[Reference]:
@@ -123,6 +146,6 @@ class Run:
         """The name of one of its iterations wherever that is shown."""
         return f"{self.name} iteration {iteration.number}"
 
-    def models_before(self, number: int) -> Models:
-        """The models that sampled and valued iteration `number`; for 0, those that the run started from."""
-        return self.iterations[max(number, 1) - 1].before
+    def sampler_of(self, number: int) -> Models:
+        """The models whose policy sampled iteration `number`; for 0, those that the run started from."""
+        return self.iterations[max(number, 1) - 1].sampler

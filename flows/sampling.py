@@ -2,27 +2,62 @@
 
 P_k --rollout--> trajectories_k --select--> groups_k
 P_(k+1) --evaluate--> at the world's turn limit and, where training has a shorter limit, at that one too
+
+With `rollout.lag` trajectories_(k+1) are sampled with P_k too, while it is updated to P_(k+1). Which policy samples,
+and at which turn limit, is then known as soon as trajectories_k are there; `flows.runtime.sampler` samples them in a
+process of its own.
 """
 
 from __future__ import annotations
 
 from flows.prepare import Prepared, play_parameters
 from flows.run_state import Iteration, Run
+from flows.runtime.sampler import RolloutCall
 from tasks.credit.select import SelectParameters, read_missing, select
+from tasks.health.health import read_health
 from tasks.rollout.evaluate import EvaluationParameters, evaluate
-from tasks.rollout.rollout import GatherParameters, RolloutParameters, gather, rollout
+from tasks.rollout.rollout import GatherParameters, RolloutParameters, gather
 from turnwise.credit.selection import MAXIMUM_ROUNDS
 from turnwise.experiment import Experiment
 from turnwise.store import Reference
 from turnwise.world import Split
 
 
-def roll_out(run: Run, iteration: Iteration, round: int = 0) -> Reference:
-    """Sample groups of trajectories with the behaviour policy. Each round plays other tasks."""
+def roll_out(run: Run, iteration: Iteration) -> Reference:
+    """Sample the groups of trajectories of an iteration, and with a lag begin to sample those of the next one."""
+    call = rollout_call(run, iteration)
+    if run.sampler is None or not run.experiment.rollout.lag:
+        return call.make()
+    run.sampler.wait(call)
+    made = call.make()
+    following = iteration.number + 1
+    if following <= run.experiment.optimization.iterations:
+        run.sampler.begin(rollout_call(run, Iteration(following, iteration.before, turn_limit(run, following))))
+    return made
+
+
+def turn_limit(run: Run, number: int) -> int | None:
+    """The turn limit of an iteration; None if the world's own is as short.
+
+    It is set by the iteration before or, with a lag, by the one before that: the last whose results are known when
+    sampling begins.
+    """
+    curriculum, turns = run.experiment.made_curriculum, run.experiment.made_world.limits.turns
+    known = number - 1 - run.experiment.rollout.lag
+    if known > 0:
+        limit = read_health(run.iterations[known - 1].health).horizon.limit
+    else:
+        limit = curriculum.first_at(number).limit
+    return limit if limit < turns else None
+
+
+def rollout_call(run: Run, iteration: Iteration, round: int = 0) -> RolloutCall:
+    """The sampling of an iteration with its behaviour policy. Each round plays other tasks."""
     experiment = run.experiment
     again = f" round {round + 1}" if round else ""
-    return rollout.named(f"{run.label(iteration)}{again}")(
-        RolloutParameters(
+    return RolloutCall(
+        label=f"{run.label(iteration)}{again}",
+        parameters=RolloutParameters(
             **dict(play_parameters(experiment)),
             compute=experiment.compute,
             scheme=experiment.rollout.scheme,
@@ -34,9 +69,9 @@ def roll_out(run: Run, iteration: Iteration, round: int = 0) -> Reference:
             iteration=iteration.number,
             round=round,
         ),
-        policy=iteration.before.policy,
+        policy=iteration.sampler.policy,
         tokenizer=run.prepared.tokenizer,
-        panel=run.prepared.train_panel,
+        task_set=run.prepared.train_task_set,
     )
 
 
@@ -58,7 +93,7 @@ def select_groups(run: Run, iteration: Iteration) -> Reference:
     rounds = [iteration.rollout]
     selection = select.named(label)(parameters, rollout=iteration.rollout)
     while read_missing(selection) and len(rounds) < most:
-        rounds.append(roll_out(run, iteration, len(rounds)))
+        rounds.append(rollout_call(run, iteration, len(rounds)).make())
         iteration.made["rollout"] = gather.named(label)(GatherParameters(), rollouts=list(rounds))
         selection = select.named(label)(parameters, rollout=iteration.rollout)
     return selection
@@ -89,7 +124,7 @@ def evaluation(
         EvaluationParameters.of(play_parameters(experiment), experiment.compute, experiment.evaluation, split, limit),
         policy=policy,
         tokenizer=prepared.tokenizer,
-        panel=prepared.panel(split),
+        task_set=prepared.task_set(split),
     )
 
 

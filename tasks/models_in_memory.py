@@ -72,16 +72,19 @@ def model_in_memory(digest: str) -> PreTrainedModel | None:
 
 def reference_policy(policy: Reference, compute: Compute) -> Learner:
     """The frozen reference policy, for log-probabilities. It is never trained and stays in memory."""
-    from turnwise.policy.learner.learner import Learner
-
     parameters = LearnerParameters(compute=compute)
     if (policy, parameters) not in _references:
         _references.clear()
-        folder = default_store().folder(policy, MODEL_FILES)
-        _references[policy, parameters] = Learner(
-            folder, device=compute.device, threads=compute.learner_threads, model=parameters.model
-        )
+        _references[policy, parameters] = frozen_policy(policy, compute)
     return _references[policy, parameters]
+
+
+def frozen_policy(policy: Reference, compute: Compute) -> Learner:
+    """A policy for log-probabilities alone, from the store; it is not kept in memory."""
+    from turnwise.policy.learner.learner import Learner
+
+    folder, model = default_store().folder(policy, MODEL_FILES), LearnerParameters(compute=compute).model
+    return Learner(folder, device=compute.device, threads=compute.learner_threads, model=model)
 
 
 def take_critic(critic: Reference, parameters: LearnerParameters) -> Critic:

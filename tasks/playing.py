@@ -19,7 +19,7 @@ from turnwise.config.agent import Agent
 from turnwise.config.model_settings import Compute
 from turnwise.config.schema import RetryOptions, Section, WorldSection
 from turnwise.data.metrics import recorded_in
-from turnwise.data.task_sets import read_panel
+from turnwise.data.task_sets import read_task_set
 from turnwise.data.trajectory import Trajectory
 from turnwise.data.trajectory_files import write_trajectories
 from turnwise.policy.engines.contract import Sampling
@@ -163,21 +163,21 @@ def play_with_script(
     """
     rules = _rules(parameters, None)
     episodes = make_episodes(rules, tasks, replicas, worlds_seed(seed))
-    write, player_seed = rules.format.demonstrate, seeding.derive(seed, "players")
-    played = play_scripted(episodes, write, choose, player_seed, looks_ahead=looks_ahead)
+    write, baseline_seed = rules.format.demonstrate, seeding.derive(seed, "players")
+    played = play_scripted(episodes, write, choose, baseline_seed, looks_ahead=looks_ahead)
     require_few_losses(played, parameters.world.name, parameters.patience.maximum_lost_share)
     return played
 
 
-def tasks_of(panel: Reference, split: Split) -> Sequence[Task]:
+def tasks_of(task_set: Reference, split: Split) -> Sequence[Task]:
     """The tasks of the task set of one split, in order."""
-    return _tasks(default_store().folder(panel), split)
+    return _tasks(default_store().folder(task_set), split)
 
 
 # An artifact never changes under its digest, so its tasks and tokenizer can be cached by folder.
 @cache
 def _tasks(folder: Path, split: Split) -> tuple[Task, ...]:
-    return tuple(read_panel(folder, split))
+    return tuple(read_task_set(folder, split))
 
 
 def frame_of(tokenizer: Reference) -> ChatFrame:

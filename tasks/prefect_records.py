@@ -65,7 +65,7 @@ def inspect_records(store: Store) -> Inspected:
             left_over.append(records_folder() / key)
         except (ArtifactError, OSError) as error:
             damaged.append(str(error))
-    mended_by = "running the experiment again computes and records it anew"
+    mended_by = "running the experiment again computes and records it again"
     return Inspected("records", mended_by, len(keys), damaged, left_over)
 
 

@@ -1,12 +1,12 @@
 """A stage: a plain function that becomes a cached, retried Prefect task.
 
     @stage("rollout", retries=2)
-    def rollout(parameters: RolloutParameters, *, policy: Reference, panel: Reference) -> Reference:
+    def rollout(parameters: RolloutParameters, *, policy: Reference, task_set: Reference) -> Reference:
         with default_store().write("trajectories") as draft:
             ...
         return draft.reference
 
-    rollout.named("grpo-or seed 1 iteration 7")(parameters, policy=policy, panel=panel)
+    rollout.named("grpo-or seed 1 iteration 7")(parameters, policy=policy, task_set=task_set)
 
 `parameters` is one frozen pydantic model that holds only what the stage reads. All other arguments are references,
 None, or lists or dictionaries of references. The cache key is a digest of the stage's name, its code, its parameters,
@@ -14,7 +14,7 @@ the digests of its inputs and the platform; in the parameters, paths of files an
 versions (`tasks.identity`). If a record does not belong to its key, or its artifact is missing or damaged, the result
 is recomputed with a warning. Only infrastructure failures are retried: a bug or a wrong configuration fails at once.
 Packages that take seconds to import (torch, transformers, vLLM) are imported inside the functions that compute: a
-process that finds all its results in the store never imports them.
+process that finds all its results in the store never imports them. Nor does it import Prefect (`recorded_only`).
 """
 
 from __future__ import annotations
@@ -26,19 +26,18 @@ import json
 import logging
 import pkgutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, Generic, ParamSpec, get_type_hints
 
-from prefect import Task
-from prefect.client.schemas.objects import State, TaskRun
-from prefect.context import TagsContext
 from pydantic import ValidationError
 
 from tasks.identity import known_by_content
 from tasks.observing import StageCall, current_observers
-from tasks.prefect_records import recorded, records_folder
-from turnwise.errors import ArtifactError, ConfigurationError, WorldLost
+from tasks.prefect_records import recorded
+from turnwise.errors import ArtifactError, ConfigurationError
 from turnwise.store import Reference, default_store, run_environment
 from turnwise.store.artifacts import when_pruned
 from turnwise.store.digests import digest_of
@@ -51,6 +50,31 @@ from turnwise.store.remaking import Record, make_again
 logger = logging.getLogger(__name__)
 
 Arguments = ParamSpec("Arguments")
+
+
+class NotRecorded(BaseException):
+    """A stage that must be computed was called within `recorded_only`. Not an error, so nothing else handles it."""
+
+
+_recorded_only: ContextVar[bool] = ContextVar("recorded_only", default=False)
+
+
+@contextmanager
+def recorded_only() -> Iterator[None]:
+    """Within the block nothing is computed: a stage whose result is not recorded raises NotRecorded.
+
+    The records are read without Prefect, whose import and server take seconds.
+    """
+    token = _recorded_only.set(True)
+    try:
+        yield
+    finally:
+        _recorded_only.reset(token)
+
+
+def computes() -> bool:
+    """Whether stages without a recorded result are computed: not within `recorded_only`."""
+    return not _recorded_only.get()
 
 
 def stage(
@@ -123,28 +147,25 @@ class Stage(Generic[Arguments]):
         key = f"{self.name}/{digest}"
         computed = False
 
-        @functools.wraps(self.function)
-        def compute(*args: Arguments.args, **kwargs: Arguments.kwargs) -> dict[str, str]:
+        def compute() -> Reference:
             nonlocal computed
             computed = True
             with telling_of_a_full_disk():
-                return self._compute(digest, ingredients, *args, **kwargs).model_dump()
+                return self._compute(digest, ingredients, *args, **kwargs)
 
-        task = Task(
-            compute,
-            name=self.name,
-            task_run_name=lambda: label if label == self.name else f"{label}: {self.name}",
-            cache_key_fn=lambda context, arguments: key,
-            refresh_cache=_is_stale(key, label) or None,
-            result_storage=records_folder(),
-            result_serializer="json",
-            retries=self.retries,
-            retry_delay_seconds=self.retry_delay_seconds,
-            retry_condition_fn=_failed_by_infrastructure,
-        )
-        # Tags are meant for flow runs: for each tag of a task, Prefect first requests a slot from its server.
-        with TagsContext(current_tags=set()):
-            reference = Reference.model_validate(task(*args, **kwargs))
+        if _recorded_only.get():
+            reference = _recorded_or_refused(key)
+        else:
+            from tasks.prefect_task import TaskCall, run_as_task
+
+            reference = run_as_task(
+                self.function,
+                TaskCall(label if label == self.name else f"{label}: {self.name}", key, compute),
+                name=self.name,
+                recorded=_is_recorded(key, label),
+                retries=self.retries,
+                retry_delay_seconds=self.retry_delay_seconds,
+            )
         for observer in current_observers.get():
             seconds = time.perf_counter() - began
             observer.finished(StageCall(self.name, label, reference, not computed, seconds))
@@ -292,20 +313,21 @@ def _digests(value: Any, what: str) -> Any:
     )
 
 
-def _is_stale(key: str, label: str) -> bool:
-    """Whether Prefect's record under the key must not be used: see `tasks.prefect_records`."""
+def _recorded_or_refused(key: str) -> Reference:
+    """The usable result recorded under the key. Raises NotRecorded where there is none."""
     try:
-        recorded(key, default_store())
+        reference = recorded(key, default_store())
+    except ArtifactError:
+        reference = None
+    if reference is None:
+        raise NotRecorded(key)
+    return reference
+
+
+def _is_recorded(key: str, label: str) -> bool:
+    """Whether a usable result is recorded under the key: see `tasks.prefect_records`."""
+    try:
+        return recorded(key, default_store()) is not None
     except ArtifactError as error:
         logger.warning("%s was computed before, but its result cannot be used; it is computed again. %s", label, error)
-        return True
-    return False
-
-
-_OUR_MISTAKES = (FileExistsError, FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
-
-
-def _failed_by_infrastructure(task: Task[..., Any], task_run: TaskRun, state: State[Any]) -> bool:
-    """Whether a retry can help: a lost world, a broken connection, a full disk; not a bug or a wrong parameter."""
-    error = state.data
-    return isinstance(error, WorldLost | OSError) and not isinstance(error, _OUR_MISTAKES)
+        return False

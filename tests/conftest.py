@@ -33,7 +33,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--random-episodes",
         type=int,
-        help="episodes of the random player in every world of tests/conformance, instead of fewer in the heavy ones",
+        help="episodes of the random baseline in every world of tests/conformance, instead of fewer in the heavy ones",
     )
 
 

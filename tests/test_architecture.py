@@ -32,7 +32,7 @@ ROOMS: Mapping[str, set[str]] = {
     "agent": {"config", "data", "credit", "policy"},
     "checking": {"config", "statistics", "store"},
     "tracking": {"config", "data", "store"},
-    "reporting": {"checking", "config", "data", "statistics", "store"},
+    "reporting": {"checking", "config", "data", "statistics", "store", "tracking"},
     "experiment": {"agent", "config", "credit", "curriculum", "data", "health", "policy", "store"},
     "studies": {"config", "credit", "data", "experiment", "health", "reporting", "statistics", "store"},
 }

@@ -85,7 +85,7 @@ def test_without_a_preset_nothing_changes() -> None:
 
 def test_demonstrations_of_a_world_without_an_oracle_are_refused() -> None:
     with pytest.raises(
-        ConfigurationError, match="the world 'gymnasium' has none, its players are random; found"
+        ConfigurationError, match="the world 'gymnasium' has none, its baselines are random; found"
     ) as told:
         blackjack()
     assert "warm_start.enabled: true and policy.model: scratch" in str(told.value)
@@ -97,7 +97,7 @@ def test_demonstrations_of_a_world_without_an_oracle_are_refused() -> None:
 
 def test_a_policy_that_is_loaded_and_not_warmed_up_may_play_a_world_without_an_oracle() -> None:
     experiment = blackjack(warm_start__enabled=False, policy__model="models/mine")
-    assert experiment.made_world.players == ("random",)
+    assert experiment.made_world.baselines == ("random",)
 
 
 # What a world need not say

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.prepare.materials import DemonstrationParameters, PanelParameters, demonstrations, panel
+from tasks.prepare.materials import DemonstrationParameters, TaskSetParameters, demonstrations, task_set
 from turnwise.config.schema import RetryOptions
 from turnwise.data.trajectory_files import read_trajectories
 from turnwise.experiment import load
@@ -80,7 +80,7 @@ def test_the_world_is_found_by_its_entry_point(folder: Path) -> None:
     assert any(line.startswith("till ") for line in listed.stdout.splitlines()), listed.stdout + listed.stderr
 
 
-def test_the_scripted_players_are_recorded_where_the_reader_says(folder: Path) -> None:
+def test_the_scripted_baselines_are_recorded_where_the_reader_says(folder: Path) -> None:
     result = turnwise(folder, "baselines", "till:Till", "--episodes", "200", "--folder", str(folder))
     assert result.returncode == 0, result.stderr
     assert "till:Till default oracle: success 1.000" in result.stdout
@@ -96,7 +96,7 @@ def test_the_configuration_is_accepted_and_demonstrations_are_made(
 ) -> None:
     monkeypatch.syspath_prepend(folder)
     experiment = load(ROOT / "params.yaml", [folder / "till.yaml"])
-    made = panel.function(PanelParameters(world=experiment.world, split="train", tasks=6))
+    made = task_set.function(TaskSetParameters(world=experiment.world, split="train", tasks=6))
     parameters = DemonstrationParameters(
         world=experiment.world,
         agent=experiment.agent,
@@ -105,6 +105,6 @@ def test_the_configuration_is_accepted_and_demonstrations_are_made(
         count=6,
         noise=0.0,
     )
-    played = read_trajectories(default_store().folder(demonstrations.function(parameters, panel=made)))
+    played = read_trajectories(default_store().folder(demonstrations.function(parameters, task_set=made)))
     assert len(played) == 6 and all(each.success for each in played)
     assert played[0].turns[0].reply.startswith("<think> ")

@@ -176,11 +176,13 @@ class Experiment(Section):
             ("selection.rule", self.selection.rule, "all"),
             ("rollout.scheme", self.rollout.scheme, "independent"),
             ("optimization.reference", self.optimization.reference, None),
+            ("rollout.lag", self.rollout.lag, 0),
         ):
             if found != wanted:
+                needed = "null" if wanted is None else wanted
                 raise ConfigurationError(
-                    f"optimization.method: evolution must have {key}: {wanted or 'null'}, since it imitates whole "
-                    f"episodes and nothing else; found {found!r}"
+                    f"optimization.method: evolution must have {key}: {needed}, since it imitates whole episodes and "
+                    f"nothing else; found {found!r}"
                 )
         if self.has_critic:
             raise ConfigurationError(
@@ -188,7 +190,7 @@ class Experiment(Section):
                 f"{self.credit.estimator}, which needs one: set it to grpo, which evolution does not ask either"
             )
         require_shares(self.evolution.batch, self.evolution.demonstration_share)
-        if self.evolution.demonstration_share and "oracle" not in world.players and self.data.conversations is None:
+        if self.evolution.demonstration_share and "oracle" not in world.baselines and self.data.conversations is None:
             raise ConfigurationError(
                 f"evolution.demonstration_share must be 0 where there are no demonstrations; found "
                 f"{self.evolution.demonstration_share}, and the world {world.name!r} has no oracle: set it to 0, or "

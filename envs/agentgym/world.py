@@ -5,7 +5,7 @@ environment is closed; connections are pooled and many episodes run at once; qui
 (see `servers`).
 
 The servers reveal no solution, so there is no oracle; there is a random policy only where the server lists the possible
-actions. `players` names the policies that exist. The servers take no seed, so whether an episode repeats depends on the
+actions. `baselines` names those that exist. The servers take no seed, so whether an episode repeats depends on the
 server; the host that plays an episode again compares the observations.
 """
 
@@ -61,7 +61,7 @@ class AgentGym(World):
 
     name: ClassVar[str] = "agentgym"
     version: ClassVar[str] = "1"
-    players: tuple[str, ...] = ()
+    baselines: tuple[str, ...] = ()
     names_states = False
     rewards: ClassVar[Mapping[str, Reward]] = {
         "score": Reward("the change of the server's score, whose sum is the score at the end", "outcome", 1.0)
@@ -96,7 +96,7 @@ class AgentGym(World):
         self.items = _disjoint({"train": train, "validation": validation, "test": test})
         self._limits = Limits(turns=whole_number("turns", self.row.turns if turns is None else turns, 1, 1000))
         self.seconds = positive("seconds", seconds)
-        self.players = ("random",) if self.row.offers else ()
+        self.baselines = ("random",) if self.row.offers else ()
         # One class serves all servers, so `verbs`, too, is set on the instance.
         self.verbs = frozenset(self.row.verbs) or None  # type: ignore[misc]
 
@@ -199,21 +199,21 @@ class AgentGymEnvironment(Environment):
         return self._read(reply, final=named and verb == self._row.final_action)
 
     def oracle(self, remaining: Remaining) -> ScriptedAction:
-        """Raises NotImplementedError: the servers reveal no solution, and `players` does not name an oracle."""
+        """Raises NotImplementedError: the servers reveal no solution, and `baselines` does not name an oracle."""
         raise NotImplementedError("AgentGym's servers tell no solution, so this world has no oracle")
 
     def random(self, generator: np.random.Generator, remaining: Remaining) -> ScriptedAction:
         """Uniform over the actions that the server says are possible now.
 
         In WebShop these are the things to click and, on a page with a search bar, one search for two words drawn from
-        the page. Servers that tell no actions have no random player.
+        the page. Servers that tell no actions have no random baseline policy.
         """
         if self._row.offers == "webshop":
             offered = self._on_the_page(generator)
         elif self._row.offers:
             offered = self._offered
         else:
-            raise NotImplementedError("this server does not tell the possible actions, so there is no random player")
+            raise NotImplementedError("this server does not tell the possible actions, so there is no random baseline")
         if not offered:
             raise ServerFault(f"the server must offer actions; found none in {self._seen[-200:]!r}")
         return ScriptedAction("a random action", (offered[int(generator.integers(len(offered)))],))

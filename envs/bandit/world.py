@@ -124,6 +124,11 @@ class Bandit(World):
         """
         return [self._task(split, number) for number in range(count)]
 
+    def withheld_names(self) -> frozenset[str]:
+        """The names of arms that no training task has, where names are held out and not pairs alone."""
+        kept = [names for parts in THEMES.values() for split, names in parts.items() if split != "train"]
+        return frozenset(name for names in kept for name in (*names.steady, *names.daring))
+
     def make(self, task: Task, seed: int) -> BanditEnvironment:
         """Environment on the task's arms; `seed` drives the payoff. Raises ValueError for a task of another world."""
         require_family(task, self._family)

@@ -4,7 +4,7 @@
 * `webarena`: the world `webarena`: tasks from WebArena's files, on sites whose addresses the user gives.
 * `episode`: one episode, and its random policy.
 * `problem`: the interface of a problem: where it starts, when it is solved, and its oracle.
-* `miniwob`, `miniwob_players`: pages of MiniWoB++ as problems, and their oracles.
+* `miniwob`, `miniwob_oracles`: pages of MiniWoB++ as problems, and their oracles.
 * `catalogue`, `shop`, `shop_problems`: a small shop of our own: its products, its pages and its problems.
 * `webarena_tasks`, `webarena_checks`: WebArena's files, and when one of its tasks is solved.
 * `actions`: the grammar.

@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 from playwright.async_api import Page
 
 from envs.browser.loopback import Folder
-from envs.browser.miniwob_players import PLAYERS
+from envs.browser.miniwob_oracles import ORACLES
 from envs.browser.problem import PageProblem, PageVerdict
 from envs.browser.reading import PageReading
 from turnwise.world import ScriptedAction
@@ -28,7 +28,7 @@ VERSION = "1.1.0"
 """Version of the package with these pages: part of every task's id."""
 HOST = "miniwob.test"
 
-KINDS = tuple(PLAYERS)
+KINDS = tuple(ORACLES)
 """The pages that have an oracle."""
 
 # Runs after every action. If the page was loaded again, it makes the problem again, the same one.
@@ -100,7 +100,7 @@ class MiniWobProblem(PageProblem):
 
     def oracle(self, reading: PageReading, address: str) -> ScriptedAction:
         """Action of the oracle for this kind of page, from the goal and the page."""
-        return PLAYERS[self._kind](self._goal, reading.elements)
+        return ORACLES[self._kind](self._goal, reading.elements)
 
 
 def _verdict(reward: float) -> PageVerdict:

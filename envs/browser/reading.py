@@ -196,7 +196,7 @@ class _Walk:
         shown = not node.get("ignored") and self.document.in_window(node.get("backendDOMNodeId", 0))
         if role in TEXTS:
             if texts and shown and name:
-                yield self._text_line(node, name), None
+                yield name if self._view == "tree" else self.document.markup(node["backendDOMNodeId"], name), None
         elif shown and (role in WIDGETS or self._is_clickable(node)):
             yield self._widget_line(node, role, name)
             if role in PARENTS:
@@ -214,9 +214,6 @@ class _Walk:
 
     def _children(self, node: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
         return (self._nodes[child] for child in node.get("childIds", ()) if child in self._nodes)
-
-    def _text_line(self, node: Mapping[str, Any], text: str) -> str:
-        return text if self._view == "tree" else self.document.markup(node["backendDOMNodeId"], text)
 
     def _widget_line(self, node: Mapping[str, Any], role: str, name: str) -> tuple[str, Element | None]:
         """Line of an element, which has a number unless it is disabled."""

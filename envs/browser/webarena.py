@@ -42,7 +42,7 @@ class WebArena(World):
 
     name: ClassVar[str] = "webarena"
     version: ClassVar[str] = "1"
-    players: tuple[str, ...] = ("random",)
+    baselines: tuple[str, ...] = ("random",)
     names_states = False
     rewards: ClassVar[Mapping[str, Reward]] = REWARDS
 
@@ -188,7 +188,7 @@ class WebArenaProblem(PageProblem):
         return PageVerdict(True)
 
     def oracle(self, reading: PageReading, address: str) -> ScriptedAction:
-        """Raises ValueError: there is no oracle, and `players` does not name one."""
+        """Raises ValueError: there is no oracle, and `baselines` does not name one."""
         raise ValueError("WebArena's files hold no demonstrations, so this world has no oracle; ask for 'random'")
 
 

@@ -60,7 +60,7 @@ class GymnasiumEpisode(Environment):
         if self._game.plan is None:
             raise ValueError(
                 "the oracle needs the environment's model and state, P and s, and success_reward; "
-                f"{self._task.id} lacks one of them: play it with the random player only"
+                f"{self._task.id} lacks one of them: play it with the random baseline policy only"
             )
         actions = min(remaining.actions, remaining.turns * remaining.actions_per_turn)
         most = min(remaining.actions_per_turn, remaining.actions)

@@ -1,7 +1,7 @@
 """The world: a Gymnasium environment by its identifier, with seeds as tasks.
 
 Where the environment publishes its model and its state, as `P` and `s`, the oracle plans with them (see `planner`).
-Otherwise configuration alone cannot provide an oracle: `players` then holds only `random`, and asking for the oracle
+Otherwise configuration alone cannot provide an oracle: `baselines` then holds only `random`, and asking for the oracle
 raises ValueError.
 """
 
@@ -102,7 +102,7 @@ class GymnasiumText(World):
         self._game = Game(id, self._arguments, self.settings)
         if self._game.plan is None:
             # Only an instance knows whether its environment publishes a model.
-            self.players = ("random",)
+            self.baselines = ("random",)
             self.names_states = False
 
     @classmethod

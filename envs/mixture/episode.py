@@ -38,12 +38,12 @@ class PartEpisode(Environment):
         return self._environment.oracle(remaining)
 
     def random(self, generator: np.random.Generator, remaining: Remaining) -> ScriptedAction:
-        """The part's random player."""
+        """The part's random baseline policy."""
         return self._environment.random(generator, remaining)
 
-    def decide(self, player: str, generator: np.random.Generator, remaining: Remaining) -> ScriptedAction:
+    def decide(self, baseline: str, generator: np.random.Generator, remaining: Remaining) -> ScriptedAction:
         """The part's baseline policy of this name."""
-        return self._environment.decide(player, generator, remaining)
+        return self._environment.decide(baseline, generator, remaining)
 
     def close(self) -> None:
         """Free the resources of the part's environment."""

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 from envs.mixture.episode import PartEpisode
 from envs.mixture.parts import Part, described, in_turn
-from turnwise.world import SPLITS, Column, Limits, Reward, Split, Task, World, world_class
+from turnwise.world import SPLITS, Column, Limits, Split, Task, World, world_class
 
 TAG = "world"
 
@@ -59,10 +59,14 @@ class Mixture(World):
         self.introduce = introduce
         self._parts_of = {split: [self.parts[name] for name in chosen[split]] for split in SPLITS}
         first, *others = [part.world for part in self.parts.values()]
-        self.players = tuple(player for player in first.players if all(player in other.players for other in others))
+        self.baselines = tuple(
+            baseline for baseline in first.baselines if all(baseline in other.baselines for other in others)
+        )
         self.names_states = all(part.world.names_states for part in self.parts.values())
         # One class serves all mixtures, so these are set on the instance.
-        self.rewards = self._all_rewards()  # type: ignore[misc]
+        self.rewards = {  # type: ignore[misc]
+            f"{part.name}/{name}": each for part in self.parts.values() for name, each in part.world.rewards.items()
+        }
         self.columns = self._all_columns()  # type: ignore[misc]
 
     @property
@@ -166,7 +170,9 @@ class Mixture(World):
         try:
             return part.world.tasks(split, number)
         except ValueError as error:
-            raise ValueError(f"this panel needs {number} {split} tasks of the part {part.name!r}: {error}") from error
+            raise ValueError(
+                f"this task set needs {number} {split} tasks of the part {part.name!r}: {error}"
+            ) from error
 
     def _task(self, part: Part, own: Task) -> Task:
         return replace(
@@ -180,11 +186,6 @@ class Mixture(World):
             raise ValueError(f"a task of this mixture must be named {self._family}PART/...; found {task.id!r}")
         tags = {tag: value for tag, value in task.tags.items() if tag != TAG}
         return self.parts[name], replace(task, world=self.parts[name].world.name, id=own, tags=tags)
-
-    def _all_rewards(self) -> dict[str, Reward]:
-        return {
-            f"{part.name}/{name}": each for part in self.parts.values() for name, each in part.world.rewards.items()
-        }
 
     def _all_columns(self) -> tuple[Column, ...]:
         """Columns for success over all tasks and for each world of the test task set, then the usual ones."""

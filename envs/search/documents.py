@@ -23,7 +23,6 @@ import threading
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from envs.search.corpus import LONGEST_QUERY
 from envs.search.retriever import Document, document_of
@@ -84,7 +83,11 @@ def _read(path: Path, content: bytes) -> list[Document]:
         if not line.strip():
             continue
         try:
-            document = _document(json.loads(line))
+            written = json.loads(line)
+            if "contents" in written:
+                document = document_of(str(written["id"]), written["contents"])
+            else:
+                document = Document(str(written["id"]), written["title"].strip(), written["text"].strip())
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ValueError(
                 f"every line of a corpus must be an object with id, title and text; line {number} of {path} is not: "
@@ -96,12 +99,6 @@ def _read(path: Path, content: bytes) -> list[Document]:
     if not documents:
         raise ValueError(f"a corpus must hold at least one document; {path} holds none")
     return list(documents.values())
-
-
-def _document(written: dict[str, Any]) -> Document:
-    if "contents" in written:
-        return document_of(str(written["id"]), written["contents"])
-    return Document(str(written["id"]), written["title"].strip(), written["text"].strip())
 
 
 def _write(documents: Sequence[Document], folder: Path) -> None:

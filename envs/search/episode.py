@@ -48,20 +48,17 @@ class SearchEnvironment(Environment):
         last turn it guesses as `closed_book` does. So a learner that imitates it is never shown knowledge out of
         nowhere.
         """
-        unknown = None if self._question.stated else self._first_unknown()
+        facts = () if self._question.stated else range(len(self._question.facts))
+        unknown = next((place for place in facts if place not in self._seen), None)
         if unknown is None:
             final = self._question.final
-            return ScriptedAction(self._where(), (f"answer[{final.value}]",))
+            # A thought that a reader of the conversation can check.
+            where = "the question says it" if self._question.stated else f"passage {self._place} says it"
+            return ScriptedAction(where, (f"answer[{final.value}]",))
         if remaining.turns <= 1:
             return self.closed_book()
         fact = self._question.facts[unknown]
         return ScriptedAction(f"find the {PHRASES[fact.relation]}", (f"search[{fact.query}]",))
-
-    def _where(self) -> str:
-        """Where the answer was read, as a thought that a reader of the conversation can check."""
-        if self._question.stated:
-            return "the question says it"
-        return f"passage {self._place} says it"
 
     def closed_book(self) -> ScriptedAction:
         """Answer at once without searching: the most frequent answer of training questions of the same form."""
@@ -83,9 +80,9 @@ class SearchEnvironment(Environment):
         values = vocabulary(self._question.final.relation)
         return ScriptedAction("a random answer", (f"answer[{values[int(generator.integers(len(values)))]}]",))
 
-    def decide(self, player: str, generator: np.random.Generator, remaining: Remaining) -> ScriptedAction:
+    def decide(self, baseline: str, generator: np.random.Generator, remaining: Remaining) -> ScriptedAction:
         """Action of a baseline policy by name: random, oracle or closed-book."""
-        return self.closed_book() if player == "closed-book" else super().decide(player, generator, remaining)
+        return self.closed_book() if baseline == "closed-book" else super().decide(baseline, generator, remaining)
 
     def _search(self, query: str) -> Step:
         metrics = {"searches": 1.0}
@@ -142,7 +139,3 @@ class SearchEnvironment(Environment):
     @property
     def _answer_was_found(self) -> bool:
         return len(self._question.facts) - 1 in self._seen
-
-    def _first_unknown(self) -> int | None:
-        """Index of the first fact of the chain that no result has stated; None when all were stated."""
-        return next((place for place in range(len(self._question.facts)) if place not in self._seen), None)

@@ -138,13 +138,10 @@ def _askable(relations: tuple[str, ...]) -> Iterator[Question]:
         chain = known.chain(entity, relations)
         if chain is not None and all(fact.readable for fact in chain):
             question = Question(chain)
-            if not _gives_itself_away(question) and not _has_a_shortcut(question):
+            text = normalise(question.text)
+            gives_itself_away = any(holds(text, alias) for alias in question.final.aliases)
+            if not gives_itself_away and not _has_a_shortcut(question):
                 yield question
-
-
-def _gives_itself_away(question: Question) -> bool:
-    text = normalise(question.text)
-    return any(holds(text, alias) for alias in question.final.aliases)
 
 
 def _has_a_shortcut(question: Question) -> bool:

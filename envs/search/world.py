@@ -13,8 +13,8 @@ from typing import Any, ClassVar
 from envs.search.actions import GRAMMAR
 from envs.search.corpus import MAXIMUM_RESULTS, corpus
 from envs.search.episode import SearchEnvironment
-from envs.search.facts import ATTRIBUTION, PHRASES, READABLE
-from envs.search.questions import MAXIMUM_HOPS, VERSION, Question, find, questions
+from envs.search.facts import ATTRIBUTION, PHRASES, READABLE, facts
+from envs.search.questions import MAXIMUM_HOPS, VERSION, Question, find, questions, split_of
 from turnwise import seeding
 from turnwise.world import Column, Limits, Reward, Split, Task, World, share, whole_number
 
@@ -39,7 +39,7 @@ class Search(World):
     version: ClassVar[str] = VERSION
     blocks = False
     verbs: ClassVar[frozenset[str] | None] = frozenset({"search", "answer"})
-    players: tuple[str, ...] = ("random", "oracle", "closed-book")
+    baselines: tuple[str, ...] = ("random", "oracle", "closed-book")
     primary_metric: ClassVar[str] = "exact_match"
     rewards: ClassVar[Mapping[str, Reward]] = {
         "tool_execution": Reward("1 for a search that returned passages, its query not asked before", "turn", 0.2),
@@ -105,6 +105,10 @@ class Search(World):
     def limits(self) -> Limits:
         """The turn limit given as a parameter."""
         return self._limits
+
+    def withheld_names(self) -> frozenset[str]:
+        """The cities and countries that no training task asks about."""
+        return frozenset(entity for entity in facts().entities if split_of(entity) != "train")
 
     def tasks(self, split: Split, count: int) -> list[Task]:
         """The first `count` tasks of a split, of each number of hops in turn. Raises ValueError when there are fewer.

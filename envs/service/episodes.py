@@ -154,10 +154,11 @@ class Episodes:
         """Action of a baseline policy now. A repeated question is answered from the record."""
         async with self._turn_of(self._find(id)) as episode:
             _require_reset(episode)
-            known = episode.served.told.facts.players
-            if question.player not in known:
+            known = episode.served.told.facts.baselines
+            if question.baseline not in known:
                 raise Refusal(
-                    Reason.INVALID_REQUEST, f"the player must be one of {', '.join(known)}; found {question.player!r}"
+                    Reason.INVALID_REQUEST,
+                    f"the baseline policy must be one of {', '.join(known)}; found {question.baseline!r}",
                 )
             if episode.asked is None or episode.asked[0] != question:
                 episode.asked = question, await self._ask(episode, _live(episode).decide(question))

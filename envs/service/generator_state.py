@@ -26,7 +26,7 @@ class GeneratorState(BaseModel):
         told = generator.bit_generator.state
         if told["bit_generator"] != "PCG64":
             raise ValueError(
-                f"a remote player must draw from numpy's PCG64, as `turnwise.seeding.generator` does; found "
+                f"a remote baseline policy must draw from numpy's PCG64, as `turnwise.seeding.generator` does; found "
                 f"{told['bit_generator']}"
             )
         inner = told["state"]

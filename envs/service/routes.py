@@ -124,7 +124,7 @@ async def observation(episode: str, here: Here) -> Response:
 
 @routes.post("/episodes/{episode}/decide", response_model=schema.Decided)
 async def decide(episode: str, request: schema.EpisodeQuestion, here: Here) -> Response:
-    """What a scripted player of the world does now. Changes nothing."""
+    """What a scripted baseline policy of the world does now. Changes nothing."""
     return _told(await here.episodes.decide(episode, request))
 
 

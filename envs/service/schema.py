@@ -92,7 +92,7 @@ class WorldFacts(ServiceReply):
     """None where a split has no end."""
     verbs: list[str] | None
     """In order."""
-    players: list[str]
+    baselines: list[str]
     names_states: bool
     primary_metric: str
     oracle_success: FiniteFloat
@@ -112,7 +112,7 @@ class WorldFacts(ServiceReply):
             limits_differ=type(world).limits_of is not World.limits_of,
             split_sizes={split: world.split_size(split) for split in SPLITS},
             verbs=None if world.verbs is None else sorted(world.verbs),
-            players=list(world.players),
+            baselines=list(world.baselines),
             names_states=world.names_states,
             primary_metric=world.primary_metric,
             oracle_success=world.oracle_success,
@@ -202,17 +202,17 @@ class PlayStep(ServiceRequest):
 
 
 class EpisodeQuestion(ServiceRequest):
-    """Ask what a scripted player does now."""
+    """Ask what a scripted baseline policy does now."""
 
-    player: str
+    baseline: str
     remaining: Remaining
     generator: GeneratorState | None = None
-    """What a player that draws draws from. Only the oracle may go without."""
+    """What a baseline policy that draws draws from. Only the oracle may go without."""
 
     @model_validator(mode="after")
     def _require_a_generator(self) -> EpisodeQuestion:
-        if self.generator is None and self.player != "oracle":
-            raise ValueError(f"the player {self.player!r} must be given a generator's state; found none")
+        if self.generator is None and self.baseline != "oracle":
+            raise ValueError(f"the baseline policy {self.baseline!r} must be given a generator's state; found none")
         return self
 
 
@@ -224,7 +224,7 @@ class Stepped(ServiceReply):
 
 
 class Decided(ServiceReply):
-    """What the player does, and where the generator stands after its draws."""
+    """What the baseline policy does, and where the generator stands after its draws."""
 
     decision: ScriptedAction
     generator: GeneratorState | None

@@ -139,6 +139,6 @@ def _decide(question: EpisodeQuestion, environment: Environment) -> Decided:
     generator = np.random.default_rng(0)  # the oracle draws nothing; any other policy's state replaces the seed
     if question.generator is not None:
         question.generator.put_into(generator)
-    decision = environment.decide(question.player, generator, question.remaining)
+    decision = environment.decide(question.baseline, generator, question.remaining)
     after = None if question.generator is None else GeneratorState.of(generator)
     return Decided(decision=plain_decision(decision), generator=after)

@@ -98,7 +98,7 @@ class RemoteWorld(World):
         self.name = facts.name  # type: ignore[misc]
         self.version = facts.version  # type: ignore[misc]
         self.verbs = None if facts.verbs is None else frozenset(facts.verbs)  # type: ignore[misc]
-        self.players = tuple(facts.players)
+        self.baselines = tuple(facts.baselines)
         self.names_states = facts.names_states
         self.primary_metric = facts.primary_metric  # type: ignore[misc]
         self.oracle_success = facts.oracle_success  # type: ignore[misc]
@@ -192,19 +192,19 @@ class RemoteEnvironment(Environment):
 
     def oracle(self, remaining: Remaining) -> ScriptedAction:
         """The served world's oracle."""
-        question = EpisodeQuestion(player="oracle", remaining=remaining)
+        question = EpisodeQuestion(baseline="oracle", remaining=remaining)
         return self._client.post(f"{self._path}/decide", Decided, question).decision
 
     def random(self, generator: np.random.Generator, remaining: Remaining) -> ScriptedAction:
-        """The served world's random player."""
+        """The served world's random baseline policy."""
         return self.decide("random", generator, remaining)
 
-    def decide(self, player: str, generator: np.random.Generator, remaining: Remaining) -> ScriptedAction:
+    def decide(self, baseline: str, generator: np.random.Generator, remaining: Remaining) -> ScriptedAction:
         """Action of a baseline policy of the served world.
 
         It draws on the server what it would draw here: the generator's state travels there and back.
         """
-        question = EpisodeQuestion(player=player, remaining=remaining, generator=GeneratorState.of(generator))
+        question = EpisodeQuestion(baseline=baseline, remaining=remaining, generator=GeneratorState.of(generator))
         decided = self._client.post(f"{self._path}/decide", Decided, question)
         if decided.generator is not None:
             decided.generator.put_into(generator)
@@ -237,15 +237,12 @@ def _served(client: ServiceClient, token_variable: str, world: str, parameters: 
         }
         hint = hints.get(fault.code, "")
         raise ValueError(f"url must be the address of a running `turnwise serve`; {fault}{hint}") from fault
+    wanted = json.dumps(parameters, sort_keys=True)
     for each in offered:
-        if each.world == world and _same(each.parameters, parameters):
+        if each.world == world and json.dumps(each.parameters, sort_keys=True) == wanted:
             return each
     told = "; ".join(f"{each.world} with {json.dumps(each.parameters)}" for each in offered)
     raise ValueError(
         f"world and parameters must be those that the server was started with, which are {told}; found {world} with "
         f"{json.dumps(parameters)}"
     )
-
-
-def _same(one: dict[str, Any], other: dict[str, Any]) -> bool:
-    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)

@@ -6,8 +6,6 @@ or the look of it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from envs.sokoban.rooms import LETTERS, Position, Room
 
 VIEWS = ("grid", "coordinates")
@@ -27,10 +25,8 @@ def legend(view: str, symbols: str) -> str:
 
 def show(view: str, symbols: str, room: Room, position: Position) -> str:
     """The position as text, one line per row of the grid or per kind of object."""
-    return _grid(symbols, room, position) if view == "grid" else _coordinates(room, position)
-
-
-def _grid(symbols: str, room: Room, position: Position) -> str:
+    if view == "coordinates":
+        return _coordinates(room, position)
     shown = room.letters(position).translate(str.maketrans(LETTERS, symbols))
     # Spaces make every cell a separate token.
     return "\n".join(" ".join(shown[first : first + room.size]) for first in range(0, len(shown), room.size))
@@ -40,8 +36,5 @@ def _coordinates(room: Room, position: Position) -> str:
     inner = range(1, room.size - 1)
     walls = [row * room.size + column for row in inner for column in inner if not room.floor[row * room.size + column]]
     lines = [("you", [position.player]), ("box", position.boxes), ("target", room.targets), ("wall", walls)]
-    return "\n".join(f"{name} {_places(room, cells)}" for name, cells in lines if cells)
-
-
-def _places(room: Room, cells: Iterable[int]) -> str:
-    return ", ".join("{} {}".format(*divmod(cell, room.size)) for cell in cells)
+    places = {name: ["{} {}".format(*divmod(cell, room.size)) for cell in cells] for name, cells in lines if cells}
+    return "\n".join(f"{name} {', '.join(found)}" for name, found in places.items())

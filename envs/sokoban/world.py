@@ -182,7 +182,8 @@ class SokobanEnvironment(Environment):
         if solution is None:
             solution = solve(self._room, self._position, PATIENCE)
         if not solution:
-            return ScriptedAction("no way found", (ACTIONS[self._any_move()],))
+            free = (each for each in range(len(ACTIONS)) if self._room.after(self._position, each) != self._position)
+            return ScriptedAction("no way found", (ACTIONS[next(free, 0)],))
         count = min(remaining.actions_per_turn, remaining.actions)
         return ScriptedAction(self._thought(solution), tuple(ACTIONS[action] for action in solution[:count]))
 
@@ -194,11 +195,6 @@ class SokobanEnvironment(Environment):
     @property
     def _solved(self) -> bool:
         return self._room.solved(self._position)
-
-    def _any_move(self) -> int:
-        """The first action that is not blocked; Up where all are."""
-        actions = range(len(ACTIONS))
-        return next((action for action in actions if self._room.after(self._position, action) != self._position), 0)
 
     def _rewards(self, before: Position) -> dict[str, float]:
         rewards = {"step": STEP}

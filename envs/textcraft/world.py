@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 from envs.textcraft.commands import LEGAL
 from envs.textcraft.episode import CraftingEnvironment
-from envs.textcraft.problems import DEPTHS, VERSION, CraftingProblem, find, problems
+from envs.textcraft.problems import DEPTHS, VERSION, find, goals, problems
 from envs.textcraft.recipes import GAME_VERSION, depth
 from turnwise.world import Column, Limits, Reward, Split, Task, World, whole_number
 
@@ -86,7 +86,14 @@ class TextCraft(World):
 
         The tag `depth` is the longest chain of crafts from raw items to the goal.
         """
-        return [self._task(problem, split) for problem in islice(problems(split, self.depths, self.wanted), count)]
+        return [
+            Task(self.name, problem.id, split, problem.seed, {"depth": depth(problem.goal)})
+            for problem in islice(problems(split, self.depths, self.wanted), count)
+        ]
+
+    def withheld_names(self) -> frozenset[str]:
+        """The items that are no goal of a training task."""
+        return frozenset((*goals("validation", DEPTHS), *goals("test", DEPTHS)))
 
     def make(self, task: Task, seed: int) -> CraftingEnvironment:
         """Environment for a task; `seed` has no effect. Raises ValueError for a task of another world."""
@@ -104,9 +111,6 @@ class TextCraft(World):
             f"Recipes of Minecraft {GAME_VERSION} from the package minecraft-data 3.20.0 (PrismarineJS, N. Vito "
             "Gamberini and contributors), MIT licence."
         )
-
-    def _task(self, problem: CraftingProblem, split: Split) -> Task:
-        return Task(self.name, problem.id, split, problem.seed, {"depth": depth(problem.goal)})
 
 
 def _depths(value: Sequence[int]) -> tuple[int, ...]:

@@ -52,7 +52,7 @@ class ShopEnvironment(Environment):
         button = page.button(rest[:-1])
         if button is None:
             return self._refuse(f"Not shown here. Legal: {page.legal}.")
-        place = follow(self._place, button, self._product)
+        place = follow(self._place, button, self._shop.products.get(self._place.product))
         return self._buy(place) if place.page == "bought" else self._go(place, {})
 
     def oracle(self, remaining: Remaining) -> ScriptedAction:
@@ -117,10 +117,6 @@ class ShopEnvironment(Environment):
     @property
     def _page(self) -> Page:
         return show(self._place, self._goal, self._shop, self._style)
-
-    @property
-    def _product(self) -> Product | None:
-        return self._shop.products.get(self._place.product)
 
     def _go(self, place: Place, metrics: dict[str, float]) -> Step:
         effective = place != self._place

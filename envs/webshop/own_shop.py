@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from envs.webshop.assortment import BRANDS, DEPARTMENTS, OPTION_NAMES, OPTIONS, VALUES_OFFERED, Department
+from envs.webshop.assortment import BRANDS, DEPARTMENTS, OPTION_NAMES, OPTIONS, VALUES_OFFERED
 from envs.webshop.products import Goal, Product
 from envs.webshop.words import words
 from turnwise import seeding
@@ -61,16 +61,12 @@ def _product(number: int) -> Product:
         category=(department.name, group, thing),
         naming_words=tuple(words(thing)),
         attributes=attributes,
-        options=_options(department, generator),
+        options={
+            OPTION_NAMES.get(kind, kind): _some(OPTIONS[kind], VALUES_OFFERED, generator) for kind in department.options
+        },
         description=f"{thing.capitalize()} by {brand}. {note}",
         features=attributes,
     )
-
-
-def _options(department: Department, generator: np.random.Generator) -> dict[str, tuple[str, ...]]:
-    return {
-        OPTION_NAMES.get(kind, kind): _some(OPTIONS[kind], VALUES_OFFERED, generator) for kind in department.options
-    }
 
 
 def _some(pool: tuple[str, ...], count: int, generator: np.random.Generator) -> tuple[str, ...]:

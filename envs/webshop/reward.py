@@ -54,7 +54,7 @@ def evaluate(product: Product, chosen: Mapping[str, str], goal: Goal, target: Pr
     """Evaluation of buying `product` with the options `chosen` (value by name), for a goal that `target` would meet."""
     return PurchaseEvaluation(
         attributes=sum(has_attribute(product, attribute) for attribute in goal.attributes),
-        options=sum(_is_chosen(wanted, chosen) for wanted in goal.options),
+        options=sum(any(_is_met(wanted, name, value) for name, value in chosen.items()) for wanted in goal.options),
         price=is_affordable(product, goal),
         type_score=type_score(product, target),
         asked=len(goal.attributes) + len(goal.options) + 1,
@@ -104,10 +104,6 @@ def has_attribute(product: Product, attribute: str) -> bool:
 def is_affordable(product: Product, goal: Goal) -> bool:
     """Whether the price is within the goal's limit."""
     return goal.price_limit is None or product.price <= goal.price_limit
-
-
-def _is_chosen(wanted: str, chosen: Mapping[str, str]) -> bool:
-    return any(_is_met(wanted, name, value) for name, value in chosen.items())
 
 
 def _is_met(wanted: str, name: str, value: str) -> bool:

@@ -20,7 +20,7 @@ from flows.commands.experiment_commands import ablation, evaluate, experiment, p
 from flows.commands.options import refusal
 from flows.commands.record_commands import compare, lineage, reproduce, show, ui
 from flows.commands.store_commands import prune, restore, verify
-from flows.commands.study_commands import baselines, calibrate, credit, lessons, science
+from flows.commands.study_commands import baselines, calibrate, credit, pretrain, results, science
 from flows.commands.world_commands import check, play, serve, worlds
 from turnwise.errors import ConfigurationError, TurnwiseError
 from turnwise.suggestions import meant
@@ -30,7 +30,7 @@ COMMANDS: Mapping[str, Sequence[Callable[..., None]]] = {
     "Look at what was run": (show, compare, lineage, ui),
     "Worlds": (worlds, check, play, serve),
     "Keep, repeat and repair": (reproduce, verify, prune, restore, stage),
-    "Studies: the pages of docs/": (credit, science, calibrate, baselines, lessons),
+    "Studies: the pages of docs/": (credit, science, calibrate, baselines, results, pretrain),
 }
 OFFLINE = {
     "DO_NOT_TRACK": "true",

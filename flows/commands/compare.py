@@ -12,8 +12,9 @@ from pathlib import Path
 
 from rich.console import Console
 
-from flows.recording.comparison import at_equal_budgets, grouped, how_tested, judged, references
 from flows.recording.record import project_tracking_uri
+from flows.roster import spending
+from turnwise.reporting.data.run_groups import at_equal_budgets, grouped, how_tested, judged, references
 from turnwise.reporting.terminal.tables import TextTable, as_csv, print_table
 from turnwise.reporting.terminal.verdicts import cell, tables
 from turnwise.statistics.curves import AtEqualBudget
@@ -41,7 +42,10 @@ def compare_runs(
     of_runs = how_tested(groups)
     if not anyway:
         require_comparable(of_runs)
-    made = [*tables(judged(groups, success), references(groups)), *_budgets(at_equal_budgets(groups))]
+    made = [
+        *tables(judged(groups, success, spending()), references(groups)),
+        *_budgets(at_equal_budgets(groups, spending())),
+    ]
     for table in made:
         print_table(table, console)
     for difference in told(differences(of_runs)):
@@ -60,7 +64,7 @@ def _budgets(found: Sequence[AtEqualBudget]) -> list[TextTable]:
     columns = ["", *(each.heading for each in found)]
     rows = [[name, *(cell(each.shown[name]) for each in found)] for name in found[0].shown]
     notes = [
-        "By the last evaluation on the validation panel that the budget pays for: the most that every run has spent. "
+        "By the last evaluation on the validation tasks that the budget pays for: the most that every run has spent. "
         "Tokens are those sampled; seconds are what each stage took when it was computed, evaluations left out."
     ]
     return [TextTable("budgets", "At the same cost", columns, rows, notes)]

@@ -1,12 +1,10 @@
 """The commands that run an experiment, or a part of one.
 
-They need a Prefect server, whose address must be in the environment before Prefect is imported. So each command imports
-what it needs only when it runs.
+Each imports what it needs only when it runs.
 """
 
 from __future__ import annotations
 
-import importlib
 import os
 from typing import Annotated, Literal
 
@@ -41,7 +39,6 @@ def ablation(
 
         show_plan(chosen, Console())
         return
-    ready_for_prefect()
     from flows.commands.running import show_ablation
 
     show_ablation(chosen, processes)
@@ -56,21 +53,20 @@ def experiment(
         typer.Option(help="A name of the section variants.", show_default="the parameters as they are"),
     ] = None,
     seed: Seed = None,
+    processes: Processes = 1,
 ) -> None:
     """Train and test one variant with one seed."""
     from turnwise.experiment import single
 
     chosen = single(load_experiment(parameters, overlays, settings), variant, seed)
-    ready_for_prefect()
     from flows.commands.running import show_ablation
 
-    show_ablation(chosen)
+    show_ablation(chosen, processes)
 
 
 def prepare(overlays: Overlays = None, parameters: ParametersFile = PARAMETERS_FILE, settings: Settings = None) -> None:
     """Make the task sets, demonstrations, tokenizer and warm start of an experiment."""
     chosen = load_experiment(parameters, overlays, settings)
-    ready_for_prefect()
     from flows.commands.running import show_preparation
 
     show_preparation(chosen)
@@ -81,7 +77,6 @@ def evaluate(
 ) -> None:
     """Evaluate the baseline policies and the warm start on the test tasks."""
     chosen = load_experiment(parameters, overlays, settings)
-    ready_for_prefect()
     from flows.commands.running import show_evaluation
 
     show_evaluation(chosen)
@@ -106,27 +101,6 @@ def stage(
     os.environ["TURNWISE_HOME"] = str(home())
     os.environ.pop("DVC_ROOT", None)
     chosen = load_experiment(parameters, None, None)
-    ready_for_prefect()
     from flows.recording.dvc_stages import materialise
 
     materialise(name, chosen, variant, seed)
-
-
-def ready_for_prefect() -> None:
-    """Start or find a Prefect server, import the libraries, and close the runs of killed processes.
-
-    The server's settings must be in the environment before Prefect is imported; that import takes seconds too, so it
-    is covered by the same status line.
-    """
-    from rich.console import Console
-
-    from flows.runtime.server import ensure_server
-
-    with Console().status("starting the local Prefect server (10 s the first time)") as status:
-        ensure_server()
-        status.update("loading the libraries")
-        importlib.import_module("flows.commands.running")
-        from flows.runtime.housekeeping import close_abandoned_runs, mark_flow_runs
-
-        mark_flow_runs()
-        close_abandoned_runs()

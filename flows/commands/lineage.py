@@ -17,7 +17,7 @@ from flows.recording.answer import NumberAnswer, Source
 from flows.recording.record import project_tracking_uri
 from flows.recording.sources import answer
 from tasks.playing import tasks_of
-from turnwise.data.task_sets import panel_digest
+from turnwise.data.task_sets import task_set_digest
 from turnwise.errors import ConfigurationError
 from turnwise.store import Reference, default_store
 from turnwise.store.digests import digest_of
@@ -63,7 +63,7 @@ def print_answer(what: str, found: NumberAnswer, console: Console) -> None:
             branch = root.add(Text(f"{said}run {source.run.name}  MLflow {source.run.id[:SHOWN_DIGITS]}"))
             parameters = digest_of(source.run.artifacts.experiment)
             branch.add(Text(f"parameters {parameters[:SHOWN_DIGITS]}  artifacts.json of the run"))
-            _add_panels(branch, source.run)
+            _add_task_sets(branch, source.run)
         elif source.row:
             branch = root.add(Text(f"{said}{source.row}"))
         _add_ancestry(branch, source.reference)
@@ -82,11 +82,11 @@ def _add_ancestry(branch: Tree, reference: Reference) -> None:
         branch.add(Text("platform " + ", ".join(digest[:SHOWN_DIGITS] for digest in of_platforms)))
 
 
-def _add_panels(branch: Tree, run: RecordedRun) -> None:
+def _add_task_sets(branch: Tree, run: RecordedRun) -> None:
     """Add the task sets by the digests of their tasks, which are the same on every machine."""
-    panels = {split: tasks_of(run.artifacts.panel(split), split) for split in SPLITS}
-    digests = [f"{split} {panel_digest(tasks)[:SHOWN_DIGITS]}" for split, tasks in panels.items()]
-    branch.add(Text(f"panels {', '.join(digests)}"))
+    task_sets = {split: tasks_of(run.artifacts.task_set(split), split) for split in SPLITS}
+    digests = [f"{split} {task_set_digest(tasks)[:SHOWN_DIGITS]}" for split, tasks in task_sets.items()]
+    branch.add(Text(f"task sets {', '.join(digests)}"))
 
 
 def _add(branch: Tree, ancestor: Ancestor) -> None:

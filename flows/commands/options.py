@@ -38,7 +38,12 @@ Settings = Annotated[
 ]
 Processes = Annotated[
     int,
-    typer.Option(min=1, max=1024, metavar="N", help="How many processes share the runs; the results are the same."),
+    typer.Option(
+        min=1,
+        max=1024,
+        metavar="N",
+        help="How many processes share the runs, or sample ahead (rollout.lag); the results are the same.",
+    ),
 ]
 Seed = Annotated[
     int | None,
@@ -90,14 +95,18 @@ def load_experiment(parameters: Path, overlays: list[Path] | None, settings: lis
     """The experiment that a command line describes.
 
     Where vLLM is not installed and nothing but the parameters file asks for it, the embedded engine takes its place,
-    and a line says so. Raises ConfigurationError where the experiment contradicts itself, or asks for vLLM itself.
+    and a line says so. Prefect's local server, if it is started, lists finished runs as long as the experiment says.
+
+    Raises ConfigurationError where the experiment contradicts itself, or asks for vLLM itself.
     """
+    from flows.runtime.server_settings import keep_finished_runs
     from turnwise.config.overlays import layered
     from turnwise.experiment import load
     from turnwise.store.paths import project_root
 
     path, overlays, settings = project_root() / parameters, overlays or [], settings or []
     experiment = load(path, overlays, settings)
+    keep_finished_runs(experiment.storage.keep_finished_days)
     if experiment.compute.engine != "vllm" or find_spec("vllm") is not None:
         return experiment
     written = layered(path, overlays, settings).written(("compute", "engine"))

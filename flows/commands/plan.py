@@ -15,9 +15,9 @@ from rich.console import Console
 from rich.table import Table
 
 from flows.needs import PlannedRun, free_disk, needs_of, planned_run
-from flows.prepare import panel_parameters, require_model
-from tasks.prepare.materials import draw_panel
-from turnwise.data.task_sets import panel_digest, require_disjoint
+from flows.prepare import require_model, task_set_parameters
+from tasks.prepare.materials import draw_task_set
+from turnwise.data.task_sets import require_disjoint, task_set_digest
 from turnwise.experiment import Experiment
 from turnwise.policy.pretrained import model_directory
 from turnwise.reporting.formatting import readable_bytes
@@ -28,11 +28,11 @@ def show_plan(experiment: Experiment, console: Console) -> None:
     """Print the plan of an ablation. Raises ConfigurationError as a real run would."""
     if model_directory(experiment.policy.model) is not None:  # a hub model is not downloaded for a plan
         require_model(experiment)
-    panels = {split: draw_panel(panel_parameters(experiment, split)) for split in SPLITS}
-    require_disjoint(panels)
-    for split, tasks in panels.items():
+    task_sets = {split: draw_task_set(task_set_parameters(experiment, split)) for split in SPLITS}
+    require_disjoint(task_sets)
+    for split, tasks in task_sets.items():
         console.print(
-            f"{split:<12}{len(tasks)} tasks of {experiment.world.name}, {panel_digest(tasks)}", highlight=False
+            f"{split:<12}{len(tasks)} tasks of {experiment.world.name}, {task_set_digest(tasks)}", highlight=False
         )
     console.print(f"{'policy':<12}{_policy(experiment)}", highlight=False, soft_wrap=True)
     seeds = experiment.ablation.seeds
@@ -46,7 +46,7 @@ def show_plan(experiment: Experiment, console: Console) -> None:
         table.add_row(run.variant, run.estimator, *(f"{each:,}" for each in numbers), "yes" if run.critic else "no")
     console.print(table)
     console.print(
-        "\nEpisodes are sampled in training; steps are the optimizer's; evaluated are episodes on the other panels."
+        "\nEpisodes are sampled in training; steps are the optimizer's; evaluated are episodes on the other task sets."
     )
     for counts, variants in _by_stages(runs).items():
         console.print(f"Stages of {variants}: {counts}.", highlight=False)

@@ -129,7 +129,7 @@ def _reply(episode: Episode, world: World, written: Format, form: str, source: T
 
 def _oracle(episode: Episode, world: World, written: Format, form: str) -> str:
     """The oracle's reply in the current state; asking does not change the episode."""
-    if "oracle" not in world.players:
+    if "oracle" not in world.baselines:
         return f"The world {world.name!r} has no oracle."
     decision = episode.decide("oracle", seeding.generator(0, "asked by a person"))
     if decision is None:

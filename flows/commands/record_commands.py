@@ -34,7 +34,7 @@ def show(
     task: Annotated[
         str | None, typer.Option(metavar="ID", help="One task over the iterations, an episode of each.")
     ] = None,
-    panel: Annotated[
+    split: Annotated[
         Literal["training", "validation", "test"] | None, typer.Option(help="The task set that was played.")
     ] = None,
     mode: Annotated[
@@ -62,7 +62,7 @@ def show(
         world=world,
         ending=ending,
         task=task,
-        occasion=panel or ("training" if advantage else None),
+        occasion=split or ("training" if advantage else None),
         mode=mode,
         iterations=iteration_range(iteration),
         advantage=advantage_range(advantage),

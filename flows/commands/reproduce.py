@@ -36,6 +36,9 @@ from turnwise.tracking.reproduction import (
 OF_THE_OUTER_RUN = ("DVC_ROOT", "TURNWISE_HOME")
 """Environment variables that would make the reproduced run use the outer project's folders."""
 
+CLI_MODULES = ("flows.commands.cli", "flows.cli")
+"""Where the command line is, and where it was in earlier commits."""
+
 
 def reproduce_runs(wanted: str, into: Path | None, tracking: str | None) -> None:
     """Repeat the runs that `wanted` names in the folder `into`. Raises TurnwiseError where a digest differs."""
@@ -66,13 +69,18 @@ def _reproduced(run: RecordedRun, folder: Path, console: Console) -> bool:
     """Repeat one run and print whether its artifacts are equal; returns whether they are."""
     parameters = _write_parameters(run, folder)
     artifacts = run.artifacts
-    command = [sys.executable, "-m", "flows.commands.cli", "experiment", "--parameters", parameters]
+    command = [sys.executable, "-m", cli_of(folder), "experiment", "--parameters", parameters]
     command += ["--variant", artifacts.variant, "--seed", str(artifacts.seed)]
     ended = subprocess.run(command, cwd=folder, env=_environment(folder), check=False)
     if ended.returncode:
         raise TurnwiseError(f"the run must end to be compared; {' '.join(command)} ended with {ended.returncode}")
     (again,) = find_runs(f"sqlite:///{folder / '.turnwise' / 'mlflow.db'}", run.name)
     return equal(run, again, Store(folder / ".turnwise" / "store"), console)
+
+
+def cli_of(folder: Path) -> str:
+    """The module with the command line of the code in a folder, which the code of a recorded run had elsewhere."""
+    return next(name for name in CLI_MODULES if (folder / f"{name.replace('.', '/')}.py").is_file())
 
 
 def equal(run: RecordedRun, again: RecordedRun, elsewhere: Store, console: Console) -> bool:
@@ -83,7 +91,7 @@ def equal(run: RecordedRun, again: RecordedRun, elsewhere: Store, console: Conso
     found = steps(run.artifacts, again.artifacts)
     different = first_difference(found)
     if different is None:
-        console.print(f"{run.name}: equal, all {len(found)} artifacts to the bit, from the panels to the test")
+        console.print(f"{run.name}: equal, all {len(found)} artifacts to the bit, from the task sets to the test")
         return True
     place = found.index(different)
     console.print(

@@ -1,15 +1,15 @@
-"""Runs flows and prints their results. Imports Prefect: the server's address must be in the environment before."""
+"""Runs flows and prints their results. What is recorded is found without Prefect; else its server is started."""
 
 from __future__ import annotations
 
 import time
 
-from prefect import flow
 from rich.console import Console
 
 from flows.ablation import comparison
-from flows.prepare import Prepared, evaluate_players, evaluate_warm_start, prepare_materials, prepare_policy
+from flows.prepare import Prepared, evaluate_baselines, evaluate_warm_start, prepare_materials, prepare_policy
 from flows.runtime.display import Display, expected_work
+from flows.runtime.flow_runs import flow_run
 from flows.studies.credit_study import credit_study_flow
 from turnwise.experiment import Experiment
 from turnwise.reporting.terminal.comparison import print_report
@@ -18,30 +18,20 @@ from turnwise.store.paths import home
 from turnwise.studies.credit_page import print_study
 
 
-@flow(
-    name="preparation",
-    flow_run_name="prepare {experiment.world.name}",
-    validate_parameters=False,
-    persist_result=False,
-)
+@flow_run("preparation", "prepare {experiment.world.name}")
 def preparation(experiment: Experiment) -> Prepared:
     """Make the artifacts that every run starts from."""
     with Display(Console(), expected_work(experiment)).showing():
         return prepare_policy(experiment, prepare_materials(experiment))
 
 
-@flow(
-    name="evaluation",
-    flow_run_name="evaluate {experiment.world.name}",
-    validate_parameters=False,
-    persist_result=False,
-)
+@flow_run("evaluation", "evaluate {experiment.world.name}")
 def evaluation(experiment: Experiment) -> dict[str, dict[str, float]]:
     """Evaluate the baseline policies and the warm start on the test task set; their metrics, by name."""
     with Display(Console(), expected_work(experiment)).showing():
         prepared = prepare_policy(experiment, prepare_materials(experiment))
         evaluated = {
-            **evaluate_players(experiment, prepared),
+            **evaluate_baselines(experiment, prepared),
             "warm start": evaluate_warm_start(experiment, prepared),
         }
     return {name: default_store().metrics(reference) for name, reference in evaluated.items()}
@@ -51,13 +41,16 @@ def show_ablation(experiment: Experiment, processes: int = 1) -> None:
     """Run an ablation, whose runs `processes` processes share, and print its comparison."""
     console = Console()
     began = time.monotonic()
-    result = comparison(experiment, processes)
+    result = comparison.found_or_run(experiment, processes)
+    variants, runs = experiment.ablation.variants, len(experiment.ablation.variants) * len(experiment.ablation.seeds)
+    saves_nothing = processes <= runs and any(experiment.variant(name).rollout.lag for name in variants)
     print_report(result.report, console)
     console.print()
     for name, value in (
         ("stages", f"{result.computed} computed, {result.found} found in the store"),
         ("digest", result.digest),
         *([("repeat", result.repeat)] if result.repeat else []),
+        *([("lag", f"saves time with a process that samples ahead: --processes {runs + 1}")] if saves_nothing else []),
         ("report", result.folder / "report.html"),
         ("MLflow", f"make ui   (store: {home() / 'mlflow.db'})"),
         ("took", f"{time.monotonic() - began:.0f} s"),
@@ -67,13 +60,13 @@ def show_ablation(experiment: Experiment, processes: int = 1) -> None:
 
 def show_preparation(experiment: Experiment) -> None:
     """Make the artifacts that every run starts from, and print their digests."""
-    for name, reference in vars(preparation(experiment)).items():
+    for name, reference in vars(preparation.found_or_run(experiment)).items():
         Console().print(f"{name:<16}{reference}", highlight=False, soft_wrap=True)
 
 
 def show_evaluation(experiment: Experiment) -> None:
     """Evaluate the baseline policies and the warm start on the test task set, and print their success."""
-    for name, metrics in evaluation(experiment).items():
+    for name, metrics in evaluation.found_or_run(experiment).items():
         Console().print(
             f"{name:<14}success {metrics['sampled/success']:.3f}  turns {metrics['sampled/turns']:.2f}", highlight=False
         )
@@ -83,7 +76,7 @@ def show_credit(experiment: Experiment, policy: str | None, tasks: int, replays:
     """Run the credit study, which compares every estimator with replays, and print its results."""
     console = Console()
     began = time.monotonic()
-    run = credit_study_flow(experiment, policy, tasks, replays)
+    run = credit_study_flow.found_or_run(experiment, policy, tasks, replays)
     print_study(run.study, console)
     console.print()
     for name, value in (

@@ -18,7 +18,6 @@ from flows.recording.record import project_tracking_uri
 from flows.recording.recorded_episodes import asked_for, legible, paired, sample_of
 from turnwise.errors import ConfigurationError
 from turnwise.reporting.data.episodes import Wanted, over_iterations, whole_tasks
-from turnwise.reporting.html.episodes_page import write_episodes
 from turnwise.reporting.terminal.episodes import print_episodes
 from turnwise.tracking.finding import find_runs
 
@@ -44,12 +43,14 @@ def show_episodes(
     runs = find_runs(uri, which)
     title = f"{runs[0].ablation}: {runs[0].name}" if len(runs) == 1 else runs[0].ablation
     if html is not None:
+        from turnwise.reporting.html.episodes_page import write_episodes
+
         chosen, count = sample_of(runs, wanted, limit or ON_THE_PAGE)
         write_episodes(title, chosen, count, html)
         console.print(f"{len(chosen)} of {count:,} episodes in {html}", highlight=False, soft_wrap=True)
         return
     if against is not None:
-        others = [] if against in runs[0].players else find_runs(uri, against)[:1]
+        others = [] if against in runs[0].baselines else find_runs(uri, against)[:1]
         chosen, count = paired(runs[0], others, against, wanted, limit or IN_THE_TERMINAL)
         print_episodes(chosen, console, in_columns=True)
         console.print(f"{len(chosen) // 2} of {count:,} tasks that both have played", style="dim", highlight=False)

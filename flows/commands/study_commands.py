@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from flows.commands.experiment_commands import ready_for_prefect
 from flows.commands.options import (
     MOST,
     PARAMETERS_FILE,
@@ -40,7 +39,6 @@ def credit(
 ) -> None:
     """Compare every credit rule with the truth, found by playing each state of a policy's episodes on many times."""
     chosen = load_experiment(parameters, overlays, settings)
-    ready_for_prefect()
     from flows.commands.running import show_credit
 
     show_credit(chosen, policy, tasks, replays)
@@ -62,7 +60,6 @@ def calibrate(
         load_experiment(parameters, [project_root() / overlay], settings) for overlay in overlays or ECHO_TRAP
     ]
     rules = load_experiment(parameters, None, None).alarms.rules
-    ready_for_prefect()
     from flows.commands.worlds import DOCS
     from flows.studies.calibrate import show_calibration
 
@@ -94,8 +91,6 @@ def science(
             f"turnwise science takes one page; found {page} {' '.join(further)}: see --run in --help"
         )
     ablations = [*(run or []), *(further or [])]
-    if ablations:
-        ready_for_prefect()
     from flows.studies.science import write_page
 
     write_page(page, ablations, processes)
@@ -116,7 +111,32 @@ def baselines(
     record_baselines(worlds or [], folder or DOCS, episodes)
 
 
-def lessons(
+def pretrain(
+    policies: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="POLICY", help="Names in the configuration; all if none is named.", show_default=False),
+    ] = None,
+    configuration: Annotated[
+        Path | None,
+        typer.Option(help="What they are made of.", show_default="experiments/pretraining/base.yaml"),
+    ] = None,
+    folder: Annotated[
+        Path | None, typer.Option(help="Where the policies go.", show_default="turnwise/policy/base, next to the code")
+    ] = None,
+) -> None:
+    """Make the base policies: small ones that can copy and know how the worlds look."""
+    from turnwise.config.pretraining import load_pretraining
+    from turnwise.store.paths import project_root
+
+    chosen = load_pretraining(configuration or project_root() / "experiments" / "pretraining" / "base.yaml")
+    from rich.console import Console
+
+    from flows.studies.pretrain import pretrain as make_base_policies
+
+    make_base_policies(chosen, policies or [], folder, Console())
+
+
+def results(
     overlays: Annotated[
         list[Path] | None,
         typer.Argument(metavar="OVERLAY", help="Experiments that were run.", show_default="all of experiments/worlds"),
@@ -125,6 +145,6 @@ def lessons(
 ) -> None:
     """Record what small policies have learned in each world."""
     from flows.commands.worlds import DOCS
-    from flows.studies.results_page import record_lessons
+    from flows.studies.results_page import record_results_page
 
-    record_lessons(overlays or [], folder or DOCS)
+    record_results_page(overlays or [], folder or DOCS)

@@ -63,7 +63,7 @@ def _row(name: str, world: World, lines: Mapping[tuple[str, str, str], BaselineR
     sizes = [(split, world.split_size(split)) for split in SPLITS]
     tasks = [f"{split} {NO_END if size is None else f'{size:,}'}" for split, size in sizes]
     endless = all(size is None for _, size in sizes)
-    reached = [f"{player} {_success(lines.get((name, '', player)))}" for player in world.players]
+    reached = [f"{baseline} {_success(lines.get((name, '', baseline)))}" for baseline in world.baselines]
     presets = f"\npresets: {', '.join(world.presets)}" if world.presets else ""
     actions = world.grammar + presets
     return name, NO_END if endless else "\n".join(tasks), _limits(world.limits), "\n".join(reached), actions

@@ -1,6 +1,6 @@
 """The stages of dvc.yaml: each runs the flows' functions, then copies the results for DVC out of the store.
 
-    prepare       data/panels, data/demonstrations, data/tokenizer, data/players.json
+    prepare       data/task_sets, data/demonstrations, data/tokenizer, data/baselines.json
     warm_start    models/warm_start (Hugging Face's layout), models/warm_start.json and .csv
     train         runs/<variant>/<seed>: policy (likewise), metrics.json, validation.csv, training.csv, digests.json
     report        results/<name>: table.csv, curves.csv, digests.json, and for people report.html, report.json, figures
@@ -22,13 +22,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from prefect import flow, runtime
 from rich.console import Console
 
+from flows import roster
 from flows.ablation import compare, run_recorded
+from flows.needs import DiskGuard, needs_of
 from flows.prepare import (
     Prepared,
-    evaluate_players,
+    evaluate_baselines,
     evaluate_warm_start,
     prepare_materials,
     prepare_policy,
@@ -37,22 +38,17 @@ from flows.recording.record import AblationRecord, tracking_uri
 from flows.recording.results import DIGESTS_FILE
 from flows.run_state import Run
 from flows.runtime.display import Display, expected_work
+from flows.runtime.flow_runs import flow_run
+from tasks.observing import observing
 from tasks.prepare.warm_start import CURVE_FILE
 from turnwise.errors import ConfigurationError
-from turnwise.experiment import Experiment
+from turnwise.experiment import Experiment, single
 from turnwise.policy.model_files import MODEL_FILES, model_files
 from turnwise.store import MANIFEST, Reference, default_store, run_environment
 from turnwise.store.atomic_write import write_whole
 from turnwise.store.paths import project_root
 from turnwise.tracking.database import require_store
 from turnwise.world import SPLITS
-
-TRAINING_COLUMNS: Mapping[str, tuple[str, ...]] = {
-    "rollout": ("success", "turns", "reply_tokens"),
-    "credit": ("reward", "zero_variance_groups"),
-    "policy": ("entropy", "gradient_norm", "clip_fraction_low", "clip_fraction_high", "mismatch"),
-}
-"""The columns of training.csv, by the artifact of an iteration that they are read from."""
 
 
 def materialise(stage: str, experiment: Experiment, variant: str | None = None, seed: int | None = None) -> None:
@@ -64,16 +60,18 @@ def materialise(stage: str, experiment: Experiment, variant: str | None = None, 
         raise ConfigurationError(f"the stage train takes --variant and --seed, the others neither; this is {stage}")
     if variant is not None and seed is not None:
         _require_part(experiment, variant, seed)
-    dvc_stage(stage, experiment, variant, seed)
+    dvc_stage.found_or_run(stage, experiment, variant, seed)
 
 
 def _stage_run_name() -> str:
     """The name of a stage's flow run, e.g. `train mt-grpo seed 1`."""
+    from prefect import runtime
+
     given = runtime.flow_run.parameters
     return given["stage"] if given["variant"] is None else f"{given['stage']} {given['variant']} seed {given['seed']}"
 
 
-@flow(name="DVC stage", flow_run_name=_stage_run_name, validate_parameters=False, persist_result=False)
+@flow_run("DVC stage", _stage_run_name)
 def dvc_stage(stage: str, experiment: Experiment, variant: str | None, seed: int | None) -> None:
     """`materialise` as a flow run of its own."""
     if variant is not None and seed is not None:
@@ -86,15 +84,15 @@ def materialise_materials(experiment: Experiment) -> None:
     """Write the task sets, the demonstrations, the tokenizer and the baselines' scores on the test task set."""
     with _showing(experiment):
         materials = prepare_materials(experiment)
-        players = evaluate_players(experiment, materials)
+        baselines = evaluate_baselines(experiment, materials)
     data = project_root() / "data"
-    with _replaced(data / "panels") as panels:
+    with _replaced(data / "task_sets") as task_sets:
         for split in SPLITS:
-            _copy(_files_of(materials.panel(split)), panels / split)
+            _copy(_files_of(materials.task_set(split)), task_sets / split)
     for name in ("demonstrations", "tokenizer"):
         _write_folder(data / name, _files_of(getattr(materials, name)))
-    scores = {name: _grouped(default_store().metrics(player))["sampled"] for name, player in players.items()}
-    _write_json(data / "players.json", scores)
+    scores = {name: _grouped(default_store().metrics(baseline))["sampled"] for name, baseline in baselines.items()}
+    _write_json(data / "baselines.json", scores)
 
 
 def materialise_warm_start(experiment: Experiment) -> None:
@@ -114,9 +112,13 @@ def materialise_warm_start(experiment: Experiment) -> None:
 
 
 def materialise_run(experiment: Experiment, variant: str, seed: int) -> None:
-    """Run one variant with one seed; write its final policy, its scores, its curves and its artifacts' digests."""
+    """Run one variant with one seed; write its final policy, its scores, its curves and its artifacts' digests.
+
+    Raises ConfigurationError if the disk has too little room for this run; raised before anything long is computed.
+    """
     require_store(tracking_uri(experiment))
-    with _showing(experiment):
+    needed = needs_of(single(experiment, variant, seed))
+    with _showing(experiment), observing(DiskGuard(needed.disk if needed else 0)):
         prepared = prepare_policy(experiment, prepare_materials(experiment))
         record = AblationRecord(experiment, prepared)
         run = run_recorded(experiment, prepared, record, variant, seed)
@@ -201,14 +203,15 @@ def _success(evaluation: Reference) -> list[float]:
 
 def _write_training(path: Path, run: Run) -> None:
     """Write one row per batch; an empty cell is an undefined number, such as the entropy of a skipped batch."""
+    columns = roster.tabled_metrics()
     rows = []
     for iteration in run.iterations:
         row: list[Any] = [iteration.number]
-        for artifact, names in TRAINING_COLUMNS.items():
+        for artifact, names in columns.items():
             metrics = default_store().metrics(iteration.artifacts[artifact])
             row += [metrics.get(name, "") for name in names]
         rows.append(row)
-    _write_table(path, ("iteration", *(name for names in TRAINING_COLUMNS.values() for name in names)), rows)
+    _write_table(path, ("iteration", *(name for names in columns.values() for name in names)), rows)
 
 
 def _grouped(metrics: Mapping[str, float]) -> dict[str, dict[str, float]]:
@@ -244,6 +247,7 @@ def _replaced(folder: Path) -> Iterator[Path]:
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
     yield partial
+    # A folder cannot be renamed onto one with files. DVC has removed it anyway, unless the stage is run by hand.
     shutil.rmtree(folder, ignore_errors=True)
     os.rename(partial, folder)
 

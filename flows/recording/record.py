@@ -6,6 +6,8 @@ Cached stages do not run and so cannot log: their metrics are read from their ar
 
 from __future__ import annotations
 
+import time
+from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -15,10 +17,10 @@ from flows.recording.recorded_metrics import evaluation_metrics, metrics_of
 from flows.run_state import Iteration, Run
 from tasks.credit.credit import read_credit
 from tasks.playing import world_code
-from tasks.rollout.evaluate import SAMPLED, read_evaluation
+from tasks.rollout.in_memory import trajectories_of
 from turnwise.config.schema import BESIDE_RESULTS
-from turnwise.data.task_sets import panel_digest, panel_file, read_panel
-from turnwise.data.trajectory_files import read_trajectories
+from turnwise.data.evaluations import SAMPLED, read_evaluation
+from turnwise.data.task_sets import read_task_set, task_set_digest, task_set_file
 from turnwise.experiment import Experiment, load
 from turnwise.policy.pretrained import pretrained
 from turnwise.store import Reference, default_store, run_environment
@@ -30,9 +32,13 @@ from turnwise.store.world_identity import world_ingredients
 from turnwise.tracking import Dataset, Recorder, TrackedRun
 from turnwise.tracking.ablations import AblationDescription, TrackedAblation
 from turnwise.tracking.finding import ARTIFACTS_FILE, RunArtifacts
+from turnwise.tracking.runs import IterationMetrics
 from turnwise.world import SPLITS, world_class
 
 CONTEXTS = {"train": "training", "validation": "validation", "test": "testing"}
+SECONDS_BETWEEN_WRITES = 10.0
+"""Iterations that are shorter than this are written together. What a killed run has not written, it writes when it is
+started again."""
 MODULES_OF_PREPARATION = ("tasks.prepare.materials", "tasks.prepare.warm_start")
 
 
@@ -60,10 +66,10 @@ def describe(experiment: Experiment, prepared: Prepared) -> AblationDescription:
     found, diff = pretrained(experiment.policy), run_environment.uncommitted_diff()
     datasets = []
     for split in SPLITS:
-        folder = default_store().folder(prepared.panel(split))
-        tasks, source = read_panel(folder, split), str(panel_file(folder, split))
+        folder = default_store().folder(prepared.task_set(split))
+        tasks, source = read_task_set(folder, split), str(task_set_file(folder, split))
         name = f"{experiment.world.name}-{split}"
-        datasets.append(Dataset(name, panel_digest(tasks), CONTEXTS[split], source, len(tasks)))  # type: ignore[arg-type]
+        datasets.append(Dataset(name, task_set_digest(tasks), CONTEXTS[split], source, len(tasks)))  # type: ignore[arg-type]
     return AblationDescription(
         name=experiment.ablation.name,
         identity=digest_of([values, made, world, computing_code(experiment), run_environment.platform()]),
@@ -71,7 +77,7 @@ def describe(experiment: Experiment, prepared: Prepared) -> AblationDescription:
         variants=[experiment.variant(name).model_dump(mode="json") for name in experiment.ablation.variants],
         tags={
             **run_environment.code_state(),
-            **{f"{split}_panel": prepared.panel(split).digest for split in SPLITS},
+            **{f"{split}_task_set": prepared.task_set(split).digest for split in SPLITS},
             "demonstrations": prepared.demonstrations.digest,
             "warm_start": prepared.warm_start.digest,
             "world_version": world_class(experiment.world.name).version,
@@ -92,6 +98,8 @@ class AblationRecord:
         self.tracked = TrackedAblation(recorder, describe(experiment, prepared))
         self._configured: dict[str, Experiment] = {}
         self._weights = {name: reward.weight for name, reward in experiment.rewards.items()}
+        self._unwritten: defaultdict[str, list[IterationMetrics]] = defaultdict(list)
+        self._last_write = -SECONDS_BETWEEN_WRITES
 
     def compared_with(self, evaluations: Mapping[str, Reference]) -> None:
         """Record the test evaluations of the baseline policies and the warm start, shown next to those of the runs."""
@@ -103,20 +111,28 @@ class AblationRecord:
         self.tracked.open(run_name, variant, seed, _own_parameters(experiment))
 
     def iteration(self, run: Run, iteration: Iteration) -> None:
-        """Record one iteration's metrics; after an evaluation also a few trajectories, and all artifacts so far."""
+        """Record one iteration's metrics; after an evaluation also a few trajectories, and all artifacts so far.
+
+        Metrics are written after an evaluation, and otherwise at most every `SECONDS_BETWEEN_WRITES`.
+        """
         child = self.tracked.children[run.name]
         if child.finished:
             return
+        unwritten = self._unwritten[run.name]
         if iteration.number == 1:
-            child.log_iteration(0, evaluation_metrics("validation", run.start, run.start_at_horizon))
-        child.log_iteration(iteration.number, metrics_of(iteration))
-        if iteration.evaluation is not None:
+            unwritten.append(IterationMetrics(0, evaluation_metrics("validation", run.start, run.start_at_horizon)))
+        unwritten.append(IterationMetrics(iteration.number, metrics_of(iteration)))
+        evaluated = iteration.evaluation is not None
+        if evaluated or time.monotonic() - self._last_write >= SECONDS_BETWEEN_WRITES:
+            self._write(run.name)
+        if evaluated:
             self._trace_batch(child, iteration)
             if not child.finished:  # else another process has recorded all of them
                 self._name_artifacts(child, run)
 
     def finish(self, run: Run) -> None:
         """Finish a child run: record its test metrics, a few test episodes and the digest of its policy."""
+        self._write(run.name)
         child = self.tracked.children[run.name]
         assert run.test is not None, "the run has not been tested"
         child.log_summary(evaluation_metrics("test", run.test, run.test_at_horizon))
@@ -129,11 +145,18 @@ class AblationRecord:
     def fail(self, run_name: str, reason: str) -> None:
         """Mark the child run as failed."""
         if run_name in self.tracked.children:
+            self._write(run_name)
             self.tracked.children[run_name].fail(reason)
 
     def close(self, report: Path, result_digest: str) -> None:
         """Finish the ablation's parent run with its report."""
         self.tracked.close(report, result_digest)
+
+    def _write(self, run_name: str) -> None:
+        """Write the metrics of the run's iterations that wait to be written."""
+        if waiting := self._unwritten.pop(run_name, None):
+            self.tracked.children[run_name].log_iterations(waiting)
+            self._last_write = time.monotonic()
 
     def _name_artifacts(self, child: TrackedRun, run: Run) -> None:
         """Record the references of all artifacts that the run has read and made so far.
@@ -155,7 +178,7 @@ class AblationRecord:
 
     def _trace_batch(self, child: TrackedRun, iteration: Iteration) -> None:
         """Record trajectories of the batch that this iteration learned from, with their advantages."""
-        trajectories = read_trajectories(default_store().folder(iteration.rollout))
+        trajectories = trajectories_of(iteration.rollout)
         advantages = {index: found.turns for index, found in read_credit(iteration.credit).items()}
         chosen = list(advantages)[: self._experiment.tracking.traces]
         child.log_trajectories(

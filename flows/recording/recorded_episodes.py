@@ -1,4 +1,8 @@
-"""The episodes of recorded runs: MLflow names a run's artifacts, the episodes are read from the store."""
+"""The episodes of recorded runs: MLflow names a run's artifacts, the episodes are read from the store.
+
+In `flows`, since it joins four rooms that do not know one another: what was recorded (`tracking`), the table of
+advantages (which the stage `credit` writes), the texts of tokens (`policy`), and what a page shows (`reporting`).
+"""
 
 from __future__ import annotations
 
@@ -8,14 +12,14 @@ from functools import cache
 from pathlib import Path
 
 from tasks.credit.credit import read_credit
-from tasks.report.cells import WARM_START
-from tasks.rollout.evaluate import GREEDY, SAMPLED, read_evaluation
 from turnwise.config.schema import RewardSection
 from turnwise.credit import TrajectoryAdvantages
+from turnwise.data.evaluations import GREEDY, SAMPLED, read_evaluation
 from turnwise.data.trajectory import Trajectory
 from turnwise.data.trajectory_files import read_trajectories
 from turnwise.errors import ConfigurationError
 from turnwise.policy.token_texts import Spelling
+from turnwise.reporting.data.cells import WARM_START
 from turnwise.reporting.data.episodes import OCCASIONS, Occasion, ShownEpisode, Wanted, by_task, whole_tasks
 from turnwise.reporting.data.report_data import Sample
 from turnwise.store import Reference, default_store
@@ -28,7 +32,7 @@ def evaluated(run: RecordedRun) -> list[int]:
     return [number for number, made in enumerate(run.artifacts.iterations, start=1) if "evaluation" in made]
 
 
-def on_panels(run: RecordedRun, wanted: Wanted) -> Iterator[ShownEpisode]:
+def on_task_sets(run: RecordedRun, wanted: Wanted) -> Iterator[ShownEpisode]:
     """The run's episodes on the validation and the test task set."""
     made = run.artifacts
     evaluations: list[tuple[Occasion, int, Reference]] = [("validation", 0, made.start)]
@@ -40,9 +44,9 @@ def on_panels(run: RecordedRun, wanted: Wanted) -> Iterator[ShownEpisode]:
             yield from _evaluation(run, run.name, occasion, iteration, reference, wanted)
 
 
-def of_players(run: RecordedRun, wanted: Wanted) -> Iterator[ShownEpisode]:
+def of_baselines(run: RecordedRun, wanted: Wanted) -> Iterator[ShownEpisode]:
     """The episodes of the world's baselines and the warm start on the test task set, from the run's ablation."""
-    for name, reference in run.players.items():
+    for name, reference in run.baselines.items():
         iteration = 0 if name == WARM_START else None
         if wanted.occasion in (None, "test") and wanted.includes_iteration(iteration):
             yield from _evaluation(run, name, "test", iteration, reference, wanted)
@@ -89,7 +93,7 @@ def asked_for(runs: Sequence[RecordedRun], wanted: Wanted) -> list[ShownEpisode]
         batches = range(1, len(run.artifacts.iterations) + 1)
         found += in_training(run, wanted, batches if wanted.iterations or wanted.task else batches[-1:])
         if wanted.task or wanted.mode or wanted.occasion not in (None, "training"):
-            found += on_panels(run, wanted)
+            found += on_task_sets(run, wanted)
     return found
 
 
@@ -110,9 +114,9 @@ def sample_of(runs: Sequence[RecordedRun], wanted: Wanted, limit: int) -> tuple[
                     count += len(batch)
                     found += _first_group_with_spread(batch)
                 continue
-            played = [episode for episode in on_panels(run, wanted) if episode.occasion == occasion]
+            played = [episode for episode in on_task_sets(run, wanted) if episode.occasion == occasion]
             if place == 0:
-                played += [episode for episode in of_players(run, wanted) if episode.occasion == occasion]
+                played += [episode for episode in of_baselines(run, wanted) if episode.occasion == occasion]
             count += len(played)
             found += [episode for episode in played if episode.sample.trajectory.replica == 0]
         chosen += whole_tasks(found, limit // len(OCCASIONS))
@@ -127,15 +131,15 @@ def paired(
     From the test task set, unless the validation task set is asked for. Raises ConfigurationError if no task is shared.
     """
     asked = wanted if wanted.occasion else dataclasses.replace(wanted, occasion="test")
-    theirs = list(of_players(run, asked)) if against in run.players else []
+    theirs = list(of_baselines(run, asked)) if against in run.baselines else []
     theirs = [episode for episode in theirs if episode.policy == against]
-    theirs += [episode for other in others for episode in on_panels(other, asked)]
-    ours, theirs_by_task = by_task(_last(on_panels(run, asked))), by_task(_last(theirs))
+    theirs += [episode for other in others for episode in on_task_sets(other, asked)]
+    ours, theirs_by_task = by_task(_last(on_task_sets(run, asked))), by_task(_last(theirs))
     shared = [task for task in ours if task in theirs_by_task]
     if not shared:
         raise ConfigurationError(
             f"two policies stand side by side on tasks that both have played; {run.name!r} and {against!r} share none "
-            f"on the {asked.occasion} panel that is asked for: choose others, or fewer conditions"
+            f"on the {asked.occasion} task set that is asked for: choose others, or fewer conditions"
         )
     pairs = [episode for task in shared[:limit] for episode in (ours[task][0], theirs_by_task[task][0])]
     return legible([run, *others], pairs), len(shared)
@@ -161,13 +165,13 @@ def _first_group_with_spread(batch: Sequence[ShownEpisode]) -> list[ShownEpisode
 
 
 def _evaluation(
-    run: RecordedRun, player: str, occasion: Occasion, iteration: int | None, reference: Reference, wanted: Wanted
+    run: RecordedRun, baseline: str, occasion: Occasion, iteration: int | None, reference: Reference, wanted: Wanted
 ) -> Iterator[ShownEpisode]:
     for mode in (GREEDY, SAMPLED):
         if wanted.mode not in (None, mode):
             continue
         for trajectory in read_evaluation(reference, mode):
-            episode = ShownEpisode(player, occasion, iteration, mode, _sample(run, trajectory, None))
+            episode = ShownEpisode(baseline, occasion, iteration, mode, _sample(run, trajectory, None))
             if wanted.includes(episode):
                 yield episode
 

@@ -33,10 +33,10 @@ def metrics_of(iteration: Iteration) -> dict[str, float]:
     return _success_first({**found, **costs}, "validation")
 
 
-def evaluation_metrics(panel: str, full: Reference, at_horizon: Reference | None) -> dict[str, float]:
+def evaluation_metrics(split: str, full: Reference, at_horizon: Reference | None) -> dict[str, float]:
     """The metrics on a task set at the world's turn limit and, if given, at the training limit; success comes first."""
-    at_limit = {} if at_horizon is None else metrics_in(f"{panel}_at_horizon", at_horizon)
-    return _success_first({**metrics_in(panel, full), **at_limit}, panel)
+    at_limit = {} if at_horizon is None else metrics_in(f"{split}_at_horizon", at_horizon)
+    return _success_first({**metrics_in(split, full), **at_limit}, split)
 
 
 def metrics_in(group: str, made: Reference) -> dict[str, float]:
@@ -68,5 +68,5 @@ def _under(group: str, metrics: Mapping[str, float]) -> dict[str, float]:
     return {f"{group}/{name}": value for name, value in metrics.items()}
 
 
-def _success_first(metrics: Mapping[str, float], panel: str) -> dict[str, float]:
-    return dict(sorted(metrics.items(), key=lambda metric: metric[0] != f"{panel}/sampled/success"))
+def _success_first(metrics: Mapping[str, float], split: str) -> dict[str, float]:
+    return dict(sorted(metrics.items(), key=lambda metric: metric[0] != f"{split}/sampled/success"))

@@ -1,4 +1,8 @@
-"""Results: the reports that are copied out of the store, and the digests that a repeated run must reproduce."""
+"""Results: the reports that are copied out of the store, and the digests that a repeated run must reproduce.
+
+In `flows`, since all of it reads runs as the flows have just made them (`Run`, `Prepared`) and costs as the roster
+names them. What is read back of a recorded run is in `turnwise/tracking` and `turnwise/reporting/data`.
+"""
 
 from __future__ import annotations
 
@@ -15,15 +19,16 @@ from flows.recording.record import computing_code
 from flows.run_state import Run
 from tasks.playing import tasks_of
 from turnwise.config.schema import BESIDE_RESULTS
-from turnwise.data.task_sets import panel_digest
+from turnwise.data.task_sets import task_set_digest
 from turnwise.experiment import Experiment
 from turnwise.policy.pretrained import pretrained
 from turnwise.reporting.data.report_data import BEFORE_RUNS, EVERYTHING_ELSE, ReportData
 from turnwise.reporting.formatting import PROCESSES
-from turnwise.reporting.html.page import write_report
+from turnwise.reporting.html.report_files import write_report
 from turnwise.store import Reference, default_store, run_environment
 from turnwise.store.digests import digest_of
-from turnwise.store.paths import project_root
+from turnwise.store.paths import home, project_root
+from turnwise.tracking.finding import RunArtifacts
 from turnwise.tracking.reproduction import why_different
 from turnwise.world import SPLITS
 
@@ -53,7 +58,7 @@ def digests_of(
     """
     return {
         "all": digest,
-        **{f"{split} panel": prepared.panel(split).digest for split in SPLITS},
+        **{f"{split} task set": prepared.task_set(split).digest for split in SPLITS},
         "demonstrations": prepared.demonstrations.digest,
         "tokenizer": prepared.tokenizer.digest,
         "warm start": prepared.warm_start.digest,
@@ -82,8 +87,9 @@ def _brought(experiment: Experiment, prepared: Prepared) -> list[str]:
 
 
 def write_results(folder: Path, data: ReportData, digests: Mapping[str, Any]) -> None:
-    """Write all files of `results/<name>`: the report and `digests.json`."""
-    write_report(data, folder, {DIGESTS_FILE: (json.dumps(digests, indent=1) + "\n").encode()})
+    """Write all files of `results/<name>`: the report, which is not drawn again if it is there, and `digests.json`."""
+    drawn = home() / "drawn" / f"{digest_of(str(folder))}.json"
+    write_report(data, folder, {DIGESTS_FILE: (json.dumps(digests, indent=1) + "\n").encode()}, drawn)
 
 
 def compared_with_former(folder: Path, digests: Mapping[str, Any]) -> str:
@@ -173,6 +179,25 @@ def stage_seconds(runs: Sequence[Run], evaluations: Sequence[Reference] = ()) ->
     made = {reference: evaluation for run in runs for reference in run.evaluations}
     made |= dict.fromkeys(evaluations, evaluation)
     made |= {reference: stage for run in runs for each in run.iterations for stage, reference in roster.made_in(each)}
+    return _by_account(made)
+
+
+def recorded_seconds(runs: Sequence[RunArtifacts]) -> dict[str, float]:
+    """The same of recorded runs, whose iterations name each artifact, also one that an earlier stage has made."""
+    evaluation = roster.recorded_groups()["validation"]
+    described = {stage.name: stage for stage in reversed(roster.ROSTER)}
+    made: dict[Reference, roster.IterationStage] = {}
+    for run in runs:
+        outside = (run.start, run.start_at_horizon, run.test, run.test_at_horizon)
+        made |= {reference: evaluation for reference in outside if reference is not None}
+        for name, reference in (each for iteration in run.iterations for each in iteration.items()):
+            # The first mention counts: a critic on the policy's trunk is named after the policy that it is.
+            if name in described and reference not in run.prepared.values():
+                made.setdefault(reference, described[name])
+    return _by_account(made)
+
+
+def _by_account(made: Mapping[Reference, roster.IterationStage]) -> dict[str, float]:
     seconds = dict.fromkeys(roster.accounts(), 0.0)
     for reference, stage in made.items():
         for cost in stage.costs:
@@ -189,7 +214,7 @@ def set_up_seconds() -> float:
 
 def lineage_of(experiment: Experiment, prepared: Prepared, report: Reference) -> list[tuple[str, str]]:
     """The provenance of the results: code, parameters, data, platform."""
-    digests = [(f"{split} panel", panel_digest(tasks_of(prepared.panel(split), split))) for split in SPLITS]
+    digests = [(f"{split} task set", task_set_digest(tasks_of(prepared.task_set(split), split))) for split in SPLITS]
     return [
         *run_environment.code_state().items(),
         ("parameters", parameters_digest(experiment)),

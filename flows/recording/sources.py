@@ -6,28 +6,37 @@
     mt-grpo/interquartile mean        a column of the report's verdicts, of a variant
     mt-grpo - warm start              a gain, or the difference of two variants, by the primary metric
     mt-grpo - grpo-or/corrected p     what else the verdicts tell of a difference: see COMPARED
+    mt-grpo/iterations to 0.8         the median iteration at which its runs reached a success threshold
+    mt-grpo/share above 0.5           a point of its performance profile
+    mt-grpo/tokens sampled            a row of account.csv: what the runs of a variant cost together
 
-Values are computed as in the report: see `tasks.report.cells` and `turnwise.statistics.verdict`.
+Values are computed as in the report: see `turnwise.reporting.data.cells` and `turnwise.statistics.verdict`.
+
+This stays in `flows`: metrics are named by the roster, and the roster composes stages.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 
 from flows.recording.answer import NumberAnswer, Source
-from flows.recording.comparison import Group, grouped, judged
 from flows.recording.recorded_metrics import metrics_in
-from flows.roster import recorded_groups
-from tasks.report.cells import WARM_START, cell, column_of, table_columns
-from tasks.rollout.evaluate import GREEDY, SAMPLED
+from flows.recording.results import recorded_seconds
+from flows.roster import accounts, recorded_groups, spending
+from tasks.report import history
+from turnwise.data.evaluations import GREEDY, SAMPLED
 from turnwise.errors import ConfigurationError
+from turnwise.reporting.data.cells import WARM_START, cell, column_of, table_columns
+from turnwise.reporting.data.run_groups import Group, grouped, judged
+from turnwise.reporting.data.tables import COUNTS, SECONDS
 from turnwise.statistics.interval import SINGULAR, mean
 from turnwise.statistics.verdict import Comparison
 from turnwise.store import Reference, default_store
-from turnwise.tracking.finding import RecordedRun
+from turnwise.tracking.finding import RecordedRun, RunArtifacts
 from turnwise.tracking.values import metric_name
 from turnwise.world import Column, World, make_world
 
@@ -43,6 +52,8 @@ COMPARED: Mapping[str, Callable[[Comparison, bool], float | None]] = {
     ),
 }
 """What the report's verdicts tell of a comparison, as it stands or with its two rows turned round."""
+THRESHOLD = re.compile(r"(?P<row>.+)/(?P<what>iterations to|share above) (?P<threshold>\d+(\.\d+)?)")
+"""When the runs of a variant reached a threshold, or the share of its results above one."""
 GAIN = "gain over the warm start"
 STANDING = ("mean", "interquartile mean", "normalised", "mean over the curve", GAIN)
 """The columns of the report's verdicts on one variant."""
@@ -59,17 +70,18 @@ def answer(what: str, runs: Sequence[RecordedRun], iteration: int | None = None)
         values = [source.value for source in sources if source.value is not None]
         manner = f"mean of {len(values)} {'runs' if sources[0].run else 'evaluations'}" if len(values) > 1 else ""
         return NumberAnswer(mean(values) if values else None, manner, sources)
-    found = _of_difference(what, runs) or _of_verdict(what, runs)
+    found = next((found for read in READERS if (found := read(what, runs)) is not None), None)
     if found is None:
-        variants, players = [run.artifacts.variant for run in runs], [name for run in runs for name in run.players]
-        rows = dict.fromkeys([*variants, *players])
+        variants, baselines = [run.artifacts.variant for run in runs], [name for run in runs for name in run.baselines]
+        rows = dict.fromkeys([*variants, *baselines])
         columns = dict.fromkeys(column.heading for run in runs for column in _columns(run))
         groups = ("test", *recorded_groups())
         raise ConfigurationError(
             "lineage starts from an artifact of the store, a metric of a run, or a number of the report; "
             f"{what!r} is none of them: say kind/digest; or {'/..., '.join(groups)}/... as in MLflow; or "
             f"ROW/COLUMN with one of the rows {', '.join(rows)} and of the columns {', '.join(columns)}, "
-            f"{', '.join(STANDING)}; or 'ROW - ROW', or 'ROW - ROW/COLUMN' with one of {', '.join(COMPARED)}"
+            f"{', '.join(STANDING)}, 'iterations to T', 'share above T'; or ROW/COST with one of "
+            f"{', '.join(costs())}; or 'ROW - ROW', or 'ROW - ROW/COLUMN' with one of {', '.join(COMPARED)}"
         )
     return found
 
@@ -140,7 +152,7 @@ def _of_row(what: str, runs: Sequence[RecordedRun]) -> list[Source]:
     """A table cell in the row of a baseline or of the warm start, which all runs of an ablation share."""
     found: dict[Reference, Source] = {}
     for run in runs:
-        for row, evaluation in run.players.items():
+        for row, evaluation in run.baselines.items():
             heading = _after(row, what)
             value = None if heading is None or evaluation in found else _value(heading, evaluation, run)
             if value is not None:
@@ -164,7 +176,7 @@ def _of_difference(what: str, runs: Sequence[RecordedRun]) -> NumberAnswer | Non
         return None
     one, other, column = asked["first"], asked["second"], asked["column"]
     groups = grouped(runs)
-    judgement = judged(groups, stated=1.0)
+    judgement = judged(groups, 1.0, spending())
     gains = [standing.gain for standing in judgement.standings if standing.gain is not None]
     for comparison in [*gains, *judgement.pairs]:
         if {comparison.first, comparison.second} == {one, other}:
@@ -186,7 +198,7 @@ def _of_verdict(what: str, runs: Sequence[RecordedRun]) -> NumberAnswer | None:
         return None
     if heading == GAIN:
         return _of_difference(f"{variant} - {WARM_START}", runs)
-    judgement = judged(groups, stated=1.0)
+    judgement = judged(groups, 1.0, spending())
     (standing,) = (each for each in judgement.standings if each.name == variant)
     (learning,) = (each for each in judgement.learning if each.name == variant)
     intervals = (standing.mean, standing.interquartile_mean, standing.normalised, learning.area)
@@ -195,11 +207,61 @@ def _of_verdict(what: str, runs: Sequence[RecordedRun]) -> NumberAnswer | None:
         return None
     sources = _tests(variant, groups)
     if heading == "normalised":
-        sources += [source for player in FRAME for source in _tests(player, groups)]
+        sources += [source for baseline in FRAME for source in _tests(baseline, groups)]
     if heading == "mean over the curve":
         sources = [source for source in sources if source.run for source in _on_the_way(source.run)]
     over = SINGULAR[found.over] if found.count == 1 else found.over
     return NumberAnswer(found.value, f"of {judgement.measure}, over {found.count} {over}", sources)
+
+
+def _of_threshold(what: str, runs: Sequence[RecordedRun]) -> NumberAnswer | None:
+    """When the runs of a variant reached a threshold (the median), or a point of its performance profile."""
+    asked = THRESHOLD.fullmatch(what)
+    groups = grouped(runs) if asked is not None else []
+    if asked is None or asked["row"] not in [group.name for group in groups]:
+        return None
+    variant, threshold = asked["row"], float(asked["threshold"])
+    judgement, tests = judged(groups, threshold, spending()), _tests(variant, groups)
+    if asked["what"] == "iterations to":
+        (reached,) = (each.reached for each in judgement.learning if each.name == variant)
+        arrived = sum(at is not None for at in reached.at)
+        sources = [source for test in tests if test.run for source in _on_the_way(test.run)]
+        return NumberAnswer(reached.median, f"median over runs; {arrived} of {len(reached.at)} reached it", sources)
+    profile = judgement.profiles.get(variant, [])
+    share = next((share for at, share in profile if math.isclose(at, threshold)), None)
+    return None if share is None else NumberAnswer(share.value, f"of {judgement.measure}, tasks and runs", tests)
+
+
+def _of_account(what: str, runs: Sequence[RecordedRun]) -> NumberAnswer | None:
+    """What all runs of a variant cost together; an artifact that several runs share costs its seconds once."""
+    variant, _, cost = what.partition("/")
+    own = [run.artifacts for run in runs if run.artifacts.variant == variant]
+    if not own or cost not in costs():
+        return None
+    counts = dict(COUNTS)
+    if cost in counts:
+        (work,) = history.work([_history(run) for run in own])
+        value = float(counts[cost](work))
+    else:
+        value = recorded_seconds(own)[cost.removesuffix(SECONDS)]
+    # The test evaluation descends from everything that the run has made.
+    sources = [Source(None, run.artifacts.test or run.artifacts.start, run) for run in runs if run.artifacts in own]
+    return NumberAnswer(value, f"of {len(own)} {'run' if len(own) == 1 else 'runs'} together", sources)
+
+
+READERS = (_of_difference, _of_threshold, _of_verdict, _of_account)
+"""The numbers of the report that are no mean over runs, each with its form of name."""
+
+
+def costs() -> list[str]:
+    """What account.csv tells of each variant, as it is headed there."""
+    return [*dict(COUNTS), *(f"{account}{SECONDS}" for account in accounts())]
+
+
+def _history(run: RunArtifacts) -> history.RunHistory:
+    evaluations = [run.start, *(made["evaluation"] for made in run.iterations if "evaluation" in made)]
+    evaluations += [] if run.test is None else [run.test]
+    return history.RunHistory(run.variant, run.seed, run.iterations, evaluations)
 
 
 def _tests(row: str, groups: Sequence[Group]) -> list[Source]:

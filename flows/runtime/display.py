@@ -24,14 +24,15 @@ from turnwise.store import Reference, default_store
 
 SECONDS_BETWEEN_LINES = 10.0
 EXPECTED_SECONDS = {
-    "panel": 1.0,
+    "task_set": 1.0,
     "demonstrations": 8.0,
     "tokenizer": 4.0,
     "initial_policy": 2.0,
     "warm_start": 100.0,
-    "player": 2.0,
+    "baseline": 2.0,
     "initial_critic": 0.5,
     "report": 5.0,
+    "pretraining": 400.0,
 }
 """Rough seconds on two cores of the stages outside iterations; those of an iteration are in `flows.roster`."""
 
@@ -44,8 +45,8 @@ def expected_seconds(stage: str) -> float:
 
 def expected_work(experiment: Experiment) -> float:
     """The sum of the expected seconds of all stages of an ablation."""
-    once = [*["panel"] * 3, "demonstrations", "tokenizer", "initial_policy", "warm_start", "evaluate", "report"]
-    once += ["player"] * len(experiment.made_world.players)
+    once = [*["task_set"] * 3, "demonstrations", "tokenizer", "initial_policy", "warm_start", "evaluate", "report"]
+    once += ["baseline"] * len(experiment.made_world.baselines)
     of_runs = 0.0
     for variant in experiment.ablation.variants:
         of_iterations = sum(stage.seconds for stage in roster.due_in_run(experiment.variant(variant)))
@@ -118,10 +119,11 @@ class Display(Observer):
                 self._count(call)
 
     def finished_by_worker(self, call: StageCall) -> None:
-        """Count a stage that a worker process has finished."""
+        """Count a stage that a worker process has finished; what was sampled ahead for it is reported twice."""
         with self._lock:
-            self._by_workers.add((call.stage, call.label))
-            self._count(call)
+            if (call.stage, call.label) not in self._by_workers:
+                self._by_workers.add((call.stage, call.label))
+                self._count(call)
         self._bars.update(self._others, visible=True, description=self._title(call.stage, call.label))
 
     def _count(self, call: StageCall) -> None:

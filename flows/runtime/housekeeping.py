@@ -4,7 +4,7 @@
 
 All flow runs of a process have its token as a tag. So the runs of a dead process are known, whatever server lists them;
 runs of a live process, or runs that are not from this home, are never touched. Old runs are removed by the server
-itself: see `flows.runtime.server_settings.KEPT_DAYS`.
+itself: see `flows.runtime.server_settings.REMOVAL_OF_OLD_RUNS`.
 """
 
 from __future__ import annotations
@@ -47,8 +47,10 @@ _own_tokens: set[str] = set()
 
 def mark_flow_runs() -> None:
     """Tag all flow runs of this process from here on with a token whose lock is released when the process ends."""
-    token = uuid.uuid4().hex
     folder = _folder()
+    if any((folder / token).exists() for token in _own_tokens):
+        return
+    token = uuid.uuid4().hex
     folder.mkdir(parents=True, exist_ok=True)
     # Renamed only once it is locked: under its final name, an unlocked file would look like that of a dead process.
     unlocked = folder / f".{token}"

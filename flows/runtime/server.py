@@ -23,14 +23,11 @@ origin (`flows.runtime.own_pages` closes them).
 from __future__ import annotations
 
 import argparse
-import ctypes
 import fcntl
 import http.client
-import importlib.metadata
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -40,10 +37,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
-from flows.runtime.own_pages import ORIGINS_VARIABLE, own_origins
-from flows.runtime.server_settings import BATCHED_RECORDS, CLIENT_SETTINGS, REMOVAL_OF_OLD_RUNS, UNNEEDED_SERVICES
+from flows.runtime.server_process import address, end, free_port, has_tables, keep_tables, start
+from flows.runtime.server_settings import CLIENT_SETTINGS
 from turnwise.errors import TurnwiseError
-from turnwise.store.atomic_write import make_file
 from turnwise.store.full_disk import require_room
 from turnwise.store.paths import home
 
@@ -58,7 +54,7 @@ def ensure_server(progress: Callable[[float], None] | None = None) -> str:
 
     A server that the user chose (PREFECT_API_URL) is used without a check; otherwise the home's own is reused or
     started. Call this before Prefect is imported. It takes milliseconds if the server runs; on two cores about 6 s if
-    it must be started, and 12 s if its database must be created first.
+    it must be started, and 12 s if its tables must be made first, once per installation.
 
     Args:
         progress: called about once a second with the seconds spent waiting for the server.
@@ -203,30 +199,32 @@ class Supervisor:
             if not _locked(lock):
                 return 0
             (self.folder / "heartbeat").touch()
-            port = _free_port()
-            server = _start_server(self.folder, port)
+            port = free_port()
+            server = start(self.folder, port)
             try:
-                self._publish(port)
                 self._watch(server, port)
                 return 0 if server.poll() is None else 1
             finally:
                 (self.folder / "server.json").unlink(missing_ok=True)
-                _end(server)
+                end(server)
 
     def _publish(self, port: int) -> None:
         temporary = self.folder / f"server.json.{os.getpid()}"
-        temporary.write_text(json.dumps({"url": _url(port), "supervisor": str(os.getpid())}))
+        temporary.write_text(json.dumps({"url": address(port), "supervisor": str(os.getpid())}))
         os.replace(temporary, self.folder / "server.json")
 
     def _watch(self, server: subprocess.Popen[bytes], port: int) -> None:
-        """Return when the server has ended, when it is no longer needed, or on SIGTERM."""
+        """Publish the address; return when the server has ended, when it is no longer needed, or on SIGTERM."""
         heartbeat, idle_since = self._heartbeat(), time.monotonic()
-        prepared = False
+        if published := has_tables(self.folder):
+            self._publish(port)
         # Blocked only now, since the server would inherit it. From here on, the signal interrupts sigtimedwait below.
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-        while signal.sigtimedwait({signal.SIGTERM}, min(2.0, self.idle_seconds / 5)) is None and server.poll() is None:
-            if not prepared and (prepared := _answers(_url(port))):
-                (self.folder / "migrated").write_text(importlib.metadata.version("prefect"))
+        pause = min(2.0, self.idle_seconds / 5)
+        while signal.sigtimedwait({signal.SIGTERM}, pause if published else 0.1) is None and server.poll() is None:
+            if not published and (published := _answers(address(port))):
+                keep_tables(self.folder)  # before any client knows the address and writes to them
+                self._publish(port)
             if (latest := self._heartbeat()) != heartbeat:
                 heartbeat, idle_since = latest, time.monotonic()
             elif time.monotonic() - idle_since > self.idle_seconds:
@@ -253,70 +251,6 @@ def _locked(lock: IO[str]) -> bool:
         else:
             return True
     return False
-
-
-def _url(port: int) -> str:
-    return f"http://127.0.0.1:{port}/api"
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def _start_server(folder: Path, port: int) -> subprocess.Popen[bytes]:
-    make_file(folder / "prefect.db")
-    app = ["--factory", "flows.runtime.own_pages:application", "--app-dir", str(Path(__file__).resolve().parents[2])]
-    app += ["--host", "127.0.0.1", "--port", str(port)]
-    return subprocess.Popen(
-        [sys.executable, "-m", "uvicorn", *app, "--log-level", "warning", "--lifespan", "on"],
-        cwd=folder,
-        env={**os.environ, **_server_settings(folder, port)},
-        preexec_fn=_die_with_parent,
-    )
-
-
-def _server_settings(folder: Path, port: int) -> dict[str, str]:
-    settings = {
-        **CLIENT_SETTINGS,
-        "PREFECT_HOME": str(folder),
-        "PREFECT_API_URL": _url(port),
-        ORIGINS_VARIABLE: own_origins(port),
-        "PREFECT_SERVER_DATABASE_CONNECTION_URL": f"sqlite+aiosqlite:///{folder / 'prefect.db'}",
-        **{f"PREFECT_SERVER_SERVICES_{service}_ENABLED": "false" for service in UNNEEDED_SERVICES},
-        **{name: os.environ.get(name, value) for name, value in REMOVAL_OF_OLD_RUNS.items()},
-        **BATCHED_RECORDS,
-    }
-    if _is_migrated(folder):
-        # Checking for migrations takes half of the start, and the same version of Prefect has none.
-        settings["PREFECT_SERVER_DATABASE_MIGRATE_ON_START"] = "false"
-    return settings
-
-
-def _is_migrated(folder: Path) -> bool:
-    marker = folder / "migrated"
-    prepared = marker.is_file() and (folder / "prefect.db").is_file()
-    return prepared and marker.read_text() == importlib.metadata.version("prefect")
-
-
-_LIBC = ctypes.CDLL(None)
-_PR_SET_PDEATHSIG = 1
-
-
-def _die_with_parent() -> None:
-    """On Linux, have the kernel stop the server if its supervisor is killed, so that it is not left running."""
-    if sys.platform == "linux":
-        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-
-
-def _end(server: subprocess.Popen[bytes]) -> None:
-    server.terminate()
-    try:
-        server.wait(timeout=10)
-    except subprocess.TimeoutExpired:
-        server.kill()
-        server.wait()
 
 
 def main() -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 CLIENT_SETTINGS = {
     "DO_NOT_TRACK": "true",
     "PREFECT_LOGGING_LEVEL": "WARNING",
@@ -12,6 +14,7 @@ CLIENT_SETTINGS = {
 
 UNNEEDED_SERVICES = (
     "CANCELLATION_CLEANUP",
+    "EVENT_PERSISTER",
     "FOREMAN",
     "LATE_RUNS",
     "PAUSE_EXPIRATIONS",
@@ -19,19 +22,29 @@ UNNEEDED_SERVICES = (
     "SCHEDULER",
     "TRIGGERS",
 )
-"""Services for deployments and automations, which need a server of their own (`prefect server start`)."""
+"""Services for deployments and automations, which need a server of their own (`prefect server start`), and the one that
+keeps every event for the page *Event Feed*: it costs as much as all else that the server does for a stage. Flow runs,
+task runs and their states are recorded without it."""
 
-KEPT_DAYS = 30
-"""Days for which Prefect lists a finished run. Results stay cached: they are found by key, not by run."""
-
+SECONDS_THAT_RUNS_STAY = "PREFECT_SERVER_SERVICES_DB_VACUUM_RETENTION_PERIOD"
 REMOVAL_OF_OLD_RUNS = {
     "PREFECT_SERVER_SERVICES_DB_VACUUM_ENABLED": "events,flow_runs",
-    "PREFECT_SERVER_SERVICES_DB_VACUUM_RETENTION_PERIOD": str(KEPT_DAYS * 24 * 3600),
+    SECONDS_THAT_RUNS_STAY: str(30 * 24 * 3600),
 }
-"""Prefect's own clean-up service, at the server's start and every hour. The environment takes precedence."""
+"""Prefect's own clean-up service, at the server's start and every hour; runs stay for 30 days where no experiment says
+otherwise (`keep_finished_runs`). The environment takes precedence."""
+
+
+def keep_finished_runs(days: int) -> None:
+    """Have a server that is started from here on list a finished run for so many days. Results stay cached for longer:
+    they are found by key, not by run. What the environment says already takes precedence.
+    """
+    # A variable and not an argument: the server is a grandchild, which inherits the environment of its starter.
+    os.environ.setdefault(SECONDS_THAT_RUNS_STAY, str(days * 24 * 3600))
+
 
 BATCHED_RECORDS = {
     "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_BATCH_SIZE": "100",
-    "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_FLUSH_INTERVAL": "1",
+    "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_FLUSH_INTERVAL": "2",
 }
-"""Write task states once a second. Prefect's default, one at a time, takes a tenth of a core."""
+"""Write task states every two seconds. Prefect's default, one at a time, takes a tenth of a core."""

@@ -19,31 +19,23 @@ deployment (`flows.deployments`), not of this module.
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO
 
-from prefect import flow
 from pydantic import BaseModel, ConfigDict
 
 from flows.prepare import Prepared
 from flows.run import run_variant
-from flows.runtime.housekeeping import mark_flow_runs
+from flows.runtime.child_process import ChildProcess, given_work, reporting
+from flows.runtime.flow_runs import flow_run
+from flows.runtime.sampler import sampling_ahead
 from tasks.observing import Observer, StageCall, observing
 from turnwise.errors import TrainingEnded
 from turnwise.experiment import Experiment
 from turnwise.store import Reference
-
-LAST_WORDS = 2000
-"""Number of characters of a worker's error output that are shown when it fails."""
 
 
 class Assignment(BaseModel):
@@ -55,6 +47,8 @@ class Assignment(BaseModel):
     prepared: dict[str, Reference]
     taken: Path
     """A folder with a file for each run that some process has taken."""
+    samples_ahead: bool = False
+    """Whether rollouts are sampled ahead in a further process, where `rollout.lag` allows it."""
 
     def runs(self) -> Iterator[tuple[str, int]]:
         """Take runs one at a time, each when the iterator is advanced; runs taken by another process are skipped."""
@@ -77,16 +71,15 @@ class WorkerProcesses(Observer):
         self,
         assignment: Assignment,
         number: int,
-        files: ExitStack,
+        samplers: int,
         report: Callable[[StageCall], None],
         warn: Callable[[str], None],
     ) -> None:
         self.assignment = assignment
         self.seconds = 0.0
         """Wall time of the workers in seconds, added up."""
-        self._wanted, self._files, self._report, self._warn = number, files, report, warn
-        self._processes: list[subprocess.Popen[str]] = []
-        self._listeners: list[threading.Thread] = []
+        self._wanted, self._samplers, self._report, self._warn = number, samplers, report, warn
+        self._processes: list[ChildProcess] = []
         self._ending = False
 
     @property
@@ -96,55 +89,37 @@ class WorkerProcesses(Observer):
 
     def finished(self, call: StageCall) -> None:
         """Start the workers at the first computed stage."""
-        if not call.cached and not self._processes:
-            for _ in range(self._wanted):
-                self._start()
+        if call.cached or self._processes:
+            return
+        for place in range(self._wanted):
+            process = ChildProcess("flows.runtime.worker_processes", self._report, self._noted_end())
+            process.send(self.assignment.model_copy(update={"samples_ahead": place < self._samplers}))
+            self._processes.append(process)
 
     def wait(self) -> None:
         """Wait until all workers have ended, with or without success."""
-        for listener in self._listeners:
-            listener.join()
+        for process in self._processes:
+            process.wait()
 
     def end(self) -> None:
         """Kill the workers that are still running."""
         self._ending = True
         for process in self._processes:
             process.kill()
-        self.wait()
 
-    def _start(self) -> None:
-        said = self._files.enter_context(tempfile.TemporaryFile("w+"))  # noqa: SIM115  (closed with the others)
-        process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "flows.runtime.worker_processes"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=said,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},  # it finds whatever world this one finds
-            text=True,
-        )
-        self._processes.append(self._files.enter_context(process))
-        assert process.stdin is not None
-        process.stdin.write(self.assignment.model_dump_json() + "\n")
-        process.stdin.flush()
-        self._listeners.append(
-            threading.Thread(target=self._listen, args=(process, said), name="worker-process-listener")
-        )
-        self._listeners[-1].start()
-
-    def _listen(self, process: subprocess.Popen[str], said: IO[str]) -> None:
+    def _noted_end(self) -> Callable[[int, str], None]:
+        """What is done when a worker that starts now has ended."""
         began = time.monotonic()
-        assert process.stdout is not None
-        for line in process.stdout:
-            call = json.loads(line)
-            self._report(StageCall(**{**call, "reference": Reference(**call["reference"])}))
-        status = process.wait()
-        self.seconds += time.monotonic() - began
-        if status and not self._ending:
-            said.seek(0)
-            self._warn(
-                f"a worker process ended with status {status}; what it left undone is computed here. It said:\n"
-                f"{said.read()[-LAST_WORDS:].strip()}"
-            )
+
+        def note(status: int, last_words: str) -> None:
+            self.seconds += time.monotonic() - began
+            if status and not self._ending:
+                self._warn(
+                    f"a worker process ended with status {status}; what it left undone is computed here. It said:\n"
+                    f"{last_words}"
+                )
+
+        return note
 
 
 @contextmanager
@@ -154,16 +129,18 @@ def worker_processes(
     number: int,
     report: Callable[[StageCall], None],
     warn: Callable[[str], None],
+    samplers: int = 0,
 ) -> Iterator[WorkerProcesses]:
     """Run this number of worker processes while the block runs. None of them outlives the block or this process.
 
     Args:
         report: called from another thread with every stage that a worker finishes.
         warn: called with a message for the user if a worker fails.
+        samplers: how many of the workers have a process that samples ahead for them (`rollout.lag`).
     """
-    with tempfile.TemporaryDirectory() as taken, ExitStack() as files:
+    with tempfile.TemporaryDirectory() as taken:
         assignment = Assignment(experiment=experiment, prepared=vars(prepared), taken=Path(taken))
-        workers = WorkerProcesses(assignment, number, files, report, warn)
+        workers = WorkerProcesses(assignment, number, samplers, report, warn)
         try:
             with observing(workers):
                 yield workers
@@ -171,50 +148,22 @@ def worker_processes(
             workers.end()
 
 
-class _Reporter(Observer):
-    """Writes a line for every finished stage, for the main process to read."""
-
-    def __init__(self, file: IO[str]) -> None:
-        self._file = file
-
-    def finished(self, call: StageCall) -> None:
-        """Write the stage call as a line of JSON."""
-        print(json.dumps({**vars(call), "reference": call.reference.model_dump()}), file=self._file, flush=True)
-
-
 def main() -> None:
     """Worker process: take runs as standard input says, compute them, and report each stage on standard output.
 
-    A run that a guard or an alarm ends is left to the main process, which reports it. The worker exits when standard
-    input is closed.
+    A run that a guard or an alarm ends is left to the main process, which reports it.
     """
-    assignment = Assignment.model_validate_json(sys.stdin.readline())
-    threading.Thread(target=_exit_with_the_main_process, daemon=True).start()
-    reporter = _Reporter(os.fdopen(os.dup(1), "w"))
-    os.dup2(2, 1)  # all other output goes to standard error: the main process parses standard output
-    mark_flow_runs()
-    with observing(reporter):
-        share_of_an_ablation(assignment)
-
-
-@flow(
-    name="share of an ablation",
-    flow_run_name="{assignment.experiment.ablation.name}: another process",
-    validate_parameters=False,
-    persist_result=False,
-)
-def share_of_an_ablation(assignment: Assignment) -> None:
-    """Compute the runs of an ablation that no other process has taken."""
+    assignment = Assignment.model_validate_json(next(given_work()))
     experiment, prepared = assignment.experiment, Prepared(**assignment.prepared)
-    for variant, seed in assignment.runs():
-        with suppress(TrainingEnded):
-            run_variant(experiment.variant(variant), prepared, variant, seed)
+    with reporting() as reporter, sampling_ahead(assignment.samples_ahead, reporter.finished, print) as sampler:
 
+        @flow_run("share of an ablation", f"{experiment.ablation.name}: another process")
+        def share_of_an_ablation() -> None:
+            for variant, seed in assignment.runs():
+                with suppress(TrainingEnded):
+                    run_variant(experiment.variant(variant), prepared, variant, seed, sampler=sampler)
 
-def _exit_with_the_main_process() -> None:
-    """Exit when standard input closes, as it does when the main process is killed."""
-    sys.stdin.read()
-    os._exit(1)
+        share_of_an_ablation()
 
 
 if __name__ == "__main__":

@@ -110,27 +110,20 @@ def _lines_of(
     for setting in settings_of(world_class(name)):
         parameters = with_preset(name, setting, {})
         world = make_world(name, parameters)
-        for player in world.players:
-            count = episodes or _episodes(name, player)
-            code = digest_of([_code(name, parameters), count])
-            line = before.get((name, setting, player))
+        for baseline in world.baselines:
+            random, others = FEWER_EPISODES.get(name, (RANDOM_EPISODES, OTHER_EPISODES))
+            count = episodes or (random if baseline == "random" else others)
+            played_by = fingerprint([*world_class(name).modules(parameters), "turnwise.checking.baselines"])
+            code = digest_of([played_by, count])
+            line = before.get((name, setting, baseline))
             if line is None or line.code != code:
                 line = BaselineRow(
-                    name, world.version, setting, code, _uniform(world), score(world, player, count, SEED)
+                    name, world.version, setting, code, _uniform(world), score(world, baseline, count, SEED)
                 )
                 said = f"success {with_bounds(line.score.success, 3)}, {line.score.episodes} episodes"
-                console.print(f"{name} {setting or DEFAULT} {player}: {said}")
+                console.print(f"{name} {setting or DEFAULT} {baseline}: {said}")
             found.append(line)
     return found
-
-
-def _episodes(name: str, player: str) -> int:
-    random, others = FEWER_EPISODES.get(name, (RANDOM_EPISODES, OTHER_EPISODES))
-    return random if player == "random" else others
-
-
-def _code(name: str, parameters: dict[str, Any]) -> str:
-    return fingerprint([*world_class(name).modules(parameters), "turnwise.checking.baselines"])
 
 
 def _uniform(world: World) -> str:

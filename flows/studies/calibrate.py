@@ -8,14 +8,14 @@ import statistics
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from prefect import flow
 from rich.console import Console
 
 from flows.prepare import prepare_materials, prepare_policy
 from flows.run import run_variant
 from flows.run_state import Run
 from flows.runtime.display import Display, expected_work
-from tasks.health.health import read_health
+from flows.runtime.flow_runs import flow_run
+from tasks.health.health import read_monitors
 from turnwise.config.monitoring import AlarmRule
 from turnwise.errors import ConfigurationError
 from turnwise.experiment import Experiment
@@ -32,12 +32,12 @@ def show_calibration(experiments: Sequence[Experiment], defaults: dict[str, Alar
     """
     for experiment in experiments:
         _require_sense(experiment)
-    found = calibration(experiments, defaults)
+    found = calibration.found_or_run(experiments, defaults)
     write_calibration(found, folder)
     Console().print(f"{len(found.found)} rules  {folder / 'echo-trap.md'}", highlight=False, soft_wrap=True)
 
 
-@flow(name="calibration", flow_run_name="calibrate the alarms", validate_parameters=False, persist_result=False)
+@flow_run("calibration", "calibrate the alarms")
 def calibration(experiments: Sequence[Experiment], defaults: dict[str, AlarmRule]) -> Calibration:
     """Run the experiments and calibrate: rules are chosen on the first half of the seeds and tried on the second."""
     runs: list[Run] = []
@@ -64,7 +64,7 @@ def all_runs(experiment: Experiment) -> list[Run]:
 
 def as_monitored(run: Run) -> MonitoredRun:
     """A run's monitors, over all iterations."""
-    monitors = read_health(run.iterations[-1].health).monitors
+    monitors = [read_monitors(iteration.health) for iteration in run.iterations]
     return MonitoredRun(run.experiment.world.name, run.variant, run.seed, monitors)
 
 

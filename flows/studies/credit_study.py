@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from prefect import flow
 from rich.console import Console
 
 from flows.prepare import Materials, play_parameters, prepare_materials, prepare_policy
 from flows.runtime.display import Display, expected_seconds
+from flows.runtime.flow_runs import flow_run
 from tasks.studies.credit_study import FEWEST_REPLAYS, StudyParameters, credit_study, read_study
 from tasks.studies.replays import EpisodesParameters, ReplaysParameters, replays, study_episodes
 from tasks.studies.score_vectors import VectorsParameters, score_vectors
@@ -25,7 +25,6 @@ from turnwise.policy.model_files import MODEL_FILES, model_files
 from turnwise.store import MANIFEST, Reference, default_store
 from turnwise.store.atomic_write import write_whole
 from turnwise.store.paths import project_root
-from turnwise.studies.credit_figures import credit_figure, header, rows
 from turnwise.studies.credit_page import page
 from turnwise.studies.credit_study import Study
 
@@ -49,12 +48,7 @@ class StudyRun:
     """Numbers of stages that were computed now, and that came from the cache."""
 
 
-@flow(
-    name="credit study",
-    flow_run_name="credit study of {experiment.world.name}",
-    validate_parameters=False,
-    persist_result=False,
-)
+@flow_run("credit study", "credit study of {experiment.world.name}")
 def credit_study_flow(experiment: Experiment, policy: str | None, tasks: int, replay_count: int) -> StudyRun:
     """`study_credit` as a flow run of its own, shown in the terminal."""
     return study_credit(experiment, policy, tasks, replay_count, Console())
@@ -104,6 +98,8 @@ def find_policy(name: str) -> Reference:
 
 def write_study(study: Study, about: Mapping[str, str], folder: Path) -> None:
     """Write the page, the table as CSV and the figure."""
+    from turnwise.studies.credit_figures import credit_figure, header, rows
+
     figure = credit_figure(study)
     table = io.StringIO()
     writer = csv.writer(table, lineterminator="\n")
@@ -132,7 +128,7 @@ def _stages(
         ),
         policy=policy,
         tokenizer=materials.tokenizer,
-        panel=materials.validation_panel,
+        task_set=materials.validation_task_set,
     )
     replayed = replays(
         ReplaysParameters(**play, compute=compute, replays=replay_count, temperature=temperature, seed=seed),
@@ -215,7 +211,7 @@ def _about(
 
 
 def _expected_work(with_warm_start: bool) -> float:
-    stages = [*["panel"] * 3, "demonstrations", "tokenizer"]
+    stages = [*["task_set"] * 3, "demonstrations", "tokenizer"]
     stages += ["initial_policy", "warm_start"] if with_warm_start else []
     stages += ["study_episodes", "replays", "score_vectors", "credit_study"]
     return sum(map(expected_seconds, stages))

@@ -1,4 +1,4 @@
-"""`turnwise lessons`: what the small policies of `experiments/worlds` learned, from their results, as one page."""
+"""`turnwise results`: what the small policies of `experiments/worlds` learned, from their results, as one page."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rich.console import Console
 from flows.recording.results import DIGESTS_FILE
 from turnwise.config.overlays import read_yaml
 from turnwise.reporting.data.report_data import ReportData
-from turnwise.reporting.html.page import DATA_FILE
+from turnwise.reporting.data.tables import DATA_FILE
 from turnwise.store.atomic_write import write_whole
 from turnwise.store.paths import project_root
 from turnwise.studies.results_page import (
@@ -25,7 +25,7 @@ from turnwise.studies.results_page import (
 )
 
 
-def record_lessons(overlays: Sequence[Path], folder: Path) -> None:
+def record_results_page(overlays: Sequence[Path], folder: Path) -> None:
     """Update the record and the page in a folder from the results of these overlays.
 
     Without overlays, from all of `experiments/worlds`. Experiments without results here keep their recorded lines.

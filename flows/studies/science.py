@@ -14,11 +14,13 @@ from pydantic import TypeAdapter
 from rich.console import Console
 
 from flows.ablation import comparison
-from flows.recording.comparison import at_equal_budgets, grouped
 from flows.recording.record import project_tracking_uri
+from flows.roster import spending
+from flows.runtime.server_settings import keep_finished_runs
 from turnwise.errors import ConfigurationError
 from turnwise.experiment import Experiment, load
 from turnwise.reporting.data.report_data import ReportData
+from turnwise.reporting.data.run_groups import at_equal_budgets, grouped
 from turnwise.store.atomic_write import write_whole
 from turnwise.store.paths import project_root
 from turnwise.studies.claim_verdicts import decide
@@ -40,10 +42,12 @@ def write_page(name: str, run: Sequence[str], processes: int = 1) -> None:
     claims = known_claims(name)
     folder = project_root() / PAGES
     for ablation in _chosen(name, claims, run):
-        result = comparison(experiment_of(claims.ablations[ablation]), processes)
-        budgets = at_equal_budgets(grouped(find_runs(project_tracking_uri(), ablation)))
+        experiment = experiment_of(claims.ablations[ablation])
+        keep_finished_runs(experiment.storage.keep_finished_days)
+        result = comparison.found_or_run(experiment, processes)
+        budgets = at_equal_budgets(grouped(find_runs(project_tracking_uri(), ablation)), spending())
         record = Record(result.digest, _kept(result.report, claims), tuple(budgets))
-        write_whole(_record_path(folder, ablation), _RECORDS.dump_json(record, by_alias=True).decode() + "\n")
+        write_whole(_record_path(folder, ablation), _RECORDS.dump_json(record).decode() + "\n")
     draw_page(name, claims, folder)
     console = Console()
     for decision in decide(claims, {ablation: record.report for ablation, record in records(claims, folder).items()}):

@@ -13,6 +13,7 @@ import pyarrow.parquet as parquet
 
 from tasks.credit.scores import read_scores
 from tasks.credit.select import read_kept
+from tasks.rollout.in_memory import trajectories_of
 from tasks.stage import stage
 from turnwise.agent.formats import format_class, thought_tokens
 from turnwise.config.optimization import ReferencePenalty
@@ -21,7 +22,7 @@ from turnwise.credit import ESTIMATORS, Advantages, CreditBatch, TrajectoryAdvan
 from turnwise.credit.selection import trainable
 from turnwise.data.arrays import Ragged, offsets_of
 from turnwise.data.trajectory import Trajectory, trajectory_arrays
-from turnwise.data.trajectory_files import list_column, read_trajectories, rows_of_column
+from turnwise.data.trajectory_files import list_column, numbers_of_column, rows_of_column
 from turnwise.store import Draft, Reference, default_store
 
 logger = logging.getLogger(__name__)
@@ -59,7 +60,7 @@ def credit(
     credit of their own. Trajectories that are left out of the update have no row: those of groups that were not kept
     and, for an estimator that compares within groups, those of a group with fewer than two survivors.
     """
-    trajectories = read_trajectories(default_store().folder(rollout))
+    trajectories = trajectories_of(rollout)
     section = parameters.credit
     rules = [section.estimator] if section.thought is None else [section.estimator, section.thought.estimator]
     groups = None if selection is None else read_kept(selection)
@@ -133,8 +134,8 @@ def save_credit(draft: Draft, batch: CreditBatch, advantages: Advantages, *, sam
 
 def read_advantages(reference: Reference) -> Advantages:
     """The advantages of a rollout's trajectories, as arrays."""
-    table = parquet.read_table(default_store().folder(reference) / CREDIT_FILE)
-    trajectories, turns = np.unique(table["trajectory"].to_numpy(), return_counts=True)
+    table = parquet.ParquetFile(default_store().folder(reference) / CREDIT_FILE).read()
+    trajectories, turns = np.unique(numbers_of_column(table["trajectory"]), return_counts=True)
     offsets = offsets_of(turns)
 
     def of_tokens(name: str) -> Ragged | None:
@@ -145,7 +146,7 @@ def read_advantages(reference: Reference) -> Advantages:
 
     return Advantages(
         trajectories.astype(np.int64),
-        Ragged(table["advantage"].to_numpy(), offsets),
+        Ragged(numbers_of_column(table["advantage"]), offsets),
         of_tokens("token_advantages"),
         of_tokens("value_targets"),
     )

@@ -16,7 +16,7 @@ from tasks.stage import stage
 from turnwise.config.model_settings import Compute
 from turnwise.config.schema import Section
 from turnwise.data.arrays import Numbers, Ragged
-from turnwise.data.trajectory_files import list_column, read_arrays, rows_of_column
+from turnwise.data.trajectory_files import list_column, numbers_of_column, read_arrays, rows_of_column
 from turnwise.store import Draft, Reference, default_store
 
 SCORES_FILE = "scores.parquet"
@@ -81,8 +81,8 @@ def values(parameters: ValuesParameters, *, critic: Reference, rollout: Referenc
 
 def read_scores(scores: Reference) -> Scores:
     """The scores of a rollout; rows are indexed by trajectory."""
-    table = parquet.read_table(default_store().folder(scores) / SCORES_FILE)
-    return Scores(rows_of_column(table["per_token"]), table["at_end"].to_numpy())
+    table = parquet.ParquetFile(default_store().folder(scores) / SCORES_FILE).read()
+    return Scores(rows_of_column(table["per_token"]), numbers_of_column(table["at_end"]))
 
 
 def _write(draft: Draft, scores: Scores) -> None:

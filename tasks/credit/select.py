@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from tasks.rollout.in_memory import trajectories_of
 from tasks.stage import stage
 from turnwise import seeding
 from turnwise.config.schema import RewardSection, Section
@@ -12,7 +13,6 @@ from turnwise.config.schema import SelectionSection as SelectionSection
 from turnwise.credit.batch import weighted_return
 from turnwise.credit.selection import group_deviations
 from turnwise.credit.selection import select as choose
-from turnwise.data.trajectory_files import read_trajectories
 from turnwise.store import Reference, default_store
 
 SELECTION_FILE = "selection.json"
@@ -32,7 +32,7 @@ class SelectParameters(Section):
 @stage("select", platform_bound=False)
 def select(parameters: SelectParameters, *, rollout: Reference) -> Reference:
     """Choose the groups to keep; saves these, the deviation of every group, and as metrics what was dropped."""
-    trajectories = read_trajectories(default_store().folder(rollout))
+    trajectories = trajectories_of(rollout)
     totals = [weighted_return(trajectory, parameters.rewards) for trajectory in trajectories]
     selection = choose(
         parameters.selection.rule,

@@ -17,6 +17,7 @@ from typing import Literal
 
 from tasks.models_in_memory import begin_with
 from tasks.playing import frame_of
+from tasks.rollout.in_memory import trajectories_of
 from tasks.stage import stage
 from turnwise.agent.branching import turn_of
 from turnwise.config.monitoring import AlarmRule
@@ -25,9 +26,9 @@ from turnwise.credit.batch import weighted_return
 from turnwise.curriculum.plateau import IterationCounts
 from turnwise.curriculum.rules import HorizonState, make_curriculum
 from turnwise.data.trajectory import Trajectory
-from turnwise.data.trajectory_files import read_trajectories
 from turnwise.health.alarms import AlarmRecord, AlarmState, Change, judge
-from turnwise.health.monitors import OF_PROBE, Values, compare, measure
+from turnwise.health.guards import in_a_row
+from turnwise.health.monitors import OF_PROBE, Values, compare, measure, remembered
 from turnwise.store import Reference, default_store
 
 HEALTH_FILE = "health.json"
@@ -37,7 +38,9 @@ class HealthRecord(Section):
     """The bookkeeping of a run up to and including one iteration, saved in the artifact `health`."""
 
     monitors: list[dict[str, float]]
-    """The monitors of every iteration so far, in order."""
+    """The monitors of the iterations that later ones are compared with, in order, and of this one, the last."""
+    in_a_row: dict[str, int]
+    """By guard, the number of consecutive iterations in which its condition has held."""
     alarm: AlarmRecord
     horizon: HorizonState
 
@@ -60,6 +63,10 @@ class HealthParameters(Section):
     """The world's own turn limit."""
     prompts: int | None
     """Number of prompts of a branching rollout, whose first groups alone start at the first turn; None: all do."""
+    lag: int = 0
+    """The turn limit that is set is the one of iteration `iteration + 1 + lag`."""
+    limit: int | None = None
+    """With a lag, the turn limit of this iteration's episodes. None: that of the state before, as without a lag."""
 
 
 @stage("health", platform_bound=False)
@@ -80,10 +87,11 @@ def health(
 
         monitor/...    one per monitor that was measured
         alarm/...      per rule 1 if its alarm is on, else 0; `raised`, the number newly raised; `returns`, those so far
-        horizon/...    `limit` of this iteration's episodes; `share_at_limit` that it cut off unsolved; `next_limit`
+        horizon/...    `limit` of this iteration's episodes; `share_at_limit` that it cut off unsolved; `next_limit`,
+                       that of the next rollout to be sampled: with a lag, of the iteration after the next
     """
     before = None if previous is None else read_health(previous)
-    trajectories = read_trajectories(default_store().folder(rollout))
+    trajectories = trajectories_of(rollout)
     history: list[Values] = [
         *(before.monitors if before else []),
         _measured(parameters, trajectories, credit, tokenizer, policy, probe),
@@ -101,15 +109,24 @@ def health(
     )
     curriculum = make_curriculum(parameters.curriculum.rule, parameters.curriculum.options, parameters.turns)
     horizon = before.horizon if before else curriculum.first()
-    counts = IterationCounts.of(_from_the_first_turn(trajectories, parameters.prompts), horizon.limit)
-    following = curriculum.next(horizon, parameters.iteration, counts)
-    record = HealthRecord(monitors=[dict(values) for values in history], alarm=alarm, horizon=following)
+    limit = parameters.limit or horizon.limit
+    counts = IterationCounts.of(_from_the_first_turn(trajectories, parameters.prompts), limit)
+    # Episodes that were sampled before the limit grew say nothing about the limit of now.
+    at_the_limit = counts if limit == horizon.limit else IterationCounts(0, 0, 0)
+    following = curriculum.next(horizon, parameters.iteration + parameters.lag, at_the_limit)
+    kept = remembered(history, start=parameters.start, window=parameters.window)
+    record = HealthRecord(
+        monitors=[dict(values) for values in kept],
+        in_a_row=in_a_row(before.in_a_row if before else {}, monitors),
+        alarm=alarm,
+        horizon=following,
+    )
     with default_store().write("health") as draft:
         (draft.folder / HEALTH_FILE).write_text(json.dumps(record.model_dump(mode="json"), indent=1))
         draft.metrics.update({f"monitor/{name}": value for name, value in monitors.items()})
         draft.metrics.update({f"alarm/{name}": float(name in alarm.on) for name in parameters.rules})
         draft.metrics.update({"alarm/raised": float(len(alarm.raised)), "alarm/returns": float(alarm.returns)})
-        draft.metrics.update({"horizon/limit": horizon.limit, "horizon/next_limit": following.limit})
+        draft.metrics.update({"horizon/limit": limit, "horizon/next_limit": following.limit})
         if counts.episodes:
             draft.metrics["horizon/share_at_limit"] = counts.at_limit / counts.episodes
     return draft.reference
@@ -145,6 +162,12 @@ def _from_the_first_turn(trajectories: Sequence[Trajectory], prompts: int | None
 def read_health(reference: Reference) -> HealthRecord:
     """The record that an artifact `health` holds."""
     return HealthRecord.model_validate_json((default_store().folder(reference) / HEALTH_FILE).read_text())
+
+
+def read_monitors(reference: Reference) -> dict[str, float]:
+    """The monitors of one iteration, from the metrics of its artifact `health`."""
+    metrics = default_store().metrics(reference)
+    return {name.removeprefix("monitor/"): value for name, value in metrics.items() if name.startswith("monitor/")}
 
 
 class ReturnParameters(Section):

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 
 from tasks.models_in_memory import LearnerParameters, keep_learner, reference_policy, take_learner
 from tasks.playing import frame_of
+from tasks.rollout.in_memory import trajectories_of
 from tasks.stage import stage
 from turnwise import seeding
 from turnwise.config.schema import Section
 from turnwise.data.trajectory import TokenSequence, Trajectory, trajectory_arrays
-from turnwise.data.trajectory_files import read_trajectories
 from turnwise.health.monitors import first_trained, information, thought_length
 from turnwise.policy.learner.divergence import k3
 from turnwise.policy.tokenizer import ChatFrame
@@ -40,7 +40,7 @@ def probe(
 
     `policy` is the behaviour policy of the rollout.
     """
-    trajectories = [each for each in read_trajectories(default_store().folder(rollout)) if each.turns]
+    trajectories = [each for each in trajectories_of(rollout) if each.turns]
     order = seeding.generator(parameters.seed, "probe", parameters.iteration).permutation(len(trajectories))
     drawn = [trajectories[place] for place in order]
     distance, scored = _distance(parameters, warm_start, drawn[: parameters.sample])

@@ -25,7 +25,11 @@ logger = logging.getLogger(__name__)
 def texts_to_imitate(demonstrations: Reference) -> list[str]:
     """All texts of the demonstrations or conversations, to train a tokenizer on."""
     if demonstrations.kind == "conversations":
-        return [text for each in kept_conversations(demonstrations) for text in _texts(each)]
+        found = []
+        for conversation in kept_conversations(demonstrations):
+            found += [] if conversation.instruction is None else [conversation.instruction]
+            found += [text for each in conversation.exchanges for text in (each.observation, each.reply)]
+        return found
     trajectories = read_trajectories(default_store().folder(demonstrations))
     turns = [turn for trajectory in trajectories for turn in trajectory.turns]
     return [text for turn in turns for text in (turn.observation, turn.asked, turn.reply)]
@@ -80,13 +84,6 @@ def conversation_sequence(conversation: Conversation, frame: ChatFrame) -> Token
         tokens += [*observation, *reply]
         turn_of_token += [-1] * len(observation) + [index] * len(reply)
     return TokenSequence(tuple(tokens), tuple(turn_of_token), (0.0,) * len(tokens))
-
-
-def _texts(conversation: Conversation) -> list[str]:
-    instruction = [] if conversation.instruction is None else [conversation.instruction]
-    return instruction + [
-        text for exchange in conversation.exchanges for text in (exchange.observation, exchange.reply)
-    ]
 
 
 def _fitting(sequences: Sequence[TokenSequence], context_tokens: int) -> list[TokenSequence]:

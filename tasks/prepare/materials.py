@@ -13,7 +13,7 @@ from turnwise.agent.formats import format_class
 from turnwise.agent.scripted import MISTAKEN
 from turnwise.config.schema import Policy, Section, WorldSection
 from turnwise.data.metrics import episode_means
-from turnwise.data.task_sets import panel_digest, write_panel
+from turnwise.data.task_sets import task_set_digest, write_task_set
 from turnwise.errors import ConfigurationError
 from turnwise.policy.model_files import model_files
 from turnwise.policy.pretrained import pretrained_folder, require_unchanged
@@ -23,7 +23,7 @@ from turnwise.store.outside import Outside
 from turnwise.world import Split, Task
 
 
-class PanelParameters(Section):
+class TaskSetParameters(Section):
     """The parameters of the task set of one split."""
 
     world: WorldSection
@@ -31,16 +31,16 @@ class PanelParameters(Section):
     tasks: int
 
 
-@stage("panel", code=world_code, platform_bound=False)
-def panel(parameters: PanelParameters) -> Reference:
+@stage("task_set", code=world_code, platform_bound=False)
+def task_set(parameters: TaskSetParameters) -> Reference:
     """Save the ordered task set of one split: `<split>.jsonl`."""
-    tasks = draw_panel(parameters)
+    tasks = draw_task_set(parameters)
     world = the_world(parameters.world)
-    with default_store().write("panel") as draft:
-        write_panel(draft.folder, parameters.split, tasks)
+    with default_store().write("task_set") as draft:
+        write_task_set(draft.folder, parameters.split, tasks)
         about = {
             "split": parameters.split,
-            "digest": panel_digest(tasks),
+            "digest": task_set_digest(tasks),
             "world": world.name,
             "version": world.version,
             "attribution": world.attribution(),
@@ -50,7 +50,7 @@ def panel(parameters: PanelParameters) -> Reference:
     return draft.reference
 
 
-def draw_panel(parameters: PanelParameters) -> list[Task]:
+def draw_task_set(parameters: TaskSetParameters) -> list[Task]:
     """Draw the tasks of a split. Raises ConfigurationError when it has fewer."""
     try:
         return the_world(parameters.world).tasks(parameters.split, parameters.tasks)
@@ -67,7 +67,7 @@ class DemonstrationParameters(PlayParameters):
 
 
 @stage("demonstrations", code=world_code)
-def demonstrations(parameters: DemonstrationParameters, *, panel: Reference) -> Reference:
+def demonstrations(parameters: DemonstrationParameters, *, task_set: Reference) -> Reference:
     """Play train tasks with a noisy oracle: each turn is played by the random baseline with probability `noise`.
 
     If the agent's mode asks for thoughts, half of this noise is deliberate errors, which no world or format accepts:
@@ -76,11 +76,13 @@ def demonstrations(parameters: DemonstrationParameters, *, panel: Reference) -> 
     The noise is imitated too: it leaves reinforcement learning room to improve. A world without an oracle has no
     demonstrations, and the configuration refuses settings that need them.
     """
-    tasks = tasks_of(panel, "train")
-    count = parameters.count if "oracle" in the_world(parameters.world).players else 0
+    tasks = tasks_of(task_set, "train")
+    count = parameters.count if "oracle" in the_world(parameters.world).baselines else 0
+    # Only train tasks, in their fixed order: imitating others would show what is tested.
     chosen = [tasks[index % len(tasks)] for index in range(count)]
 
-    def player(episode: int, turn: int) -> str:
+    def baseline(episode: int, turn: int) -> str:
+        # A generator per turn: an episode that ends early, or more episodes, shift no draw of another.
         draw = seeding.generator(parameters.seed, "noise", episode, turn).random()
         if draw < parameters.noise * share_of_errors:
             return MISTAKEN
@@ -88,7 +90,7 @@ def demonstrations(parameters: DemonstrationParameters, *, panel: Reference) -> 
 
     share_of_errors = 0.0 if parameters.agent.mode.name == "plain" else 0.5
     recorded = recorded_by(parameters)
-    played = play_with_script(parameters, chosen, 1, player, parameters.seed, looks_ahead=True)
+    played = play_with_script(parameters, chosen, 1, baseline, parameters.seed, looks_ahead=True)
     with default_store().write("demonstrations") as draft:
         draft.metrics.update(episode_means(save_played(draft, played), len(played.lost), recorded))
     default_store().record_clock(draft.reference, played.seconds)

@@ -18,6 +18,7 @@ from turnwise import progress, seeding
 from turnwise.config.model_settings import Compute
 from turnwise.config.schema import WarmStart
 from turnwise.data.metrics import episode_value
+from turnwise.policy.learner.schedule import warmed_up_and_falling
 from turnwise.store import Reference, default_store
 
 CURVE_FILE = "warm_start.json"
@@ -37,7 +38,7 @@ def warm_start(
     policy: Reference,
     tokenizer: Reference,
     demonstrations: Reference,
-    panel: Reference,
+    task_set: Reference,
 ) -> Reference:
     """Train all weights of the policy; saves the policy and the curve of the training, `warm_start.json`.
 
@@ -52,46 +53,41 @@ def warm_start(
     losses: list[float] = []
     with default_store().write("policy") as draft:
         for step in range(1, section.maximum_steps + 1):
+            # A function of the step and of no stream, so that checks and their length change no batch.
             draws = seeding.generator(section.seed, "demonstrations", step).integers(len(sequences), size=section.batch)
             metrics = learner.supervised_step(
                 sequences.select(draws),
-                learning_rate=_learning_rate(section, step),
+                learning_rate=warmed_up_and_falling(step, section.maximum_steps, section.learning_rate, section),
                 micro_batch_tokens=section.micro_batch_tokens,
                 weight_decay=section.weight_decay,
             )
             losses.append(metrics["loss"])
             if step % section.check_every == 0 or step == section.maximum_steps:
                 learner.save(draft.folder)
-                reached = _greedy_success(parameters, draft.folder, f"{draft.folder}@{step}", tokenizer, panel)
+                # The engine knows weights by digest, which a draft does not have: so each check gets a name of its own.
+                reached = _greedy_success(parameters, draft.folder, f"{draft.folder}@{step}", tokenizer, task_set)
                 curve.append({"step": step, "loss": sum(losses) / len(losses), "validation": reached})
                 losses.clear()
                 if reached >= section.threshold:
                     break
             validation = curve[-1]["validation"] if curve else 0.0
             progress.report("warm start", step, section.maximum_steps, loss=metrics["loss"], success=validation)
+        # Its moments are those of another loss; and the policy would be three times as large.
         shutil.rmtree((draft.folder / OPTIMIZER_FILE).parent)
         (draft.folder / CURVE_FILE).write_text(json.dumps(curve, indent=1))
         draft.metrics.update({f"warm_start_{name}": value for name, value in curve[-1].items()})
     return draft.reference
 
 
-def _learning_rate(section: WarmStart, step: int) -> float:
-    """The learning rate of a step: linear warm-up, then linear decay."""
-    if step < section.learning_rate_warmup:
-        return section.learning_rate * step / section.learning_rate_warmup
-    left = 1.0 - step / section.maximum_steps
-    return section.final_learning_rate + (section.learning_rate - section.final_learning_rate) * left
-
-
 def _greedy_success(
-    parameters: WarmStartParameters, policy: Path, digest: str, tokenizer: Reference, panel: Reference
+    parameters: WarmStartParameters, policy: Path, digest: str, tokenizer: Reference, task_set: Reference
 ) -> float:
     """The mean of the world's primary metric over greedy episodes on the validation task set."""
     world = the_world(parameters.world)
     played = play_with_policy(
         parameters,
         parameters.compute,
-        tasks_of(panel, "validation"),
+        tasks_of(task_set, "validation"),
         1,
         policy=policy,
         digest=digest,

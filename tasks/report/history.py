@@ -10,8 +10,8 @@ import pyarrow.compute as compute
 import pyarrow.parquet as parquet
 
 from tasks.health.health import read_health
-from tasks.rollout.evaluate import GREEDY, SAMPLED
 from turnwise.config.schema import Section
+from turnwise.data.evaluations import GREEDY, SAMPLED
 from turnwise.data.trajectory import Ending
 from turnwise.data.trajectory_files import TRAJECTORIES_FILE, TURNS_FILE
 from turnwise.reporting.data.history import AlarmRaised, Endings, VariantWork
@@ -73,16 +73,13 @@ def curves(runs: Sequence[RunHistory], plotted: Sequence[Measure]) -> list[Curve
     Measures of one topic need not follow each other; topics are in the order of their first one.
     """
     measures = _rewards(runs)
-    if any(len({value for _, value in run.series(LIMIT.artifact, LIMIT.metric)}) > 1 for run in runs) or _differ(runs):
+    limits = [tuple(run.series(LIMIT.artifact, LIMIT.metric)) for run in runs]
+    changes = any(len({value for _, value in series}) > 1 for series in limits)
+    if changes or len(set(limits)) > 1:
         measures += [LIMIT, AT_LIMIT]
     topics = dict.fromkeys(measure.topic for measure in plotted)
     measures += [measure for topic in topics for measure in plotted if measure.topic == topic]
     return [curve for measure in measures for curve in _curves(measure, runs)]
-
-
-def _differ(runs: Sequence[RunHistory]) -> bool:
-    """Whether runs have different turn limits."""
-    return len({tuple(run.series(LIMIT.artifact, LIMIT.metric)) for run in runs}) > 1
 
 
 def _rewards(runs: Sequence[RunHistory]) -> list[Measure]:
@@ -165,6 +162,6 @@ def _work(variant: str, runs: Sequence[RunHistory]) -> VariantWork:
 
 def _count(folder: Path) -> tuple[int, int, int, int]:
     """Episodes, turns, reply tokens and observation tokens of a folder of trajectories."""
-    tokens = parquet.read_table(folder / TURNS_FILE, columns=["reply_tokens", "observation_tokens"])
+    tokens = parquet.ParquetFile(folder / TURNS_FILE).read(["reply_tokens", "observation_tokens"])
     lengths = [compute.sum(compute.list_value_length(tokens[name])).as_py() or 0 for name in tokens.column_names]
     return parquet.read_metadata(folder / TRAJECTORIES_FILE).num_rows, len(tokens), lengths[0], lengths[1]

@@ -10,20 +10,20 @@ from collections.abc import Mapping, Sequence
 from tasks.credit.credit import read_credit
 from tasks.playing import the_world, world_code
 from tasks.report import history
-from tasks.report.cells import WARM_START, cell, column_of, curve, table_columns, task_means
-from tasks.rollout.evaluate import GREEDY, SAMPLED
 from tasks.stage import stage
 from turnwise.config.schema import RewardSection, Section, WorldSection
+from turnwise.data.evaluations import GREEDY, SAMPLED
 from turnwise.data.trajectory import Trajectory
 from turnwise.data.trajectory_files import read_trajectories
 from turnwise.policy.token_texts import Spelling
 from turnwise.reporting.data import report_data
+from turnwise.reporting.data.cells import WARM_START, cell, column_of, curve, table_columns, task_means
 from turnwise.statistics import Interval, Judgement, ReferencePoints, Results, judge, over_tasks, student_over_seeds
 from turnwise.store import Reference, default_store
 from turnwise.world import Column, Reward, World
 
 DATA_FILE = "report.json"
-VALIDATION = "Learning, on the validation panel"
+VALIDATION = "Learning, on the validation task set"
 
 
 class RunName(Section):
@@ -54,7 +54,7 @@ class ReportParameters(Section):
 def report(
     parameters: ReportParameters,
     *,
-    players: dict[str, Reference],
+    baselines: dict[str, Reference],
     warm_start: Reference,
     starts: list[Reference],
     iterations: list[list[dict[str, Reference]]],
@@ -80,7 +80,7 @@ def report(
         title=parameters.title,
         description=world.instruction,
         columns=[_column(column) for column in table_columns(world, parameters.attempts)],
-        rows=_rows(parameters, world, players, warm_start, tests),
+        rows=_rows(parameters, world, baselines, warm_start, tests),
         curves=[
             *(
                 curve
@@ -94,7 +94,7 @@ def report(
         alarms=history.alarms(runs),
         work=history.work(runs),
         notes=_notes(world),
-        judgement=_judgement(parameters, world, players, warm_start, starts, evaluations, tests),
+        judgement=_judgement(parameters, world, baselines, warm_start, starts, evaluations, tests),
     )
     with default_store().write("report") as draft:
         (draft.folder / DATA_FILE).write_text(data.to_json())
@@ -119,7 +119,7 @@ def _column(column: Column) -> report_data.ReportColumn:
 def _rows(
     parameters: ReportParameters,
     world: World,
-    players: Mapping[str, Reference],
+    baselines: Mapping[str, Reference],
     warm_start: Reference,
     tests: Sequence[Reference],
 ) -> list[report_data.Row]:
@@ -131,9 +131,9 @@ def _rows(
         report_data.Row(variant, "variant", {c.heading: _over_seeds(of_seeds, world, c) for c in columns})
         for variant, of_seeds in by_variant.items()
     ]
-    others = {WARM_START: warm_start, **players}
+    others = {WARM_START: warm_start, **baselines}
     for name, evaluation in others.items():
-        kind: report_data.RowKind = "warm start" if name == WARM_START else "player"
+        kind: report_data.RowKind = "warm start" if name == WARM_START else "baseline"
         cells = {c.heading: _over_tasks(evaluation, world, c, parameters.seed) for c in columns}
         rows.append(report_data.Row(name, kind, cells))
     return rows
@@ -174,7 +174,7 @@ def _curves(
 def _judgement(
     parameters: ReportParameters,
     world: World,
-    players: Mapping[str, Reference],
+    baselines: Mapping[str, Reference],
     warm_start: Reference,
     starts: Sequence[Reference],
     evaluations: Sequence[Sequence[Reference | None]],
@@ -192,7 +192,7 @@ def _judgement(
     start = task_means(warm_start, world, primary)
     if not start or not all(tasks for runs in variants.values() for tasks in runs.values()):
         return None
-    means = {name: cell(evaluation, world, primary) for name, evaluation in players.items()}
+    means = {name: cell(evaluation, world, primary) for name, evaluation in baselines.items()}
     frame = ReferencePoints(Results({0: start}), means.get("random"), means.get("oracle"))
     return judge(
         primary.heading,
@@ -247,7 +247,7 @@ def _notes(world: World) -> list[str]:
     notes = [
         "Variants: episodes are sampled at the training temperature unless the column says greedy; the interval is "
         "over seeds, which vary the tasks drawn and the sampling. All seeds start from the same warm start.",
-        "Baseline policies and the warm start: the interval is over the tasks of the test panel.",
+        "Baseline policies and the warm start: the interval is over the test tasks.",
     ]
     attribution = world.attribution()
     return [*notes, attribution] if attribution else notes

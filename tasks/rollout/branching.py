@@ -36,6 +36,7 @@ def play_branching(play: PlayEpisodes, tasks: Sequence[Task], group_size: int, s
         others = [episode for episode in make_episodes(rules, tasks, group_size, of_worlds) if episode.replica > 0]
         return [*others, *_continuations(rules, trunks.trajectories, len(tasks), group_size, of_worlds)]
 
+    # One call for all branches: what the engine draws depends on which episodes run together.
     branched = play(
         branches, seed=seeding.derive(seed, "branches"), what="branching", most_at_once=MOST_EPISODES_AT_ONCE
     )

@@ -17,15 +17,12 @@ from turnwise.agent.loop import RolloutResult
 from turnwise.config.agent import Agent
 from turnwise.config.model_settings import Compute
 from turnwise.config.schema import EvaluationSection
+from turnwise.data.evaluations import GREEDY, SAMPLED
 from turnwise.data.metrics import episode_means, episode_value, recorded_in
-from turnwise.data.trajectory import Trajectory
-from turnwise.data.trajectory_files import read_trajectories
 from turnwise.policy.model_files import MODEL_FILES
 from turnwise.statistics.pass_at_k import mean_pass_at_k
 from turnwise.store import Draft, Reference, default_store
 from turnwise.world import Split, World
-
-GREEDY, SAMPLED = "greedy", "sampled"
 
 
 class EvaluationParameters(PlayParameters):
@@ -62,13 +59,13 @@ class EvaluationParameters(PlayParameters):
 
 @stage("evaluate", retries=1, code=world_code)
 def evaluate(
-    parameters: EvaluationParameters, *, policy: Reference, tokenizer: Reference, panel: Reference
+    parameters: EvaluationParameters, *, policy: Reference, tokenizer: Reference, task_set: Reference
 ) -> Reference:
     """Play one greedy and `samples` sampled episodes per task, saved in the folders `greedy` and `sampled`.
 
     Metrics are means over episodes; `sampled/pass@k` is the unbiased estimate of pass@k by the world's primary metric.
     """
-    tasks = tasks_of(panel, parameters.split)
+    tasks = tasks_of(task_set, parameters.split)
     world = the_world(parameters.world)  # before playing: if it were unreachable afterwards, all episodes were wasted
     clock: dict[str, float] = {}
     with default_store().write("evaluation") as draft:
@@ -82,6 +79,7 @@ def evaluate(
                 digest=policy.digest,
                 tokenizer=tokenizer,
                 temperature=temperature,
+                # Of neither variant, run nor iteration: all policies meet the same worlds, so differences are paired.
                 seed=seeding.derive(parameters.seed, "evaluation", mode),
                 what=f"evaluation: {mode}",
                 horizon=parameters.horizon,
@@ -93,22 +91,22 @@ def evaluate(
     return draft.reference
 
 
-class PlayerParameters(PlayParameters):
+class BaselineParameters(PlayParameters):
     """The parameters of an evaluation of a scripted baseline policy."""
 
-    player: str
+    baseline: str
     samples: int
     seed: int
     split: Split
 
 
-@stage("player", retries=1, code=world_code)
-def player(parameters: PlayerParameters, *, panel: Reference) -> Reference:
+@stage("baseline", retries=1, code=world_code)
+def baseline(parameters: BaselineParameters, *, task_set: Reference) -> Reference:
     """Play `samples` episodes per task with a scripted baseline policy, saved in the folder `sampled`."""
-    tasks = tasks_of(panel, parameters.split)
+    tasks = tasks_of(task_set, parameters.split)
     world = the_world(parameters.world)
     played = play_with_script(
-        parameters, tasks, parameters.samples, lambda episode, turn: parameters.player, parameters.seed
+        parameters, tasks, parameters.samples, lambda episode, turn: parameters.baseline, parameters.seed
     )
     with default_store().write("evaluation") as draft:
         _record(draft, SAMPLED, played, world, parameters.agent)
@@ -124,6 +122,7 @@ def _record(draft: Draft, mode: str, played: RolloutResult, world: World, agent:
     for trajectory in trajectories:
         correct.setdefault(trajectory.task.id, []).append(episode_value(trajectory, world.primary_metric) >= 1.0)
     successes, samples = [sum(replicas) for replicas in correct.values()], [len(each) for each in correct.values()]
+    # An episode that was lost leaves its task with fewer samples, and pass@k needs k of every task.
     for k in (2**power for power in range(1, 7) if 2**power <= min(samples, default=0)):
         draft.metrics[f"{mode}/pass@{k}"] = mean_pass_at_k(successes, samples, k)
 
@@ -131,9 +130,3 @@ def _record(draft: Draft, mode: str, played: RolloutResult, world: World, agent:
 def success_of(evaluation: Reference) -> float:
     """The mean success of an evaluation's sampled episodes."""
     return default_store().metrics(evaluation)[f"{SAMPLED}/success"]
-
-
-def read_evaluation(reference: Reference, mode: str) -> list[Trajectory]:
-    """The trajectories of an evaluation's `greedy` or `sampled` episodes; empty where it has none of that mode."""
-    folder = default_store().folder(reference) / mode
-    return read_trajectories(folder) if folder.is_dir() else []

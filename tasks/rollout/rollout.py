@@ -47,16 +47,20 @@ def drawn_tasks(tasks: Sequence[Task], count: int, seed: int, iteration: int, ro
 
     Tasks repeat, within a round or between rounds of an iteration, only once every task has been drawn.
     """
+    # By iteration alone: the rounds of one iteration take different tasks, and a resumed run takes the same.
     order = seeding.generator(seed, "tasks", iteration).permutation(len(tasks))
     return [tasks[order[place % len(tasks)]] for place in range(round * count, (round + 1) * count)]
 
 
 @stage("rollout", retries=1, code=world_code)
-def rollout(parameters: RolloutParameters, *, policy: Reference, tokenizer: Reference, panel: Reference) -> Reference:
+def rollout(
+    parameters: RolloutParameters, *, policy: Reference, tokenizer: Reference, task_set: Reference
+) -> Reference:
     """Sample the trajectories of one iteration, with the behaviour policy's log-probabilities (nats)."""
     tasks = drawn_tasks(
-        tasks_of(panel, "train"), parameters.prompts, parameters.seed, parameters.iteration, parameters.round
+        tasks_of(task_set, "train"), parameters.prompts, parameters.seed, parameters.iteration, parameters.round
     )
+    # The first round has the seed of a run without rounds, so both share its artifact.
     seed = seeding.derive(
         parameters.seed, "rollout", parameters.iteration, *([parameters.round] * (parameters.round > 0))
     )
@@ -108,6 +112,7 @@ def gather(parameters: GatherParameters, *, rollouts: list[Reference]) -> Refere
     """
     trajectories: list[Trajectory] = []
     for reference in rollouts:
+        # Groups are compared within themselves, so two rounds must not share a number.
         first = 1 + max((trajectory.group for trajectory in trajectories), default=-1)
         found = read_trajectories(default_store().folder(reference))
         trajectories += [replace(trajectory, group=first + trajectory.group) for trajectory in found]
@@ -118,6 +123,7 @@ def gather(parameters: GatherParameters, *, rollouts: list[Reference]) -> Refere
         recorded = {name for round in of_rounds for name in round if name.startswith(RECORDED)}
         draft.metrics.update(episode_means(trajectories, lost, recorded), lost_episodes=lost)
         draft.metrics["rounds"] = len(rollouts)
+    # `seconds` is left to this stage's own: the rounds' are counted where they were sampled.
     clocks = [default_store().clock(reference) for reference in rollouts]
     names = dict.fromkeys(name for clock in clocks for name in clock if name != "seconds")
     default_store().record_clock(

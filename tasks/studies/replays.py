@@ -41,14 +41,14 @@ class EpisodesParameters(PlayParameters):
 
 @stage("study_episodes", retries=1, code=world_code)
 def study_episodes(
-    parameters: EpisodesParameters, *, policy: Reference, tokenizer: Reference, panel: Reference
+    parameters: EpisodesParameters, *, policy: Reference, tokenizer: Reference, task_set: Reference
 ) -> Reference:
     """Sample a group of episodes of each task, as in training."""
     recorded = recorded_by(parameters)
     played = play_with_policy(
         parameters,
         parameters.compute,
-        tasks_of(panel, "validation")[: parameters.tasks],
+        tasks_of(task_set, "validation")[: parameters.tasks],
         parameters.replicas,
         policy=default_store().folder(policy, MODEL_FILES),
         digest=policy.digest,

@@ -6,12 +6,12 @@ import numpy as np
 
 from tasks.credit.credit import save_credit
 from tasks.playing import the_world, world_code
+from tasks.rollout.in_memory import trajectories_of
 from tasks.stage import stage
 from turnwise.config.schema import RewardSection, Section, WorldSection
 from turnwise.credit import Advantages, CreditBatch
 from turnwise.credit.rejection_sampling import successes
 from turnwise.credit.selection import trainable
-from turnwise.data.trajectory_files import read_trajectories
 from turnwise.store import Reference, default_store
 
 
@@ -31,7 +31,7 @@ def keep(parameters: KeepParameters, *, rollout: Reference) -> Reference:
 
     The metric `kept` counts the selected trajectories.
     """
-    trajectories = read_trajectories(default_store().folder(rollout))
+    trajectories = trajectories_of(rollout)
     chosen = frozenset(successes(trajectories, the_world(parameters.world).primary_metric, parameters.threshold))
     with_replies = trainable(trajectories, None, grouped=False)
     batch = CreditBatch.of([trajectories[index] for index in with_replies], parameters.rewards)

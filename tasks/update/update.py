@@ -7,7 +7,7 @@ import time
 
 from tasks.credit.credit import read_advantages
 from tasks.credit.scores import read_scores
-from tasks.models_in_memory import LearnerParameters, begin_with, keep_learner, take_learner
+from tasks.models_in_memory import LearnerParameters, begin_with, frozen_policy, keep_learner, take_learner
 from tasks.stage import stage
 from turnwise import seeding
 from turnwise.config.model_settings import Compute
@@ -66,11 +66,13 @@ def update(
     credit: Reference,
     reference: Reference | None = None,
     values: Reference | None = None,
+    sampler: Reference | None = None,
 ) -> Reference:
     """Train the policy on one batch; the result is the next policy with its optimizer's state.
 
     `reference` holds the reference policy's log-probabilities. `values` holds the values of a critic on the policy's
-    trunk, which is trained in the same update.
+    trunk, which is trained in the same update. `sampler` is the policy that sampled the rollout, where that is not
+    `policy` but an older one (`rollout.lag`).
 
     If the advantages of all tokens are 0 and no entropy bonus, penalty or critic adds to the loss, the batch is skipped
     with a warning and the policy stays as it is.
@@ -86,11 +88,14 @@ def update(
     if parameters.sample == "turn":
         batch = batch.turn_by_turn()
     learner = take_learner(policy, parameters.learner)
+    older = None
+    if sampler is not None:  # compiling it for one micro-batch would take longer than that
+        older = frozen_policy(sampler, parameters.learner.compute.changed(compiled=False))
     device = parameters.learner.compute.device
     with default_store().write("policy") as draft:
         forget_peak_memory(device)
         began = time.perf_counter()
-        metrics = learner.update(batch, settings)
+        metrics = learner.update(batch, settings, older)
         seconds, peak = time.perf_counter() - began, peak_memory_bytes(device)
         learner.save(draft.folder)
         draft.metrics.update(metrics, skipped=0.0)

@@ -196,9 +196,9 @@ class _DisturbedEnvironment(Environment):
     def random(self, generator: np.random.Generator, remaining: Remaining) -> ScriptedAction:
         return self._inner.random(generator, remaining)
 
-    def decide(self, player: str, generator: np.random.Generator, remaining: Remaining) -> ScriptedAction:
+    def decide(self, baseline: str, generator: np.random.Generator, remaining: Remaining) -> ScriptedAction:
         self._disturb("decide")
-        return self._inner.decide(player, generator, remaining)
+        return self._inner.decide(baseline, generator, remaining)
 
     def close(self) -> None:
         self._disturb("close")

@@ -1,4 +1,4 @@
-"""Plans and lessons of scripted players: they are true, and what goes wrong on purpose is wrong in every format."""
+"""Plans and lessons of scripted baselines: they are true, and what goes wrong on purpose is wrong in every format."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from turnwise.policy.tokenizer import ChatFrame
 from turnwise.world import Environment, Limits, Remaining, ScriptedAction, Task
 
 
-def demonstrated(mode: Mode, players: list[str], *, looks_ahead: bool = True, turns: int = 3) -> Trajectory:
+def demonstrated(mode: Mode, baselines: list[str], *, looks_ahead: bool = True, turns: int = 3) -> Trajectory:
     world = Hill(4, Limits(turns, 1))
     episodes = make_episodes(rules_for(world, mode=mode), world.tasks("train", 1), 1, seed=0)
     (trajectory,) = play_scripted(
-        episodes, ThinkAnswerFormat().demonstrate, lambda episode, turn: players[turn], 0, looks_ahead=looks_ahead
+        episodes, ThinkAnswerFormat().demonstrate, lambda episode, turn: baselines[turn], 0, looks_ahead=looks_ahead
     ).trajectories
     return trajectory
 
@@ -78,7 +78,7 @@ def test_after_a_failed_attempt_the_lesson_is_the_whole_way() -> None:
 
 
 @pytest.mark.parametrize("looks_ahead", [True, False])
-def test_only_a_player_that_looks_ahead_opens_another_environment(looks_ahead: bool) -> None:
+def test_only_a_baseline_that_looks_ahead_opens_another_environment(looks_ahead: bool) -> None:
     world = Disturbed(Hill(100, Limits(1)), lambda call: None)
     episodes = make_episodes(rules_for(world, mode=PlanMode(tokens=9)), world.tasks("train", 1), 1, seed=0)
     (trajectory,) = play_scripted(
@@ -98,8 +98,10 @@ def test_demonstrated_thoughts_have_the_tokens_that_an_episode_would_give_them(
     form_of_all, section, world = ThinkAnswerFormat(), CONTEXTS[context], Hill(100, Limits(4, 1))
     rules = rules_for(world, mode=THOUGHTFUL[mode], context=section)
     episodes = make_episodes(rules, world.tasks("train", 1), 1, seed=0)
-    players = [MISTAKEN, "oracle", MISTAKEN, MISTAKEN] * 5
-    written = play_scripted(episodes, form_of_all.demonstrate, lambda episode, turn: players[turn], 0, looks_ahead=True)
+    baselines = [MISTAKEN, "oracle", MISTAKEN, MISTAKEN] * 5
+    written = play_scripted(
+        episodes, form_of_all.demonstrate, lambda episode, turn: baselines[turn], 0, looks_ahead=True
+    )
     longest = {TurnKind.ACT: 64, TurnKind.PLAN: 20, TurnKind.REFLECT: 20}
     said = tokenized(written.trajectories[0], frame, form_of_all, make_context(section, frame, None, budget), longest)
     rules = rules_for(world, frame, mode=THOUGHTFUL[mode], context=section, token_budget=budget)

@@ -184,6 +184,19 @@ def test_a_reply_that_was_cut_off_is_unreadable_even_if_what_is_there_has_the_fo
     assert (turn.actions, turn.reply, turn.rewards) == ((), form("up"), {"invalid_turn": 1.0, "format": 0.0})
 
 
+def test_only_the_first_reply_that_was_cut_off_is_answered_with_the_whole_form() -> None:
+    episode = one_episode(hill(turns=4))
+    answer(episode, form("up"), complete=False)
+    answer(episode, form("up"), complete=False)
+    answer(episode, form("up"))
+    answer(episode, form("up"), complete=False)
+    result = episode.result()
+    assert isinstance(result, Trajectory)
+    first, again = f"The reply was cut off at its maximum length. {FORM}", "Cut off again."
+    assert [turn.invalid for turn in result.turns] == [first, again, None, again]
+    assert [turn.observation for turn in result.turns[1:3]] == [first, again]
+
+
 def test_a_turn_of_several_actions_sums_rewards_and_metrics_and_shows_the_last_observation() -> None:
     trajectory = play_texts(hill(turns=2), form("up", "up"), form("stay"))
     first, second = trajectory.turns

@@ -137,14 +137,14 @@ def test_an_abandoned_turn_does_not_go_on_in_the_environment_that_took_its_place
     assert sum((call.method, call.attempt) == ("step", last) for call in world.calls) == 2
 
 
-def test_an_abandoned_player_draws_from_no_generator_of_another_attempt() -> None:
+def test_an_abandoned_baseline_draws_from_no_generator_of_another_attempt() -> None:
     # The second attempt has drawn once when the first goes on and draws too; then the second draws again.
     second_has_drawn, first_has_drawn = threading.Event(), threading.Event()
 
     class Drawing(Climb):
         made: ClassVar[list[Drawing]] = []
 
-        def decide(self, player: str, generator: np.random.Generator, remaining: Remaining) -> ScriptedAction:
+        def decide(self, baseline: str, generator: np.random.Generator, remaining: Remaining) -> ScriptedAction:
             if self is self.made[0]:
                 second_has_drawn.wait()
                 generator.integers(1000)

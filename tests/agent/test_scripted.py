@@ -1,4 +1,4 @@
-"""Scripted players play by the same rules as a policy, and the same again."""
+"""Scripted baseline policies play by the same rules as a policy, and the same again."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ write = ThinkAnswerFormat().write
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 
-def scripted(world: World, player: str | Callable[[int, int], str], tasks: int = 5, seed: int = 0) -> RolloutResult:
-    choose = player if callable(player) else lambda index, turn: player
+def scripted(world: World, baseline: str | Callable[[int, int], str], tasks: int = 5, seed: int = 0) -> RolloutResult:
+    choose = baseline if callable(baseline) else lambda index, turn: baseline
     episodes = make_episodes(rules_for(world), world.tasks("test", tasks), 2, seed=1)
     return play_scripted(episodes, write, choose, seed)
 
 
-@pytest.mark.parametrize("player", ["random", "oracle"])
-def test_scripted_players_play_the_same_episodes_again(player: str) -> None:
-    played = scripted(Hill(), player)
-    assert scripted(Hill(), player).trajectories == played.trajectories
+@pytest.mark.parametrize("baseline", ["random", "oracle"])
+def test_scripted_baselines_play_the_same_episodes_again(baseline: str) -> None:
+    played = scripted(Hill(), baseline)
+    assert scripted(Hill(), baseline).trajectories == played.trajectories
     assert [(each.group, each.replica) for each in played.trajectories] == [
         (group, replica) for group in range(5) for replica in range(2)
     ]
 
 
-def test_the_seed_of_a_player_is_not_that_of_the_world() -> None:
+def test_the_seed_of_a_baseline_is_not_that_of_the_world() -> None:
     assert scripted(Hill(), "random", seed=0).trajectories != scripted(Hill(), "random", seed=1).trajectories
     assert scripted(Hill(), "oracle", seed=0).trajectories == scripted(Hill(), "oracle", seed=1).trajectories
-    # A player makes a new draw in every turn.
+    # A baseline policy makes a new draw in every turn.
     chance = max(scripted(Hill(), "random").trajectories, key=lambda trajectory: len(trajectory.turns))
     assert len({turn.reply for turn in chance.turns}) > 1
     # Replicas of a task differ in the world's noise.
@@ -47,7 +47,7 @@ def test_the_seed_of_a_player_is_not_that_of_the_world() -> None:
     assert first.turns != second.turns
 
 
-def test_scripted_players_are_heard_through_the_format_as_a_policy_is() -> None:
+def test_scripted_baselines_are_heard_through_the_format_as_a_policy_is() -> None:
     played = scripted(Hill(), lambda index, turn: "oracle" if (index + turn) % 2 else "random")
     for index, trajectory in enumerate(played.trajectories):
         for number, turn in enumerate(trajectory.turns):
@@ -63,7 +63,7 @@ def test_scripted_players_are_heard_through_the_format_as_a_policy_is() -> None:
             )
 
 
-def test_the_oracle_of_a_real_world_beats_its_random_player() -> None:
+def test_the_oracle_of_a_real_world_beats_its_random_baseline() -> None:
     world = make_world("frozen_lake", {})
     oracle, chance = scripted(world, "oracle", tasks=12), scripted(world, "random", tasks=12)
     assert all(trajectory.success for trajectory in oracle.trajectories)
@@ -71,8 +71,8 @@ def test_the_oracle_of_a_real_world_beats_its_random_player() -> None:
     assert all(trajectory.total("invalid_turn") == 0 for trajectory in chance.trajectories)
 
 
-@pytest.mark.parametrize("player", ["random", "oracle"])
-def test_faults_do_not_change_what_scripted_players_do(player: str) -> None:
+@pytest.mark.parametrize("baseline", ["random", "oracle"])
+def test_faults_do_not_change_what_scripted_baselines_do(baseline: str) -> None:
     def disturb(call: Call) -> None:
         faulty(call)
         if call.method == "decide" and call.number == 1 and call.attempt <= 3:
@@ -80,12 +80,12 @@ def test_faults_do_not_change_what_scripted_players_do(player: str) -> None:
 
     world = Disturbed(Hill(), disturb)
     episodes = make_episodes(rules_for(world, patience=RetryPolicy(60, 5)), world.tasks("test", 5), 2, seed=1)
-    played = play_scripted(episodes, write, lambda index, turn: player, 0)
-    assert played.trajectories == scripted(Hill(), player).trajectories
+    played = play_scripted(episodes, write, lambda index, turn: baseline, 0)
+    assert played.trajectories == scripted(Hill(), baseline).trajectories
     assert world.count("make") > 20
 
 
-def test_a_world_that_is_lost_in_asking_a_player_is_counted() -> None:
+def test_a_world_that_is_lost_in_asking_a_baseline_is_counted() -> None:
     def disturb(call: Call) -> None:
         if call.task == "hill/test/2" and call.method == "decide" and (call.number == 1 or call.attempt > 1):
             raise ConnectionError("no idea")
@@ -109,8 +109,8 @@ from turnwise.world import make_world
 world = make_world("frozen_lake", {"success_rate": 0.8})
 rules = EpisodeConfig(world, ThinkAnswerFormat(), world.limits, RetryPolicy())
 episodes = make_episodes(rules, world.tasks("train", 10), 2, seed=4)
-player = lambda index, turn: ("random", "oracle")[(index + turn) % 2]
-played = play_scripted(episodes, rules.format.write, player, seed=9)
+baseline = lambda index, turn: ("random", "oracle")[(index + turn) % 2]
+played = play_scripted(episodes, rules.format.write, baseline, seed=9)
 assert len(played.trajectories) == 20
 folder = pathlib.Path(sys.argv[1])
 write_trajectories(folder, played.trajectories)

@@ -11,7 +11,7 @@ LENGTH = 5
 
 
 class Walk(Environment):
-    """A corridor of five cells: P is the player, G the goal."""
+    """A corridor of five cells: P is where you are, G the goal."""
 
     def __init__(self, goal: int, name: str) -> None:
         self.goal, self.name, self.place = goal, name, 0
@@ -74,7 +74,7 @@ class Unshown(Corridor):
 
 
 class Unplayed(Corridor):
-    players = ("oracle",)
+    baselines = ("oracle",)
 
 
 class Shorter(Corridor):
@@ -284,4 +284,4 @@ class Unknown(Corridor):
         def oracle(self, remaining: Remaining) -> ScriptedAction:
             raise ValueError("nobody knows")
 
-    players = ("random",)
+    baselines = ("random",)

@@ -62,7 +62,7 @@ def other_processes_agree(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         (Speechless, "the world introduces itself", "grammar must be a text"),
         (Unshown, "the world introduces itself", "must show its primary metric 'speed'; found success, format, turns"),
-        (Unplayed, "the world introduces itself", "players must include random; found oracle"),
+        (Unplayed, "the world introduces itself", "baseline policies must include random; found oracle"),
         (Shorter, "splits have the size that they say", "one more was given"),
         (Longer, "splits have the size that they say", "there are fewer"),
         (Reordered, "tasks are a prefix of one order", "must begin tasks('train', 8)"),
@@ -87,7 +87,7 @@ def other_processes_agree(monkeypatch: pytest.MonkeyPatch) -> None:
         (Confused, "any reply is answered", "must not change what the oracle does"),
         (Clinging, "close works after any prefix", "raised AttributeError"),
         (Communal, "close works after any prefix", "after 0 actions must not change another"),
-        (Lost, "the oracle reaches its score", "no less than the random player; found random"),
+        (Lost, "the oracle reaches its score", "no less than the random baseline policy; found random"),
     ],
 )
 @pytest.mark.usefixtures("other_processes_agree")
@@ -211,7 +211,7 @@ def test_a_split_with_few_tasks_is_checked_on_those() -> None:
     assert found["tasks are a prefix of one order"] == "4 train, 4 validation, 4 test"
 
 
-def test_a_panel_of_one_is_refused() -> None:
+def test_a_task_set_of_one_is_refused() -> None:
     with pytest.raises(ValueError, match="count must be at least 2"):
         check_world(Corridor(), count=1)
 

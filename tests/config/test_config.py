@@ -175,6 +175,8 @@ def test_a_critic_without_an_estimator_that_has_one_is_refused() -> None:
         ("optimization.aggregation=constant", "aggregation_constant must be"),
         ("selection.rule=uncertain", "the selection must be one of"),
         ("credit={estimator: rloo, options: {epsilon: 0.1}}", "options of 'rloo'"),
+        ("rollout.lag=1", "optimization.correction must be set where rollout.lag is 1"),
+        ("rollout.lag=2", "rollout.lag must be"),
     ],
 )
 def test_an_update_that_makes_no_sense_is_refused_with_the_reason(setting: str, expected: str) -> None:

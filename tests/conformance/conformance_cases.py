@@ -265,4 +265,4 @@ OFFERED: Mapping[str, Callable[[World, str], Sequence[str]]] = {
     "webshop": buttons,
 }
 """The actions that a world's texts list as possible, read from an observation that is not the last. What the others
-show is no action yet: passages, recipes, things and elements, of which their random players draw."""
+show is no action yet: passages, recipes, things and elements, of which their random baseline policies draw."""

@@ -100,7 +100,7 @@ def opened(case: Case, task: Task, episode: ExitStack) -> Environment:
 
 def test_strange_replies_change_nothing_but_the_turn_count(case: Case) -> None:
     (task,) = case.world.tasks("test", 1)
-    guided = play(case.world, task, FRESH, "oracle" if "oracle" in case.world.players else "random")
+    guided = play(case.world, task, FRESH, "oracle" if "oracle" in case.world.baselines else "random")
     strange = refused_replies(case, task, guided.actions[0] if case.effort.near_misses else "")
     assert len(strange) >= STRANGE_REPLIES
     frame = Listener()
@@ -124,16 +124,16 @@ def test_strange_replies_change_nothing_but_the_turn_count(case: Case) -> None:
 
 
 def test_the_texts_tell_a_newcomer_what_to_do(case: Case) -> None:
-    """Whatever a player does, its first word was to be read before, and a refusal names one of those words."""
+    """Whatever a baseline policy does, its first word was to be read before, and a refusal names one of those words."""
     words = set()
     for task in case.world.tasks("test", 3):
         told = f"{case.world.instruction} {case.world.grammar}".lower()
-        for player in case.world.players:
-            episode = play(case.world, task, FRESH, player)
+        for baseline in case.world.baselines:
+            episode = play(case.world, task, FRESH, baseline)
             seen = told + " " + episode.first.text.lower()
             for action, step in zip(episode.actions, episode.steps, strict=True):
                 word = action.replace("[", " ").split()[0].lower()
-                assert word in seen, f"{action!r} by {player} at {task.id}: {word!r} was never told"
+                assert word in seen, f"{action!r} by {baseline} at {task.id}: {word!r} was never told"
                 words.add(word)
                 seen += " " + step.observation.text.lower()
         with closing(open_episode(case.world, task, FRESH)) as environment:
@@ -145,7 +145,9 @@ def test_the_texts_tell_a_newcomer_what_to_do(case: Case) -> None:
 
 def test_every_action_that_the_text_offers_is_accepted(case: Case) -> None:
     if case.name not in OFFERED:
-        pytest.skip(f"{case.name} lists no actions: what its random player draws from is accepted, says the checker")
+        pytest.skip(
+            f"{case.name} lists no actions: what its random baseline policy draws from is accepted, says the checker"
+        )
     tried = 0
     for task in case.world.tasks("test", case.effort.sample):
         played = play(case.world, task, FRESH, "random")
@@ -161,7 +163,7 @@ def test_every_action_that_the_text_offers_is_accepted(case: Case) -> None:
     assert tried
 
 
-# What players reach, and what is paid
+# What baseline policies reach, and what is paid
 
 
 def test_random_succeeds_as_often_as_is_recorded(case: Case, pytestconfig: pytest.Config) -> None:
@@ -210,8 +212,8 @@ def test_rewards_sum_as_documented(case: Case) -> None:
         assert not type(case.world).__module__.startswith("envs."), "a world of ours must document its rewards"
         pytest.skip(f"{case.name} documents no sum of its own")
     for task in first_tasks(case.world, "test", case.effort.tasks):
-        for player in case.world.players:
-            episode = play(case.world, task, FRESH, player)
+        for baseline in case.world.baselines:
+            episode = play(case.world, task, FRESH, baseline)
             sums: dict[str, float] = {}
             for step in episode.steps:
                 for name, value in step.rewards.items():

@@ -102,6 +102,12 @@ def test_babyai_as_published_and_with_shorter_stages() -> None:
     assert limits(shortened, batches(0, 0, 0, 0)) == [6, 13, 13, 20, 20]
 
 
+def test_a_limit_ahead_of_all_results_is_the_first_or_that_of_the_schedule() -> None:
+    staged = make_curriculum("staged", {"limits": [6, 13, 20], "lengths": [1, 2]}, 20)
+    assert [staged.first_at(iteration).limit for iteration in (1, 2, 3, 4)] == [6, 13, 13, 20]
+    assert [adaptive().first_at(iteration) for iteration in (1, 2)] == [adaptive().first()] * 2
+
+
 # Levelling off, worked by hand: two windows of two iterations of 8 episodes each.
 
 

@@ -50,15 +50,15 @@ FIRST = trajectory(
 )
 SECOND = trajectory("a", [turn({"tool": 1.0}, {"searches": 1.0}, 2)], Ending.TURN_LIMIT, replica=1)
 THIRD = trajectory("b", [turn({"exact": 0.5}, reply_tokens=5)], Ending.FAILURE)
-PANEL = [FIRST, SECOND, THIRD]
+TASK_SET = [FIRST, SECOND, THIRD]
 
 
 def test_an_episodes_value_is_its_own_or_a_sum_over_its_turns() -> None:
-    assert [episode_value(each, "success") for each in PANEL] == [1.0, 0.0, 0.0]
-    assert [episode_value(each, "turns") for each in PANEL] == [3.0, 1.0, 1.0]
-    assert [episode_value(each, "reply_tokens") for each in PANEL] == [13.0, 2.0, 5.0]
-    assert [episode_value(each, "searches") for each in PANEL] == [2.0, 1.0, 0.0]
-    assert [episode_value(each, "exact") for each in PANEL] == [1.0, 0.0, 0.5]
+    assert [episode_value(each, "success") for each in TASK_SET] == [1.0, 0.0, 0.0]
+    assert [episode_value(each, "turns") for each in TASK_SET] == [3.0, 1.0, 1.0]
+    assert [episode_value(each, "reply_tokens") for each in TASK_SET] == [13.0, 2.0, 5.0]
+    assert [episode_value(each, "searches") for each in TASK_SET] == [2.0, 1.0, 0.0]
+    assert [episode_value(each, "exact") for each in TASK_SET] == [1.0, 0.0, 0.5]
 
 
 def test_a_limit_cut_off_what_has_as_many_acting_turns_in_its_last_attempt_and_was_truncated() -> None:
@@ -73,21 +73,21 @@ def test_a_limit_cut_off_what_has_as_many_acting_turns_in_its_last_attempt_and_w
 
 def test_a_column_with_a_denominator_has_no_value_where_that_is_0() -> None:
     failed = Column("failed", "failed", per="searches")
-    assert [column_value(each, failed) for each in PANEL] == [0.5, 0.0, None]
-    assert [column_value(each, Column("exact", "exact")) for each in PANEL] == [1.0, 0.0, 0.5]
+    assert [column_value(each, failed) for each in TASK_SET] == [0.5, 0.0, None]
+    assert [column_value(each, Column("exact", "exact")) for each in TASK_SET] == [1.0, 0.0, 0.5]
 
 
 def test_replicas_of_a_task_are_averaged_before_tasks_are() -> None:
     # a: (1 + 0) / 2 = 0.5; b: 0.5. Over the three episodes the mean of `turns` were 5/3; over the two tasks it is 3/2.
-    assert by_task(PANEL, Column("exact", "exact")) == [0.5, 0.5]
-    assert by_task(PANEL, Column("turns", "turns")) == [2.0, 1.0]
+    assert by_task(TASK_SET, Column("exact", "exact")) == [0.5, 0.5]
+    assert by_task(TASK_SET, Column("turns", "turns")) == [2.0, 1.0]
     assert by_task([], Column("turns", "turns")) == []
 
 
 def test_tasks_without_a_value_are_left_out_and_the_order_is_that_of_the_tasks() -> None:
     failed = Column("failed", "failed", per="searches")
     # a: (1/2 + 0/1) / 2 = 0.25, each episode's share counting once; b never searched.
-    assert by_task(PANEL, failed) == [0.25]
+    assert by_task(TASK_SET, failed) == [0.25]
     assert by_task([THIRD, FIRST, SECOND], Column("turns", "turns")) == [1.0, 2.0]
     # An episode without a search is left out of its own task's mean, too.
     silent = trajectory("a", [turn({})], replica=2)
@@ -95,7 +95,7 @@ def test_tasks_without_a_value_are_left_out_and_the_order_is_that_of_the_tasks()
 
 
 def test_means_are_over_episodes_and_hold_everything_that_was_recorded() -> None:
-    assert episode_means(PANEL) == pytest.approx(
+    assert episode_means(TASK_SET) == pytest.approx(
         {
             "reward/exact": 1.5 / 3,
             "reward/tool": 2 / 3,
@@ -139,8 +139,8 @@ def test_what_may_be_recorded_has_a_mean_also_where_no_episode_has_it() -> None:
     of_all = {"reward/exact", "world/searches"}
     of_none = {"reward/invalid_turn": 0.0, "world/repeated": 0.0, "turns/plan": 0.0}
     at_once = {"first_success": 1 / 3, "attempts": 1.0}
-    assert episode_means(PANEL, recorded={*of_all, *of_none, *at_once}) == {
-        **episode_means(PANEL),
+    assert episode_means(TASK_SET, recorded={*of_all, *of_none, *at_once}) == {
+        **episode_means(TASK_SET),
         **of_none,
         **at_once,
     }
@@ -148,10 +148,10 @@ def test_what_may_be_recorded_has_a_mean_also_where_no_episode_has_it() -> None:
 
 
 def test_the_shares_of_the_endings_count_lost_episodes_and_sum_to_one() -> None:
-    means = episode_means(PANEL, lost=1)
+    means = episode_means(TASK_SET, lost=1)
     assert means["ending/world_lost"] == means["ending/success"] == 1 / 4
     assert sum(value for name, value in means.items() if name.startswith("ending/")) == 1.0
-    assert {**means, **episode_means(PANEL)} == episode_means(PANEL)
+    assert {**means, **episode_means(TASK_SET)} == episode_means(TASK_SET)
 
 
 def test_turns_are_those_that_act_and_the_others_are_counted_by_kind() -> None:
@@ -167,16 +167,16 @@ def test_a_column_may_count_the_tasks_with_a_tag_alone() -> None:
     def on(world: str, name: str, ending: Ending, replica: int = 0) -> Trajectory:
         return Trajectory(Task("mixture", name, "test", 0, {"world": world}), 0, replica, (), ending, "")
 
-    panel = [
+    task_set = [
         on("lake", "a", Ending.SUCCESS),
         on("lake", "a", Ending.FAILURE, 1),
         on("shop", "b", Ending.FAILURE),
         THIRD,
     ]
     lake = Column("success lake", "success", tag=("world", "lake"))
-    assert [column_value(each, lake) for each in panel] == [1.0, 0.0, None, None]
-    assert by_task(panel, lake) == [0.5]
-    assert by_task(panel, Column("success nowhere", "success", tag=("world", "nowhere"))) == []
+    assert [column_value(each, lake) for each in task_set] == [1.0, 0.0, None, None]
+    assert by_task(task_set, lake) == [0.5]
+    assert by_task(task_set, Column("success nowhere", "success", tag=("world", "nowhere"))) == []
 
 
 def test_means_of_several_worlds_tell_the_success_in_each() -> None:

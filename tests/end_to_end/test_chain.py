@@ -129,7 +129,7 @@ def test_engine_and_learner_agree_at_every_update(computed: tuple[Path, str]) ->
             assert point.value < 1e-5
 
 
-def test_a_number_of_the_report_leads_back_to_the_panels_and_the_commit(
+def test_a_number_of_the_report_leads_back_to_the_task_sets_and_the_commit(
     computed: tuple[Path, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from flows.commands import cli
@@ -141,7 +141,7 @@ def test_a_number_of_the_report_leads_back_to_the_panels_and_the_commit(
     for expected in (
         "mt-grpo/success = ",
         "run mt-grpo seed 1",
-        "panels train ",
+        "task sets train ",
         "(update, iteration 2)",
         "(iteration 2, seed 1, temperature 1.0",
         "earlier updates: 1, from",
@@ -166,7 +166,9 @@ def test_the_variants_of_one_seed_are_laid_beside_each_other_without_a_verdict(
 def test_changing_the_estimator_reuses_what_does_not_depend_on_it(home: Path) -> None:
     changed = tiny("variants.mt-grpo={credit: {options: {rewards: merged, epsilon: 0.01}}}")
     _, calls = run(changed, home / "results")
-    assert not {"panel", "demonstrations", "tokenizer", "initial_policy", "warm_start", "player"} & set(calls.computed)
+    assert not {"task_set", "demonstrations", "tokenizer", "initial_policy", "warm_start", "baseline"} & set(
+        calls.computed
+    )
     assert calls.found.count("rollout") == 3  # both of the variant that stayed, and the first of the one that changed
     assert calls.computed.count("rollout") == 1
     assert calls.computed.count("credit") == 2
@@ -261,10 +263,10 @@ def test_the_episodes_of_a_recorded_run_are_shown_in_the_terminal_and_on_a_page(
     batch = show("mt-grpo seed 1")
     assert "training batch 2" in batch and "advantage" in batch
     assert "4 of 32 episodes that were asked for" in batch
-    task = show("mt-grpo seed 1", "--panel", "validation", "--mode", "greedy", "--limit", "3")
+    task = show("mt-grpo seed 1", "--split", "validation", "--mode", "greedy", "--limit", "3")
     assert [f"after {number} iterations, greedy" in task for number in (0, 1, 2)] == [True] * 3
     (heading,) = [line for line in show("mt-grpo seed 1", "--against", "oracle").splitlines()[:2] if "seed 1" in line]
-    assert "oracle · test panel, sampled" in heading
+    assert "oracle · test task set, sampled" in heading
     told = show("tiny", "--html", str(tmp_path / "episodes.html"), "--limit", "60")
     text = (tmp_path / "episodes.html").read_text()
     assert told.startswith(f"{text.count('<article')} of ") and 0 < text.count("<article") <= 60

@@ -114,7 +114,7 @@ def test_what_dvc_tracks_is_the_same_in_every_home(reproduction: Reproduction) -
         for variant in tiny.ablation.variants:
             materialise("train", tiny, variant, 1)
     tracked = contents(reproduction.clone)
-    assert {"data/players.json", "models/warm_start/model.safetensors", "runs/grpo-or/1/training.csv"} <= set(tracked)
+    assert {"data/baselines.json", "models/warm_start/model.safetensors", "runs/grpo-or/1/training.csv"} <= set(tracked)
     assert "results/tiny/report.html" not in tracked, "it tells the time"
     assert tracked == contents(reproduction.reference)
 
@@ -140,7 +140,7 @@ def test_the_policies_are_complete_folders_for_transformers(reproduction: Reprod
 
 def test_the_data_can_be_checked_against_the_digests(reproduction: Reproduction) -> None:
     digests = read_json(reproduction.clone / "results" / "tiny" / "digests.json")
-    folders = {f"{split} panel": f"panels/{split}" for split in SPLITS}
+    folders = {f"{split} task set": f"task_sets/{split}" for split in SPLITS}
     for name, place in {**folders, "demonstrations": "demonstrations", "tokenizer": "tokenizer"}.items():
         folder = reproduction.clone / "data" / place
         manifest = Manifest.model_validate_json((folder / MANIFEST).read_bytes())
@@ -155,8 +155,8 @@ def test_metrics_and_plots_are_shown(reproduction: Reproduction) -> None:
     assert tested == read_json(reproduction.clone / "runs" / "mt-grpo" / "1" / "metrics.json")["test"]
     assert 0 <= tested["sampled"]["success"] <= 1
     assert (
-        shown["data/players.json"]["data"]["oracle"]["success"]
-        > shown["data/players.json"]["data"]["random"]["success"]
+        shown["data/baselines.json"]["data"]["oracle"]["success"]
+        > shown["data/baselines.json"]["data"]["random"]["success"]
     )
     run(reproduction.clone, "dvc", "plots", "show", "--out", str(reproduction.clone.parent / "plots"))
     page = (reproduction.clone.parent / "plots" / "index.html").read_text()

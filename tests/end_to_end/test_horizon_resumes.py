@@ -98,7 +98,7 @@ def test_policies_are_evaluated_at_the_full_limit_and_at_that_of_training_where_
     found = histories(undisturbed[0])
     for variant in LIMITS:
         full, at_horizon = (
-            found[variant][f"{panel}/sampled/turns"] for panel in ("validation", "validation_at_horizon")
+            found[variant][f"{task_set}/sampled/turns"] for task_set in ("validation", "validation_at_horizon")
         )
         assert list(full) == [0, 3, 6]
         assert max(at_horizon.values()) == 1.0 < max(full.values())

@@ -73,6 +73,28 @@ def test_every_number_of_the_verdicts_is_answered(runs: list[RecordedRun], repor
             assert answer(f"{pair.first} - {pair.second}/{name}", runs).value == value, name
 
 
+def test_every_point_of_the_profiles_and_the_iterations_to_the_threshold_are_answered(
+    runs: list[RecordedRun], report: ReportData
+) -> None:
+    judged = report.judgement
+    assert judged is not None and set(judged.profiles) == {"grpo-or", "mt-grpo"}
+    for name, profile in judged.profiles.items():
+        for threshold, share in profile:
+            assert answer(f"{name}/share above {threshold:.2f}", runs).value == share.value, (name, threshold)
+    for learning in judged.learning:
+        found = answer(f"{learning.name}/iterations to {learning.reached.stated:g}", runs)
+        assert found.value == learning.reached.median and found.sources
+
+
+def test_every_row_of_the_account_is_answered(tiny_ablation: Computed, runs: list[RecordedRun]) -> None:
+    with (tiny_ablation.results / "account.csv").open() as file:
+        rows = [(f"{row['variant']}/{row['what']}", float(row["how much"])) for row in csv.DictReader(file)]
+    assert {"mt-grpo/tokens sampled", "grpo-or/update seconds"} <= {name for name, _ in rows}
+    for name, value in rows:
+        found = answer(name, runs)
+        assert found.value == pytest.approx(value, rel=1e-9) and found.sources, name
+
+
 def test_every_point_of_every_curve_is_answered(runs: list[RecordedRun], report: ReportData) -> None:
     of_runs = {(run.artifacts.variant, run.artifacts.seed): run for run in runs}
     assert len({curve.metric for curve in report.curves}) > 10
@@ -86,7 +108,7 @@ def test_every_point_of_every_curve_is_answered(runs: list[RecordedRun], report:
     ("what", "split"),
     [("mt-grpo - warm start", "test"), ("oracle/success", "test"), ("mt-grpo/mean over the curve", "validation")],
 )
-def test_the_command_tells_the_tree_to_the_panels(
+def test_the_command_tells_the_tree_to_the_task_sets(
     runs: list[RecordedRun],
     what: str,
     split: Split,
@@ -97,5 +119,5 @@ def test_the_command_tells_the_tree_to_the_panels(
     cli.run(["lineage", what, "--of", "tiny"])
     said = capsys.readouterr().out
     assert said.startswith(f"{what} = {answer(what, runs).value:.4g}")
-    assert shortened(runs[0].artifacts.panel(split)) in said
+    assert shortened(runs[0].artifacts.task_set(split)) in said
     assert ("MLflow" in said) == what.startswith("mt-grpo")

@@ -93,7 +93,7 @@ def test_a_process_ends_with_the_one_that_started_it(prefect_server: str, tmp_pa
 
 def test_a_run_is_taken_by_one(tmp_path: Path) -> None:
     nothing = Reference(kind="none", digest="0" * 32)
-    assignment = Assignment(experiment=tiny(), prepared={"train_panel": nothing}, taken=tmp_path)
+    assignment = Assignment(experiment=tiny(), prepared={"train_task_set": nothing}, taken=tmp_path)
     one, other = assignment.runs(), assignment.runs()
     assert [next(one), next(other)] == [("grpo-or", 1), ("mt-grpo", 1)]
     assert list(one) == list(other) == []

@@ -47,13 +47,13 @@ COMMANDS = (
     Command(("serve", "frozen_lake", "--processes", "frozen_lake=[1"), "--processes"),
     Command(("ui", "--port", "-1"), "--port"),
     Command(("show", "--limit", "0"), "--limit"),
-    Command(("show", "--panel", "tset"), "did you mean 'test'"),
+    Command(("show", "--split", "tset"), "did you mean 'test'"),
     Command(("show", "--iteration", "x"), "--iteration"),
     Command(("show", "--advantage", "x"), "--advantage"),
     Command(("show", "--advantage", "nan.."), "--advantage"),
     Command(("compare", "--success", "nan"), "--success"),
     Command(("compare", "--success", "2"), "--success"),
-    Command(("lessons", "experiments/worlds/nowhere.yaml"), "nowhere.yaml"),
+    Command(("results", "experiments/worlds/nowhere.yaml"), "nowhere.yaml"),
 )
 
 FILES = (

@@ -1,4 +1,4 @@
-"""Runs whose "policies" are mixtures of scripted players: real worlds, episodes, artifacts and MLflow, no training."""
+"""Runs whose "policies" are mixtures of scripted baselines: real worlds, artifacts and MLflow, no training."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from tokenizers import Tokenizer, models
 
 from flows.prepare import play_parameters
 from tasks.playing import play_with_script, save_played, tasks_of
-from tasks.prepare.materials import PanelParameters, panel
-from tasks.rollout.evaluate import SAMPLED
+from tasks.prepare.materials import TaskSetParameters, task_set
 from turnwise.config.schema import BESIDE_RESULTS
+from turnwise.data.evaluations import SAMPLED
 from turnwise.experiment import Experiment, load
 from turnwise.policy.token_texts import TOKENIZER_FILE
 from turnwise.seeding import generator
 from turnwise.store import Reference, default_store
 from turnwise.store.paths import home
 from turnwise.tracking import Recorder
-from turnwise.tracking.finding import ARTIFACTS_FILE, PLAYERS_FILE, PlayersArtifacts, RunArtifacts
+from turnwise.tracking.finding import ARTIFACTS_FILE, BASELINES_FILE, BaselinesArtifacts, RunArtifacts
 from turnwise.world import SPLITS, Split
 
 ROOT = Path(__file__).parents[2]
@@ -46,11 +46,11 @@ def record(
     recorder = Recorder(tracking_uri(), "turnwise", home() / "mlflow")
     parent = recorder.parent(ablation, ablation, {})
     counts = (8, 6, experiment.data.test_tasks)
-    panels = {
-        split: panel.function(PanelParameters(world=experiment.world, split=split, tasks=tasks))
+    task_sets = {
+        split: task_set.function(TaskSetParameters(world=experiment.world, split=split, tasks=tasks))
         for split, tasks in zip(SPLITS, counts, strict=True)
     }
-    with default_store().write("tokenizer") as draft:  # scripted players have no tokens to spell
+    with default_store().write("tokenizer") as draft:  # scripted baseline policies have no tokens to spell
         Tokenizer(models.BPE()).save(str(draft.folder / TOKENIZER_FILE))
     made_tokenizer = draft.reference
     with default_store().write("policy") as draft:
@@ -58,8 +58,8 @@ def record(
     default_store().record_clock(draft.reference, {"seconds": 70.0})
     warm_start = draft.reference
     known = {"random": 0.0, "oracle": 1.0, "warm start": 0.3}
-    players = {name: played(experiment, panels, "test", skill, name) for name, skill in known.items()}
-    parent.log_text(PlayersArtifacts(evaluations=players).model_dump_json(), PLAYERS_FILE)
+    baselines = {name: played(experiment, task_sets, "test", skill, name) for name, skill in known.items()}
+    parent.log_text(BaselinesArtifacts(evaluations=baselines).model_dump_json(), BASELINES_FILE)
     for variant, skill in skills.items():
         for seed in seeds:
             name = f"{variant} seed {seed}"
@@ -71,16 +71,16 @@ def record(
                 seed=seed,
                 experiment=experiment.model_dump(mode="json", exclude={*BESIDE_RESULTS, "ablation", "variants"}),
                 prepared={
-                    **{f"{split}_panel": made for split, made in panels.items()},
+                    **{f"{split}_task_set": made for split, made in task_sets.items()},
                     "tokenizer": made_tokenizer,
                     "warm_start": warm_start,
                 },
-                start=played(experiment, panels, "validation", 0.3, f"{own} start"),
+                start=played(experiment, task_sets, "validation", 0.3, f"{own} start"),
                 iterations=[
-                    {"critic": warm_start, **iteration(experiment, panels, skill * number / 2, own, number)}
+                    {"critic": warm_start, **iteration(experiment, task_sets, skill * number / 2, own, number)}
                     for number in (1, 2)
                 ],
-                test=played(experiment, panels, "test", skill, own) if final_test else None,
+                test=played(experiment, task_sets, "test", skill, own) if final_test else None,
             )
             child.log_text(made.model_dump_json(), ARTIFACTS_FILE)
             child.finish("result")
@@ -88,10 +88,10 @@ def record(
 
 
 def played(
-    experiment: Experiment, panels: Mapping[Split, Reference], split: Split, skill: float, name: str
+    experiment: Experiment, task_sets: Mapping[Split, Reference], split: Split, skill: float, name: str
 ) -> Reference:
     """An evaluation of the mixture: four episodes of each task."""
-    tasks = tasks_of(panels[split], split)
+    tasks = tasks_of(task_sets[split], split)
     masters = generator(3, name, split).random(4 * len(tasks)) < skill
     found = play_with_script(
         play_parameters(experiment),
@@ -106,7 +106,7 @@ def played(
 
 
 def iteration(
-    experiment: Experiment, panels: Mapping[Split, Reference], skill: float, name: str, number: int
+    experiment: Experiment, task_sets: Mapping[Split, Reference], skill: float, name: str, number: int
 ) -> dict[str, Reference]:
     """A batch of 100 tokens per iteration and its update, a second each, and evaluations."""
     made = {}
@@ -115,5 +115,5 @@ def iteration(
             (draft.folder / "content.txt").write_text(f"{name} {number} {kind}")
         default_store().record_clock(draft.reference, clock)
         made[kind] = draft.reference
-    evaluation = played(experiment, panels, "validation", skill, f"{name} {number}")
+    evaluation = played(experiment, task_sets, "validation", skill, f"{name} {number}")
     return {**made, "evaluation": evaluation, "evaluation_at_horizon": evaluation}

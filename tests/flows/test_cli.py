@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -83,7 +84,7 @@ def test_help_groups_every_command_and_loads_no_library(tmp_path: Path) -> None:
         ("turnwise ab", ["ablation"]),
         ("turnwise ablation --dr", ["--dry-run"]),
         ("turnwise play froz", ["frozen_lake"]),
-        ("turnwise show --panel t", ["training", "test"]),
+        ("turnwise show --split t", ["training", "test"]),
     ],
 )
 def test_the_shell_completes_commands_options_worlds_and_choices(
@@ -150,3 +151,28 @@ def test_ui_serves_mlflows_pages_to_this_machine_and_its_own_pages_only(tmp_path
         finally:
             os.killpg(served.pid, signal.SIGKILL)
             served.wait()
+
+
+def test_an_interrupted_command_ends_with_130_and_without_a_traceback(tmp_path: Path) -> None:
+    environment = {**os.environ, "TURNWISE_HOME": str(tmp_path)}
+    command = [sys.executable, "-m", "flows.commands.cli", "play", "frozen_lake"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, cwd=ROOT, env=environment, stdin=pipe, stdout=pipe, stderr=pipe) as playing:
+        assert playing.stdout is not None and playing.stderr is not None
+        while playing.stdout.read(1) != b">":  # it waits for an action
+            assert playing.poll() is None
+        playing.send_signal(signal.SIGINT)
+        assert playing.wait(timeout=60) == 130
+        assert b"Traceback" not in playing.stderr.read()
+
+
+def test_completion_is_installed_and_completes_a_command(tmp_path: Path) -> None:
+    environment = {**os.environ, "HOME": str(tmp_path), "TURNWISE_HOME": str(tmp_path)}
+    executable = str(Path(sys.executable).with_name("turnwise"))
+    # From within a shell, since Typer installs for the one that it is called from.
+    command = ["bash", "-c", f"{shlex.quote(executable)} --install-completion; exit $?"]
+    installed = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert "bash completion installed" in installed.stdout and (tmp_path / ".bashrc").is_file()
+    asked = {"_TURNWISE_COMPLETE": "complete_bash", "COMP_WORDS": "turnwise li", "COMP_CWORD": "1"}
+    completed = subprocess.run([executable], env={**environment, **asked}, capture_output=True, text=True, check=True)
+    assert completed.stdout.split() == ["lineage"]

@@ -10,8 +10,9 @@ import pytest
 from recorded_runs import record, tiny, tracking_uri
 
 from flows.commands import cli
-from flows.recording.comparison import _seconds, at_equal_budgets, grouped, how_tested, judged
+from flows.roster import spending
 from turnwise.errors import ConfigurationError, DiskFull
+from turnwise.reporting.data.run_groups import _seconds, at_equal_budgets, grouped, how_tested, judged
 from turnwise.statistics.evaluation_protocol import require_comparable
 from turnwise.store import default_store
 from turnwise.tracking.finding import find_runs
@@ -21,7 +22,7 @@ SEEDS = (1, 2, 3)
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Three ablations: the second as the first, the third on another panel and with another temperature."""
+    """Three ablations: the second as the first, the third on another task set and with another temperature."""
     folder = tmp_path_factory.mktemp("home")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TURNWISE_HOME", str(folder))
@@ -39,7 +40,7 @@ def groups(*wanted: str) -> list:
 def test_the_variants_of_an_ablation_are_told_apart(home: Path) -> None:
     found = groups("first")
     assert [(group.name, sorted(group.runs)) for group in found] == [("good", list(SEEDS)), ("poor", list(SEEDS))]
-    judgement = judged(found, stated=0.6)
+    judgement = judged(found, 0.6, spending())
     (pair,) = judgement.pairs
     assert (pair.first, pair.second, pair.verdict, pair.paired) == ("good", "poor", "higher", True)
     gains = {standing.name: standing.gain for standing in judgement.standings}
@@ -52,7 +53,7 @@ def test_runs_of_two_ablations_are_named_by_both_and_seeds_of_their_own_are_not_
     found = groups("first", "second")
     assert [group.name for group in found] == ["first: good", "first: poor", "second: good"]
     require_comparable(how_tested(found))
-    pairs = {(pair.first, pair.second): pair for pair in judged(found, 0.8).pairs}
+    pairs = {(pair.first, pair.second): pair for pair in judged(found, 0.8, spending()).pairs}
     assert not pairs["first: good", "second: good"].paired
     assert pairs["first: good", "second: good"].verdict == "not distinguishable"
 
@@ -63,7 +64,7 @@ def test_runs_that_were_not_tested_alike_are_refused_with_what_differs(home: Pat
         require_comparable(how_tested(found))
     message = str(refused.value)
     for expected in (
-        "test panel: ",
+        "test task set: ",
         "world version: 1 (first: good seed 1",
         "evaluation.temperature: 1.0 (",
         "--anyway",
@@ -71,7 +72,7 @@ def test_runs_that_were_not_tested_alike_are_refused_with_what_differs(home: Pat
         assert expected in message
     assert "evaluation.every" not in message and "world.parameters" not in message
     # Anyway: the tasks are not the same, so whole runs are compared.
-    overs = {(pair.first, pair.second): pair.difference.over for pair in judged(found, 0.8).pairs}
+    overs = {(pair.first, pair.second): pair.difference.over for pair in judged(found, 0.8, spending()).pairs}
     assert overs["first: good", "first: poor"] == "seeds and tasks"
 
 
@@ -84,7 +85,7 @@ def test_a_run_without_a_test_and_two_runs_with_one_seed_are_refused(home: Path)
 
 def test_variants_are_compared_at_the_same_iterations_tokens_and_seconds(home: Path) -> None:
     # Neither the evaluations nor the critic, which is the warm start's trunk, cost a second.
-    budgets = {each.budget: each for each in at_equal_budgets(groups("first"))}
+    budgets = {each.budget: each for each in at_equal_budgets(groups("first"), spending())}
     assert {name: each.spent for name, each in budgets.items()} == {"iterations": 2, "tokens": 200, "seconds": 4}
     assert budgets["tokens"].shown["good"].value > budgets["tokens"].shown["poor"].value
     assert budgets["tokens"].shown == budgets["iterations"].shown
@@ -122,7 +123,7 @@ def test_the_command_compares_what_was_not_tested_alike_only_when_told_to(
     with pytest.raises(ConfigurationError, match="must have been tested alike"):
         command("first", "third")
     command("first", "third", "--anyway")
-    assert "Not tested alike, compared anyway: test panel: " in capsys.readouterr().out
+    assert "Not tested alike, compared anyway: test task set: " in capsys.readouterr().out
 
 
 def test_a_full_disk_outside_of_a_stage_is_reported_in_one_sentence(home: Path) -> None:

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-HEAVY = ("torch", "transformers", "vllm", "mlflow")
+HEAVY = ("torch", "transformers", "vllm", "mlflow", "prefect", "matplotlib")
 """Libraries that take seconds to import: who finds everything in the store should not wait for them."""
 
 

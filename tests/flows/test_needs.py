@@ -72,6 +72,8 @@ def test_what_storage_keeps_is_what_the_disk_needs() -> None:
     assert policies(**{"storage.keep_evaluated": False}) == prepared + runs * (weights + 3 * weights)
     everything = {"storage.keep_last": None, "storage.keep_optimizer": None}
     assert policies(**everything) == prepared + runs * 10 * (weights + 3 * weights)
+    lag = {"rollout.lag": 1, "optimization.correction": {"kind": "truncate"}}
+    assert policies(**lag) == policies() + runs * weights, "the policy that samples the next iteration"
 
 
 def test_the_plan_tells_disk_and_memory_within_eighty_columns() -> None:
@@ -94,7 +96,7 @@ def with_free(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
 
 
 def call(cached: bool) -> StageCall:
-    return StageCall("panel", "panel", Reference(kind="panel", digest="0" * 32), cached, 0.0)
+    return StageCall("task_set", "task_set", Reference(kind="task_set", digest="0" * 32), cached, 0.0)
 
 
 def test_an_ablation_is_refused_when_the_disk_has_too_little_room(

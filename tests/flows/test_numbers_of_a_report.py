@@ -14,8 +14,8 @@ from recorded_runs import tiny
 from test_lineage_command import made
 
 from flows.recording.sources import answer
-from tasks.prepare.materials import PanelParameters, panel
-from tasks.rollout.evaluate import GREEDY, SAMPLED
+from tasks.prepare.materials import TaskSetParameters, task_set
+from turnwise.data.evaluations import GREEDY, SAMPLED
 from turnwise.data.trajectory import Ending, Trajectory, Turn
 from turnwise.data.trajectory_files import write_trajectories
 from turnwise.errors import ConfigurationError
@@ -52,12 +52,12 @@ def evaluation(sampled: Counts, greedy: Counts = (), **metrics: float) -> Refere
 
 @pytest.fixture
 def runs(turnwise_home: Path) -> list[RecordedRun]:
-    """Two variants with two seeds each, a warm start and the players of the world."""
+    """Two variants with two seeds each, a warm start and the baseline policies of the world."""
     experiment = tiny(
         "agent.mode.name=reflect", "agent.mode.attempts=2", "agent.mode.tokens=8", "ablation.variants=[grpo-or]"
     )
-    prepared = {"test_panel": panel.function(PanelParameters(world=experiment.world, split="test", tasks=8))}
-    players = {
+    prepared = {"test_task_set": task_set.function(TaskSetParameters(world=experiment.world, split="test", tasks=8))}
+    baselines = {
         "random": evaluation([[0, 0], [0, 0]]),
         "oracle": evaluation([[1, 1], [1, 1]]),
         "warm start": evaluation([[1, 0], [0, 0]], [[1], [0]], **{"sampled/pass@2": 0.5}),
@@ -72,6 +72,8 @@ def runs(turnwise_home: Path) -> list[RecordedRun]:
     for (variant, seed), (sampled, greedy) in tested.items():
         start, after = evaluation([[0, 0], [0, seed]]), evaluation([[1, 0], [seed, 0]], [[0], [1]])
         policy = made("policy", entropy=seed / 4, skipped=0.0)
+        default_store().record_clock(policy, {"seconds": seed / 2})
+        default_store().record_clock(after, {"seconds": seed * 2.0})
         artifacts = RunArtifacts(
             variant=variant,
             seed=seed,
@@ -85,7 +87,7 @@ def runs(turnwise_home: Path) -> list[RecordedRun]:
             test=evaluation(sampled, greedy, **{"sampled/pass@2": seed / 2}),
         )
         run = RecordedRun(
-            f"{variant}{seed}", f"{variant} seed {seed}", "a", True, {PARENT: "p"}, {}, artifacts, players
+            f"{variant}{seed}", f"{variant} seed {seed}", "a", True, {PARENT: "p"}, {}, artifacts, baselines
         )
         found.append(run)
     return found
@@ -122,6 +124,12 @@ PLAIN, TURNS = ["plain seed 1", "plain seed 2"], ["turns seed 1", "turns seed 2"
         ("turns - plain/effect", 3 * (1 - 3 / 7), [*TURNS, *PLAIN]),
         ("plain - turns/effect", -3 * (1 - 3 / 7), [*PLAIN, *TURNS]),
         ("plain/interquartile mean", 0.625, PLAIN),
+        ("plain/iterations to 0.4", 2.0, ["plain seed 1"] * 2 + ["plain seed 2"] * 2),
+        ("plain/iterations to 0.9", None, ["plain seed 1"] * 2 + ["plain seed 2"] * 2),
+        ("plain/share above 0.5", 0.25, PLAIN),
+        ("plain/share above 0.45", 1.0, PLAIN),
+        ("plain/update seconds", 1.5, PLAIN),
+        ("plain/evaluation seconds", 6.0, PLAIN),
         ("plain/normalised", 0.625, [*PLAIN, "random", "oracle"]),
         (
             "plain/mean over the curve",
@@ -131,7 +139,7 @@ PLAIN, TURNS = ["plain seed 1", "plain seed 2"], ["turns seed 1", "turns seed 2"
     ],
 )
 def test_a_number_is_what_can_be_counted_and_names_all_that_it_is_computed_from(
-    runs: list[RecordedRun], what: str, value: float, rows: list[str]
+    runs: list[RecordedRun], what: str, value: float | None, rows: list[str]
 ) -> None:
     assert told(what, runs) == (pytest.approx(value), rows)
 

@@ -66,8 +66,8 @@ def test_the_work_is_counted() -> None:
         "monitors.probe_every": 5,
     }
     stages = {"rollout": 25, "probe": 5, "credit": 25, "update": 25, "evaluate": 3, "health": 25}
-    # 25 x 4 x 3 episodes of two turns of ten tokens; 25 x 2 x 2 steps; the validation panel before the first iteration
-    # and after the 10th, 20th and 25th, the test panel once: (4 x 5 + 7) tasks, each once greedily and three times not.
+    # 25 x 4 x 3 episodes of two turns of ten tokens; 25 x 2 x 2 steps; the validation tasks before the first iteration
+    # and after the 10th, 20th and 25th, the test tasks once: (4 x 5 + 7) tasks, each once greedily and three times not.
     experiment = load(ROOT / "params.yaml", settings=settings)
     assert planned_run(experiment, "grpo-or") == PlannedRun("grpo-or", "grpo", 300, 6000, 100, 108, False, stages)
 
@@ -87,7 +87,7 @@ def test_thoughts_and_further_attempts_are_counted() -> None:
     assert planned_run(reflecting, "grpo-mr").reply_tokens == most // 40 * 3 * 60
 
 
-def test_a_panel_that_the_world_cannot_fill_is_refused() -> None:
+def test_a_task_set_that_the_world_cannot_fill_is_refused() -> None:
     experiment = load(ROOT / "params.yaml", settings={"data.train_tasks": 10**6})
     with pytest.raises(ConfigurationError, match=r"data\.train_tasks: count must be at most"):
         show_plan(experiment, Console(file=io.StringIO()))

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
+from types import SimpleNamespace
+
 import pytest
 from recorded_runs import tiny
 
 from flows.prepare import Prepared, prepare_materials, prepare_policy
+from flows.recording.dvc_stages import materialise_run
 from tasks.observing import Observer, StageCall, observing
+from turnwise.errors import ConfigurationError
 
 
 class Calls(Observer):
@@ -27,12 +32,20 @@ def prepared(*settings: str) -> tuple[Prepared, list[str]]:
 
 
 @pytest.mark.usefixtures("prefect_server", "turnwise_home")
-def test_more_test_tasks_are_another_test_panel_and_nothing_else() -> None:
+def test_more_test_tasks_are_another_test_task_set_and_nothing_else() -> None:
     first, computed = prepared("data.test_tasks=4")
     assert len(computed) == 7
     second, computed = prepared("data.test_tasks=5")
-    assert computed == ["test panel"]
-    assert second == Prepared(**{**vars(first), "test_panel": second.test_panel}) != first
+    assert computed == ["test task set"]
+    assert second == Prepared(**{**vars(first), "test_task_set": second.test_task_set}) != first
     third, computed = prepared("data.test_tasks=5", "data.validation_tasks=3")
-    assert computed == ["validation panel", "warm_start"]
+    assert computed == ["validation task set", "warm_start"]
     assert third.demonstrations == first.demonstrations
+
+
+@pytest.mark.usefixtures("prefect_server", "turnwise_home")
+def test_a_run_of_dvc_is_refused_when_the_disk_has_too_little_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(total=10**9, used=0, free=1_000))
+    experiment = tiny()
+    with pytest.raises(ConfigurationError, match=r"must have room for what this ablation makes, .*; 1 kB are free"):
+        materialise_run(experiment, experiment.ablation.variants[0], experiment.ablation.seeds[0])

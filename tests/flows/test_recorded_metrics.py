@@ -84,7 +84,7 @@ def test_a_critic_that_the_update_trains_is_told_with_it(iteration: Iteration) -
     assert on_trunk.critic == on_trunk.policy == iteration.made["policy"]
 
 
-def test_a_panel_is_told_at_both_limits(turnwise_home: Path) -> None:
+def test_a_task_set_is_told_at_both_limits(turnwise_home: Path) -> None:
     full, short = made("evaluation", success=0.5), made("evaluation", success=0.25)
     told = evaluation_metrics("test", full, short)
     assert told == {"test/success": 0.5, "test_at_horizon/success": 0.25}

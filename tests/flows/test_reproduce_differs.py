@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from flows.commands.reproduce import equal
+from flows.commands.reproduce import cli_of, equal
 from turnwise.store import Reference, Store, default_store
 from turnwise.tracking.finding import RecordedRun, RunArtifacts
 
@@ -33,7 +33,7 @@ def a_run(
         variant="base",
         seed=1,
         experiment={},
-        prepared={"train_panel": made("panel", "the tasks")},
+        prepared={"train_task_set": made("task_set", "the tasks")},
         start=made("evaluation", "before"),
         iterations=[{"rollout": made("rollout", f"played {content}", **parameters), "policy": made("policy", content)}],
         test=made("evaluation", f"after {content}"),
@@ -56,7 +56,7 @@ def told(run: RecordedRun, again: RecordedRun, elsewhere: Store) -> tuple[bool, 
 def test_a_run_that_came_out_the_same_is_equal(elsewhere: Store) -> None:
     assert told(a_run(default_store()), a_run(elsewhere), elsewhere) == (
         True,
-        "base seed 1: equal, all 5 artifacts to the bit, from the panels to the test\n",
+        "base seed 1: equal, all 5 artifacts to the bit, from the task sets to the test\n",
     )
 
 
@@ -91,3 +91,10 @@ def test_a_run_that_ended_earlier_differs_where_the_other_goes_on(elsewhere: Sto
     shorter = RecordedRun("id", again.name, "ablation", True, {}, {}, artifacts, {})
     found, words = told(run, shorter, elsewhere)
     assert not found and "the first that differs is test: evaluation" in words and words.endswith("now None\n")
+
+
+def test_the_command_line_is_found_where_the_code_of_the_run_has_it(tmp_path: Path) -> None:
+    (tmp_path / "flows").mkdir()
+    (tmp_path / "flows" / "cli.py").touch()
+    assert cli_of(tmp_path) == "flows.cli"
+    assert cli_of(Path(__file__).parents[2]) == "flows.commands.cli"

@@ -17,7 +17,7 @@ from turnwise.errors import ConfigurationError
 
 @pytest.fixture(scope="module", autouse=True)
 def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """One run that was evaluated three times on the validation panel, four episodes of each task."""
+    """One run that was evaluated three times on the validation task set, four episodes of each task."""
     folder = tmp_path_factory.mktemp("home")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TURNWISE_HOME", str(folder))
@@ -37,23 +37,23 @@ def task_of(text: str) -> str:
 
 
 def test_a_task_is_shown_over_the_iterations_with_an_episode_of_each(capsys: pytest.CaptureFixture[str]) -> None:
-    panel = ["--panel", "validation", "--mode", "sampled"]
-    everything = shown(capsys, *panel)
-    assert everything.count("validation panel after") == 4
-    task = shown(capsys, *panel, "--task", task_of(everything))
-    assert [task.count(f"validation panel after {number} iterations, sampled") for number in (0, 1, 2)] == [1, 1, 1]
+    asked = ["--split", "validation", "--mode", "sampled"]
+    everything = shown(capsys, *asked)
+    assert everything.count("validation task set after") == 4
+    task = shown(capsys, *asked, "--task", task_of(everything))
+    assert [task.count(f"validation task set after {number} iterations, sampled") for number in (0, 1, 2)] == [1, 1, 1]
     assert "3 of 12 episodes that were asked for" in task
-    assert shown(capsys, *panel, "--task", task_of(everything), "--limit", "2").count("validation panel after") == 2
+    assert shown(capsys, *asked, "--task", task_of(everything), "--limit", "2").count("validation task set after") == 2
 
 
 def test_what_is_filtered_out_is_not_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    panel = ["--panel", "validation", "--limit", "100"]
-    solved, failed = (shown(capsys, *panel, which) for which in ("--success", "--failure"))
-    counts = [text.count("validation panel after") for text in (solved, failed)]
-    assert sum(counts) == shown(capsys, *panel).count("validation panel after") == 72 and all(counts)
-    assert shown(capsys, *panel, "--ending", "success").count("validation panel after") == counts[0]
-    assert "after 2 iterations" not in shown(capsys, *panel, "--iteration", "0-1")
-    assert "0 of 0 episodes" in shown(capsys, *panel, "--world", "nowhere")
+    asked = ["--split", "validation", "--limit", "100"]
+    solved, failed = (shown(capsys, *asked, which) for which in ("--success", "--failure"))
+    counts = [text.count("validation task set after") for text in (solved, failed)]
+    assert sum(counts) == shown(capsys, *asked).count("validation task set after") == 72 and all(counts)
+    assert shown(capsys, *asked, "--ending", "success").count("validation task set after") == counts[0]
+    assert "after 2 iterations" not in shown(capsys, *asked, "--iteration", "0-1")
+    assert "0 of 0 episodes" in shown(capsys, *asked, "--world", "nowhere")
 
 
 @pytest.mark.parametrize(

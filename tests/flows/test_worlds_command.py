@@ -52,7 +52,7 @@ def test_the_list_tells_recorded_baselines(tmp_path: Path, capsys: pytest.Captur
 
 
 def test_a_person_sees_what_the_policy_sees_and_plays_to_the_end() -> None:
-    # On the first training board the goal is one up and one right of the player.
+    # On the first training board the goal is one up and one right of where you stand.
     text = played("Up\nRight\n")
     made, _ = named_world(*LAKE)
     assert f"{made.instruction}\n{made.grammar}\n" in text
@@ -168,9 +168,9 @@ def test_what_was_recorded_and_has_not_changed_is_not_played_again(
     first = (tmp_path / RECORD_FILE).read_text()
     said = capsys.readouterr().out.splitlines()
     assert [line.split(":")[0] for line in said] == [
-        f"bandit {setting} {player}"
+        f"bandit {setting} {baseline}"
         for setting in ("default", "ragen-paper", "ragen-swapped")
-        for player in ("random", "oracle")
+        for baseline in ("random", "oracle")
     ]
     record_baselines(["bandit"], tmp_path, 40)
     assert capsys.readouterr().out == ""
@@ -196,7 +196,7 @@ def test_other_worlds_and_worlds_that_cannot_be_made_keep_their_lines(
 
 
 def test_known_figures_are_compared_with(tmp_path: Path) -> None:
-    figures = "figures:\n  - {world: bandit, setting: '', player: random, low: 0.5, high: 0.5, source: a coin, "
+    figures = "figures:\n  - {world: bandit, setting: '', baseline: random, low: 0.5, high: 0.5, source: a coin, "
     (tmp_path / "known-figures.yaml").write_text(figures + "difference: none}\n")
     record_baselines(["bandit"], tmp_path, 40)
     assert "| random on `bandit`, default | 0.500 | a coin |" in (tmp_path / PAGE_FILE).read_text()

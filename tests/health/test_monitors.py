@@ -9,7 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from turnwise.data.trajectory import Ending, Trajectory, Turn
-from turnwise.health.monitors import MONITORS, OF_BATCH, OF_HISTORY, compare, information, measure, thought_length
+from turnwise.health.monitors import (
+    MONITORS,
+    OF_BATCH,
+    OF_HISTORY,
+    compare,
+    information,
+    measure,
+    remembered,
+    thought_length,
+)
 from turnwise.world import Task
 
 END = 9
@@ -93,6 +102,24 @@ def test_the_start_is_the_mean_of_the_first_iterations_and_the_gradient_is_compa
     assert compare(history, start=3, window=10) == {"entropy_of_start": 0.5, "gradient_norm_of_median": 3.0}
     history += [{}, {"entropy": 6.0, "gradient_norm": 18.0}]  # an iteration that was skipped has no gradient
     assert compare(history, start=3, window=3) == {"entropy_of_start": 2.0, "gradient_norm_of_median": 3.0}
+
+
+@given(
+    st.lists(st.tuples(st.floats(0.1, 9.0), st.floats(0.1, 9.0) | st.none()), min_size=1, max_size=40),
+    st.integers(1, 4),
+    st.integers(1, 5),
+)
+def test_what_is_remembered_of_a_history_does_not_grow_and_compares_as_the_whole_history_does(
+    measured: list[tuple[float, float | None]], start: int, window: int
+) -> None:
+    whole: list[dict[str, float]] = []
+    kept: list[dict[str, float]] = []
+    for entropy, norm in measured:
+        values = {"entropy": entropy, **({} if norm is None else {"gradient_norm": norm})}
+        whole, kept = [*whole, values], [*kept, values]
+        assert compare(kept, start=start, window=window) == compare(whole, start=start, window=window)
+        kept = [dict(each) for each in remembered(kept, start=start, window=window)]
+        assert len(kept) <= start + window + 1
 
 
 def test_thoughts_that_know_their_prompts_carry_all_information_and_templates_none() -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
+from transformers import PreTrainedModel
 
 from turnwise.policy.learner.learner import Learner
 from turnwise.policy.optimizer import NamedAdamW
@@ -13,8 +16,20 @@ from turnwise.policy.optimizer import NamedAdamW
 def precise_learner(policy: Path) -> Learner:
     """A learner in float64, for proofs."""
     learner = Learner(policy, threads=1)
-    learner.model.double()
+    in_float64(learner.model)
     return learner
+
+
+def in_float64(model: PreTrainedModel) -> PreTrainedModel:
+    """The model in float64, its norms included, which transformers computes in float32 whatever their states are."""
+    for module in model.double().modules():
+        if hasattr(module, "variance_epsilon"):
+            module.forward = partial(_norm, module)  # type: ignore[method-assign]
+    return model
+
+
+def _norm(module: Any, states: torch.Tensor) -> torch.Tensor:
+    return torch.nn.functional.rms_norm(states, states.shape[-1:], module.weight, module.variance_epsilon)
 
 
 def gradients_of_first_step(optimizer: NamedAdamW) -> dict[str, torch.Tensor]:

@@ -189,4 +189,7 @@ def test_the_gradient_away_from_the_policy_that_sampled_is_that_of_trl(
         for row, sequence in enumerate(on_policy(policy))
     ]
     expected = trl_off_policy(trl_trainer(policy, tmp_path, sequences, torch.float64, **theirs), sequences)
-    assert relative_difference(our_gradients(policy, sequences, SETTINGS.model_copy(update=ours), "float64"), expected) < 1e-6
+    assert (
+        relative_difference(our_gradients(policy, sequences, SETTINGS.model_copy(update=ours), "float64"), expected)
+        < 1e-6
+    )

@@ -22,7 +22,8 @@ from turnwise.errors import ArtifactError, ConfigurationError
 from turnwise.policy.critic.critic import OPTIMIZER_FILE, VALUE_HEAD_FILE, Critic, ValueBatch
 from turnwise.policy.critic.value_loss import clipped_value_loss
 from turnwise.policy.model import load_policy
-from turnwise.policy.scoring import lay_out, reply_states, score_replies
+from turnwise.policy.reply_states import reply_states
+from turnwise.policy.scoring import lay_out, score_replies
 
 pytestmark = pytest.mark.kernels
 
@@ -74,7 +75,8 @@ def test_a_value_is_that_of_the_hidden_state_that_predicts_the_token(make_policy
         hidden = model.base_model(input_ids=torch.tensor([sequence.tokens])).last_hidden_state[0]
         expected = (hidden @ critic.head.weight.T + critic.head.bias).squeeze(-1).tolist()
         places = [place for place, mask in enumerate(sequence.mask) if mask]
-        assert row == pytest.approx([expected[place - 1] for place in places], abs=1e-5)
+        # Values of up to 15 in float32; transformers' forward pass is on one side only.
+        assert row == pytest.approx([expected[place - 1] for place in places], rel=3e-6, abs=1e-5)
         assert bootstrap == pytest.approx(expected[-1], abs=1e-5)
 
 

@@ -23,7 +23,7 @@ from transformers import (
 
 from turnwise.data.trajectory import TokenSequence
 from turnwise.errors import NotFiniteError
-from turnwise.policy.engines import fused
+from turnwise.policy.engines import attention_plan, fused
 from turnwise.policy.engines.contract import Reply, Sampling
 from turnwise.policy.engines.embedded import EmbeddedEngine
 from turnwise.policy.engines.forward import NewTokens, WholeForward
@@ -147,24 +147,42 @@ def test_equal_openings_are_computed_once_and_change_nothing(make_policy: MakePo
     lengths=st.lists(st.tuples(st.integers(1, 12), st.integers(1, 9)), min_size=1, max_size=8),
     tokens_at_once=st.sampled_from([4, 2048]),
     mask_entries=st.sampled_from([1, 2**22]),
+    sparsest_range=st.sampled_from([1.0, 9.0]),
 )
 @settings(deadline=None, max_examples=25)
 def test_sequences_of_any_lengths_together_have_the_logits_that_each_has_alone(
-    make_policy: MakePolicy, lengths: list[tuple[int, int]], tokens_at_once: int, mask_entries: int
+    make_policy: MakePolicy,
+    lengths: list[tuple[int, int]],
+    tokens_at_once: int,
+    mask_entries: int,
+    sparsest_range: float,
 ) -> None:
     model = AutoModelForCausalLM.from_pretrained(_policy(make_policy), dtype=torch.float32).eval()
     texts = [[3 + (5 * row + 3 * place) % 290 for place in range(sum(two))] for row, two in enumerate(lengths)]
+    slots = [row + row // 3 for row in range(len(lengths))][::-1]
     with torch.inference_mode(), pytest.MonkeyPatch.context() as patch:
         patch.setattr(fused, "TOKENS_AT_ONCE", tokens_at_once)
-        patch.setattr(fused, "MASK_ENTRIES", mask_entries)
+        patch.setattr(attention_plan, "MASK_ENTRIES", mask_entries)
+        patch.setattr(attention_plan, "SPARSEST_RANGE", sparsest_range)
         forward = FusedForward(model, model.state_dict(), CONTEXT)
         for part in (slice(0, 1), slice(1, 2)):
             past = [two[0] * part.start for two in lengths]
             ends = [sum(two[: part.stop]) for two in lengths]
-            found = forward.next_logits(new_tokens(list(range(len(lengths)))[::-1], past, texts, ends))
+            found = forward.next_logits(new_tokens(slots, past, texts, ends))
             for row, (text, end) in enumerate(zip(texts, ends, strict=True)):
                 expected = model(torch.tensor([text[:end]])).logits[0, -1]
                 assert torch.allclose(found[row], expected, atol=2e-5)
+
+
+def test_a_nearly_full_context_goes_with_one_that_has_more_new_tokens(make_policy: MakePolicy) -> None:
+    model = AutoModelForCausalLM.from_pretrained(_policy(make_policy), dtype=torch.float32).eval()
+    texts = [[3 + (7 * place) % 290 for place in range(CONTEXT)], [3 + (5 * place) % 290 for place in range(6)]]
+    with torch.inference_mode():
+        forward = FusedForward(model, model.state_dict(), CONTEXT)
+        forward.next_logits(new_tokens([0], [0], texts[:1], [CONTEXT - 4]))
+        found = forward.next_logits(new_tokens([0, 1], [CONTEXT - 4, 0], texts, [CONTEXT, 6]))
+        for row, text in enumerate(texts):
+            assert torch.allclose(found[row], model(torch.tensor([text])).logits[0, -1], atol=2e-5)
 
 
 def new_tokens(slots: list[int], past: list[int], texts: list[list[int]], ends: list[int]) -> NewTokens:
@@ -235,7 +253,9 @@ def test_tokens_are_drawn_as_often_as_they_are_probable(make_policy: MakePolicy)
     engine.begin(1, Sampling(temperature=0.7, max_reply_tokens=1, end_tokens=(END,)))
     for episode in range(4096):
         engine.submit(episode, [5, 6, 7])
-    replies = engine.step()
+    replies = []
+    while engine.in_flight:
+        replies += engine.step()
     drawn = Counter(reply.tokens[0] for reply in replies)
     probability = {reply.tokens[0]: torch.tensor(reply.log_probabilities[0]).exp().item() for reply in replies}
     assert 0.9 < sum(probability.values()) <= 1.0 + 1e-5

@@ -47,6 +47,14 @@ def test_weights_by_hand(
     assert weights.mean == pytest.approx((sum(of_first) + sum(of_second)) / 4)
 
 
+def test_the_divergence_is_worked_by_hand_and_knows_no_bound() -> None:
+    # p / mu - 1 - log (p / mu) of 3, 0.6, 0.25 and 1.
+    expected = (2.0 - math.log(3.0) + (-0.4 - math.log(0.6)) + (-0.75 - math.log(0.25)) + 0.0) / 4
+    for kind, level in (("truncate", "token"), ("mask", "token"), ("truncate", "sequence")):
+        correction = ImportanceCorrection(kind=kind, level=level)  # type: ignore[arg-type]
+        assert importance_weights(SEQUENCES, Ragged.of(LEARNER), correction).divergence == pytest.approx(expected)
+
+
 @given(st.lists(st.floats(-3.0, 3.0), min_size=5, max_size=5))
 def test_what_stands_at_observation_tokens_changes_no_weight(others: list[float]) -> None:
     changed = [tuple(others[place] if place in (0, 3) else value for place, value in enumerate(LEARNER[0])), LEARNER[1]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from policy_samples import two_turn_sequences
 from refusals import refusal
 from safetensors.torch import load_file
 
+from turnwise.config.optimization import ImportanceCorrection
 from turnwise.data.arrays import Ragged, SequenceBatch, TokenSequence
 from turnwise.errors import ArtifactError, ConfigurationError, MismatchError, NotFiniteError
 from turnwise.policy.learner.learner import Learner
@@ -196,6 +198,40 @@ def test_a_log_probability_that_is_no_number_is_a_mismatch(make_policy: MakePoli
     sequence = dataclasses.replace(two_turn_sequences()[0], log_probabilities=(float("nan"),) * 12)
     with pytest.raises(MismatchError):
         Learner(make_policy(0), threads=1).update(UpdateBatch.from_turns([sequence], [(1.0, 1.0)]), SETTINGS)
+
+
+def test_an_older_policys_batch_is_weighted_and_its_mismatch_measured_with_that_policy(make_policy: MakePolicy) -> None:
+    settings = SETTINGS.changed(correction=ImportanceCorrection(kind="truncate", high=1e6), maximum_mismatch=1e-4)
+    learner, sampler = (Learner(make_policy(0), threads=1) for _ in range(2))
+    own = sampler.log_probabilities(two_turn_sequences(), 1.0, 40)
+    sampled = [
+        dataclasses.replace(sequence, log_probabilities=tuple(row))
+        for sequence, row in zip(two_turn_sequences(), own, strict=True)
+    ]
+    batch = UpdateBatch.from_turns(sampled, [(1.0, -0.5)] * len(sampled))
+    assert "lag_kl" not in learner.update(batch, settings), "it samples and learns with the same weights"
+    with pytest.raises(MismatchError, match="mean difference"):
+        learner.update(batch, settings)
+    before = learner.log_probabilities(sampled, 1.0, 40)
+    steps = learner.steps
+    metrics = learner.update(batch, settings, sampler)
+    log_ratios = [
+        new - old
+        for rows in zip(before, own, batch.sequences.rows(batch.sequences.mask), strict=True)
+        for new, old, reply in zip(*rows, strict=True)
+        if reply
+    ]
+    assert metrics["mismatch"] <= metrics["mismatch_maximum"] < 1e-6 < metrics["lag_kl"]
+    mean = sum(math.exp(ratio) for ratio in log_ratios) / len(log_ratios)
+    assert metrics["importance_weight_mean"] == pytest.approx(mean)
+    assert metrics["lag_kl"] == pytest.approx(mean - 1.0 - sum(log_ratios) / len(log_ratios), abs=1e-9)
+    assert metrics["ratio"] == pytest.approx(1.0, abs=1e-5), "the ratio follows the learner's own steps alone"
+    # Neither a policy that did not sample, nor a correction that is left out, passes for the policy that did.
+    with pytest.raises(MismatchError, match="mean difference"):
+        learner.update(batch, settings, Learner(make_policy(1), threads=1))
+    with pytest.raises(ValueError, match=r"give settings\.correction"):
+        learner.update(batch, SETTINGS, sampler)
+    assert learner.steps == steps + 1
 
 
 def test_greedy_replies_have_no_update() -> None:

@@ -24,6 +24,7 @@ from turnwise.errors import ArtifactError, ConfigurationError
 from turnwise.policy.learner.learner import Learner
 from turnwise.policy.model import (
     ADAPTER_FILE,
+    ALIGNMENT,
     FROZEN_FILE,
     load_policy,
     load_trunk,
@@ -57,6 +58,28 @@ def disturbed(model: PreTrainedModel) -> PreTrainedModel:
             if ".lora_B." in name:
                 parameter.copy_(torch.randn(parameter.shape, generator=made) * 0.1)
     return model
+
+
+@pytest.mark.parametrize("settings", [PLAIN, ADAPTED], ids=["plain", "adapted"])
+def test_a_model_that_was_saved_before_is_saved_with_the_same_bytes_as_one_that_was_not(
+    make_policy: MakePolicy, tmp_path: Path, settings: ModelSettings
+) -> None:
+    def changed() -> PreTrainedModel:
+        model = load_policy(make_policy(0), settings)
+        with torch.no_grad():
+            for parameter in trained_parameters(model).values():
+                parameter.mul_(1.5).add_(0.01)
+        return model
+
+    again = load_policy(make_policy(0), settings)
+    for name in ("before", "again"):  # folders that are not there yet
+        save_policy(again, tmp_path / name, settings)
+        again.load_state_dict(changed().state_dict())
+    save_policy(changed(), tmp_path / "once", settings)
+    files = {path.relative_to(tmp_path / "once") for path in (tmp_path / "once").rglob("*.*")}
+    assert files == {path.relative_to(tmp_path / "again") for path in (tmp_path / "again").rglob("*.*")}
+    for file in files:
+        assert (tmp_path / "again" / file).read_bytes() == (tmp_path / "once" / file).read_bytes(), file
 
 
 def test_the_plain_settings_give_the_plain_model(make_policy: MakePolicy) -> None:
@@ -194,6 +217,12 @@ def stepped(model: PreTrainedModel, optimizer: torch.optim.Optimizer, steps: int
         (model(input_ids=TOKENS).logits.log_softmax(-1)[..., 3]).sum().neg().backward()
         optimizer.step()
     return model
+
+
+def test_parameters_begin_where_an_engine_takes_them_in_place(make_policy: MakePolicy) -> None:
+    for settings in (ModelSettings(), ModelSettings(adapter=Adapter(rank=2, alpha=4))):
+        model = load_policy(make_policy(1), settings)
+        assert all(parameter.data_ptr() % ALIGNMENT == 0 for parameter in model.parameters())
 
 
 def test_a_restored_adapter_goes_on_to_the_bit(make_policy: MakePolicy, tmp_path: Path) -> None:

@@ -22,7 +22,8 @@ from turnwise.errors import MismatchError
 from turnwise.policy.learner.learner import Learner
 from turnwise.policy.learner.losses import LOSSES
 from turnwise.policy.learner.update import Aggregation, UpdateBatch, UpdateSettings
-from turnwise.policy.scoring import at_reply_tokens, lay_out
+from turnwise.policy.reply_states import reply_states
+from turnwise.policy.scoring import at_reply_tokens, lay_out, score_replies
 
 MakePolicy = Callable[..., Path]
 Gradients = dict[str, torch.Tensor]
@@ -173,16 +174,16 @@ def test_nor_does_the_cut_matter_to_a_correction(make_policy: MakePolicy, loss: 
 
 
 def test_the_defaults_are_the_plain_token_mean_to_the_bit(make_policy: MakePolicy) -> None:
-    """Stored policies and their digests rest on it: sum the clipped losses, divide by the reply tokens, no more."""
+    """Sum the clipped losses, divide by the reply tokens, no more."""
     policy, batch = make_policy(0), a_batch()
     learner = Learner(policy, threads=1)
     chosen = SETTINGS.changed(clip_low=0.2, clip_high=0.28)
     part = batch.select([0, 2, 3, 4, 5])  # Sequence 1 has no advantage, and is not propagated backward.
     for micro_batch in lay_out(part.sequences, chosen.micro_batch_tokens, learner._pad_token, torch.device("cpu")):
-        hidden = learner.model.model(input_ids=micro_batch.inputs).last_hidden_state
-        logits = learner.model.lm_head(hidden[micro_batch.rows, micro_batch.columns])
-        log_distribution = (logits / chosen.temperature).log_softmax(-1)
-        log_pi = log_distribution.gather(-1, micro_batch.targets.unsqueeze(-1)).squeeze(-1)
+        states = reply_states(learner.model, micro_batch)
+        log_pi, _ = score_replies(
+            learner.model, states, micro_batch.targets, temperature=chosen.temperature, chunk_tokens=4096
+        )
         advantages = at_reply_tokens(part.advantages, micro_batch)
         log_mu = at_reply_tokens(part.sequences.log_probabilities, micro_batch)
         ratio = (log_pi - log_mu).exp()

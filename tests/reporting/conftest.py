@@ -1,4 +1,4 @@
-"""A made-up ablation, in the shape of the real one: three variants, two seeds, the players, and hostile texts."""
+"""A made-up ablation, in the shape of the real one: three variants, two seeds, the baselines, and hostile texts."""
 
 import math
 
@@ -29,7 +29,7 @@ VARIANTS = {
     "grpo-mr": [0.84, 0.86, 0.95, 1.02, 0.12, 0.05, 0.97, 1.98],
     "mt-grpo": [0.91, 0.93, 0.98, 0.97, 0.05, 0.01, 1.00, 1.96],
 }
-PLAYERS = {
+BASELINES = {
     "random": [0.00, 0.01, 0.52, 0.49, 0.21, 0.03, 1.00, 1.47],
     "oracle": [1.00, 1.00, 1.00, 0.94, 0.00, 0.00, 1.00, 1.94],
     "closed-book": [0.17, None, None, 0.00, None, None, 1.00, 1.00],
@@ -68,9 +68,9 @@ def made_up_rows(seeds):
     for name, values in VARIANTS.items():
         cells = [over_seeds(value, seeds, column.unit) for column, value in zip(COLUMNS, values, strict=True)]
         rows.append(Row(name, "variant", {column.key: cell for column, cell in zip(COLUMNS, cells, strict=True)}))
-    for name, values in {"warm start": WARM_START, **PLAYERS}.items():
+    for name, values in {"warm start": WARM_START, **BASELINES}.items():
         cells = {column.key: of_policy(value, column) for column, value in zip(COLUMNS, values, strict=True)}
-        rows.append(Row(name, "warm start" if name == "warm start" else "player", cells))
+        rows.append(Row(name, "warm start" if name == "warm start" else "baseline", cells))
     return rows
 
 
@@ -212,8 +212,8 @@ def made_up_report(seeds=2):
         lineage=[
             ("commit", "8c1f0a6b6d1e4c0e9a1f2b3c4d5e6f708192a3b4 (with uncommitted changes)"),
             ("parameters", "blake2b:41d6c3f0a9e57b1284e0c6d7f3a2b190"),
-            ("panel train", "blake2b:9f3ac07d61b2e8440aa1c35d7e90f126 (512 tasks)"),
-            ("panel test", "blake2b:02bd77e1c9a64f5d83e1b0a7f66c2d19 (100 tasks)"),
+            ("task set train", "blake2b:9f3ac07d61b2e8440aa1c35d7e90f126 (512 tasks)"),
+            ("task set test", "blake2b:02bd77e1c9a64f5d83e1b0a7f66c2d19 (100 tasks)"),
             ("policy mt-grpo, seed 1", "blake2b:77aa10cf2e3d4b5968700a1b2c3d4e5f"),
             ("platform", "Linux x86_64, AVX-512, 1 thread, torch 2.13.0, vLLM 0.32.0"),
         ],

@@ -15,7 +15,7 @@ from turnwise.reporting.token_heat_map import rarity, step
 
 @pytest.fixture(scope="module")
 def episodes(report):
-    """A solved one with advantages 0.84 and 1.27, a failed one with -0.92 and -0.31, and a scripted player's."""
+    """A solved one with advantages 0.84 and 1.27, a failed one with -0.92 and -0.31, and a scripted baseline's."""
     solved, failed = report.samples
     return [
         ShownEpisode("mt-grpo seed 1", "training", 20, "sampled", solved),
@@ -25,7 +25,7 @@ def episodes(report):
 
 
 @pytest.mark.parametrize(
-    ("wanted", "players"),
+    ("wanted", "baselines"),
     [
         (Wanted(), ["mt-grpo seed 1", "grpo-or seed 2", "oracle"]),
         (Wanted(success=False), ["grpo-or seed 2"]),
@@ -40,8 +40,8 @@ def episodes(report):
         (Wanted(advantage=(-0.5, 0.0), success=True), []),
     ],
 )
-def test_every_part_of_what_is_wanted_must_agree(episodes, wanted, players):
-    assert [episode.policy for episode in episodes if wanted.includes(episode)] == players
+def test_every_part_of_what_is_wanted_must_agree(episodes, wanted, baselines):
+    assert [episode.policy for episode in episodes if wanted.includes(episode)] == baselines
 
 
 def test_tasks_are_shown_whole_and_as_many_as_fit(report):
@@ -89,7 +89,7 @@ def test_the_terminal_shows_every_turn_and_no_control_character(episodes):
         "exact_match 1 × 1 (outcome)",
         "cut off by the limit on turns",
         "<script>alert('world')</script> & <b>bold</b> \\x1b[31m",
-        "oracle · test panel, sampled",
+        "oracle · test task set, sampled",
     ):
         assert shown in text
     assert "\x1b" not in text
@@ -116,7 +116,7 @@ def test_the_heat_line_of_the_terminal_is_blue_for_gain_orange_for_loss_and_unde
 def test_two_policies_stand_beside_each_other_on_the_same_task(episodes):
     lines = printed([episodes[0], episodes[2]], 120, in_columns=True).splitlines()
     (heading,) = [line for line in lines if "mt-grpo seed 1" in line]
-    assert "oracle · test panel, sampled" in heading
+    assert "oracle · test task set, sampled" in heading
     assert max(map(len, lines)) <= 120
 
 

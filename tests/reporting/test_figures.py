@@ -106,12 +106,12 @@ def test_an_account_of_no_seconds_can_be_drawn(report):
 
 def test_a_long_heading_with_its_unit_stays_inside_the_picture():
     curve = Curve(
-        "m", "exact match on the validation panel, sampled at temperature one", "v", 1, [(0, 1.0)], "per cent"
+        "m", "exact match on the validation task set, sampled at temperature one", "v", 1, [(0, 1.0)], "per cent"
     )
     figure = learning_curves.learning_curves(ReportData("t", "d", [], [], [curve]))[0]
     root = ElementTree.fromstring(figure.svg())
     title = [element.text for element in root.iter("{http://www.w3.org/2000/svg}text") if "e" in (element.text or "")]
-    assert " ".join(title[-3:]) == "exact match on the validation panel, sampled at temperature one (per cent)"
+    assert " ".join(title[-3:]) == "exact match on the validation task set, sampled at temperature one (per cent)"
     with matplotlib.rc_context(drawing.SETTINGS):
         picture = figure.draw(False)
         picture.draw_without_rendering()

@@ -44,7 +44,7 @@ def test_what_the_intervals_are_over_is_said_once_for_the_rows_that_are_alike():
     rows = [
         Row("a", "variant", {"x": student_over_seeds([0.1, 0.2]), "y": student_over_seeds([1.0, 1.0])}),
         Row("b", "variant", {"x": student_over_seeds([0.3, 0.4]), "y": None}),
-        Row("c", "player", {"x": wilson(3, 10)}),
+        Row("c", "baseline", {"x": wilson(3, 10)}),
         Row("d", "variant", {"x": student_over_seeds([0.5])}),
     ]
     assert basis(ReportData("t", "d", [ReportColumn("x", "x"), ReportColumn("y", "y")], rows)) == [
@@ -55,7 +55,10 @@ def test_what_the_intervals_are_over_is_said_once_for_the_rows_that_are_alike():
 
 
 def test_an_interval_over_a_single_task_is_said_too():
-    rows = [Row("a", "player", {"x": wilson(1, 1)}), Row("b", "player", {"x": Interval(1.0, None, None, "tasks", 1)})]
+    rows = [
+        Row("a", "baseline", {"x": wilson(1, 1)}),
+        Row("b", "baseline", {"x": Interval(1.0, None, None, "tasks", 1)}),
+    ]
     assert basis(ReportData("t", "d", [ReportColumn("x", "x")], rows[:1])) == [
         "a: mean over 1 task, 95 % interval over tasks (Wilson)."
     ]

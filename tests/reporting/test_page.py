@@ -11,7 +11,8 @@ import pytest
 from turnwise.reporting.data.history import AlarmRaised, Endings, VariantWork
 from turnwise.reporting.data.report_data import ReportData, Row
 from turnwise.reporting.formatting import verdict
-from turnwise.reporting.html.page import page, write_report
+from turnwise.reporting.html.page import page
+from turnwise.reporting.html.report_files import write_report
 
 VOID = {"meta", "br", "hr", "img", "input", "link"}
 
@@ -72,7 +73,7 @@ def test_what_policies_and_worlds_wrote_is_shown_and_never_run(report, read):
         assert written in shown
 
 
-def test_every_text_of_the_story_is_escaped(report):
+def test_every_text_of_the_report_is_escaped(report):
     hostile = '"><script>alert(1)</script>'
     sample = replace(report.samples[0], label=hostile)
     named = ReportData(
@@ -81,7 +82,7 @@ def test_every_text_of_the_story_is_escaped(report):
         columns=[replace(report.columns[0], heading=hostile, unit=hostile, description=hostile)],
         rows=[
             Row(hostile, kind, {"exact_match": row.cells["exact_match"]}, note=hostile)
-            for kind, row in zip(("variant", "warm start", "player"), report.rows[2:5], strict=True)
+            for kind, row in zip(("variant", "warm start", "baseline"), report.rows[2:5], strict=True)
         ],
         curves=[replace(report.curves[0], heading=hostile, variant=hostile, metric=hostile, unit="")],
         samples=[sample],
@@ -149,7 +150,7 @@ def test_the_verdicts_are_those_of_the_judgement(report, read):
         assert verdict(comparison) in shown
     assert "lower than mt-grpo" in shown and "higher than warm start" in shown and "not distinguishable" in shown
     assert "corrected together by Holm's method" in shown
-    # The oracle is 1 and the random player 0: normalised is as it is.
+    # The oracle is 1 and the random baseline policy 0: normalised is as it is.
     assert all(standing.normalised == standing.mean for standing in report.judgement.standings)
     assert "2 of 2" in shown and "24 iterations" in shown
 
@@ -169,7 +170,7 @@ def test_one_seed_is_said_and_nothing_is_invented_for_it(report_of_one_seed):
     assert "Band:" not in shown
 
 
-def test_a_story_of_a_table_alone_is_a_page_without_empty_sections(report):
+def test_a_report_of_a_table_alone_is_a_page_without_empty_sections(report):
     bare = ReportData("t", "d", report.columns[:1], [replace(report.rows[0], cells={})])
     assert Reader(page(bare)).headings == ["Comparison", "Notes"]
 
@@ -188,11 +189,11 @@ def files(folder):
     }
 
 
-def test_another_process_draws_the_same_bytes_from_the_storys_file(report, tmp_path):
+def test_another_process_draws_the_same_bytes_from_the_reports_file(report, tmp_path):
     write_report(small(report), tmp_path / "here")
     command = (
         "import pathlib, sys\n"
-        "from turnwise.reporting.html.page import write_report\n"
+        "from turnwise.reporting.html.report_files import write_report\n"
         "from turnwise.reporting.data.report_data import ReportData\n"
         "write_report(ReportData.from_json(pathlib.Path(sys.argv[1]).read_text()), pathlib.Path(sys.argv[2]))"
     )

@@ -8,7 +8,7 @@ from turnwise.reporting.data.report_data import STAGES, Curve, ReportColumn, Rep
 from turnwise.statistics import Interval
 
 
-def test_a_story_survives_its_json_unchanged(report):
+def test_a_report_survives_its_json_unchanged(report):
     text = report.to_json()
     again = ReportData.from_json(text)
     assert again == report

@@ -39,7 +39,7 @@ def test_eight_columns_with_intervals_fit_a_hundred_and_are_split_at_eighty(repo
     assert tables(printed(report, 80)) == 2
 
 
-def test_rows_stand_in_the_order_variants_warm_start_players(report):
+def test_rows_stand_in_the_order_variants_warm_start_baselines(report):
     shuffled = replace(report, rows=report.rows[::-1])
     names = [line.split("  ")[0] for line in printed(shuffled, 100).splitlines()]
     order = ["mt-grpo", "grpo-mr", "grpo-or", "warm start", "closed-book", "oracle", "random"]

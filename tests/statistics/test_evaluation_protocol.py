@@ -26,7 +26,7 @@ EXPERIMENT: dict[str, Any] = {
 
 def test_the_protocol_has_world_agent_and_evaluation_and_not_how_often_or_how_it_was_trained() -> None:
     assert circumstances(EXPERIMENT, "2", "abc") == {
-        "test panel": "abc",
+        "test task set": "abc",
         "world version": "2",
         "world.name": '"bandit"',
         "world.parameters.arms.low": "1",
@@ -40,7 +40,9 @@ def test_the_protocol_has_world_agent_and_evaluation_and_not_how_often_or_how_it
 
 
 def test_runs_that_differ_are_named_by_the_values_that_they_have() -> None:
-    found = differences({"a": {"seed": "1", "panel": "x"}, "b": {"seed": "2", "panel": "x"}, "c": {"panel": "x"}})
+    found = differences(
+        {"a": {"seed": "1", "task_set": "x"}, "b": {"seed": "2", "task_set": "x"}, "c": {"task_set": "x"}}
+    )
     assert found == {"seed": {"1": ["a"], "2": ["b"], "not there": ["c"]}}
     assert told(found) == ["seed: 1 (a); 2 (b); not there (c)"]
     assert told({"text": {"x" * LONGEST: ["a"], "y" * (LONGEST + 1): ["b"]}}) == [

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
 from turnwise.statistics.significance import effect_size, exact_p, holm, probability_of_improvement, smallest_exact_p
 
@@ -49,6 +50,25 @@ def test_the_exact_test_counts_the_ways_to_swap_each_pair(sides: tuple[list[floa
     as_high, as_low = ((sign * ways >= sign * differences.sum() - 1e-9).mean() for sign in (1, -1))
     expected = min(1.0, 2 * min(as_high, as_low))
     assert exact_p(*sides, paired=True) == pytest.approx(expected)
+
+
+@settings(max_examples=50)
+@given(scores, scores, st.booleans())
+def test_the_exact_test_is_scipys(first: list[float], second: list[float], paired: bool) -> None:
+    if paired:
+        first, second = first[: len(second)], second[: len(first)]
+    found = stats.permutation_test(
+        (np.subtract(first, second),) if paired else (first, second),
+        np.mean if paired else lambda one, other, axis: one.mean(axis=axis) - other.mean(axis=axis),
+        permutation_type="samples" if paired else "independent",
+        n_resamples=10_000,
+    )
+    assert exact_p(first, second, paired=paired) == pytest.approx(found.pvalue, abs=1e-12)
+
+
+def test_with_too_many_ways_to_swap_p_is_estimated_and_near_that_of_the_normal_distribution() -> None:
+    first, second = [0.5 + place / 40 for place in range(16)], [0.45 + place / 40 for place in range(16)]
+    assert exact_p(first, second, paired=False) == pytest.approx(stats.ttest_ind(first, second).pvalue, abs=0.03)
 
 
 def test_holms_method_worked_by_hand() -> None:

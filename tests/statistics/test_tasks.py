@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from scipy import stats
 
 from turnwise.seeding import generator
 from turnwise.statistics import (
@@ -67,3 +68,17 @@ def test_the_interval_over_tasks_is_chosen_by_what_the_values_are():
     assert over_tasks([1.0] * 50, seed=1, proportion=True) == wilson(50, 50)
     assert over_tasks([1.0, 0.5, 0.0], seed=1, proportion=True).method == "percentile bootstrap"
     assert over_tasks([1.0, 0.0, 1.0], seed=1, proportion=False).method == "percentile bootstrap"
+
+
+@pytest.mark.parametrize("count", [2, 7, 60])
+def test_the_bootstrap_and_wilson_are_scipys(count):
+    values = generator(4, "values").random(count)
+    theirs = stats.bootstrap(
+        (values,), np.mean, n_resamples=2000, method="percentile", rng=generator(1, "bootstrap")
+    ).confidence_interval
+    ours = bootstrap_over_tasks(values, seed=1)
+    assert (ours.low, ours.high) == pytest.approx((theirs.low, theirs.high), rel=1e-12)
+    for successes in range(count + 1):
+        bounds = stats.binomtest(successes, count).proportion_ci(method="wilson")
+        found = wilson(successes, count)
+        assert (found.low, found.high) == pytest.approx((bounds.low, bounds.high), rel=1e-12, abs=1e-15)

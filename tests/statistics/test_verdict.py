@@ -77,7 +77,7 @@ def test_variants_that_were_tested_on_other_tasks_are_compared_by_whole_runs() -
     assert (pair.difference.over, pair.paired, pair.p is None) == ("seeds", False, False)
 
 
-def test_a_panel_of_one_task_gives_no_gain_but_whole_runs_are_compared() -> None:
+def test_a_task_set_of_one_task_gives_no_gain_but_whole_runs_are_compared() -> None:
     variants = {"a": results(0.9, 3, tasks=1), "b": results(0.1, 3, tasks=1)}
     judged = judge(
         "success", variants, frames=dict.fromkeys(variants, ReferencePoints(results(0.1, 1, "start", tasks=1)))

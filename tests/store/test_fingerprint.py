@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.metadata
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -46,6 +47,8 @@ def fresh_process() -> Iterator[None]:
 
 def forget() -> None:
     code._read.cache_clear()
+    code._remembered.cache_clear()
+    code._not_yet_written.clear()
     code._closure.cache_clear()
     code._is_uninstalled.cache_clear()
     code._edited.clear()
@@ -170,3 +173,38 @@ def test_our_own_packages_are_followed_and_others_are_not() -> None:
     named = ("turnwise.config.strict_yaml", "turnwise.seeding")  # of which one imports ruamel, the other numpy
     names = {source.name for source in code._closure(named, frozenset())}
     assert names == {"turnwise", "turnwise.config", "turnwise.errors", *named}
+
+
+def test_what_one_process_has_read_is_kept_for_the_next_and_every_edit_is_seen(
+    folder: Path, turnwise_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turnwise_home.mkdir()
+    for path in folder.rglob("*.py"):
+        os.utime(path, (1_000_000_000, 1_000_000_000))
+    before = code.fingerprint(["our_world.world"])
+    assert (turnwise_home / "sources.json").is_file()
+    forget()
+    with monkeypatch.context() as patch:
+        patch.setattr(code, "_parsed", lambda path: pytest.fail(f"{path} is read again"))
+        assert code.fingerprint(["our_world.world"]) == before
+    helper = folder / "our_world" / "helper.py"
+    helper.write_text(helper.read_text().replace("return 1", "return 2"))
+    forget()
+    assert code.fingerprint(["our_world.world"]) != before
+    forget()
+    (turnwise_home / "sources.json").write_text("damaged")
+    helper.write_text(helper.read_text().replace("return 2", "return 1"))
+    assert code.fingerprint(["our_world.world"]) == before
+
+
+def test_a_file_written_a_moment_ago_is_read_again_since_the_next_write_may_have_the_same_time(
+    folder: Path, turnwise_home: Path
+) -> None:
+    turnwise_home.mkdir()
+    helper = folder / "our_world" / "helper.py"
+    before = code.fingerprint(["our_world.world"])
+    state = helper.stat()
+    helper.write_text(helper.read_text().replace("return 1", "return 2"))
+    os.utime(helper, ns=(state.st_atime_ns, state.st_mtime_ns))
+    forget()
+    assert code.fingerprint(["our_world.world"]) != before

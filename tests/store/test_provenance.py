@@ -31,11 +31,11 @@ def store(tmp_path: Path) -> Store:
 @pytest.fixture
 def policies(store: Store) -> list[Reference]:
     """A warm start and three updates, each from a rollout of the policy before it; the last with newer code."""
-    panel = made(store, "panel", "panel", {})
-    found = [made(store, "policy", "warm_start", {"panel": str(panel)})]
+    task_set = made(store, "task_set", "task_set", {})
+    found = [made(store, "policy", "warm_start", {"task_set": str(task_set)})]
     for number in (1, 2, 3):
         policy = str(found[-1])
-        rollout = made(store, "rollout", "rollout", {"policy": policy, "panel": str(panel)}, iteration=number)
+        rollout = made(store, "rollout", "rollout", {"policy": policy, "task_set": str(task_set)}, iteration=number)
         inputs = {"policy": policy, "rollout": str(rollout), "values": None}
         found.append(made(store, "policy", "update", inputs, commit="c2" if number == 3 else "c1", iteration=number))
     return found
@@ -51,18 +51,18 @@ def test_a_chain_of_updates_is_told_once_and_nothing_twice(store: Store, policie
     assert (start.reference, len(tree.earlier)) == (policies[0], 2)
     assert [each["parameters"]["iteration"] for each in tree.earlier] == [2, 1]
     # The rollout was sampled by the policy before, which is part of the chain: its inputs are not listed again.
-    sampled_by = rollout.inputs[1]
+    sampled_by = next(each for each in rollout.inputs if each.reference.kind == "policy")
     assert (sampled_by.reference, sampled_by.told_elsewhere, sampled_by.inputs) == (policies[2], True, [])
     told = lines(tree)
     assert told[0] == f"0 policy/{policies[-1].digest[:12]} (update, iteration 3)"
-    assert sum("panel/" in line and "see there" not in line for line in told) == 1
+    assert sum("task_set/" in line and "see there" not in line for line in told) == 1
 
 
 def test_the_code_of_every_artifact_is_counted_also_of_those_in_the_chain(
     store: Store, policies: list[Reference]
 ) -> None:
     tree = ancestry(store, policies[-1])
-    # c1: the panel, warm start, two updates, the last rollout; c2: the last update.
+    # c1: the task set, warm start, two updates, the last rollout; c2: the last update.
     assert [(code.commit, code.artifacts) for code in codes(tree)] == [("c1", 5), ("c2", 1)]
     assert len(platforms(tree)) == 1
 

@@ -48,6 +48,11 @@ def test_what_a_run_may_go_back_to_stays_whole() -> None:
     assert kept(CHAIN, DEFAULTS, SUCCESSES.__getitem__, [named(3)])[named(3)] == E
 
 
+def test_of_a_policy_that_is_yet_to_sample_the_weights_stay() -> None:
+    found = kept(CHAIN, DEFAULTS, SUCCESSES.__getitem__, weights=[named(3), named(7)])
+    assert (found[named(3)], found[named(7)]) == (W, E)
+
+
 def test_a_policy_that_stands_twice_in_its_chain_stays_as_its_last_place_says() -> None:
     chain = [*CHAIN, Link(named(1))]
     assert kept(chain, DEFAULTS, SUCCESSES.__getitem__)[named(1)] == E

@@ -1,4 +1,4 @@
-"""What is scored of the scripted players, by hand."""
+"""What is scored of the scripted baseline policies, by hand."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -82,13 +82,13 @@ def test_a_score_by_hand() -> None:
     # In three turns the oracle climbs the ladders of 1, 2 and 3 rungs; effort costs 2 x 0.5 a turn, and the top pays 1:
     # returns 0, -1, -2 and, on the fourth, -3; turns 1, 2, 3 and 3.
     found = score(Ladders(), "oracle", 3, 0)
-    assert (found.player, found.tasks, found.episodes) == ("oracle", 3, 3)
+    assert (found.baseline, found.tasks, found.episodes) == ("oracle", 3, 3)
     all_four = score(Ladders(), "oracle", 4, 0)
     assert (all_four.success.value, all_four.success.method) == (0.75, "Wilson")
     assert (all_four.rewards.value, all_four.turns.value) == (-1.5, 2.25)
 
 
-def test_a_small_panel_is_played_again_with_other_decisions() -> None:
+def test_a_small_task_set_is_played_again_with_other_decisions() -> None:
     found = score(Ladders(), "random", 1500, 0)
     assert (found.tasks, found.episodes, found.success.count) == (4, 1500, 4)
     # Heads in three flips: at least one 7/8, two 1/2, three 1/8, four 0. The mean of the four is 3/8; its standard
@@ -115,6 +115,8 @@ def test_settings_are_the_defaults_and_the_presets_that_differ() -> None:
     assert settings_of(world_class("textcraft")) == ("", "compact")
 
 
-def test_a_player_that_a_world_does_not_have_is_refused() -> None:
-    with pytest.raises(ValueError, match="player must be one of the world's players; found 'expert'"):
+def test_a_baseline_that_a_world_does_not_have_is_refused() -> None:
+    with pytest.raises(
+        ValueError, match="baseline policy must be one of the world's baseline policies; found 'expert'"
+    ):
         play(Ladders(), Ladders().tasks("test", 1)[0], 0, "expert")

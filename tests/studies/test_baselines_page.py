@@ -7,15 +7,15 @@ from turnwise.statistics import Interval, bootstrap_over_tasks, wilson
 from turnwise.studies.baselines_page import KnownFigure, page, verdict
 
 
-def line(player: str = "random", setting: str = "", successes: int = 20) -> BaselineRow:
+def line(baseline: str = "random", setting: str = "", successes: int = 20) -> BaselineRow:
     rewards = bootstrap_over_tasks([-1.0] * 50 + [1.0] * 50, seed=0)
     turns = bootstrap_over_tasks([2.0] * 100, seed=0)
-    scored = Score(player, 100, 100, wilson(successes, 100), rewards, turns)
+    scored = Score(baseline, 100, 100, wilson(successes, 100), rewards, turns)
     return BaselineRow("lake", "1", setting, "0" * 32, "Uniform over the four | directions.", scored)
 
 
-def known(low: float, high: float, player: str = "random", setting: str = "") -> KnownFigure:
-    return KnownFigure("lake", setting, player, low, high, "somebody's page", "their ice is thinner")
+def known(low: float, high: float, baseline: str = "random", setting: str = "") -> KnownFigure:
+    return KnownFigure("lake", setting, baseline, low, high, "somebody's page", "their ice is thinner")
 
 
 def test_a_record_is_read_as_it_was_written() -> None:
@@ -36,7 +36,7 @@ def test_the_table_has_a_row_for_each_line_with_its_intervals() -> None:
     assert rows[1].startswith("| `lake` | ragen | oracle | 1.000 (0.963 to 1.000) |")
 
 
-def test_what_a_random_player_draws_from_is_told_once_and_cannot_break_the_table() -> None:
+def test_what_a_random_baseline_draws_from_is_told_once_and_cannot_break_the_table() -> None:
     text = page([line(), line(setting="ragen"), line("oracle")], [])
     assert text.count("| `lake` | Uniform over the four \\| directions. |") == 1
 

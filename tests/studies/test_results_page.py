@@ -11,15 +11,15 @@ def report(trained: float = 0.5, *, oracle: bool = True) -> ReportData:
     rows = [
         Row("grpo", "variant", {"success": student_over_seeds([trained], within=(0.0, 1.0)), "turns": None}),
         Row("warm start", "warm start", {"success": wilson(30, 100)}),
-        Row("random", "player", {"success": wilson(10, 100)}),
+        Row("random", "baseline", {"success": wilson(10, 100)}),
     ]
-    rows += [Row("oracle", "player", {"success": wilson(100, 100)})] if oracle else []
+    rows += [Row("oracle", "baseline", {"success": wilson(100, 100)})] if oracle else []
     columns = [ReportColumn("success", "success", "share", "up"), ReportColumn("turns", "turns")]
     curves = [Curve("success", "success", "grpo", 1, [(0, 0.3), (7, trained)])]
     return ReportData("a world", "Play.", columns, rows, curves)
 
 
-def test_a_lesson_holds_the_first_column_of_every_player_and_the_iterations() -> None:
+def test_a_lesson_holds_the_first_column_of_every_baseline_and_the_iterations() -> None:
     (found,) = learning_results("lake", report(), "d" * 32)
     assert (found.measure, found.iterations) == ("success", 7)
     assert [cell.value for cell in (found.random, found.warm_start, found.trained, found.oracle) if cell] == [

@@ -11,12 +11,12 @@ from stage_samples import Small, tiny
 from flows.prepare import play_parameters
 from tasks.prepare.materials import (
     DemonstrationParameters,
-    PanelParameters,
     PolicyParameters,
+    TaskSetParameters,
     TokenizerParameters,
     demonstrations,
     initial_policy,
-    panel,
+    task_set,
     tokenizer,
 )
 from tasks.rollout.rollout import RolloutParameters, rollout
@@ -30,9 +30,12 @@ def small_home(tmp_path_factory: pytest.TempPathFactory) -> tuple[Small, Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TURNWISE_HOME", str(folder))
         chosen = tiny()
-        panels = {split: panel.function(PanelParameters(world=chosen.world, split=split, tasks=6)) for split in SPLITS}
+        task_sets = {
+            split: task_set.function(TaskSetParameters(world=chosen.world, split=split, tasks=6)) for split in SPLITS
+        }
         shown = demonstrations.function(
-            DemonstrationParameters(**dict(play_parameters(chosen)), seed=0, count=12, noise=0.0), panel=panels["train"]
+            DemonstrationParameters(**dict(play_parameters(chosen)), seed=0, count=12, noise=0.0),
+            task_set=task_sets["train"],
         )
         made = tokenizer.function(
             TokenizerParameters(pretrained=None, vocabulary=chosen.policy.vocabulary, format=chosen.agent.format),
@@ -56,9 +59,9 @@ def small_home(tmp_path_factory: pytest.TempPathFactory) -> tuple[Small, Path]:
             ),
             policy=policy,
             tokenizer=made,
-            panel=panels["train"],
+            task_set=task_sets["train"],
         )
-    return Small(chosen, panels, shown, made, policy, sampled), folder
+    return Small(chosen, task_sets, shown, made, policy, sampled), folder
 
 
 @pytest.fixture

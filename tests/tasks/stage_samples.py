@@ -26,7 +26,7 @@ class Small:
     """The tiny experiment on a frozen lake without slip, and the artifacts of its preparation."""
 
     experiment: Experiment
-    panels: Mapping[Split, Reference]
+    task_sets: Mapping[Split, Reference]
     """Six tasks of each split."""
     demonstrations: Reference
     """Of twelve episodes by the oracle, without noise."""

@@ -76,7 +76,9 @@ def rolled_out(prepared: Prepared, scheme: str) -> tuple[Reference, bool]:
         round=0,
     )
     with observing(Listener()):
-        made = rollout(parameters, policy=prepared.warm_start, tokenizer=prepared.tokenizer, panel=prepared.train_panel)
+        made = rollout(
+            parameters, policy=prepared.warm_start, tokenizer=prepared.tokenizer, task_set=prepared.train_task_set
+        )
     return made, calls[0].cached
 
 

@@ -55,7 +55,7 @@ def rollout_key(chosen: Experiment, world: WorldSection) -> str:
         iteration=1,
         round=0,
     )
-    return rollout.key(parameters, policy=NOTHING, tokenizer=NOTHING, panel=NOTHING)
+    return rollout.key(parameters, policy=NOTHING, tokenizer=NOTHING, task_set=NOTHING)
 
 
 def of_new_process(key: Callable[[], str]) -> str:

@@ -193,7 +193,7 @@ def test_content_from_outside_is_part_of_every_stage_that_reads_it(stage: Stage[
 
 
 def test_stages_of_every_kind_were_looked_at() -> None:
-    assert {"panel", "demonstrations", "warm_start", "rollout", "evaluate", "player", "report"} <= {
+    assert {"task_set", "demonstrations", "warm_start", "rollout", "evaluate", "baseline", "report"} <= {
         stage.name for stage in PLAYING
     }
     assert [stage.name for stage in OUTSIDE] == ["conversations", "initial_policy", "tokenizer"]

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from tracking_samples import PANEL
+from tracking_samples import TASK_SET
 
 from turnwise.store import Reference
 from turnwise.tracking import Recorder
 from turnwise.tracking.ablations import AblationDescription, TrackedAblation, differing_first
-from turnwise.tracking.finding import PLAYERS_FILE, UNCOMMITTED_FILE, read_text
+from turnwise.tracking.finding import BASELINES_FILE, UNCOMMITTED_FILE, read_text
 
 PLAIN = {"credit": {"estimator": "grpo", "options": {}}, "prompts": 8}
 TURNS = {"credit": {"estimator": "mt-grpo", "options": {"rule": "paper"}}, "prompts": 8}
@@ -21,7 +21,7 @@ ABOUT = AblationDescription(
     parameters={"prompts": 8},
     variants=[PLAIN, TURNS],
     tags={"commit": "c0de"},
-    datasets=[PANEL],
+    datasets=[TASK_SET],
     diff="-group_size = 8\n",
 )
 
@@ -62,7 +62,7 @@ def test_parent_and_children_hold_the_diff_and_the_parent_what_they_are_compared
     child = tracked.open("turns seed 1", "turns", 1, TURNS)
     for run in (tracked.parent, child):
         assert read_text(recorder.tracking_uri, run.id, UNCOMMITTED_FILE) == ABOUT.diff
-    players = read_text(recorder.tracking_uri, tracked.parent.id, PLAYERS_FILE)
-    assert players is not None and '"oracle"' in players
+    baselines = read_text(recorder.tracking_uri, tracked.parent.id, BASELINES_FILE)
+    assert baselines is not None and '"oracle"' in baselines
     unchanged = TrackedAblation(recorder, replace(ABOUT, identity="committed", diff=""))
     assert read_text(recorder.tracking_uri, unchanged.parent.id, UNCOMMITTED_FILE) is None

@@ -12,8 +12,8 @@ from turnwise.store import Reference
 from turnwise.tracking import Recorder
 from turnwise.tracking.finding import (
     ARTIFACTS_FILE,
-    PLAYERS_FILE,
-    PlayersArtifacts,
+    BASELINES_FILE,
+    BaselinesArtifacts,
     RunArtifacts,
     find_runs,
 )
@@ -42,8 +42,8 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> str:
     recorder = Recorder(uri, "turnwise", folder / "artifacts")
     for ablation in ("first", "second"):
         parent = recorder.parent(ablation, ablation, {})
-        players = PlayersArtifacts(evaluations={"oracle": reference("evaluation", "e")})
-        parent.log_text(players.model_dump_json(), PLAYERS_FILE)
+        baselines = BaselinesArtifacts(evaluations={"oracle": reference("evaluation", "e")})
+        parent.log_text(baselines.model_dump_json(), BASELINES_FILE)
         for seed in (1, 2):
             child = recorder.child(parent, f"mt-grpo seed {seed}", f"{ablation} {seed}", {}, {"commit": ablation})
             child.log_text(made("mt-grpo", seed).model_dump_json(), ARTIFACTS_FILE)
@@ -57,7 +57,7 @@ def test_a_run_is_found_by_its_name_the_latest_of_several(store: str) -> None:
     (run,) = find_runs(store, "mt-grpo seed 2")
     assert (run.name, run.ablation) == ("mt-grpo seed 2", "second")
     assert run.artifacts == made("mt-grpo", 2)
-    assert run.players == {"oracle": reference("evaluation", "e")}
+    assert run.baselines == {"oracle": reference("evaluation", "e")}
     assert not run.finished
 
 
@@ -125,8 +125,8 @@ def test_a_run_that_has_made_nothing_is_refused_with_a_reason(store: str) -> Non
         find_runs(store)
 
 
-def test_the_panels_of_earlier_code_which_are_one_artifact_are_found() -> None:
+def test_the_task_sets_of_earlier_code_which_are_one_artifact_are_found() -> None:
     earlier = made("base", 1).model_copy(update={"prepared": {"panels": reference("panels", "a")}})
-    assert earlier.panel("train") == earlier.panel("test") == reference("panels", "a")
-    present = made("base", 1).model_copy(update={"prepared": {"test_panel": reference("panel", "b")}})
-    assert present.panel("test") == reference("panel", "b")
+    assert earlier.task_set("train") == earlier.task_set("test") == reference("panels", "a")
+    present = made("base", 1).model_copy(update={"prepared": {"test_task_set": reference("task_set", "b")}})
+    assert present.task_set("test") == reference("task_set", "b")

@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tracking_samples import PANEL, PARAMETERS, open_child, traces, trajectory
+from tracking_samples import PARAMETERS, TASK_SET, open_child, traces, trajectory
 
 from turnwise.errors import ConfigurationError
 from turnwise.tracking import Dataset, Recorder, TrackedRun, ui_command
+from turnwise.tracking.runs import IterationMetrics
 from turnwise.tracking.values import batches, flatten, shortened
 
 
@@ -146,7 +147,7 @@ def test_a_child_is_nested_and_carries_flat_parameters_tags_and_dataset_digests(
         "note": "null",
     }
     (entry,) = run.inputs.dataset_inputs
-    assert (entry.dataset.name, entry.dataset.digest) == (PANEL.name, PANEL.digest)
+    assert (entry.dataset.name, entry.dataset.digest) == (TASK_SET.name, TASK_SET.digest)
     assert [(tag.key, tag.value) for tag in entry.tags] == [("mlflow.data.context", "training")]
 
 
@@ -256,7 +257,7 @@ def test_artifacts_are_stored_under_their_names_and_replaced(
 def test_a_dataset_digest_that_mlflow_would_not_keep_is_refused(open_recorder: Callable[[], Recorder]) -> None:
     child = open_child(open_recorder())
     with pytest.raises(ConfigurationError, match="at most 36 characters"):
-        child.log_dataset(Dataset("panel", "0" * 64, "testing", "store"))
+        child.log_dataset(Dataset("task_set", "0" * 64, "testing", "store"))
 
 
 RECORDS_AND_LOOKS_AT_THE_GENERATORS = """
@@ -333,3 +334,41 @@ def test_an_ablation_has_one_saved_view_however_often_it_is_closed(open_recorder
     assert state["searchFilter"] == f"tags.mlflow.parentRunId = '{parent.id}'"
     assert state["groupBy"]["groupByKeys"] == [{"mode": "param", "groupByData": "variant"}]
     assert "metrics.`test/success`" in state["selectedColumns"]
+
+
+def test_an_iteration_s_metrics_are_recorded_with_as_many_queries_late_in_a_run_as_early(
+    open_recorder: Callable[[], Recorder], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorder = open_recorder()
+    child = open_child(recorder)
+    asked = Counter[str]()
+
+    def counted(name: str) -> None:
+        function = getattr(recorder._client, name)
+
+        def within(*arguments: Any, **named: Any) -> Any:
+            asked[name] += 1
+            return function(*arguments, **named)
+
+        monkeypatch.setattr(recorder._client, name, within)
+
+    for name in ("run", "get_metric_history", "log_batch", "set_tag"):
+        counted(name)
+    of_each = []
+    for number in range(6):
+        asked.clear()
+        child.log_iteration(number, {"train/success": 0.5, "train/entropy": 1.0})
+        of_each.append(dict(asked))
+    assert of_each[0] == {"run": 1, "set_tag": 1, "log_batch": 1}
+    assert of_each[1:] == [{"run": 1, "log_batch": 1}] * 5
+
+
+def test_iterations_that_were_recorded_together_and_by_two_processes_in_turns_are_recorded_once(
+    open_recorder: Callable[[], Recorder],
+) -> None:
+    recorder = open_recorder()
+    child, other = open_child(recorder), open_child(open_recorder())
+    child.log_iterations([IterationMetrics(number, {"train/success": number / 10}) for number in range(3)])
+    other.log_iterations([IterationMetrics(number, {"train/success": number / 10}) for number in range(5)])
+    child.log_iterations([IterationMetrics(number, {"train/success": number / 10}) for number in range(2, 7)])
+    assert points(recorder, child, "train/success") == [(number, number / 10) for number in range(7)]

@@ -8,13 +8,13 @@ from turnwise.data.trajectory import Ending, Trajectory, Turn
 from turnwise.tracking import Dataset, Recorder, TrackedRun
 from turnwise.world import Task
 
-PANEL = Dataset("search/train", "0123456789abcdef" * 2, "training", "store/panel/0123", rows=64)
+TASK_SET = Dataset("search/train", "0123456789abcdef" * 2, "training", "store/task_set/0123", rows=64)
 PARAMETERS = {"credit": {"estimator": "mt-grpo", "options": {"epsilon": 1e-4}}, "seeds": [1, 2], "note": None}
 
 
 def open_child(recorder: Recorder, identity: str = "child-1") -> TrackedRun:
     parent = recorder.parent("credit rules", "parent-1", PARAMETERS)
-    return recorder.child(parent, "mt-grpo seed 1", identity, PARAMETERS, {"turnwise.commit": "136577a"}, [PANEL])
+    return recorder.child(parent, "mt-grpo seed 1", identity, PARAMETERS, {"turnwise.commit": "136577a"}, [TASK_SET])
 
 
 def trajectory(replica: int = 0) -> Trajectory:

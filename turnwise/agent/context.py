@@ -95,7 +95,7 @@ class Context(ABC):
     def __init__(self, frame: ConversationFrame | None, instruction: str | None, budget: int) -> None:
         self._frame, self._instruction, self._budget = frame, instruction, budget
         self.tokens: list[int] = []
-        """The tokens that the next reply follows."""
+        """The tokens that the next reply follows. The list grows in place until the context is rewritten."""
         self._history: list[Exchange] = []
         self._lessons: list[Exchange] = []
         self._opening = ""
@@ -110,9 +110,12 @@ class Context(ABC):
         if self._begins:
             self._opening = observation
         for message in self._messages(observation, ask):
-            context = [*([] if message.opens_segment else self.tokens), *message.tokens]
-            if self._frame is None or len(context) + ask.reply_tokens + self._kept_free(ask) <= self._budget:
-                self.tokens = context
+            length = len(message.tokens) + (0 if message.opens_segment else len(self.tokens))
+            if self._frame is None or length + ask.reply_tokens + self._kept_free(ask) <= self._budget:
+                if message.opens_segment:
+                    self.tokens = list(message.tokens)
+                else:
+                    self.tokens += message.tokens
                 self._asked, self._begins = (observation, ask), False
                 return message
         return None
@@ -121,7 +124,7 @@ class Context(ABC):
         """Add the reply to the last `ask`, token by token as sampled; `note` is its thought where it does not act."""
         assert self._asked is not None, "ask must be called first"
         observation, ask = self._asked
-        self.tokens = [*self.tokens, *tokens]
+        self.tokens += tokens
         self._history.append(Exchange(observation, ask, tuple(tokens), complete, note))
 
     def begin_again(self) -> None:

@@ -26,6 +26,11 @@ from turnwise.data.trajectory import Ending, Lost, Trajectory, Turn, TurnKind
 from turnwise.errors import WorldLost
 from turnwise.world import Observation, Remaining, ScriptedAction, Step, Task
 
+CUT_OFF = "The reply was cut off at its maximum length."
+"""The answer to the first reply of an episode that was cut off, followed by the form of a reply."""
+CUT_OFF_AGAIN = "Cut off again."
+"""The answer to later ones: an untrained policy is cut off at every turn."""
+
 
 class Episode:
     """One episode of one task, from its first observation to a `Trajectory` or a `Lost`.
@@ -36,11 +41,16 @@ class Episode:
     def __init__(self, rules: EpisodeConfig, task: Task, group: int, replica: int, seed: int) -> None:
         self.task, self.group, self.replica = task, group, replica
         self.rules, self.seed = rules, seed
-        self._limits = rules.limits_of(task)
+        self._limits = limits = rules.limits_of(task)
+        actions = limits.turns * limits.actions_per_turn if limits.actions is None else limits.actions
+        self.at_the_start = Remaining(limits.turns, limits.actions_per_turn, actions)
+        """The limits with which every attempt begins."""
         self._turns: list[Turn] = []
         self._context = make_context(rules.context, rules.frame, rules.instruction, rules.token_budget)
-        self._ask = Ask(TurnKind.ACT, rules.reply_tokens)
+        self._ask = self._act = Ask(TurnKind.ACT, rules.reply_tokens)
         self._shown = self._unshown = ""
+        self._explained: set[str] = set()
+        """Reply forms that the policy has been reminded of after a reply that was cut off."""
         self._earlier_endings: list[Ending] = []
         self._ending: Ending | None = None
         self._lost: Lost | None = None
@@ -71,8 +81,8 @@ class Episode:
 
     @property
     def turns(self) -> list[Turn]:
-        """The turns of the current attempt."""
-        return self._turns[self._first_turn :]
+        """The turns of the current attempt, to be read."""
+        return self._turns[self._first_turn :] if self._first_turn else self._turns
 
     @property
     def read(self) -> list[str]:
@@ -88,14 +98,11 @@ class Episode:
     def remaining(self) -> Remaining:
         """What is left of the limits in the current attempt."""
         whole = self.at_the_start
-        return Remaining(whole.turns - self._acted, whole.actions_per_turn, whole.actions - self._actions_played)
+        return Remaining(whole.turns - self._acted, whole.actions_per_turn, self._actions_left)
 
     @property
-    def at_the_start(self) -> Remaining:
-        """The limits with which every attempt begins."""
-        limits = self._limits
-        actions = limits.actions if limits.actions is not None else limits.turns * limits.actions_per_turn
-        return Remaining(limits.turns, limits.actions_per_turn, actions)
+    def _actions_left(self) -> int:
+        return self.at_the_start.actions - self._actions_played
 
     def open(self) -> None:
         """Start the episode; afterwards it is over (lost) or waits for a reply."""
@@ -117,7 +124,7 @@ class Episode:
         """
         self._reading = self._read(text, complete)
         self._reply = (text, tokens, log_probabilities, complete)
-        self._allowed = self._reading.actions[: self.remaining.actions]
+        self._allowed = self._reading.actions[: self._actions_left]
         if self._allowed:
             self._host.start(self._allowed)
 
@@ -157,10 +164,10 @@ class Episode:
         self._begin_attempt()
         self._reset()
 
-    def decide(self, player: str, generator: np.random.Generator) -> ScriptedAction | None:
-        """The scripted action of `player` at this point; None if the world failed, which loses the episode."""
+    def decide(self, baseline: str, generator: np.random.Generator) -> ScriptedAction | None:
+        """The scripted action of `baseline` at this point; None if the world failed, which loses the episode."""
         try:
-            return self._host.decide(player, generator, self.remaining)
+            return self._host.decide(baseline, generator, self.remaining)
         except WorldLost as error:
             self.lose(error)
             return None
@@ -192,7 +199,9 @@ class Episode:
         form, acts = self.rules.format, self._ask.kind is TurnKind.ACT
         if not complete:
             wanted = form.form if acts else form.thought_form
-            return ParsedReply("", (), f"The reply was cut off at its maximum length. {wanted}")
+            is_explained = wanted in self._explained
+            self._explained.add(wanted)
+            return ParsedReply("", (), CUT_OFF_AGAIN if is_explained else f"{CUT_OFF} {wanted}")
         return form.read(text, self._limits.actions_per_turn) if acts else form.read_thought(text)
 
     def _remember(self) -> None:
@@ -234,9 +243,9 @@ class Episode:
         limits = self._limits
         if steps and steps[-1].terminated:
             ending = Ending.FAILURE
-        elif (steps and steps[-1].truncated) or (limits.actions is not None and self.remaining.actions <= 0):
+        elif (steps and steps[-1].truncated) or (limits.actions is not None and self._actions_left <= 0):
             ending = Ending.ACTION_LIMIT
-        elif self.remaining.turns <= 1:
+        elif self._acted + 1 >= limits.turns:
             ending = Ending.TURN_LIMIT
         elif self._invalid_in_a_row == self.rules.invalid_limit:
             ending = Ending.INVALID_LIMIT
@@ -259,7 +268,8 @@ class Episode:
             return None
         if self.attempt_ended is not None:
             return mode.after_failure(len(self._earlier_endings))
-        return mode.before_acting(turns) or Ask(TurnKind.ACT, self.rules.reply_tokens, words_to_act(turns))
+        words = words_to_act(turns)
+        return mode.before_acting(turns) or (replace(self._act, words=words) if words else self._act)
 
     def _put(self, ask: Ask) -> bool:
         """Put the request, or first one for a summary, into the context; False if the reply might not fit."""

@@ -19,6 +19,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from operator import methodcaller
 from typing import Any
 
 import numpy as np
@@ -153,13 +154,13 @@ class Host:
         self._played += list(zip(actions, steps, strict=False))
         return steps
 
-    def decide(self, player: str, generator: np.random.Generator, remaining: Remaining) -> ScriptedAction:
-        """The scripted action of `player` at this point, see `Environment.decide`. Raises WorldLost."""
+    def decide(self, baseline: str, generator: np.random.Generator, remaining: Remaining) -> ScriptedAction:
+        """The scripted action of `baseline` at this point, see `Environment.decide`. Raises WorldLost."""
 
         def ask() -> ScriptedAction:
             # Each retry draws the same numbers from its own copy; an abandoned thread may still use an earlier copy.
             own = copy.deepcopy(generator)
-            decision: ScriptedAction = self._call(lambda environment: environment.decide(player, own, remaining))
+            decision: ScriptedAction = self._call(lambda environment: environment.decide(baseline, own, remaining))
             return decision
 
         decision: ScriptedAction = self._persist(ask, ask)
@@ -184,7 +185,7 @@ class Host:
         if self._open() != self._first:
             raise RuntimeError("a fresh environment with the same task and seed gave another first observation")
         for action, before in self._played:
-            if self._call(partial(_step, action)) != before:
+            if self._call(methodcaller("step", action)) != before:
                 raise RuntimeError(f"replaying {action!r} on a fresh environment gave another result")
 
     def _start(self, call: Callable[[Environment], Any]) -> Answer:
@@ -236,10 +237,6 @@ class Host:
         if self._runner is not None:
             self._runner.stop()
             self._runner = None
-
-
-def _step(action: str, environment: Environment) -> Step:
-    return environment.step(action)
 
 
 def _play(actions: tuple[str, ...], environment: Environment) -> list[Step]:

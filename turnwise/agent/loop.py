@@ -121,10 +121,13 @@ def roll_out(
                     with_the_world.append((step + world_delay, reply.episode))
             elif with_the_world:
                 step = max(step, with_the_world[0][0])  # the engine is idle: wait for the episodes that are due first
+            due = []
             while with_the_world and with_the_world[0][0] <= step:
-                _, index = with_the_world.popleft()
-                with worlds:
+                due.append(with_the_world.popleft()[1])
+            with worlds:
+                for index in due:
                     episodes[index].settle()
+            for index in due:
                 if episodes[index].over:
                     playing -= 1
                 else:

@@ -44,11 +44,13 @@ NOTHING = "Nothing happened yet."
 """The summary of no turns."""
 
 
-def act(episode: Episode, player: str, write: Callable[[ScriptedAction], str], generator: np.random.Generator) -> None:
-    """Let the scripted policy `player` write the acting reply that the episode waits for."""
-    decision = episode.decide("oracle" if player == MISTAKEN else player, generator)
+def act(
+    episode: Episode, baseline: str, write: Callable[[ScriptedAction], str], generator: np.random.Generator
+) -> None:
+    """Let the scripted policy `baseline` write the acting reply that the episode waits for."""
+    decision = episode.decide("oracle" if baseline == MISTAKEN else baseline, generator)
     if decision is not None:
-        _say(episode, _mistaken(episode, write, decision) if player == MISTAKEN else write(decision))
+        _say(episode, _mistaken(episode, write, decision) if baseline == MISTAKEN else write(decision))
 
 
 def think(episode: Episode, looks_ahead: bool) -> None:

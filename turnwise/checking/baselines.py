@@ -15,7 +15,7 @@ from turnwise.world import World
 class Score:
     """One baseline policy on one task set: means over its tasks, with confidence intervals."""
 
-    player: str
+    baseline: str
     tasks: int
     episodes: int
     success: Interval
@@ -24,7 +24,7 @@ class Score:
     turns: Interval
 
 
-def score(world: World, player: str, episodes: int, seed: int) -> Score:
+def score(world: World, baseline: str, episodes: int, seed: int) -> Score:
     """Play at least `episodes` episodes on the world's own test tasks, each task equally often, and average them.
 
     A split smaller than `episodes` is played several times, with new world noise and new random decisions each time.
@@ -32,7 +32,7 @@ def score(world: World, player: str, episodes: int, seed: int) -> Score:
     tasks = first_tasks(world, "test", episodes)
     replicas = -(-episodes // len(tasks))
     played = [
-        [play(world, task, seeding.derive(seed, "baseline", replica), player) for replica in range(replicas)]
+        [play(world, task, seeding.derive(seed, "baseline", replica), baseline) for replica in range(replicas)]
         for task in tasks
     ]
 
@@ -41,7 +41,7 @@ def score(world: World, player: str, episodes: int, seed: int) -> Score:
         return over_tasks(of_tasks, seed=seed, proportion=proportion)
 
     return Score(
-        player,
+        baseline,
         len(tasks),
         len(tasks) * replicas,
         success=mean(lambda episode: float(episode.success), proportion=True),

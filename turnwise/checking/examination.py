@@ -51,7 +51,7 @@ def check_world(
     compared; each is played some twenty times. Raises ValueError for a `count` below 2.
     """
     if count < 2:
-        raise ValueError(f"count must be at least 2, so that a panel can be a prefix of another; found {count}")
+        raise ValueError(f"count must be at least 2, so that a task set can be a prefix of another; found {count}")
     subject = Subject(world, dict(parameters or {}), count, seed, sample)
     named: list[tuple[str, Callable[[Subject], str]]] = [
         ("the world introduces itself", introduces_itself),
@@ -64,7 +64,10 @@ def check_world(
         ("open episodes leave one another alone", episodes_are_independent),
         ("asking the oracle changes nothing", asking_changes_nothing),
         ("episodes repeat in another process", episodes_repeat_elsewhere),
-        *((f"{player}: actions are accepted", partial(actions_are_accepted, player)) for player in world.players),
+        *(
+            (f"{baseline}: actions are accepted", partial(actions_are_accepted, baseline))
+            for baseline in world.baselines
+        ),
         ("rewards are declared", rewards_are_declared),
         ("states are named as the world says", states_are_named_as_said),
         ("an ineffective step leaves the state", ineffective_steps_leave_the_state),
@@ -87,10 +90,10 @@ def introduces_itself(subject: Subject) -> str:
     start = at_the_start(world.limits)
     if min(start.turns, start.actions_per_turn, start.actions) < 1:
         raise Broken(f"limits must leave at least 1 turn and 1 action; found {world.limits}")
-    if "random" not in world.players:
-        raise Broken(f"the world's players must include random; found {', '.join(world.players) or 'none'}")
-    players = ", ".join(world.players)
-    return f"version {world.version}; at most {start.turns} turns, {start.actions} actions; players: {players}"
+    if "random" not in world.baselines:
+        raise Broken(f"the world's baseline policies must include random; found {', '.join(world.baselines) or 'none'}")
+    baselines = ", ".join(world.baselines)
+    return f"version {world.version}; at most {start.turns} turns, {start.actions} actions; baselines: {baselines}"
 
 
 def tasks_are_a_prefix(subject: Subject) -> str:
@@ -98,7 +101,7 @@ def tasks_are_a_prefix(subject: Subject) -> str:
 
     Well-formed: ids are unique within a split, a task names its world and split, and it can be written as JSON.
     """
-    for split, tasks in subject.panels.items():
+    for split, tasks in subject.task_sets.items():
         for shorter in sorted({1, len(tasks) // 2, len(tasks)} - {0}):
             if subject.world.tasks(split, shorter) != tasks[:shorter]:
                 raise Broken(f"tasks({split!r}, {shorter}) must begin tasks({split!r}, {len(tasks)}); it does not")
@@ -109,7 +112,7 @@ def tasks_are_a_prefix(subject: Subject) -> str:
         names = [task.id for task in tasks]
         if repeated := sorted({name for name in names if names.count(name) > 1}):
             raise Broken(f"a task's id must name one task of {split}; found {repeated[0]!r} more than once")
-    return ", ".join(f"{len(tasks)} {split}" for split, tasks in subject.panels.items())
+    return ", ".join(f"{len(tasks)} {split}" for split, tasks in subject.task_sets.items())
 
 
 def splits_have_their_size(subject: Subject) -> str:
@@ -132,7 +135,7 @@ def splits_share_no_task(subject: Subject) -> str:
     The number of held-out tasks whose first observation equals that of a training task is reported, not judged.
     """
     owner: dict[str, Split] = {}
-    for split, tasks in subject.panels.items():
+    for split, tasks in subject.task_sets.items():
         for task in tasks:
             if owner.setdefault(task.id, split) != split:
                 raise Broken(f"a task must be in one split; found {task.id!r} in {owner[task.id]} and {split}")
@@ -146,7 +149,7 @@ def splits_share_no_task(subject: Subject) -> str:
 def observations_tell(subject: Subject) -> str:
     """Check that the first observation is a text without the task's id or seed, which would allow memorising."""
     texts = {name: observation.text for name, observation in subject.first_observations.items()}
-    for task in (task for tasks in subject.panels.values() for task in tasks):
+    for task in (task for tasks in subject.task_sets.values() for task in tasks):
         text = texts[task.id]
         if not isinstance(text, str) or not text.strip():
             raise Broken(f"the first observation of {task.id} must be a text; found {text!r}")
@@ -158,9 +161,9 @@ def observations_tell(subject: Subject) -> str:
 
 def episodes_repeat(subject: Subject) -> str:
     """Check that an episode is a function of task, seed and actions, whatever was played before it."""
-    pairs = [(task, player) for task in subject.sample for player in subject.world.players]
-    before = [subject.played(task, player) for task, player in pairs]
-    again = [subject.play(task, player) for task, player in reversed(pairs)]
+    pairs = [(task, baseline) for task in subject.sample for baseline in subject.world.baselines]
+    before = [subject.played(task, baseline) for task, baseline in pairs]
+    again = [subject.play(task, baseline) for task, baseline in reversed(pairs)]
     return _compare(before, again[::-1], "played again in reverse order")
 
 
@@ -194,19 +197,19 @@ def episodes_repeat_elsewhere(subject: Subject) -> str:
     return f"{len(here)} digests"
 
 
-def actions_are_accepted(player: str, subject: Subject) -> str:
+def actions_are_accepted(baseline: str, subject: Subject) -> str:
     """Check that the actions of a baseline policy are valid when offered, and within the remaining limits."""
-    episodes = subject.episodes(player)
+    episodes = subject.episodes(baseline)
     for episode in episodes:
         for turn in episode.turns:
             most = min(turn.remaining.actions_per_turn, turn.remaining.actions)
             offered = turn.decision.actions
             if not 1 <= len(offered) <= most:
-                raise Broken(f"{player} must offer 1 to {most} actions; found {offered} at {episode.task.id}")
+                raise Broken(f"{baseline} must offer 1 to {most} actions; found {offered} at {episode.task.id}")
         for action, step in zip(episode.actions, episode.steps, strict=True):
             if not step.valid:
                 answer = shortened(step.observation.text)
-                raise Broken(f"{player} must offer valid actions; {action!r} at {episode.task.id} got {answer}")
+                raise Broken(f"{baseline} must offer valid actions; {action!r} at {episode.task.id} got {answer}")
     return f"{sum(len(episode.steps) for episode in episodes)} actions"
 
 
@@ -229,13 +232,13 @@ def close_works(subject: Subject) -> str:
 def oracle_reaches_its_score(needed: float | None, subject: Subject) -> str:
     """Check that the oracle solves the share `needed`; with None, more than 0 and no less than the random policy."""
     _require_oracle(subject)
-    shares = {player: subject.success(player) for player in subject.world.players}
-    told = ", ".join(f"{player} {share:.0%}" for player, share in shares.items())
-    found = f"{told} of {len(subject.panels['test'])} test tasks"
+    shares = {baseline: subject.success(baseline) for baseline in subject.world.baselines}
+    told = ", ".join(f"{baseline} {share:.0%}" for baseline, share in shares.items())
+    found = f"{told} of {len(subject.task_sets['test'])} test tasks"
     if needed is not None and shares["oracle"] < needed:
         raise Broken(f"the oracle must solve at least {needed:.0%}; found {found}")
     if needed is None and (shares["oracle"] == 0 or shares["oracle"] < shares["random"]):
-        raise Broken(f"the oracle must solve something, and no less than the random player; found {found}")
+        raise Broken(f"the oracle must solve something, and no less than the random baseline policy; found {found}")
     return found
 
 
@@ -247,7 +250,7 @@ def _require_oracle(subject: Subject) -> None:
 def _compare(expected: Sequence[PlayedEpisode], found: Sequence[PlayedEpisode], how: str) -> str:
     for one, other in zip(expected, found, strict=True):
         if one.written() != other.written():
-            name = f"{one.task.id} by {one.player}"
+            name = f"{one.task.id} by {one.baseline}"
             raise Broken(f"an episode must be a function of task, seed and actions; {name} differs when {how}")
     return f"{len(expected)} episodes {how}"
 

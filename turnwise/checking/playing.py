@@ -37,7 +37,7 @@ class PlayedEpisode:
     """One episode of one baseline policy, from the first observation to its end."""
 
     task: Task
-    player: str
+    baseline: str
     first: Observation
     turns: tuple[PlayedTurn, ...]
 
@@ -72,44 +72,44 @@ def open_episode(world: World, task: Task, seed: int) -> Environment:
     return world.make(task, seeding.derive(seed, "checked episode", task.id))
 
 
-def play(world: World, task: Task, seed: int, player: str, *, ask_the_oracle: bool = False) -> PlayedEpisode:
+def play(world: World, task: Task, seed: int, baseline: str, *, ask_the_oracle: bool = False) -> PlayedEpisode:
     """Play one whole episode. `ask_the_oracle` asks the oracle before every turn and ignores its answer."""
     with closing(open_episode(world, task, seed)) as environment:
         first = environment.reset()
-        turns = tuple(play_turns(environment, world, task, seed, player, ask_the_oracle=ask_the_oracle))
-    return PlayedEpisode(task, player, first, turns)
+        turns = tuple(play_turns(environment, world, task, seed, baseline, ask_the_oracle=ask_the_oracle))
+    return PlayedEpisode(task, baseline, first, turns)
 
 
-def play_in_turns(world: World, tasks: Sequence[Task], seed: int, player: str) -> list[PlayedEpisode]:
+def play_in_turns(world: World, tasks: Sequence[Task], seed: int, baseline: str) -> list[PlayedEpisode]:
     """Play one episode of each task with all environments open at once, taking one turn of each in rotation."""
     environments = [open_episode(world, task, seed) for task in tasks]
     try:
         firsts = [environment.reset() for environment in environments]
-        players = [
-            play_turns(environment, world, task, seed, player)
+        baselines = [
+            play_turns(environment, world, task, seed, baseline)
             for environment, task in zip(environments, tasks, strict=True)
         ]
         turns: list[list[PlayedTurn]] = [[] for _ in tasks]
         for _ in range(world.limits.turns):
-            for played, following in zip(turns, players, strict=True):
+            for played, following in zip(turns, baselines, strict=True):
                 played.extend(turn for turn in [next(following, None)] if turn is not None)
     finally:
         for environment in environments:
             environment.close()
     together = zip(tasks, firsts, turns, strict=True)
-    return [PlayedEpisode(task, player, first, tuple(played)) for task, first, played in together]
+    return [PlayedEpisode(task, baseline, first, tuple(played)) for task, first, played in together]
 
 
 def play_turns(
-    environment: Environment, world: World, task: Task, seed: int, player: str, *, ask_the_oracle: bool = False
+    environment: Environment, world: World, task: Task, seed: int, baseline: str, *, ask_the_oracle: bool = False
 ) -> Iterator[PlayedTurn]:
     """Play an environment that was reset, turn by turn, until it ends or a limit is reached."""
-    generator = seeding.generator(seed, "checked player", player, task.id)
+    generator = seeding.generator(seed, "checked player", baseline, task.id)
     remaining = at_the_start(world.limits_of(task))
     while remaining.turns > 0 and remaining.actions > 0:
         if ask_the_oracle:
             environment.oracle(remaining)
-        decision = environment.decide(player, generator, remaining)
+        decision = environment.decide(baseline, generator, remaining)
         steps: list[Step] = []
         for action in decision.actions[: min(remaining.actions_per_turn, remaining.actions)]:
             steps.append(environment.step(action))
@@ -140,7 +140,7 @@ def first_tasks(world: World, split: Split, count: int) -> list[Task]:
 
 def digests(world: World, count: int, seed: int) -> dict[str, str]:
     """The result of `digests_of` with every episode played now."""
-    return digests_of(world, count, lambda task, player: play(world, task, seed, player))
+    return digests_of(world, count, lambda task, baseline: play(world, task, seed, baseline))
 
 
 def digests_of(world: World, count: int, played: Callable[[Task, str], PlayedEpisode]) -> dict[str, str]:
@@ -153,8 +153,8 @@ def digests_of(world: World, count: int, played: Callable[[Task, str], PlayedEpi
         tasks = first_tasks(world, split, count)
         found[f"tasks of {split}"] = _digest([_plain(task) for task in tasks])
         for task in tasks:
-            for player in world.players:
-                found[f"{task.id} by {player}"] = _digest(played(task, player).written())
+            for baseline in world.baselines:
+                found[f"{task.id} by {baseline}"] = _digest(played(task, baseline).written())
     return found
 
 

@@ -46,19 +46,16 @@ class CheckReport:
     def lines(self) -> list[str]:
         """The report for the terminal: one line per check, and a verdict."""
         width = max(len(check.name) for check in self.checks)
-        rows = [f"{_sign(check)}  {check.name:<{width}}  {check.found}" for check in self.checks]
+        signs = ["-" if not check.applies else "ok" if check.passed else "FAILED" for check in self.checks]
+        rows = [
+            f"{sign:<6}  {check.name:<{width}}  {check.found}" for sign, check in zip(signs, self.checks, strict=True)
+        ]
         applied = [check for check in self.checks if check.applies]
         kept = len(applied) - len(self.failed)
         verdict = "keeps its contract" if self.passed else "does not keep its contract"
         left_out = len(self.checks) - len(applied)
         note = f", {left_out} do not apply" if left_out else ""
         return [*rows, f"The world {self.world!r} {verdict}: {kept} of {len(applied)} checks passed{note}."]
-
-
-def _sign(check: Check) -> str:
-    if not check.applies:
-        return "-     "
-    return "ok    " if check.passed else "FAILED"
 
 
 def examine(name: str, check: Callable[[], str]) -> Check:

@@ -24,7 +24,7 @@ class Subject:
         self._played: dict[tuple[Split, str, str], PlayedEpisode] = {}
 
     @cached_property
-    def panels(self) -> dict[Split, list[Task]]:
+    def task_sets(self) -> dict[Split, list[Task]]:
         """The task sets: the first `count` tasks of each split, or all tasks of a smaller split."""
         return {split: first_tasks(self.world, split, self.count) for split in SPLITS}
 
@@ -32,7 +32,7 @@ class Subject:
     def first_observations(self) -> dict[str, Observation]:
         """The first observation of every task, by task id."""
         found = {}
-        for task in (task for tasks in self.panels.values() for task in tasks):
+        for task in (task for tasks in self.task_sets.values() for task in tasks):
             with self.reached(task, ()) as (_, observation):
                 found[task.id] = observation
         return found
@@ -40,49 +40,49 @@ class Subject:
     @property
     def sample(self) -> list[Task]:
         """The first `sample_size` tasks of every split, on which whole episodes are compared."""
-        return [task for tasks in self.panels.values() for task in tasks[: self.sample_size]]
+        return [task for tasks in self.task_sets.values() for task in tasks[: self.sample_size]]
 
     @property
     def has_oracle(self) -> bool:
         """Whether the world has an oracle policy."""
-        return "oracle" in self.world.players
+        return "oracle" in self.world.baselines
 
     @property
     def guide(self) -> str:
         """The policy whose actions are used as prefixes: the oracle, or the random policy if there is none."""
         return "oracle" if self.has_oracle else "random"
 
-    def play(self, task: Task, player: str, *, ask_the_oracle: bool = False) -> PlayedEpisode:
+    def play(self, task: Task, baseline: str, *, ask_the_oracle: bool = False) -> PlayedEpisode:
         """Play a new episode: see `playing.play`."""
-        return play(self.world, task, self.seed, player, ask_the_oracle=ask_the_oracle)
+        return play(self.world, task, self.seed, baseline, ask_the_oracle=ask_the_oracle)
 
-    def played(self, task: Task, player: str) -> PlayedEpisode:
+    def played(self, task: Task, baseline: str) -> PlayedEpisode:
         """The cached reference episode of this task and policy; it is played at the first call."""
-        key = (task.split, task.id, player)
+        key = (task.split, task.id, baseline)
         if key not in self._played:
-            self._played[key] = self.play(task, player)
+            self._played[key] = self.play(task, baseline)
         return self._played[key]
 
     def guided(self, task: Task) -> PlayedEpisode:
         """The cached episode of the guide policy. Raises Broken if it has no action."""
         episode = self.played(task, self.guide)
         if not episode.actions:
-            raise Broken(f"the {self.guide} player must offer an action to begin with; found none at {task.id}")
+            raise Broken(f"the {self.guide} baseline must offer an action to begin with; found none at {task.id}")
         return episode
 
-    def episodes(self, player: str) -> list[PlayedEpisode]:
+    def episodes(self, baseline: str) -> list[PlayedEpisode]:
         """One episode of a baseline policy on each task of the test task set."""
-        return [self.played(task, player) for task in self.panels["test"]]
+        return [self.played(task, baseline) for task in self.task_sets["test"]]
 
-    def success(self, player: str) -> float:
+    def success(self, baseline: str) -> float:
         """The share (0 to 1) of the test task set that a baseline policy solves."""
-        episodes = self.episodes(player)
+        episodes = self.episodes(baseline)
         return sum(episode.success for episode in episodes) / len(episodes)
 
     @property
     def all_episodes(self) -> list[PlayedEpisode]:
         """The episodes of every baseline policy on the test task set."""
-        return [episode for player in self.world.players for episode in self.episodes(player)]
+        return [episode for baseline in self.world.baselines for episode in self.episodes(baseline)]
 
     @contextmanager
     def reached(self, task: Task, actions: Sequence[str]) -> Iterator[tuple[Environment, Observation]]:

@@ -105,13 +105,12 @@ def with_places(message: str, written: Callable[[tuple[str | int, ...]], Written
     gives the place; among equals the first, which for an error of a variant is the variant. Lines without a key that
     was written in a file stay unchanged.
     """
-    return "\n".join(_with_place(line, written) for line in message.split("\n"))
-
-
-def _with_place(line: str, written: Callable[[tuple[str | int, ...]], Written | None]) -> str:
-    found = [each for keys in _keys_in(line) if (each := written(keys)) is not None]
-    place = max(found, key=lambda each: each.layer).place if found else ""
-    return f"{place}: {line}" if place else line
+    lines = []
+    for line in message.split("\n"):
+        found = [each for keys in _keys_in(line) if (each := written(keys)) is not None]
+        place = max(found, key=lambda each: each.layer).place if found else ""
+        lines.append(f"{place}: {line}" if place else line)
+    return "\n".join(lines)
 
 
 def _keys_in(line: str) -> Iterator[tuple[str | int, ...]]:

@@ -49,7 +49,8 @@ _NO_MISMATCH = because("a weight of 1 is no mismatch at all")
 
 
 class ImportanceCorrection(Section):
-    """The correction of the mismatch between engine and learner, by weights: see `turnwise.policy.learner.importance`.
+    """The correction of the mismatch between engine and learner, and of `rollout.lag`, by weights: see
+    `turnwise.policy.learner.importance`.
 
     It costs one more forward pass over the batch.
     """
@@ -111,7 +112,8 @@ class UpdateOptions(Section):
     """Tokens, padding included, that go through the model at once. Changes memory and speed; the result only in its
     rounding."""
     maximum_mismatch: Positive = 0.1
-    """Mean |learner - engine| per reply token, in nats, above which nothing is trained and the run is stopped."""
+    """Mean |learner - engine| per reply token, in nats, above which nothing is trained and the run is stopped. Both
+    hold the policy that sampled: a `rollout.lag` is no mismatch."""
 
     @field_validator("aggregation_constant")
     @classmethod

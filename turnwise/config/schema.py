@@ -87,17 +87,17 @@ class RewardSection(Section):
 
 
 class Data(Section):
-    """Panels and demonstrations."""
+    """Task sets and demonstrations."""
 
     seed: Seed
-    """Of the demonstrations' noise. Panels depend on the world's data alone."""
+    """Of the demonstrations' noise. Task sets depend on the world's data alone."""
     train_tasks: Count
     validation_tasks: Count
     test_tasks: Count
     demonstrations: Count
     """Episodes by the oracle, on train tasks."""
     demonstration_noise: Share
-    """Probability that a turn of a demonstration is a random player's instead of the oracle's."""
+    """Probability that a turn of a demonstration is a random baseline policy's instead of the oracle's."""
     conversations: str | None
     """A file of conversations, from the project's folder: see `turnwise.data.conversations`. The warm start then
     imitates these in place of demonstrations, and needs no oracle. null: none."""
@@ -124,26 +124,31 @@ class Policy(Section):
     tied_embeddings: bool
 
 
-class WarmStart(Section):
+class SupervisedSteps(Section):
+    """Steps of supervised learning."""
+
+    batch: Batch
+    """Sequences per step."""
+    learning_rate_warmup: Whole
+    """Steps over which the learning rate grows from zero."""
+    final_learning_rate: Annotated[NotNegative, Field(le=10.0)]
+    """What the learning rate falls to, linearly, by the last step."""
+    weight_decay: NotNegative
+    """Of AdamW. It keeps names from being learned by heart, so that copying is learned instead."""
+    micro_batch_tokens: Tokens
+
+
+class WarmStart(SupervisedSteps):
     """Supervised learning on the demonstrations, before reinforcement."""
 
     enabled: bool
     seed: Seed
     maximum_steps: Count
-    batch: Batch
-    """Demonstrations per step."""
     learning_rate: LearningRate
-    learning_rate_warmup: Whole
-    """Steps over which the learning rate grows from zero."""
-    final_learning_rate: Annotated[NotNegative, Field(le=10.0)]
-    """What the learning rate falls to, linearly, by the last of `maximum_steps`."""
-    weight_decay: NotNegative
-    """Of AdamW. It keeps names from being learned by heart, so that copying is learned instead."""
     check_every: Count
-    """Steps between two greedy evaluations on the validation panel."""
+    """Steps between two greedy evaluations on the validation task set."""
     threshold: Share
-    """The warm start ends as soon as the world's primary metric, greedy on the validation panel, reaches this."""
-    micro_batch_tokens: Tokens
+    """The warm start ends as soon as the world's primary metric, greedy on the validation task set, reaches this."""
 
 
 class RetryOptions(Section):
@@ -169,6 +174,11 @@ class Rollout(RetryOptions):
     group_size: Batch
     """Trajectories per group."""
     temperature: TrainingTemperature
+    lag: Literal[0, 1] = 0
+    """Iterations by which the policy that samples is older than the one that is updated. 0: update n trains the policy
+    that sampled its batch. 1: while the policy of iteration n is updated, the rollout of iteration n + 1 is sampled
+    with it as it was before that update. Iterations 1 and 2 are then both sampled by the warm start. It needs
+    `optimization.correction`; see docs/performance.md."""
 
 
 class SelectionSection(Section):
@@ -257,7 +267,7 @@ class EvaluationSection(Section):
     """How policies are evaluated."""
 
     every: Count
-    """Iterations between two evaluations on the validation panel."""
+    """Iterations between two evaluations on the validation task set."""
     samples: Batch
     """Sampled episodes per task, beside one greedy."""
     temperature: Temperature
@@ -272,7 +282,7 @@ class Ablation(Section):
     variants: list[str]
     """Names of entries of `variants`."""
     success_threshold: Share = 0.8
-    """Of the validation panel: the report tells after how many iterations each run reached it."""
+    """Of the validation task set: the report tells after how many iterations each run reached it."""
 
 
 class Storage(Section):
@@ -292,6 +302,9 @@ class Storage(Section):
     keep_rollouts: Whole | None
     """Last rollouts of each run that `turnwise prune` leaves. A run itself prunes none, since its report reads all.
     null: all."""
+    keep_finished_days: Count = 30
+    """Days for which the local Prefect server lists a run that has ended. A server that runs keeps what it was started
+    with."""
 
 
 class Tracking(Section):

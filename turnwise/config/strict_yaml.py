@@ -133,7 +133,8 @@ class _Reading:
             mark = error.problem_mark or error.context_mark
             place = YamlPlace(mark.line + 1, mark.column + 1) if mark is not None else YamlPlace(1, 1)
             said = " ".join(str(error.problem or error.context).split())
-            raise ConfigurationError(f"{_where(self.source, place)}: must be YAML; {_in_words(said)}") from None
+            said = "found a tab: indent by spaces" if "'\\t'" in said else said  # the most common message, and cryptic
+            raise ConfigurationError(f"{_where(self.source, place)}: must be YAML; {said}") from None
         except YAMLError as error:
             raise ConfigurationError(f"{self.source}: must be YAML; {' '.join(str(error).split())}") from None
 
@@ -237,8 +238,3 @@ class _Reading:
 
 def _place(event: Event) -> YamlPlace:
     return YamlPlace(event.start_mark.line + 1, event.start_mark.column + 1)
-
-
-def _in_words(problem: str) -> str:
-    """The parser's message, with the most common cryptic one (a tab as indentation) replaced by a clear one."""
-    return "found a tab: indent by spaces" if "'\\t'" in problem else problem

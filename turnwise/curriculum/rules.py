@@ -88,6 +88,13 @@ class Curriculum(ABC):
         """The state before iteration 1."""
         return HorizonState(self.shortest)
 
+    def first_at(self, iteration: int) -> HorizonState:
+        """The state before `iteration`, if nothing is known yet of the iterations before it."""
+        state = self.first()
+        for earlier in range(1, iteration):
+            state = self.next(state, earlier, IterationCounts(0, 0, 0))
+        return state
+
 
 @dataclass(frozen=True)
 class Fixed(Curriculum):

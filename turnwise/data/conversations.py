@@ -76,11 +76,11 @@ def require_demonstrations(data: Data, warm_start: WarmStart, policy: Policy, wo
     if data.conversations is not None:
         require_conversations_file(project_root() / data.conversations)
         return
-    if "oracle" in world.players or not (warm_start.enabled or policy.model == "scratch"):
+    if "oracle" in world.baselines or not (warm_start.enabled or policy.model == "scratch"):
         return
     raise ConfigurationError(
         f"a warm start, and a policy from scratch, learn from demonstrations by the world's oracle; the world "
-        f"{world.name!r} has none, its players are {', '.join(world.players) or 'none'}; found warm_start.enabled: "
+        f"{world.name!r} has none, its baselines are {', '.join(world.baselines) or 'none'}; found warm_start.enabled: "
         f"{str(warm_start.enabled).lower()} and policy.model: {policy.model}: set warm_start.enabled to "
         "false and policy.model to a directory or a hub id, or data.conversations to a file to learn from"
     )
@@ -114,7 +114,7 @@ def _lines(path: Path) -> Iterator[tuple[Any, str]]:
 def _parquet_rows(path: Path) -> Iterator[tuple[Any, str]]:
     """Yield ({"messages": ...}, `FILE, row N`) for each row, counted from 1."""
     try:
-        table = parquet.read_table(path)
+        table = parquet.ParquetFile(path).read()
     except pa.ArrowException as error:
         raise ConfigurationError(f"{path} must be a Parquet file; found {error}") from error
     if "messages" not in table.column_names:

@@ -1,4 +1,4 @@
-"""Task sets (panels): ordered lists of tasks, one per split, identified by a digest and fixed before anything runs."""
+"""Task sets: ordered lists of tasks, one per split, identified by a digest and fixed before anything runs."""
 
 from __future__ import annotations
 
@@ -11,33 +11,33 @@ from turnwise.errors import ConfigurationError
 from turnwise.world import Split, Task
 
 
-def write_panel(folder: Path, split: Split, tasks: Sequence[Task]) -> None:
+def write_task_set(folder: Path, split: Split, tasks: Sequence[Task]) -> None:
     """Write a task set as the JSON Lines file `SPLIT.jsonl`, one task per line, in order."""
-    panel_file(folder, split).write_text("".join(_line(task) for task in tasks), encoding="utf-8")
+    task_set_file(folder, split).write_text("".join(_line(task) for task in tasks), encoding="utf-8")
 
 
-def read_panel(folder: Path, split: Split) -> list[Task]:
-    """The tasks of one split that `write_panel` wrote, in order."""
-    text = panel_file(folder, split).read_text(encoding="utf-8")
+def read_task_set(folder: Path, split: Split) -> list[Task]:
+    """The tasks of one split that `write_task_set` wrote, in order."""
+    text = task_set_file(folder, split).read_text(encoding="utf-8")
     # Within a string JSON escapes "\n" but not U+0085 or U+2028, at which `splitlines` would cut, too.
     return [Task(**json.loads(line)) for line in text.split("\n") if line]
 
 
-def panel_file(folder: Path, split: Split) -> Path:
+def task_set_file(folder: Path, split: Split) -> Path:
     """The path of a split's file in a folder."""
     return folder / f"{split}.jsonl"
 
 
-def require_disjoint(panels: Mapping[Split, Sequence[Task]]) -> None:
+def require_disjoint(task_sets: Mapping[Split, Sequence[Task]]) -> None:
     """Raise ConfigurationError where two splits share a task."""
     seen: dict[str, Split] = {}
-    for split, tasks in panels.items():
+    for split, tasks in task_sets.items():
         for task in tasks:
             if seen.setdefault(task.id, split) != split:
                 raise ConfigurationError(f"splits must be disjoint; task {task.id!r} is in {seen[task.id]} and {split}")
 
 
-def panel_digest(tasks: Sequence[Task]) -> str:
+def task_set_digest(tasks: Sequence[Task]) -> str:
     """The permanent name of a task set: the first 32 hexadecimal characters of the SHA-256 of its tasks, in order."""
     return hashlib.sha256("".join(_line(task) for task in tasks).encode()).hexdigest()[:32]
 

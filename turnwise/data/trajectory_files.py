@@ -134,7 +134,19 @@ def list_column(rows: Ragged) -> pa.ListArray:
 def rows_of_column(column: pa.ChunkedArray) -> Ragged:
     """The lists of a column without nulls, as one flat array."""
     lists = column.combine_chunks()
-    return Ragged.with_lengths(lists.flatten().to_numpy(), compute.list_value_length(lists).to_numpy())
+    lengths = np.from_dlpack(compute.list_value_length(lists)).astype(np.int64)
+    return Ragged.with_lengths(np.from_dlpack(lists.flatten()), lengths)
+
+
+def numbers_of_column(column: pa.ChunkedArray) -> np.ndarray:
+    """The numbers, or truth values, of a column without nulls.
+
+    Not by `to_numpy`, for which pyarrow imports pandas: half a second.
+    """
+    array = column.combine_chunks()
+    if pa.types.is_boolean(array.type):
+        return np.from_dlpack(array.cast(pa.uint8())).astype(bool)
+    return np.from_dlpack(array)
 
 
 def read_trajectories(folder: Path) -> list[Trajectory]:
@@ -157,26 +169,28 @@ def read_arrays(folder: Path) -> TrajectoryArrays:
 
     Raises ArtifactError as `read_trajectories` does.
     """
-    group = _read(folder / TRAJECTORIES_FILE, ["group"])["group"].to_numpy().astype(np.int64)
+    group = numbers_of_column(_read(folder / TRAJECTORIES_FILE, ["group"])["group"]).astype(np.int64)
     turns = _read(folder / TURNS_FILE, ["trajectory", "trained", "opens_segment", *PER_TOKEN])
-    counts = np.bincount(turns["trajectory"].to_numpy(), minlength=len(group))
+    counts = np.bincount(numbers_of_column(turns["trajectory"]), minlength=len(group))
     return TrajectoryArrays(
         group,
         offsets_of(counts),
-        turns["trained"].to_numpy(),
-        turns["opens_segment"].to_numpy(),
+        numbers_of_column(turns["trained"]),
+        numbers_of_column(turns["opens_segment"]),
         *(rows_of_column(turns[name]) for name in PER_TOKEN),
     )
 
 
 def _read(path: Path, columns: Sequence[str]) -> pa.Table:
-    present = parquet.read_schema(path).names
+    # Not `read_table`: that reads data sets of many files and imports pandas for them, half a second.
+    file = parquet.ParquetFile(path)
+    present = file.schema_arrow.names
     if missing := [name for name in columns if name not in present]:
         raise ArtifactError(
             f"{path} must have the columns {', '.join(missing)} and has not: another version of Turnwise wrote it. Run "
             "the experiment again with this one, or check out the commit that its run names"
         )
-    return parquet.read_table(path, columns=list(columns))
+    return file.read(list(columns))
 
 
 def _turn(

@@ -14,7 +14,7 @@ is an artifact and never changes: another run can start from it, with its folder
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from turnwise.health.monitors import Values
@@ -72,14 +72,12 @@ COUNTED = {"no_signal": no_signal, "zero_variance_groups": zero_variance_groups,
 """The guards that count iterations, with their conditions; the learner raises the others itself."""
 
 
-def in_a_row(name: str, history: Sequence[Values]) -> int:
-    """The number of consecutive iterations, up to the last one, in which a guard's condition has held."""
-    count = 0
-    for values in reversed(history):
-        if not COUNTED[name](values):
-            break
-        count += 1
-    return count
+def in_a_row(before: Mapping[str, int], values: Values) -> dict[str, int]:
+    """By guard, the number of consecutive iterations in which its condition has held, up to one with these values.
+
+    `before` has the numbers up to the iteration before; it is empty before the first.
+    """
+    return {name: before.get(name, 0) + 1 if holds(values) else 0 for name, holds in COUNTED.items()}
 
 
 def message(name: str, seen: str, policy: str) -> str:

@@ -117,6 +117,15 @@ def compare(history: Sequence[Values], *, start: int, window: int) -> dict[str, 
     return found
 
 
+def remembered(history: Sequence[Values], *, start: int, window: int) -> list[Values]:
+    """The part of a history that `compare` reads when the next iteration is appended to it; it does not grow.
+
+    The first `start` iterations, and of later ones the last `window` with a gradient norm and the last of all.
+    """
+    later = [values for values in history[start:-1] if "gradient_norm" in values][-window:]
+    return [*history[:start], *later, *history[start:][-1:]]
+
+
 def information(scores: Any) -> dict[str, float]:
     """Mutual information and retrieval accuracy from an N x N matrix of log-probabilities, thought by prompt.
 

@@ -26,6 +26,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from safetensors import safe_open
@@ -40,6 +41,10 @@ ADAPTER_FILE = "adapter/adapter.safetensors"
 """In a subfolder, since engines load every safetensors file next to the model's as weights."""
 FROZEN_FILE = "adapter/frozen.safetensors"
 """The frozen weights under the adapter, W. model.safetensors holds W', from which W cannot be recovered exactly."""
+ALIGNMENT = 64
+"""Bytes at a multiple of which every parameter begins. Rounding depends on it, and an engine takes what begins so in
+place; a file's tensors begin anywhere."""
+WEIGHTS_FILE = "model.safetensors"
 
 _ADAPTER = "default"
 _ALPHA = "alpha"
@@ -157,15 +162,41 @@ def save_policy(model: PreTrainedModel, folder: Path, settings: ModelSettings) -
 
     `config.json` names the precision that the model computes in; an engine on an accelerator uses the same.
     """
-    model.save_pretrained(folder, state_dict=dict(merged_weights(model)), max_shard_size="1000GB")
-    configuration = folder / "config.json"
-    values = {**json.loads(configuration.read_text()), "dtype": settings.precision}
-    configuration.write_text(json.dumps(values, indent=2, sort_keys=True) + "\n")
+    if model in _saved:
+        _save_again(model, folder)
+    else:
+        model.save_pretrained(folder, state_dict=dict(merged_weights(model)), max_shard_size="1000GB")
+        configuration = folder / "config.json"
+        values = {**json.loads(configuration.read_text()), "dtype": settings.precision}
+        configuration.write_text(json.dumps(values, indent=2, sort_keys=True) + "\n")
+        _remember_saved(model, folder)
     if settings.adapter is not None:
         (folder / ADAPTER_FILE).parent.mkdir(exist_ok=True)
         alpha = {_ALPHA: str(settings.adapter.alpha)}
         save_file(_on_cpu(_adapter_tensors(model)), folder / ADAPTER_FILE, metadata=alpha)
         save_file(_on_cpu(_frozen_tensors(model)), folder / FROZEN_FILE)
+
+
+_saved: WeakKeyDictionary[PreTrainedModel, tuple[frozenset[str], dict[str, bytes]]] = WeakKeyDictionary()
+"""Of models saved before: the names of the tensors in the file of weights, and the other files, which stay the same."""
+
+
+def _remember_saved(model: PreTrainedModel, folder: Path) -> None:
+    """Remember what `save_pretrained` writes besides the weights' values: that takes longer than a small policy's."""
+    with safe_open(folder / WEIGHTS_FILE, framework="pt") as file:
+        names = frozenset(file.keys())
+    if names <= dict(merged_weights(model)).keys():  # else the names in the file are not the model's own
+        _saved[model] = (names, {path.name: path.read_bytes() for path in folder.glob("*.json")})
+
+
+def _save_again(model: PreTrainedModel, folder: Path) -> None:
+    """The same bytes as `save_pretrained` would write, with the weights as they are now."""
+    names, files = _saved[model]
+    folder.mkdir(parents=True, exist_ok=True)  # as `save_pretrained` does
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
+    weights = {name: tensor.contiguous() for name, tensor in merged_weights(model) if name in names}
+    save_file(_on_cpu(weights), folder / WEIGHTS_FILE, metadata={"format": "pt"})
 
 
 def dtype_of(settings: ModelSettings) -> torch.dtype:
@@ -250,6 +281,9 @@ def _add_adapter(model: PreTrainedModel, settings: Adapter) -> None:
 def _prepared(model: PreTrainedModel, settings: ModelSettings, device: str) -> PreTrainedModel:
     """The model on its device, in evaluation mode, with checkpointing, compilation and precision as in the settings."""
     model = model.to(torch.device(device)).eval()
+    for parameter in model.parameters():
+        if parameter.data_ptr() % ALIGNMENT:
+            parameter.data = parameter.data.clone()
     layers = [module for module in model.modules() if isinstance(module, GradientCheckpointingLayer)]
     if not layers and (settings.gradient_checkpointing or settings.compiled):
         raise ConfigurationError(
@@ -264,8 +298,9 @@ def _prepared(model: PreTrainedModel, settings: ModelSettings, device: str) -> P
     if settings.compiled:
         for layer in layers:
             layer.compile(dynamic=True)
-    trunk = model.base_model
-    trunk.forward = _in_context(trunk.forward, settings, torch.device(device).type)
+    if settings.compiled or settings.precision != "float32":
+        trunk = model.base_model
+        trunk.forward = _in_context(trunk.forward, settings, torch.device(device).type)
     return model
 
 

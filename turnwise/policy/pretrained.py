@@ -1,4 +1,6 @@
-"""Pretrained policies: a directory in Hugging Face's layout, or a repository on the hub.
+"""Pretrained policies: a base policy, a directory in Hugging Face's layout, or a repository on the hub.
+
+A base policy is a folder of this package (`BASE_POLICIES`), made by `turnwise pretrain` and named without a path.
 
 A directory is identified by a digest of its files, a repository by the commit that its revision names. A revision that
 this machine has downloaded before is resolved in the hub's local cache; only another one asks the hub, where
@@ -17,6 +19,8 @@ from turnwise.errors import ConfigurationError
 from turnwise.store.outside import Outside, outside_files
 from turnwise.store.paths import project_root
 
+BASE_POLICIES = Path(__file__).parent / "base"
+"""The folder of the base policies, one folder each."""
 NOT_READ = (
     ".*",
     "*.md",
@@ -28,6 +32,11 @@ NOT_READ = (
 policy, since a tokenizer may read any file."""
 TEMPLATES = "additional_chat_templates"
 WHOLE = "config.json, *.safetensors and a tokenizer with a chat template"
+
+
+def base_policies() -> list[str]:
+    """The names of the base policies in this package, sorted."""
+    return sorted(path.parent.name for path in BASE_POLICIES.glob("*/config.json"))
 
 
 def pretrained(policy: Policy) -> Outside | None:
@@ -71,7 +80,11 @@ def require_unchanged(found: Outside) -> None:
 
 
 def model_directory(model: str) -> Path | None:
-    """The directory of this name, relative to the project's folder; None where there is none, as for a hub id."""
+    """The directory of this name: a base policy, or relative to the project's folder; None where there is none, as for
+    a hub id. A folder of the project that bears a base policy's name is meant by `./NAME`.
+    """
+    if model in base_policies():
+        return BASE_POLICIES / model
     folder = Path(model).expanduser()
     folder = folder if folder.is_absolute() else project_root() / folder
     return folder if os.path.isdir(folder) else None  # os.path: False, not an error, for a name that is too long

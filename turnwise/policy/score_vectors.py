@@ -28,7 +28,8 @@ from turnwise.config.model_settings import PLAIN
 from turnwise.data.arrays import SequenceBatch, Sequences
 from turnwise.policy.determinism import reproducible_computing
 from turnwise.policy.model import load_policy, trained_parameters
-from turnwise.policy.scoring import lay_out, reply_states, score_replies
+from turnwise.policy.reply_states import reply_states
+from turnwise.policy.scoring import lay_out, score_replies
 from turnwise.seeding import generator
 
 

@@ -19,9 +19,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
+from torch.autograd.function import once_differentiable
 from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel
 
@@ -60,6 +62,8 @@ class MicroBatch:
     """Indices of the sequences within their batch."""
     inputs: torch.Tensor
     """Token ids, [sequences, longest]."""
+    lengths: torch.Tensor
+    """Of the sequences, in tokens, [sequences]."""
     rows: torch.Tensor
     """[replies]."""
     columns: torch.Tensor
@@ -96,6 +100,7 @@ def _pad(sequences: SequenceBatch, members: Sequence[int], pad_token: int, devic
     return MicroBatch(
         members=tuple(members),
         inputs=torch.from_numpy(inputs).to(device),
+        lengths=torch.from_numpy(lengths).to(device),
         rows=torch.from_numpy(rows).to(device),
         columns=torch.from_numpy(replies - 1).to(device),
         targets=torch.from_numpy(inputs[rows, replies]).to(device),
@@ -112,12 +117,6 @@ def at_reply_tokens(values: Ragged | Numbers, micro_batch: MicroBatch) -> torch.
     return torch.from_numpy(flat[micro_batch.places]).to(torch.float32).to(micro_batch.inputs.device)
 
 
-def reply_states(model: PreTrainedModel, micro_batch: MicroBatch) -> torch.Tensor:
-    """The trunk's last hidden states at the positions that predict reply tokens: [replies, hidden]."""
-    hidden: torch.Tensor = model.base_model(input_ids=micro_batch.inputs, use_cache=False).last_hidden_state
-    return hidden[micro_batch.rows, micro_batch.columns]
-
-
 def score_replies(
     model: PreTrainedModel,
     states: torch.Tensor,
@@ -130,7 +129,7 @@ def score_replies(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Log-probabilities and entropies of reply tokens: `score` with the model's output layer, computed in `dtype`.
 
-    `states` are the model's `reply_states`, and `targets` the reply tokens.
+    `states` are the model's `turnwise.policy.reply_states.reply_states`, and `targets` the reply tokens.
     """
     head = model.get_output_embeddings()
     # A model in float64, which exact tests of gradients use, stays in float64.
@@ -192,8 +191,47 @@ def _score(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     bias = None if bias is None else bias.to(states.dtype)
     logits = torch.nn.functional.linear(states, weight.to(states.dtype), bias)
-    logits = logits.to(torch.promote_types(logits.dtype, torch.float32)).div_(temperature)
-    log_distribution = logits.log_softmax(dim=-1)
-    chosen = log_distribution.gather(-1, targets.unsqueeze(-1)).squeeze(-1)
-    of_entropy = log_distribution if entropy_gradient else log_distribution.detach()
-    return chosen, -(of_entropy.exp() * of_entropy).sum(dim=-1)
+    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    if temperature != 1.0:
+        logits = logits.div_(temperature)
+    chosen, entropy = _ChosenAndEntropy.apply(logits, targets.unsqueeze(-1), entropy_gradient)
+    return chosen, entropy
+
+
+class _ChosenAndEntropy(torch.autograd.Function):
+    """log p_chosen and H from logits, [replies, vocabulary], and the tokens chosen, [replies, 1]: both [replies].
+
+    p is computed once and serves both directions. With the gradients a of log p_chosen and b of H:
+
+        of z_j:  a [j is chosen] - p_j (a + b (log p_j + H))
+    """
+
+    @staticmethod
+    def forward(
+        context: Any, logits: torch.Tensor, targets: torch.Tensor, entropy_gradient: bool
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        log_p = logits - logits.amax(dim=-1, keepdim=True)
+        p = log_p.exp()
+        total = p.sum(dim=-1, keepdim=True)
+        p.div_(total)
+        log_p.sub_(total.log_())
+        entropy = -torch.linalg.vecdot(p, log_p)
+        if entropy_gradient:
+            context.save_for_backward(p, targets, log_p, entropy)
+        else:
+            context.save_for_backward(p, targets)
+            context.mark_non_differentiable(entropy)
+        return log_p.gather(-1, targets).squeeze(-1), entropy
+
+    @staticmethod
+    @once_differentiable
+    def backward(context: Any, of_chosen: torch.Tensor, of_entropy: torch.Tensor) -> tuple[torch.Tensor, None, None]:
+        p, targets, *for_entropy = context.saved_tensors
+        of_chosen = of_chosen.unsqueeze(-1)
+        if for_entropy:
+            log_p, entropy = for_entropy
+            factor = torch.addcmul(of_chosen, of_entropy.unsqueeze(-1), log_p + entropy.unsqueeze(-1))
+            of_logits = factor.mul_(p).neg_()
+        else:
+            of_logits = p * -of_chosen
+        return of_logits.scatter_add_(-1, targets, of_chosen), None, None

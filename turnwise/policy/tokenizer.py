@@ -14,6 +14,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,8 @@ from turnwise.errors import ConfigurationError
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
+MOST_TEXTS = 4096
+"""Texts whose tokens, and replies whose texts, a conversation's frame remembers."""
 START, END, PAD = "<|im_start|>", "<|im_end|>", "<|pad|>"
 
 CHAT_TEMPLATE = (
@@ -129,6 +132,9 @@ class ChatFrame:
         """The token that ends a reply, in a tuple of one: the template's first token after an assistant's message."""
         self._after_end, self._after_observation = close[1:], question_to_prompt
         self._openings: dict[bool, tuple[tuple[int, ...], ...]] = {}
+        # A tokenizer takes a tenth of a millisecond for a short text, and worlds and policies repeat themselves.
+        self._text = lru_cache(MOST_TEXTS)(self._encoded)
+        self._reply_text = lru_cache(MOST_TEXTS)(self._decoded)
 
     def opening(self, system: str | None, observation: str) -> tuple[int, ...]:
         """The tokens before the first reply: the system message if any, the observation, the assistant's header."""
@@ -152,11 +158,14 @@ class ChatFrame:
 
     def decode(self, tokens: Sequence[int]) -> str:
         """A reply's text, without its end token. Invalid UTF-8 becomes U+FFFD."""
+        return self._reply_text(tuple(tokens))
+
+    def _decoded(self, tokens: tuple[int, ...]) -> str:
         kept = tokens[:-1] if tokens and tokens[-1] in self.end_tokens else tokens
         text: str = self.tokenizer.decode(list(kept), skip_special_tokens=False, clean_up_tokenization_spaces=False)
         return text
 
-    def _text(self, text: str) -> tuple[int, ...]:
+    def _encoded(self, text: str) -> tuple[int, ...]:
         """The tokens of a message's text, which never include control tokens.
 
         Raises ConfigurationError for a tokenizer that makes control tokens of text nevertheless.

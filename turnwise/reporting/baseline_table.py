@@ -32,7 +32,7 @@ class BaselineRow:
     @property
     def key(self) -> tuple[str, str, str]:
         """(world, setting, policy); the record has one line for each."""
-        return (self.world, self.setting, self.score.player)
+        return (self.world, self.setting, self.score.baseline)
 
 
 def write_lines(lines: Sequence[BaselineRow]) -> str:

@@ -5,7 +5,8 @@ Three questions are kept apart. *How would this policy do on other tasks of the 
 the unit, however many tasks each run was tested on. *Is this method better than that one?* is answered over both, in
 `pairs.py`, and decided in `verdict.py`. The coverage of each interval is measured: see `docs/science/coverage.md`.
 
-scipy.stats takes two seconds to import, so it is imported where something is computed.
+scipy.stats takes a second to import, for which whoever looks at a table would wait: the few lines that a table needs of
+it are written here, and the tests hold them against it. scipy.special is imported where something is computed.
 """
 
 from turnwise.statistics.interval import Interval

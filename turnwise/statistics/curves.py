@@ -41,6 +41,18 @@ def within_budget(points: Points, budget: float) -> float | None:
 
 
 @dataclass(frozen=True)
+class Spending:
+    """What of an iteration costs something, by the names of its artifacts."""
+
+    sampling: str
+    """The artifact whose clock counts the tokens that were sampled to learn from."""
+    evaluation: str
+    """The artifact whose episodes are the points of a curve."""
+    free: frozenset[str]
+    """The artifacts that count as no cost: a run would learn the same without them."""
+
+
+@dataclass(frozen=True)
 class AtEqualBudget:
     """The results of all variants on the validation task set at an equal budget."""
 

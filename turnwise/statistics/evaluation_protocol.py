@@ -18,17 +18,17 @@ LONGEST = 40
 """The most characters of a value that a message shows."""
 
 
-def circumstances(experiment: Mapping[str, Any], version: str | None, panel: str) -> dict[str, str]:
+def circumstances(experiment: Mapping[str, Any], version: str | None, task_set: str) -> dict[str, str]:
     """The evaluation protocol of a run: the names of its settings, with their values as text.
 
     Args:
         experiment: the run's parameters, by section.
         version: the version of its world; None where the run has not recorded it.
-        panel: the digest of its test task set.
+        task set: the digest of its test task set.
     """
     evaluation = {name: experiment["evaluation"][name] for name in OF_EVALUATIONS}
     sections = {"world": experiment["world"], "agent": experiment["agent"], "evaluation": evaluation}
-    return {"test panel": panel, "world version": version or NOT_RECORDED, **_flat(sections)}
+    return {"test task set": task_set, "world version": version or NOT_RECORDED, **_flat(sections)}
 
 
 def differences(of_runs: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, list[str]]]:

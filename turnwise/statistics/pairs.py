@@ -49,7 +49,7 @@ def difference(first: np.ndarray, second: np.ndarray, *, paired: bool, level: fl
     Raises:
         ValueError: the tables do not fit each other, or hold a number that is not finite.
     """
-    from scipy import stats
+    from scipy import special
 
     _require_tables(first, second, paired)
     count = len(first) if paired else min(len(first), len(second))
@@ -62,11 +62,11 @@ def difference(first: np.ndarray, second: np.ndarray, *, paired: bool, level: fl
     if error == 0.0:
         same = Interval(value, None, None, "seeds and tasks", count, level, None, of_seeds)
         return Difference(same, 1.0 if value == 0.0 else None)
-    half = float(stats.t.ppf((1 + level) / 2, freedom)) * error
+    half = float(special.stdtrit(freedom, (1 + level) / 2)) * error
     interval = Interval(
         value, value - half, value + half, "seeds and tasks", count, level, "Student's t, two-way", of_seeds
     )
-    return Difference(interval, float(2 * stats.t.sf(abs(value) / error, freedom)))
+    return Difference(interval, float(2 * special.stdtr(freedom, -abs(value) / error)))
 
 
 def difference_of_runs(first: Sequence[float], second: Sequence[float], *, level: float = 0.95) -> Difference:

@@ -6,9 +6,9 @@ The training run is the unit, however many tasks each run was tested on. Two sum
     interquartile mean    m' +- t(n - 1) max(s / sqrt(n), s_w n / (h sqrt(n)))                 (Tukey & McLaughlin 1963)
 
 m and s are the mean and the deviation of the n runs. m' is the mean of the h runs that remain when a quarter of the n
-runs, rounded down, is cut at either end: scipy's `trim_mean`, as in rliable (Agarwal et al. 2021). s_w is the deviation
-of the runs when those that were cut are replaced by the nearest that remain. Below four runs nothing is cut, and both
-summaries are the same.
+runs, rounded down, is cut at either end, as in rliable (Agarwal et al. 2021). s_w is the deviation of the runs when
+those that were cut are replaced by the nearest that remain. Below four runs nothing is cut, and both summaries are the
+same.
 
 A performance profile has such a mean at every threshold t, of the share of scores above it, instead of the mean score:
 
@@ -55,13 +55,10 @@ def interquartile_mean_over_seeds(
 
     It is the mean of the middle half of the seeds, so that a single seed that collapsed does not decide it.
     """
-    from scipy import stats
-
     sample = finite(values, "seeds")
-    error = interquartile_mean_error(sample)
-    return _interval(
-        sample, float(stats.trim_mean(sample, CUT)), error, level, within, "Student's t, interquartile mean"
-    )
+    cut = int(CUT * len(sample))
+    middle = float(np.sort(sample)[cut : len(sample) - cut].mean())
+    return _interval(sample, middle, interquartile_mean_error(sample), level, within, "Student's t, interquartile mean")
 
 
 def performance_profile(scores: np.ndarray, thresholds: Sequence[float], *, level: float = 0.95) -> list[Interval]:
@@ -96,11 +93,11 @@ def interquartile_mean_error(samples: np.ndarray) -> np.ndarray:
 def _interval(
     sample: np.ndarray, value: float, error: np.ndarray, level: float, within: tuple[float, float], method: Method
 ) -> Interval:
-    from scipy import stats
+    from scipy import special
 
     seeds = tuple(float(each) for each in sample)
     if (sample == sample[0]).all():
         return Interval(mean(sample), None, None, "seeds", len(seeds), level, None, seeds)
-    half = float(stats.t.ppf((1 + level) / 2, len(seeds) - 1) * error)
+    half = float(special.stdtrit(len(seeds) - 1, (1 + level) / 2) * error)
     low, high = max(value - half, within[0]), min(value + half, within[1])
     return Interval(value, low, high, "seeds", len(seeds), level, method, seeds)

@@ -5,7 +5,9 @@ The task is the unit: replicas of a task are averaged first, since they share it
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from statistics import NormalDist
 
 import numpy as np
 
@@ -32,34 +34,30 @@ def bootstrap_over_tasks(values: Sequence[float], *, seed: int, resamples: int =
     give no interval: the bootstrap's would have width 0 and claim a certainty that is not there. For proportions use
     `wilson` then, or `over_tasks`, which chooses. Raises ValueError when there is no value or one is not finite.
     """
-    from scipy import stats
-
     sample = finite(values, "tasks")
     if (sample == sample[0]).all():
         return Interval(mean(sample), None, None, "tasks", len(sample), level)
-    bounds = stats.bootstrap(
-        (sample,),
-        np.mean,
-        n_resamples=resamples,
-        batch=max(1, 1_000_000 // len(sample)),
-        vectorized=True,
-        confidence_level=level,
-        method="percentile",
-        rng=generator(seed, "bootstrap"),
-    ).confidence_interval
-    low, high = float(bounds.low), float(bounds.high)
+    random, batch = generator(seed, "bootstrap"), max(1, 1_000_000 // len(sample))
+    means = [
+        sample[random.integers(len(sample), size=(min(batch, resamples - done), len(sample)))].mean(axis=1)
+        for done in range(0, resamples, batch)
+    ]
+    low, high = map(float, np.quantile(np.concatenate(means), [(1 - level) / 2, (1 + level) / 2]))
     return Interval(mean(sample), low, high, "tasks", len(sample), level, "percentile bootstrap")
 
 
 def wilson(successes: int, count: int, *, level: float = 0.95, over: Unit = "tasks") -> Interval:
-    """A proportion over tasks, `successes` of `count`, with Wilson's score interval (Wilson 1927).
+    """A proportion over tasks, `successes` of `count`, with Wilson's score interval (Wilson 1927, in Newcombe's form).
+
+    (k + z^2/2 +- z sqrt(k (n - k) / n + z^2/4)) / (n + z^2)
 
     The interval lies within 0 and 1, and has a width even at 0 and at 1. `over` names what was counted, e.g. `seeds`
     for the share of seeds that reached a threshold. Raises ValueError unless 0 <= successes <= count and count >= 1.
     """
-    from scipy import stats
-
     if not (count >= 1 and 0 <= successes <= count):
         raise ValueError(f"successes must lie between 0 and count, count be 1 at least; found {successes} of {count}")
-    bounds = stats.binomtest(successes, count).proportion_ci(confidence_level=level, method="wilson")
-    return Interval(successes / count, float(bounds.low), float(bounds.high), over, count, level, "Wilson")
+    z = NormalDist().inv_cdf((1 + level) / 2)
+    half = z * math.sqrt(successes * (count - successes) / count + z**2 / 4)
+    low = 0.0 if successes == 0 else (successes + z**2 / 2 - half) / (count + z**2)
+    high = 1.0 if successes == count else (successes + z**2 / 2 + half) / (count + z**2)
+    return Interval(successes / count, low, high, over, count, level, "Wilson")

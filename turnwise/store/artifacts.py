@@ -85,6 +85,7 @@ class Store:
         try:
             yield draft
             manifest = describe(draft)
+            # All is on the disk before the rename: a crash leaves a draft, never half an artifact.
             write_durably(folder / MANIFEST, json.dumps(manifest.model_dump(mode="json"), indent=1, sort_keys=True))
             grant(folder, granted)
             for subfolder in [path for path in folder.rglob("*") if path.is_dir()]:
@@ -148,6 +149,7 @@ class Store:
             intact = self._verified.vouches_for(reference, state_of(folder))
             record = self._beside(reference, PRUNED)
             gone = pruning.PrunedFiles(files=tuple(sorted(pruning.recorded_in(record).union(names))))
+            # First the record, then the files: after a kill in between, no file is missing that is not named.
             write_note(record, gone.model_dump(mode="json"), self._draft_path())
             sync(record.parent)
             for name in names:
@@ -179,6 +181,7 @@ class Store:
 
     def _read_all(self, reference: Reference) -> None:
         self._verified.remove(reference)
+        # Taken before the reading, so that a file that changes meanwhile is not vouched for.
         state = state_of(self._path(reference))
         manifest = self.manifest(reference)
         folder = self._path(reference)
@@ -273,11 +276,18 @@ class Store:
         """Rename the draft to its final name. An intact artifact already there stays; a damaged one is replaced."""
         final = self._path(reference)
         final.parent.mkdir(parents=True, exist_ok=True)
-        while not _renamed(draft, final):
+        while True:
+            try:
+                os.rename(draft, final)
+                break
+            except OSError as error:
+                # A folder cannot be renamed onto one with files: another writer of the same content came first.
+                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                    raise
             if self.holds(reference):
                 self._restore(draft, reference)
                 return
-            with suppress(FileNotFoundError):
+            with suppress(FileNotFoundError):  # renamed away first: nobody may read a folder that is half deleted
                 os.rename(final, damaged := self._draft_path())
                 shutil.rmtree(damaged)
         sync(final.parent)
@@ -325,21 +335,10 @@ def _store_at(root: Path) -> Store:
     return Store(root, make_again)
 
 
-def _renamed(draft: Path, final: Path) -> bool:
-    """Rename the draft to its final name; False where something is there already."""
-    try:
-        os.rename(draft, final)
-    except OSError as error:
-        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
-            raise
-        return False
-    return True
-
-
 def _damaged(reference: Reference, folder: Path, what: str) -> ArtifactError:
     return ArtifactError(
         f"the artifact {reference} must be what its digest says; {what}: delete {folder} and run the experiment again, "
-        "which computes it anew"
+        "which computes it again"
     )
 
 

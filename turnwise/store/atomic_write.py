@@ -15,6 +15,7 @@ def write_whole(path: Path, content: str | bytes) -> None:
     Not synced: after a power failure the file may be empty or missing.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
+    # In the same folder, since a rename is atomic within one file system only; by process, so that two do not mix.
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     partial.write_bytes(content.encode() if isinstance(content, str) else content)
     os.replace(partial, path)
@@ -39,6 +40,7 @@ def write_together(folder: Path, files: Mapping[str, bytes], obsolete: Iterable[
         for name, content in files.items():
             (partial / name).parent.mkdir(parents=True, exist_ok=True)
             (partial / name).write_bytes(content)
+        # Locked only now: writing is long and may fail, moving is short.
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         for name in files:
             (folder / name).parent.mkdir(parents=True, exist_ok=True)

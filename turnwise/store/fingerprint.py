@@ -13,19 +13,29 @@ import ast
 import gc
 import hashlib
 import importlib.util
+import json
 import logging
 import pkgutil
 import sys
+import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
+from typing import Any
 
 from turnwise.errors import ConfigurationError
+from turnwise.store.atomic_write import write_whole
 from turnwise.store.digests import digest_of
+from turnwise.store.paths import home
 
 logger = logging.getLogger(__name__)
+
+SECONDS_TO_SETTLE = 2.0
+_not_yet_written: list[str] = []
+"""The modules that this process has read and not yet written for others."""
 
 OUR_PACKAGES = frozenset({"turnwise", "tasks", "envs", "flows"})
 
@@ -116,6 +126,7 @@ def _closure(names: tuple[str, ...], without: frozenset[str]) -> tuple[_Source, 
         if source is not None:
             found[name] = source
             waiting.extend(source.imports)
+    _remember()
     return tuple(found[name] for name in sorted(found))
 
 
@@ -127,12 +138,54 @@ def _read(name: str) -> _Source | None:
         return None
     path = Path(spec.origin)
     state = _state(path)
+    if (known := _remembered().get(f"{name} {path}")) is not None and known[0] == list(state or ()):
+        return _Source(name, path, state, known[1], known[2], tuple(known[3]))
     tree = _parsed(path)
     is_package = spec.submodule_search_locations is not None
     imports = tuple(_imports(tree, name if is_package else name.rpartition(".")[0]))
     tree = _WithoutTexts().visit(tree)
     digest = hashlib.sha256(ast.dump(tree).encode("utf-8", "surrogatepass")).hexdigest()
+    # The clock of a file system is coarse: of a file written just now, the next write might have the same time.
+    if state is not None and time.time() - state[0] / 1e9 > SECONDS_TO_SETTLE:
+        _remembered()[f"{name} {path}"] = [list(state), not tree.body, digest, imports]
+        _not_yet_written.append(name)
     return _Source(name, path, state, not tree.body, digest, imports)
+
+
+def _memory() -> Path | None:
+    """The file that keeps what was read of sources, for other processes; None outside of a project."""
+    try:
+        return home() / "sources.json"
+    except ConfigurationError:
+        return None
+
+
+@cache
+def _remembered() -> dict[str, list[Any]]:
+    """By name and path of a module: the state of its file, whether it is empty, its digest, and what it imports.
+
+    Parsing two hundred files takes a second, so it is kept in the home. It counts only for this Python and this module.
+    """
+    path = _memory()
+    if path is None or not path.is_file():
+        return {}
+    with suppress(ValueError):
+        kept = json.loads(path.read_text(encoding="utf-8"))
+        if kept["by"] == _reader():
+            return kept["sources"]
+    return {}
+
+
+def _remember() -> None:
+    """Keep what this process has read, if there is a home already. Processes that write at once lose only time."""
+    path = _memory()
+    if _not_yet_written and path is not None and path.parent.is_dir():
+        write_whole(path, json.dumps({"by": _reader(), "sources": _remembered()}))
+        _not_yet_written.clear()
+
+
+def _reader() -> list[Any]:
+    return [sys.version, list(_state(Path(__file__)) or ())]
 
 
 def _parsed(path: Path) -> ast.AST:

@@ -55,7 +55,7 @@ def inspect_artifacts(store: Store) -> Inspected:
     for path in _strangers(store):
         damaged.append(f"{path} is no artifact and belongs to none: move it elsewhere")
     drafts = sorted((store.root / DRAFTS).glob("*"))
-    return Inspected("artifacts", "running the experiment again computes it anew", len(references), damaged, drafts)
+    return Inspected("artifacts", "running the experiment again computes it", len(references), damaged, drafts)
 
 
 def inspect_notes(store: Store) -> Inspected:

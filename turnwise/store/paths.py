@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import cache
 from pathlib import Path
 
 from turnwise.errors import ConfigurationError
@@ -32,4 +33,9 @@ def home() -> Path:
     Raises ConfigurationError as `project_root` does.
     """
     chosen = os.environ.get("TURNWISE_HOME")
-    return Path(chosen).resolve() if chosen else project_root() / ".turnwise"
+    return _resolved(chosen, os.getcwd()) if chosen else project_root() / ".turnwise"
+
+
+@cache  # asked for dozens of times an iteration
+def _resolved(path: str, folder: str) -> Path:
+    return Path(folder, path).resolve()

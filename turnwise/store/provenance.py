@@ -18,7 +18,7 @@ from turnwise.store.notes import references_in
 
 UPDATE, CHAIN = "update", "policy"
 """The stage whose results form a chain, and the name of its input that is the previous link."""
-TOLD = ("iteration", "seed", "split", "player", "samples", "temperature", "model")
+TOLD = ("iteration", "seed", "split", "baseline", "samples", "temperature", "model")
 """The parameters shown in an artifact's line, where it has them; its record has all of them."""
 SHOWN_DIGITS = 12
 

@@ -78,6 +78,7 @@ def shared(folder: Path) -> Iterator[None]:
         return
     fcntl.flock(descriptor, fcntl.LOCK_SH)
     if locked is not None:
+        # A lock that outlives this block keeps a pruner away while the files are still being read.
         if len(locked) == MOST_LOCKED:
             os.close(locked.pop(next(iter(locked))))
         locked[folder] = descriptor
@@ -100,6 +101,7 @@ def alone(folder: Path) -> Iterator[bool]:
         yield False
         return
     try:
+        # Waiting could take as long as an evaluation; the files are removed by the next pruning instead.
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(descriptor)

@@ -64,10 +64,12 @@ def make_again(
         len(steps),
         "step" if len(steps) == 1 else "steps",
     )
+    # What is made on the way is as large as what retention had removed, so each goes again after its last use.
     last_use = {each: place for place, step in enumerate(steps) for each in step.inputs}
     pruned = {step.reference: _pruned(store, step.reference) for step in steps}
     for place, step in enumerate(steps):
         progress.report("making pruned files again", place, len(steps))
+        # Protected from a pruner in another process until it is read; `restoring` keeps other pruned files away.
         with reading(), store.restoring(step.reference, files if step.reference == wanted else pruned[step.reference]):
             made = compute(step.record)
         if made != step.reference:
@@ -97,6 +99,7 @@ def steps_to(store: Store, wanted: Reference) -> list[RecordedStep]:
             origins.append(reference)
         for step in ways:
             lacking = {each for each in step.inputs if each in seen or not _is_whole(store, each)}
+            # Sorted: the order of a set differs between processes, and the steps would run in another one.
             to_see.extend(each for each in sorted(lacking - seen, key=str))
             seen |= lacking
             if not lacking:
@@ -154,5 +157,5 @@ def _different(store: Store, step: RecordedStep, made: Reference, difference: st
         f"{made} where it had made {step.reference}: "
         f"{difference or 'its code and the platform are the same, so what it computes does not repeat'}. Use the code "
         f"and the machine that made it, or delete {store.root / step.reference.kind / step.reference.digest} and run "
-        "the experiment again, which computes this and what follows anew"
+        "the experiment again, which computes this and what follows"
     )

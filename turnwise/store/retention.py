@@ -63,6 +63,7 @@ def kept(
     storage: Storage,
     success: Callable[[Reference], float],
     whole: Collection[Reference] = (),
+    weights: Collection[Reference] = (),
 ) -> dict[Reference, Keep]:
     """How much of each link of a chain stays, according to the section `storage`.
 
@@ -72,19 +73,23 @@ def kept(
         chain: the links in training order, the first one first.
         success: the success rate of an evaluation.
         whole: artifacts that the run may return to, which keep all their files.
+        weights: artifacts that the run is yet to sample with, which keep their weights.
     """
     best = _best(chain, storage.keep_best, success) if storage.keep_best else ()
     found: dict[Reference, Keep] = {}
     for place, link in enumerate(chain, start=1):
-        keep = Keep.METRICS
-        if _among_last(storage.keep_last, place, len(chain)) or link in best:
-            keep = Keep.WEIGHTS
-        if storage.keep_evaluated and link.evaluation is not None:
+        keep = least_kept(link, storage)
+        if _among_last(storage.keep_last, place, len(chain)) or link in best or link.reference in weights:
             keep = Keep.WEIGHTS
         if _among_last(storage.keep_optimizer, place, len(chain)) or link.reference in whole:
             keep = Keep.EVERYTHING
         found[link.reference] = max(keep, found.get(link.reference, Keep.METRICS))
     return found
+
+
+def least_kept(link: Link, storage: Storage) -> Keep:
+    """The level below which a link never falls, however many follow it."""
+    return Keep.WEIGHTS if storage.keep_evaluated and link.evaluation is not None else Keep.METRICS
 
 
 def _among_last(count: int | None, place: int, length: int) -> bool:

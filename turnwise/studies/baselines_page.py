@@ -19,7 +19,7 @@ class KnownFigure:
 
     world: str
     setting: str
-    player: str
+    baseline: str
     low: float
     high: float
     source: str
@@ -30,13 +30,13 @@ class KnownFigure:
 def page(lines: Sequence[BaselineRow], known: Sequence[KnownFigure]) -> str:
     """The whole page as Markdown."""
     recorded = {line.key: line.score.success for line in lines}
-    found = [(figure, recorded.get((figure.world, figure.setting, figure.player))) for figure in known]
+    found = [(figure, recorded.get((figure.world, figure.setting, figure.baseline))) for figure in known]
     return render(
         "baselines.md.jinja",
         default=DEFAULT,
         lines=lines,
         known=[(figure, ours, verdict(ours, figure) if ours else "") for figure, ours in found],
-        random_decisions={line.world: line.uniform for line in lines if line.score.player == "random"},
+        random_decisions={line.world: line.uniform for line in lines if line.score.baseline == "random"},
     )
 
 

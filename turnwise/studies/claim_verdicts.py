@@ -133,7 +133,7 @@ def _require_the_same_tasks(relationship: Relationship, report: ReportData, coun
     """Raise ValueError if two ablations cannot be paired by seed: other seeds, or another test task set."""
     for what, own, other in (
         ("seeds", *({curve.seed for curve in each.curves} for each in (report, counterpart))),
-        ("test panel", *(dict(each.lineage).get("test panel") for each in (report, counterpart))),
+        ("test task set", *(dict(each.lineage).get("test task set") for each in (report, counterpart))),
     ):
         if own != other:
             raise ValueError(f"{relationship.sentence}: the {what} must be the same in both; found {own} and {other}")

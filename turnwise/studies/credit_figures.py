@@ -77,7 +77,10 @@ def rows(study: Study) -> list[Row]:
 def _row(found: RuleFigures, turns: int) -> Row:
     gradient, agreement = found.gradient, found.agreement or Agreement(None, None, None, ())
     intervals = (gradient.signal_to_noise, gradient.cosine, agreement.correlation, agreement.slope, agreement.error)
-    bounds = [number for interval in intervals for number in _numbers(interval)]
+    undefined = (None, None, None)
+    bounds = [
+        number for each in intervals for number in (undefined if each is None else (each.value, each.low, each.high))
+    ]
     slopes = [None if slope is None else slope.value for slope in agreement.slopes]
     return (
         found.title,
@@ -89,15 +92,11 @@ def _row(found: RuleFigures, turns: int) -> Row:
     )
 
 
-def _numbers(interval: Interval | None) -> tuple[float | None, float | None, float | None]:
-    return (None, None, None) if interval is None else (interval.value, interval.low, interval.high)
-
-
 def _draw_intervals(axes: Axes, rules: Sequence[RuleFigures], choose: Callable[[RuleFigures], Interval | None]) -> None:
     for height, found in enumerate(rules):
         interval = choose(found)
         if interval is None:
-            _undefined(axes, height)
+            axes.annotate("not defined", (0.02, height), xycoords=("axes fraction", "data"), color=GREY, va="center")
             continue
         if interval.low is not None and interval.high is not None:
             axes.plot([interval.low, interval.high], [height, height], color=COLOURS[0], linewidth=2.2, alpha=0.45)
@@ -140,10 +139,6 @@ def _reference(axes: Axes, value: float, label: str) -> None:
     axes.annotate(
         label, (value, 0), (0, -16), ("data", "axes fraction"), "offset points", color=COLOURS[1], ha="center", va="top"
     )
-
-
-def _undefined(axes: Axes, height: int) -> None:
-    axes.annotate("not defined", (0.02, height), xycoords=("axes fraction", "data"), color=GREY, va="center")
 
 
 def _plain(axes: Axes) -> None:

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Any
 
 from matplotlib.figure import Figure as Drawing
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
-from pydantic import Field
 
 from turnwise.reporting.data.report_data import SHARE, Curve, ReportData
 from turnwise.reporting.figures.drawing import Figure, styles, wrapped
@@ -36,8 +35,8 @@ class Record:
 
     digest: str
     """Digest of everything that was computed."""
-    report: Annotated[ReportData, Field(alias="story")]
-    """The report data, without sampled trajectories. The records in `docs/science/data/` call it `story`."""
+    report: ReportData
+    """The report data, without sampled trajectories."""
     budgets: tuple[AtEqualBudget, ...] = ()
     """Scores of the variants at equal cost."""
 
@@ -73,7 +72,7 @@ def _ablation(name: str, ablation: str, claims: ClaimsPage, record: Record) -> d
         "digest": record.digest,
         "commit": lineage["commit"][:COMMIT_DIGITS],
         "uncommitted": lineage["uncommitted"] != "none",
-        "panels": ", ".join(f"{split} `{lineage[f'{split} panel']}`" for split in SPLITS),
+        "task_sets": ", ".join(f"{split} `{lineage[f'{split} task set']}`" for split in SPLITS),
         "platform": lineage["platform"],
         "duration": f"{duration(sum(report.seconds.values()))}{of_processes(report)}",
     }
@@ -157,7 +156,7 @@ def curves_figure(name: str, report: ReportData, metrics: Sequence[str]) -> Figu
 
 def _title(curve: Curve) -> str:
     """The title of a curve, with the task set for metrics of validation and training episodes."""
-    episodes = {"validation": ", validation panel", "rollout": ", training tasks"}
+    episodes = {"validation": ", validation task set", "rollout": ", training tasks"}
     return curve.heading + episodes.get(curve.metric.partition("/")[0], "")
 
 

@@ -17,6 +17,7 @@ does not import MLflow, which takes seconds; the first `Recorder` does.
 """
 
 from turnwise.tracking.library import ui_command
-from turnwise.tracking.runs import Dataset, Recorder, TrackedRun
+from turnwise.tracking.recorder import Recorder
+from turnwise.tracking.runs import Dataset, TrackedRun
 
 __all__ = ["Dataset", "Recorder", "TrackedRun", "ui_command"]

@@ -16,8 +16,9 @@ from typing import Any
 
 from turnwise.store import Reference
 from turnwise.store.digests import digest_of
-from turnwise.tracking.finding import PLAYERS_FILE, UNCOMMITTED_FILE, PlayersArtifacts
-from turnwise.tracking.runs import Dataset, Recorder, TrackedRun
+from turnwise.tracking.finding import BASELINES_FILE, UNCOMMITTED_FILE, BaselinesArtifacts
+from turnwise.tracking.recorder import Recorder
+from turnwise.tracking.runs import Dataset, TrackedRun
 from turnwise.tracking.values import flatten
 
 SAME = "with/"
@@ -70,7 +71,9 @@ class TrackedAblation:
 
     def compared_with(self, evaluations: Mapping[str, Reference]) -> None:
         """Record the test evaluations of the baseline policies and the warm start, shown next to those of the runs."""
-        self.parent.log_text(PlayersArtifacts(evaluations=dict(evaluations)).model_dump_json(indent=1), PLAYERS_FILE)
+        self.parent.log_text(
+            BaselinesArtifacts(evaluations=dict(evaluations)).model_dump_json(indent=1), BASELINES_FILE
+        )
 
     def close(self, report: Path, result_digest: str) -> None:
         """Finish the parent run with the ablation's report."""

@@ -16,9 +16,12 @@ import fcntl
 import hashlib
 import os
 import socket
+import sqlite3
 import tempfile
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -26,16 +29,45 @@ from urllib.request import getproxies
 
 from turnwise.errors import ConfigurationError
 from turnwise.store.atomic_write import make_file
+from turnwise.store.prepared_databases import copy_prepared, keep_prepared
 from turnwise.tracking.library import mlflow
 
 SECONDS_TO_CONNECT = 10.0
+SECONDS_TO_WAIT = 60.0
+"""For a process that writes to a SQLite file."""
+TABLES = "dc11669786a5"
+"""The revision of MLflow's tables that is known here: that of the MLflow in requirements/cpu.lock."""
 
 
 def open_client(tracking_uri: str) -> Any:
-    """An MLflow client of a database or a server. A database that does not exist is created, with its folder."""
+    """MLflow's client of a database or a server. A database that does not exist is created, with its folder.
+
+    Not to be called within `alone`, unless the database's tables are the known ones.
+    """
+    with known_tables(tracking_uri) as complete:
+        if complete is not None:
+            return mlflow().MlflowClient(tracking_uri)
     with alone(tracking_uri):
         make_database(tracking_uri)
         return mlflow().MlflowClient(tracking_uri)
+
+
+@contextmanager
+def known_tables(tracking_uri: str) -> Iterator[sqlite3.Connection | None]:
+    """The database, opened for reading, if it is a SQLite file that holds the tables of revision `TABLES`; else None.
+
+    Those can be read without MLflow, whose import takes seconds.
+    """
+    path = sqlite_file(tracking_uri)
+    if path is None or not path.is_file():
+        yield None
+        return
+    with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", SECONDS_TO_WAIT, uri=True)) as database:
+        try:
+            revision = database.execute("SELECT version_num FROM alembic_version").fetchall()
+        except sqlite3.DatabaseError:
+            revision = []
+        yield database if revision == [(TABLES,)] else None
 
 
 def require_store(tracking_uri: str) -> None:
@@ -44,6 +76,9 @@ def require_store(tracking_uri: str) -> None:
     path = sqlite_file(tracking_uri)
     if path is not None and path.exists() and not (path.is_file() and os.access(path, os.W_OK)):
         raise ConfigurationError(f"tracking.uri must name a database that can be written to; {path} cannot")
+    with known_tables(tracking_uri) as known:
+        if known is not None:
+            return
     mlflow()
     from mlflow.exceptions import MlflowException
     from sqlalchemy.exc import SQLAlchemyError
@@ -88,16 +123,31 @@ def make_database(tracking_uri: str) -> None:
         return
     path = sqlite_file(tracking_uri)
     assert path is not None, "what is no SQLite file counts as made"
-    mlflow()
-    from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
-
-    partial = path.with_name(f".{path.name}.partial")
+    partial, artifacts = path.with_name(f".{path.name}.partial"), str(path.parent / "mlruns")
     for left_behind in (partial, partial.with_name(f"{partial.name}-journal")):
         left_behind.unlink(missing_ok=True)
-    make_file(partial)
-    store = SqlAlchemyStore(f"sqlite:///{partial}", str(path.parent / "mlruns"))
-    store.engine.dispose()
+    tables = f"mlflow-{version('mlflow')}"
+    if copy_prepared(tables, partial):
+        _set_default_experiment(partial, artifacts)
+    else:
+        mlflow()
+        from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
+
+        make_file(partial)
+        store = SqlAlchemyStore(f"sqlite:///{partial}", artifacts)
+        store.engine.dispose()
+        keep_prepared(tables, partial)
     os.replace(partial, path)
+
+
+def _set_default_experiment(path: Path, artifacts: str) -> None:
+    """Give MLflow's experiment `Default`, which every database begins with, this folder and the time of now."""
+    now = int(time.time() * 1000)
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute(
+            "UPDATE experiments SET artifact_location = ?, creation_time = ?, last_update_time = ?",
+            (f"{artifacts}/0", now, now),
+        )
 
 
 @contextmanager

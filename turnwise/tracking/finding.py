@@ -19,12 +19,14 @@ from pydantic import BaseModel, ConfigDict
 
 from turnwise.errors import ConfigurationError
 from turnwise.store import Reference
-from turnwise.tracking.database import open_client
-from turnwise.tracking.library import PARENT, mlflow
+from turnwise.tracking.client import TrackingClient
+from turnwise.tracking.library import PARENT
 from turnwise.world import Split
 
 ARTIFACTS_FILE = "artifacts.json"
-PLAYERS_FILE = "players.json"
+BASELINES_FILE = "baselines.json"
+EARLIER_BASELINES_FILE = "players.json"
+"""The name of that file in runs of earlier versions."""
 UNCOMMITTED_FILE = "uncommitted.diff"
 SHORTEST_ID = 6
 """Fewest characters of an id that are looked up as its prefix."""
@@ -45,10 +47,10 @@ class RunArtifacts(BaseModel):
     experiment: dict[str, Any]
     """The variant's own parameters as it began, every section of them."""
     prepared: dict[str, Reference]
-    """What all runs of the ablation share: a panel for each split (`test_panel`), `demonstrations`, `tokenizer` and
+    """What all runs of the ablation share: each split's task set (`test_task_set`), `demonstrations`, `tokenizer` and
     `warm_start`."""
     start: Reference
-    """The evaluation of the warm start on the validation panel."""
+    """The evaluation of the warm start on the validation task set."""
     start_at_horizon: Reference | None = None
     """The same at the training's limit on turns, where that is below the world's."""
     iterations: list[dict[str, Reference]]
@@ -56,18 +58,22 @@ class RunArtifacts(BaseModel):
     test: Reference | None = None
     test_at_horizon: Reference | None = None
 
-    def panel(self, split: Split) -> Reference:
-        """The task set of a split. Runs of earlier versions have one artifact with the files of all three splits."""
-        return self.prepared.get(f"{split}_panel") or self.prepared["panels"]
+    def task_set(self, split: Split) -> Reference:
+        """The task set of a split.
+
+        Runs of earlier versions call it a panel, and the earliest have one artifact with the files of all three splits.
+        """
+        names = (f"{split}_task_set", f"{split}_panel", "panels")
+        return next(self.prepared[name] for name in names if name in self.prepared)
 
 
-class PlayersArtifacts(BaseModel):
-    """The evaluations on the test panel that all runs of an ablation are compared with."""
+class BaselinesArtifacts(BaseModel):
+    """The evaluations on the test task set that all runs of an ablation are compared with."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     evaluations: dict[str, Reference]
-    """Of the world's players and of the warm start, by name."""
+    """Of the world's baseline policies and of the warm start, by name."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +89,7 @@ class RecordedRun:
     metrics: Mapping[str, float]
     """The last value of each metric."""
     artifacts: RunArtifacts
-    players: Mapping[str, Reference]
+    baselines: Mapping[str, Reference]
     """The evaluations of the world's baseline policies and of the warm start on the test task set, by name."""
 
 
@@ -98,8 +104,8 @@ def find_runs(tracking_uri: str, wanted: str = "") -> list[RecordedRun]:
     Raises:
         ConfigurationError: there is no such run, or none that has recorded artifacts yet.
     """
-    client = open_client(tracking_uri)
-    entities = _all_runs(client)
+    client = TrackingClient(tracking_uri)
+    entities = client.runs()
     chosen = _chosen(entities, wanted)
     if not chosen:
         known = ", ".join(repr(name) for name in dict.fromkeys(e.info.run_name for e in reversed(entities)))
@@ -124,22 +130,8 @@ def find_runs(tracking_uri: str, wanted: str = "") -> list[RecordedRun]:
 
 def read_text(tracking_uri: str, run_id: str, name: str) -> str | None:
     """The text of one of a run's files, e.g. `uncommitted.diff`; None where the run has no such file."""
-    client = open_client(tracking_uri)
-    return _read(client, client.get_run(run_id), name)
-
-
-def _all_runs(client: Any) -> list[Any]:
-    """Every run of every experiment, oldest first: MLflow entities."""
-    found: list[Any] = []
-    for experiment in client.search_experiments():
-        token = None
-        while True:
-            page = client.search_runs([experiment.experiment_id], page_token=token)
-            found += page
-            token = page.token
-            if not token:
-                break
-    return sorted(found, key=lambda entity: (entity.info.start_time, entity.info.run_id))
+    client = TrackingClient(tracking_uri)
+    return _read(client, client.run(run_id), name)
 
 
 def _chosen(entities: list[Any], wanted: str) -> list[Any]:
@@ -192,8 +184,10 @@ def _told_of_others(wanted: str, named: list[Any], entities: list[Any]) -> str:
     )
 
 
-def _recorded(client: Any, entity: Any, parent: Any, artifacts: RunArtifacts) -> RecordedRun:
-    of_players = None if parent is None else _read(client, parent, PLAYERS_FILE)
+def _recorded(client: TrackingClient, entity: Any, parent: Any, artifacts: RunArtifacts) -> RecordedRun:
+    of_baselines = None
+    if parent is not None:
+        of_baselines = _read(client, parent, BASELINES_FILE) or _read(client, parent, EARLIER_BASELINES_FILE)
     return RecordedRun(
         id=entity.info.run_id,
         name=entity.info.run_name,
@@ -202,15 +196,14 @@ def _recorded(client: Any, entity: Any, parent: Any, artifacts: RunArtifacts) ->
         tags=dict(entity.data.tags),
         metrics=dict(entity.data.metrics),
         artifacts=artifacts,
-        players={} if of_players is None else PlayersArtifacts.model_validate_json(of_players).evaluations,
+        baselines={} if of_baselines is None else BaselinesArtifacts.model_validate_json(of_baselines).evaluations,
     )
 
 
-def _read(client: Any, entity: Any, name: str) -> str | None:
+def _read(client: TrackingClient, entity: Any, name: str) -> str | None:
     """The text of one of the run's files; None where the run has no such file."""
-    if not any(file.path == name for file in client.list_artifacts(entity.info.run_id)):
-        return None
-    return str(mlflow().artifacts.load_text(f"{entity.info.artifact_uri}/{name}"))
+    content = client.content(entity, name)
+    return None if content is None else content.decode()
 
 
 def _shortened(names: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from functools import cache
 from types import ModuleType
 
 from turnwise.errors import ConfigurationError
@@ -16,6 +17,7 @@ PARENT = "mlflow.parentRunId"
 """The tag by which MLflow nests a run under another."""
 
 
+@cache  # setting a logger's level empties the caches of all loggers, which took longer than writing an iteration
 def mlflow() -> ModuleType:
     """The `mlflow` module, imported at the first call, with telemetry off and a log of warnings only.
 

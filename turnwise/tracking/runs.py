@@ -1,23 +1,21 @@
-"""Runs in MLflow: found again by the identity of their configuration, and written idempotently.
-
-A run's **identity** is a digest of its configuration. Two ablations that share a variant have one run of it each, so
-that each ablation is complete under its own parent; an ablation that is started again finds its existing runs.
-"""
+"""A run in MLflow, written idempotently: what is recorded already is not recorded again."""
 
 from __future__ import annotations
 
 import json
 import logging
+import secrets
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from turnwise.errors import ConfigurationError
-from turnwise.tracking.database import alone, open_client
-from turnwise.tracking.library import PARENT, mlflow
+from turnwise.tracking.client import TrackingClient
+from turnwise.tracking.database import alone
+from turnwise.tracking.library import mlflow
 from turnwise.tracking.traces import log_traces
 from turnwise.tracking.values import (
     METRICS_PER_BATCH,
@@ -25,18 +23,19 @@ from turnwise.tracking.values import (
     TAG_LENGTH,
     batches,
     finite,
-    flatten,
     shortened,
+    shortened_tags,
 )
 from turnwise.tracking.views import VIEW, saved_view, view_key
 
 if TYPE_CHECKING:
     from turnwise.data.trajectory import Trajectory
 
-IDENTITY = "turnwise.identity"
 RESULT = "turnwise.result"
 LATER_RESULT = "turnwise.result.later"
 FAILURE = "turnwise.failure"
+WRITER = "turnwise.writer"
+"""The tag that names who has written a run's metrics last: an id of one `TrackedRun` of one process."""
 NOT_FINITE = "not_finite"
 DIGEST_LENGTH = 36
 
@@ -56,99 +55,14 @@ class Dataset:
     rows: int | None = None
 
 
-class Recorder:
-    """One experiment of an MLflow store, in which runs are found or created.
+@dataclass(frozen=True)
+class IterationMetrics:
+    """The metrics of one iteration, as they wait to be recorded."""
 
-    `tracking_uri` is a database (`sqlite:////absolute/mlflow.db`, `postgresql://...`) or a server (`http://...`). A
-    missing experiment is created, with its artifacts under `artifact_location`. None leaves the location to the server;
-    with a database there is no server and MLflow would take the current folder, so pass a location. Creating a database
-    takes some seconds, once.
-    """
-
-    def __init__(self, tracking_uri: str, experiment: str, artifact_location: Path | None = None) -> None:
-        self.tracking_uri = tracking_uri
-        self._client = open_client(tracking_uri)
-        self._experiment_id = self._find_or_make_experiment(experiment, artifact_location)
-
-    def parent(
-        self, name: str, identity: str, parameters: Mapping[str, Any], tags: Mapping[str, str] | None = None
-    ) -> TrackedRun:
-        """The parent run of one ablation: that with this identity, or a new one. Raises ConfigurationError."""
-        return self._open(name, identity, parameters, tags or {}, parent=None)
-
-    def child(
-        self,
-        parent: TrackedRun,
-        name: str,
-        identity: str,
-        parameters: Mapping[str, Any],
-        tags: Mapping[str, str] | None = None,
-        datasets: Sequence[Dataset] = (),
-    ) -> TrackedRun:
-        """The run of one variant and seed under its parent: that with this identity, or a new one.
-
-        A run that was killed or has failed is set to RUNNING again; a finished run stays unchanged. Raises
-        ConfigurationError where the parameters differ from those recorded under the same identity.
-        """
-        run = self._open(name, identity, parameters, tags or {}, parent)
-        for dataset in datasets:
-            run.log_dataset(dataset)
-        return run
-
-    def _open(
-        self,
-        name: str,
-        identity: str,
-        parameters: Mapping[str, Any],
-        tags: Mapping[str, str],
-        parent: TrackedRun | None,
-    ) -> TrackedRun:
-        with alone(self.tracking_uri):
-            found = self._find(identity, parent)
-            if found is None:
-                created = self._create(name, identity, tags, parent)
-                # The lock is per machine: if another machine created the same run meanwhile, all keep the earlier one.
-                found = self._find(identity, parent)
-                if found.info.run_id != created.info.run_id:
-                    self._client.delete_run(created.info.run_id)
-            run = TrackedRun(self._client, found)
-            if not run.finished:
-                run.resume(flatten(parameters), tags)
-        return run
-
-    def _find(self, identity: str, parent: TrackedRun | None) -> Any:
-        query = f"tags.`{IDENTITY}` = '{identity}'"
-        if parent is not None:
-            query += f" and tags.`{PARENT}` = '{parent.id}'"
-        found = self._client.search_runs([self._experiment_id], query)
-        if parent is None:
-            found = [run for run in found if PARENT not in run.data.tags]
-        return min(found, key=lambda run: (run.info.start_time, run.info.run_id), default=None)
-
-    def _create(self, name: str, identity: str, tags: Mapping[str, str], parent: TrackedRun | None) -> Any:
-        # The identity is set on creation, so that a run which is killed before its next write is found again.
-        tags = {IDENTITY: identity, "mlflow.source.name": "turnwise", **_shortened(tags)}
-        if parent is not None:
-            tags[PARENT] = parent.id
-        return self._client.create_run(self._experiment_id, tags=tags, run_name=name)
-
-    def _find_or_make_experiment(self, name: str, artifact_location: Path | None) -> str:
-        exceptions = mlflow().exceptions
-        experiment = self._client.get_experiment_by_name(name)
-        if experiment is None:
-            location = None if artifact_location is None else artifact_location.absolute().as_uri()
-            try:
-                return str(self._client.create_experiment(name, location))
-            except exceptions.MlflowException as error:
-                if error.error_code != "RESOURCE_ALREADY_EXISTS":
-                    raise
-                experiment = self._client.get_experiment_by_name(name)
-        if experiment.lifecycle_stage == "deleted":
-            raise ConfigurationError(
-                f"the MLflow experiment must not be deleted; {name!r} is: restore it "
-                f"(mlflow experiments restore --experiment-id {experiment.experiment_id}) or choose another name"
-            )
-        return str(experiment.experiment_id)
+    number: int
+    metrics: Mapping[str, float]
+    milliseconds: int = field(default_factory=lambda: int(time.time() * 1000))
+    """When the iteration ended, in milliseconds since 1970."""
 
 
 class TrackedRun:
@@ -157,12 +71,13 @@ class TrackedRun:
     Existing records are read and new ones written while the tracking store's lock is held.
     """
 
-    def __init__(self, client: Any, entity: Any) -> None:
+    def __init__(self, client: TrackingClient, entity: Any) -> None:
         self.id: str = entity.info.run_id
         self.finished: bool = entity.info.status == "FINISHED"
         self._client = client
         self._entity = entity
         self._recorded_steps: dict[str, set[int]] = {}
+        self._own_id = secrets.token_hex(8)
 
     @property
     def result(self) -> str | None:
@@ -190,27 +105,35 @@ class TrackedRun:
         if FAILURE in self._entity.data.tags:
             self._client.delete_tag(self.id, FAILURE)
         entities = mlflow().entities
-        self._client.log_batch(self.id, tags=[entities.RunTag(*tag) for tag in _shortened(tags).items()])
+        self._client.log_batch(self.id, tags=[entities.RunTag(*tag) for tag in shortened_tags(tags).items()])
         missing = [entities.Param(key, value) for key, value in parameters.items() if key not in recorded]
         for batch in batches(missing, PARAMETERS_PER_BATCH):
             self._client.log_batch(self.id, params=batch)
 
     def log_iteration(self, iteration: int, metrics: Mapping[str, float]) -> None:
-        """Record one iteration's metrics in one write, with the iteration's number as the step.
+        """Record one iteration's metrics in one write: see `log_iterations`."""
+        self.log_iterations([IterationMetrics(iteration, metrics)])
 
-        A value already recorded at this step stays. Values that are not finite are left out, and their number is
-        recorded as the iteration's metric `not_finite`.
+    def log_iterations(self, iterations: Sequence[IterationMetrics]) -> None:
+        """Record the metrics of several iterations in one write, each with its number as the step.
+
+        A value already recorded at a step stays. Values that are not finite are left out, and their number is recorded
+        as the iteration's metric `not_finite`. The cost does not grow with the number of recorded iterations.
         """
-        values = finite(metrics)
-        if len(values) < len(metrics):
-            values[NOT_FINITE] = float(len(metrics) - len(values))
         with self._unfinished() as unfinished:
-            if unfinished:
-                self._forget_steps_if_another_recorded(values)
-                new = {name: value for name, value in values.items() if iteration not in self._steps(name)}
-                self._log_metrics(new, iteration)
+            if not unfinished:
+                return
+            self._become_the_writer()
+            entries = []
+            for each in iterations:
+                values = finite(each.metrics)
+                if len(values) < len(each.metrics):
+                    values[NOT_FINITE] = float(len(each.metrics) - len(values))
+                new = {name: value for name, value in values.items() if each.number not in self._steps(name)}
+                entries += _entries(new, each.number, each.milliseconds)
                 for name in values:
-                    self._steps(name).add(iteration)
+                    self._steps(name).add(each.number)
+            self._log_metrics(entries)
 
     def log_summary(self, metrics: Mapping[str, float]) -> None:
         """Record metrics of the whole run, at step 0; one that is not finite (an interval over one seed) is left out.
@@ -219,8 +142,9 @@ class TrackedRun:
         """
         values = finite(metrics)
         with alone(self._client.tracking_uri):
-            recorded = self._client.get_run(self.id).data.metrics
-            self._log_metrics({name: value for name, value in values.items() if recorded.get(name) != value}, step=0)
+            recorded = self._client.run(self.id).data.metrics
+            new = {name: value for name, value in values.items() if recorded.get(name) != value}
+            self._log_metrics(_entries(new, 0, int(time.time() * 1000)))
 
     def log_dataset(self, dataset: Dataset) -> None:
         """Record an input of an unfinished run. Raises ConfigurationError for a digest that MLflow would cut."""
@@ -245,16 +169,18 @@ class TrackedRun:
 
     def log_artifact(self, path: Path) -> None:
         """Add a file to the run's MLflow artifacts under its own name, replacing an earlier one of that name."""
-        self._client.log_artifact(self.id, str(path))
+        if self._client.content(self._entity, path.name) != path.read_bytes():
+            self._client.log_artifact(self.id, str(path))
 
     def log_text(self, text: str, name: str) -> None:
         """Add a text file to the run's MLflow artifacts, e.g. `uncommitted.diff`, replacing an earlier one."""
-        self._client.log_text(self.id, text, name)
+        if self._client.content(self._entity, name) != text.encode():
+            self._client.log_text(self.id, text, name)
 
     def save_view(self, name: str, columns: Sequence[str]) -> None:
         """Save a view (*Views* on the experiment's page): this run's children by variant, these metrics as columns."""
         value = saved_view(name, self._entity.info.start_time, self.id, columns)
-        self._client.set_experiment_tag(self._entity.info.experiment_id, f"{VIEW}{view_key(self.id)}", value)
+        self._client.tag_experiment(self._entity.info.experiment_id, f"{VIEW}{view_key(self.id)}", value)
 
     def log_trajectories(
         self,
@@ -303,18 +229,17 @@ class TrackedRun:
             yield not self.finished
 
     def _read_again(self) -> None:
-        self._entity = self._client.get_run(self.id)
+        self._entity = self._client.run(self.id)
         self.finished = self._entity.info.status == "FINISHED"
 
-    def _forget_steps_if_another_recorded(self, names: Iterable[str]) -> None:
-        """Drop the cache of recorded steps where another process has added to them.
+    def _become_the_writer(self) -> None:
+        """Drop the cache of recorded steps where another process may have added to them since; from now on, others do.
 
-        Checking one metric is enough, since an iteration's metrics are written together.
+        The tag is written before any metric, so that whoever finds its own knows that nobody else has written since.
         """
-        name = next(iter(names), None)
-        known = None if name is None else self._recorded_steps.pop(name, None)
-        if name is not None and known is not None and self._steps(name) != known:
+        if self._entity.data.tags.get(WRITER) != self._own_id:
             self._recorded_steps.clear()
+            self._client.set_tag(self.id, WRITER, self._own_id)
 
     def _compare_result(self, result_digest: str) -> None:
         recorded = self._entity.data.tags.get(RESULT)
@@ -329,9 +254,7 @@ class TrackedRun:
             result_digest,
         )
 
-    def _log_metrics(self, metrics: Mapping[str, float], step: int) -> None:
-        milliseconds = int(time.time() * 1000)
-        entries = [mlflow().entities.Metric(name, value, milliseconds, step) for name, value in metrics.items()]
+    def _log_metrics(self, entries: Sequence[Any]) -> None:
         for batch in batches(entries, METRICS_PER_BATCH):
             self._client.log_batch(self.id, metrics=batch)
 
@@ -344,5 +267,6 @@ class TrackedRun:
         return self._recorded_steps[name]
 
 
-def _shortened(tags: Mapping[str, str]) -> dict[str, str]:
-    return {key: shortened(value, TAG_LENGTH) for key, value in tags.items()}
+def _entries(metrics: Mapping[str, float], step: int, milliseconds: int) -> list[Any]:
+    # MLflow is imported within, so that a repeat, which has nothing to record, does without it.
+    return [mlflow().entities.Metric(name, value, milliseconds, step) for name, value in metrics.items()]

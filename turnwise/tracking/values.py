@@ -40,6 +40,11 @@ def shortened(text: str, length: int) -> str:
     return text[: length - len(note)] + note
 
 
+def shortened_tags(tags: Mapping[str, str]) -> dict[str, str]:
+    """The tags, each value cut to `TAG_LENGTH` characters: see `shortened`."""
+    return {key: shortened(value, TAG_LENGTH) for key, value in tags.items()}
+
+
 def metric_name(name: str) -> str:
     """The metric's name in MLflow, which allows no `@`: pass@4 becomes pass_at_4."""
     return name.replace("@", "_at_")

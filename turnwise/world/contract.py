@@ -13,7 +13,7 @@ legal, and never raises; rewards are named raw values (the configuration gives t
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -106,25 +106,25 @@ class Environment(ABC):
 
     @abstractmethod
     def oracle(self, remaining: Remaining) -> ScriptedAction:
-        """The next turn of a competent player, who may read the task's hidden state but not the episode's future noise.
+        """The next turn of a competent policy, which may read the task's hidden state but not future noise.
 
-        A world without such a player raises here, and leaves "oracle" out of its `players`.
+        A world without one raises here, and leaves "oracle" out of its `baselines`.
         """
 
     @abstractmethod
     def random(self, generator: np.random.Generator, remaining: Remaining) -> ScriptedAction:
-        """A uniformly random player's decision; each world documents over what it is uniform."""
+        """A uniformly random baseline policy's decision; each world documents over what it is uniform."""
 
-    def decide(self, player: str, generator: np.random.Generator, remaining: Remaining) -> ScriptedAction:
-        """The next turn of a baseline policy, by its name. A world with further `players` extends this.
+    def decide(self, baseline: str, generator: np.random.Generator, remaining: Remaining) -> ScriptedAction:
+        """The next turn of a baseline policy, by its name. A world with further ones extends this.
 
         Raises ValueError for an unknown name.
         """
-        if player == "oracle":
+        if baseline == "oracle":
             return self.oracle(remaining)
-        if player == "random":
+        if baseline == "random":
             return self.random(generator, remaining)
-        raise ValueError(f"player must be one of the world's players; found {player!r}")
+        raise ValueError(f"baseline policy must be one of the world's baseline policies; found {baseline!r}")
 
     def close(self) -> None:  # noqa: B027  (most worlds hold nothing; those that do override it)
         """Release the episode's resources. Called exactly once, also after an error."""
@@ -165,7 +165,7 @@ class World(ABC):
     """Part of the cache key, and of what a task id stands for: increase it when the rules or the data change."""
     verbs: ClassVar[frozenset[str] | None] = None
     """The verbs, where actions have the form `verb[argument]`; else None. Lets a reply format refuse the world."""
-    players: tuple[str, ...] = ("random", "oracle")
+    baselines: tuple[str, ...] = ("random", "oracle")
     """The baseline policies: "random" always, "oracle" where one exists, and others that `decide` knows. An instance
     may have fewer than its class, e.g. because only it knows whether its server lists the possible actions."""
     blocks: bool = True
@@ -223,6 +223,13 @@ class World(ABC):
     @abstractmethod
     def make(self, task: Task, seed: int) -> Environment:
         """An environment for one episode. `seed` drives only the episode's noise; the problem is given by the task."""
+
+    def withheld_names(self) -> Collection[str]:
+        """Names that only validation and test tasks are about. Base policies are pretrained on no text with them.
+
+        Empty for a world whose tasks are not about names.
+        """
+        return ()
 
     def attribution(self) -> str | None:
         """The attribution that the data's licence demands: authors and licence; None where nothing is demanded."""

@@ -283,30 +283,30 @@ def test_what_is_no_action_is_invalid_and_ends_nothing(standins: dict[str, Any],
     assert walk(environment, SOLVED[server])[-1].success
 
 
-# The players
+# The baseline policies
 
 
-def test_there_is_a_random_player_exactly_where_actions_are_told(standins: dict[str, Any]) -> None:
-    players = {server: world_at("http://127.0.0.1:1", server).players for server in SERVERS}
-    with_random = {server for server, names in players.items() if names == ("random",)}
+def test_there_is_a_random_baseline_exactly_where_actions_are_told(standins: dict[str, Any]) -> None:
+    baselines = {server: world_at("http://127.0.0.1:1", server).baselines for server in SERVERS}
+    with_random = {server for server, names in baselines.items() if names == ("random",)}
     assert with_random == {"babyai", "webshop", "alfworld"}
-    assert all(names == () for server, names in players.items() if server not in with_random)
+    assert all(names == () for server, names in baselines.items() if server not in with_random)
     environment = opened(world_at(standins["textcraft"][1], "textcraft"))
-    with pytest.raises(NotImplementedError, match="no random player"):
+    with pytest.raises(NotImplementedError, match="no random baseline"):
         environment.random(seeding.generator(0, "player"), REMAINING)
     with pytest.raises(NotImplementedError, match="no oracle"):
         environment.oracle(REMAINING)
 
 
 @pytest.mark.parametrize("server", ["babyai", "webshop", "alfworld"])
-def test_the_random_players_actions_are_accepted(standins: dict[str, Any], server: str) -> None:
+def test_the_random_baselines_actions_are_accepted(standins: dict[str, Any], server: str) -> None:
     world = world_at(standins[server][1], server, test="14-20", turns=6)
     for task in world.tasks("test", 6):
         episode = play(world, task, 0, "random")
         assert all(step.valid for step in episode.steps)
 
 
-def test_the_random_player_is_uniform_over_what_is_offered(standins: dict[str, Any]) -> None:
+def test_the_random_baseline_is_uniform_over_what_is_offered(standins: dict[str, Any]) -> None:
     environment = opened(world_at(standins["babyai"][1], "babyai"))
     generator = seeding.generator(0, "player")
     drawn = Counter(environment.random(generator, REMAINING).actions[0] for _ in range(600))

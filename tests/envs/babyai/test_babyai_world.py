@@ -153,8 +153,8 @@ def test_every_level_can_be_played(level: str) -> None:
     for number, task in enumerate(world.tasks("train", 3)):
         environment = world.make(task, 0)
         generator = seeding.generator(0, "player", number)
-        for player in ("oracle", "random", "random", "oracle", "random", "oracle"):
-            step = environment.step(environment.decide(player, generator, FULL).actions[0])
+        for baseline in ("oracle", "random", "random", "oracle", "random", "oracle"):
+            step = environment.step(environment.decide(baseline, generator, FULL).actions[0])
             assert step.valid and step.observation.text.count("\n") >= 3
             if step.terminated:
                 break
@@ -286,7 +286,7 @@ def test_a_walk_to_nothing_is_refused_and_told_what_there_is() -> None:
     assert not environment_of("GoToRedBallNoDists", 3).step("go to red ball").valid
 
 
-def test_walks_that_the_random_player_offers_are_accepted() -> None:
+def test_walks_that_the_random_baseline_offers_are_accepted() -> None:
     generator = seeding.generator(0, "player")
     offered = set()
     for number in range(30):
@@ -297,7 +297,7 @@ def test_walks_that_the_random_player_offers_are_accepted() -> None:
     assert "go" in offered
 
 
-# The players
+# The baseline policies
 
 
 def test_the_oracle_says_where_the_thing_is_that_it_is_about() -> None:
@@ -356,7 +356,7 @@ def test_the_oracle_walks_to_what_it_is_after_as_soon_as_it_sees_it() -> None:
 
 
 @pytest.mark.parametrize("go_to", [False, True])
-def test_the_oracle_goes_on_from_whatever_a_random_player_has_done(go_to: bool) -> None:
+def test_the_oracle_goes_on_from_whatever_a_random_baseline_has_done(go_to: bool) -> None:
     won = 0
     for number in range(30):
         environment = environment_of("PickupLoc", number, go_to=go_to)
@@ -387,7 +387,7 @@ def test_a_bot_that_goes_in_circles_is_stopped_and_another_begins(monkeypatch: p
         playable.cache_clear()
 
 
-def test_the_random_player_is_uniform_over_the_six_actions() -> None:
+def test_the_random_baseline_is_uniform_over_the_six_actions() -> None:
     environment = environment_of("GoToLocal")
     generator = seeding.generator(0, "player")
     drawn = [environment.random(generator, FULL).actions[0] for _ in range(1200)]

@@ -174,10 +174,10 @@ def test_there_is_no_second_pull() -> None:
     assert again.observation.text.startswith("Pirate paid")
 
 
-# The players and the world
+# The baseline policies and the world
 
 
-def test_the_random_player_is_uniform_over_the_arms() -> None:
+def test_the_random_baseline_is_uniform_over_the_arms() -> None:
     environment = environment_with("Clerk", "Pirate")
     generator = seeding.generator(0, "player")
     pulls = [environment.random(generator, ONE_PULL).actions for _ in range(1000)]
@@ -186,7 +186,7 @@ def test_the_random_player_is_uniform_over_the_arms() -> None:
     assert abs(pulls.count(("Clerk",)) / 1000 - 0.5) < 0.047
 
 
-def test_the_oracle_always_succeeds_and_the_random_player_half_of_the_time() -> None:
+def test_the_oracle_always_succeeds_and_the_random_baseline_half_of_the_time() -> None:
     world = Bandit()
     tasks = world.tasks("test", 500)
     assert all(play(world, task, 0, "oracle").success for task in tasks)

@@ -339,7 +339,7 @@ def test_the_end_is_the_end() -> None:
         assert environment.step("stop").rewards == {"solved": 0.0}
 
 
-def test_the_random_player_is_uniform_over_the_elements_and_stop() -> None:
+def test_the_random_baseline_is_uniform_over_the_elements_and_stop() -> None:
     body = "<button>a</button><input><button>b</button>"
     with opened({"/": body}) as (environment, _):
         generator = seeding.generator(0, "player")

@@ -230,7 +230,7 @@ def test_templates_are_dealt_out_so_that_none_is_in_two_splits(tmp_path: Path) -
 @needs_chromium
 def test_there_is_no_oracle_no_named_state_and_no_task_of_other_files(tmp_path: Path) -> None:
     world = WebArena(task_files=write(tmp_path / "t.json", [task(1)]), sites=SITE)
-    assert world.players == ("random",) and not world.names_states
+    assert world.baselines == ("random",) and not world.names_states
     with pytest.raises(ValueError, match="no oracle"):
         world.make(world.tasks("test", 1)[0], 0).oracle(Remaining(1, 1, 1))
     with pytest.raises(ValueError, match="a task must be one of these files"):

@@ -1,4 +1,4 @@
-"""The world `browser`: its tasks, its players, many episodes at once, and what happens when a browser dies."""
+"""The world `browser`: its tasks, its baselines, many episodes at once, and what happens when a browser dies."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_the_licence_of_the_pages_is_told_where_they_are_played() -> None:
     assert Browser(pages=["shop"]).attribution() is None
 
 
-# The players
+# The baseline policies
 
 
 @needs_chromium

@@ -23,13 +23,13 @@ def environment_on(*rows: str, seed: int = 0, **parameters: Any) -> LakeEnvironm
     return environment
 
 
-def play(world: FrozenLake, task: Task, seed: int, player: str) -> bool:
+def play(world: FrozenLake, task: Task, seed: int, baseline: str) -> bool:
     environment = world.make(task, seed)
     environment.reset()
     generator = seeding.generator(seed, "player", task.id)
     turns, actions = world.limits.turns, world.limits.actions or 0
     while turns > 0 and actions > 0:
-        decision = environment.decide(player, generator, Remaining(turns, world.limits.actions_per_turn, actions))
+        decision = environment.decide(baseline, generator, Remaining(turns, world.limits.actions_per_turn, actions))
         turns -= 1
         for action in decision.actions:
             actions -= 1
@@ -51,7 +51,7 @@ def test_tasks_are_named_for_ever_and_their_boards_with_them() -> None:
     assert world.make(task, 0).reset().text == "O _ _ _\n_ _ P _\n_ O _ G\n_ _ O _"
 
 
-def test_a_panel_is_a_prefix_of_a_longer_one() -> None:
+def test_a_task_set_is_a_prefix_of_a_longer_one() -> None:
     world = FrozenLake()
     for split in SPLITS:
         assert world.tasks(split, 5) == world.tasks(split, 12)[:5]
@@ -138,7 +138,7 @@ def test_a_hole_ends_the_episode_without_reward() -> None:
     assert fallen.rewards == {"goal": 0.0}
 
 
-def test_the_edge_stops_the_player_and_that_is_valid_but_not_effective() -> None:
+def test_the_edge_stops_the_baseline_and_that_is_valid_but_not_effective() -> None:
     environment = environment_on("SFF", "FHF", "FGF")
     step = environment.step("Up")
     assert step.valid and not step.effective
@@ -200,7 +200,7 @@ def test_no_step_limit_cuts_an_episode_off() -> None:
     assert not step.terminated and not step.truncated
 
 
-# The players
+# The baseline policies
 
 
 def test_the_oracle_takes_a_shortest_path_and_as_few_turns_as_it_can() -> None:
@@ -303,14 +303,14 @@ def test_the_oracle_wins_as_often_as_the_plan_promises() -> None:
     assert abs(won - sum(promised) / len(promised)) < 0.045
 
 
-def test_the_random_player_wins_as_often_as_is_known_of_this_lake() -> None:
+def test_the_random_baseline_wins_as_often_as_is_known_of_this_lake() -> None:
     # 21 to 25 percent on RAGEN's boards (field notes); standard error over 500 boards 0.018.
     world = FrozenLake(actions_per_turn=1, turns=10)
     won = sum(play(world, task, 3, "random") for task in world.tasks("train", 500)) / 500
     assert 0.16 < won < 0.28
 
 
-def test_the_random_player_uses_the_whole_turn_and_no_more_than_is_left() -> None:
+def test_the_random_baseline_uses_the_whole_turn_and_no_more_than_is_left() -> None:
     environment = environment_on("SFF", "FHF", "FGF")
     generator = seeding.generator(0, "player")
     assert len(environment.random(generator, Remaining(3, 2, 5)).actions) == 2
@@ -345,7 +345,7 @@ def test_the_presets_are_ragens_settings() -> None:
     assert all((world.size, world.limits.turns, world.limits.actions) == (4, 5, 10) for world in (first, second, table))
 
 
-def test_the_best_player_is_as_good_as_is_known_of_these_lakes() -> None:
+def test_the_best_baseline_is_as_good_as_is_known_of_these_lakes() -> None:
     # 94.9% at success rate 0.8 (field notes); the probability's deviation over boards is 0.075, so three standard
     # errors over 150 boards are 0.018.
     world = FrozenLake(**FrozenLake.presets["ragen-v2"])

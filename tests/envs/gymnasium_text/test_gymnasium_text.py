@@ -1,4 +1,4 @@
-"""Any Gymnasium text world: its episodes, tasks, players and parameters."""
+"""Any Gymnasium text world: its episodes, tasks, baseline policies and parameters."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_the_slippery_lake_keeps_the_contract_and_its_oracle_wins_as_often_as_is
     assert report.passed, report.lines()
     world = GymnasiumText(**parameters)
     won = sum(play(world, task, 1, "oracle").success for task in world.tasks("test", 400)) / 400
-    # The best player of 100 actions wins 0.74 of the time; three standard errors over 400 episodes are 0.066.
+    # The best policy of 100 actions wins 0.74 of the time; three standard errors over 400 episodes are 0.066.
     assert abs(won - 0.74) < 0.066
 
 
@@ -272,10 +272,10 @@ def test_other_arguments_are_other_tasks() -> None:
         plain.make(sure.tasks("train", 1)[0], 0)
 
 
-# Players
+# Baseline policies
 
 
-def test_the_random_player_is_uniform_over_the_names_and_uses_the_whole_turn() -> None:
+def test_the_random_baseline_is_uniform_over_the_names_and_uses_the_whole_turn() -> None:
     environment = opened(GymnasiumText(actions_per_turn=3))
     generator = seeding.generator(0, "player")
     played = [action for _ in range(200) for action in environment.random(generator, Remaining(9, 3, 27)).actions]
@@ -299,7 +299,7 @@ def test_the_oracle_plays_sure_actions_together_and_unsure_ones_one_by_one() -> 
 )
 def test_a_world_without_a_model_says_that_it_has_no_oracle(parameters: dict[str, Any]) -> None:
     world = GymnasiumText(**parameters)
-    assert world.players == ("random",) and GymnasiumText().players == ("random", "oracle")
+    assert world.baselines == ("random",) and GymnasiumText().baselines == ("random", "oracle")
     with pytest.raises(ValueError, match="the oracle needs the environment's model and state"):
         opened(world).oracle(PLENTY)
     first, second = (play(world, world.tasks("train", 1)[0], 0, "random") for _ in range(2))

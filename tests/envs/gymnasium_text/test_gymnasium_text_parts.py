@@ -78,7 +78,7 @@ def test_a_plan_by_hand() -> None:
     assert (plan.value(0, 0), plan.value(0, 1)) == (0.0, 0.5)
     assert plan.value(0, 2) == pytest.approx(DISCOUNT)
     assert (plan.action(0, 1), plan.action(0, 2)) == (0, 1)
-    # Two sure actions can be played in one turn; after an unsure one the player looks.
+    # Two sure actions can be played in one turn; after an unsure one the oracle looks.
     assert plan.sequence(0, 2, 2) == (1, 0)
     assert plan.sequence(0, 2, 1) == (1,)
     assert plan.sequence(0, 1, 1) == (0,)

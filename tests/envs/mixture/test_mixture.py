@@ -30,7 +30,7 @@ def worlds_of(tasks: list[Task]) -> list[str | int]:
     return [task.tags["world"] for task in tasks]
 
 
-# Panels
+# Task sets
 
 
 def test_parts_take_turns_by_their_weights() -> None:
@@ -50,7 +50,7 @@ def test_no_part_is_ever_a_whole_task_ahead_of_its_share(weights: list[float], c
     assert sum(given.values()) == count
 
 
-def test_a_panel_is_a_prefix_of_a_longer_one() -> None:
+def test_a_task_set_is_a_prefix_of_a_longer_one() -> None:
     for split in ("train", "validation", "test"):
         assert mixed().tasks(split, 5) == mixed().tasks(split, 13)[:5]
 
@@ -194,11 +194,11 @@ def test_the_world_keeps_the_contract(introduce: bool) -> None:
     assert report.passed, report.lines()
 
 
-def test_players_are_those_that_all_parts_have() -> None:
-    assert mixed().players == ("random", "oracle")
+def test_baselines_are_those_that_all_parts_have() -> None:
+    assert mixed().baselines == ("random", "oracle")
     blackjack = {"world": "gymnasium", "preset": "blackjack"}
-    assert mixed(parts={"bandit": {}, "blackjack": blackjack}).players == ("random",)
-    assert mixed(parts={"one": {"world": "search"}, "two": {"world": "search"}}).players == (
+    assert mixed(parts={"bandit": {}, "blackjack": blackjack}).baselines == ("random",)
+    assert mixed(parts={"one": {"world": "search"}, "two": {"world": "search"}}).baselines == (
         "random",
         "oracle",
         "closed-book",
@@ -233,19 +233,19 @@ def test_the_table_has_success_in_each_world() -> None:
     def played(task: Task, ending: Ending, replica: int = 0) -> Trajectory:
         return Trajectory(task, 0, replica, (), ending, "")
 
-    panel = [
+    task_set = [
         played(lake, Ending.SUCCESS),
         played(lake, Ending.FAILURE, 1),
         played(bandit, Ending.FAILURE),
         played(craft, Ending.SUCCESS),
         played(other_lake, Ending.SUCCESS),
     ]
-    by_column = {column.heading: metrics.by_task(panel, column) for column in world.columns}
+    by_column = {column.heading: metrics.by_task(task_set, column) for column in world.columns}
     assert by_column["success"] == [0.5, 0.0, 1.0, 1.0]
     assert by_column["success lake"] == [0.5, 1.0]
     assert by_column["success bandit"] == [0.0]
     assert by_column["success craft"] == [1.0]
-    means = metrics.episode_means(panel)
+    means = metrics.episode_means(task_set)
     # Over episodes: two of three on the lake.
     assert (means["success"], means["success/lake"], means["success/bandit"]) == (3 / 5, 2 / 3, 0.0)
     assert "success/lake" not in metrics.episode_means([played(FrozenLake().tasks("test", 1)[0], Ending.SUCCESS)])

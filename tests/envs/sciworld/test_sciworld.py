@@ -1,4 +1,4 @@
-"""ScienceWorld: its variations, parameters, episodes and players, on the real simulator."""
+"""ScienceWorld: its variations, parameters, episodes and baseline policies, on the real simulator."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -228,7 +228,7 @@ def test_invalid_replies_do_not_let_time_pass(world: SciWorld) -> None:
     assert walk(["dance", "open nothing", "7"]) == walk([])
 
 
-# The players
+# The baseline policies
 
 
 def test_the_oracle_follows_the_packages_own_path_to_the_full_score(world: SciWorld) -> None:
@@ -265,7 +265,7 @@ def test_the_oracle_asks_again_where_its_question_was_dropped() -> None:
         assert environment.oracle(REMAINING).actions == ("0",)
 
 
-def test_the_random_player_is_uniform_over_what_is_valid_and_understood(world: SciWorld) -> None:
+def test_the_random_baseline_is_uniform_over_what_is_valid_and_understood(world: SciWorld) -> None:
     with closing(opened(world, "find-plant")) as environment:
         environment.step("go to kitchen")
         running = environment._running
@@ -275,12 +275,12 @@ def test_the_random_player_is_uniform_over_what_is_valid_and_understood(world: S
         generator = seeding.generator(0, "player")
         drawn = Counter(environment.random(generator, REMAINING).actions[0] for _ in range(60))
     assert set(drawn) <= set(understood)
-    # A player that took the first, or favoured one kind, would meet far fewer than 60 draws do on average.
+    # A baseline policy that took the first, or favoured one kind, would meet far fewer than 60 draws do on average.
     expected = len(understood) * (1 - (1 - 1 / len(understood)) ** 60)
     assert len(drawn) > 0.8 * expected
 
 
-def test_the_random_player_answers_a_question_with_one_of_its_numbers(world: SciWorld) -> None:
+def test_the_random_baseline_answers_a_question_with_one_of_its_numbers(world: SciWorld) -> None:
     with closing(opened(world, "find-plant")) as environment:
         environment.step("open door")
         drawn = {environment.random(seeding.generator(seed, "player"), REMAINING).actions[0] for seed in range(60)}

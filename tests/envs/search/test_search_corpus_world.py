@@ -63,13 +63,13 @@ def on_disk(folder: Path, write: Callable[[Path], Path] = write_squad) -> dict[s
     return {"questions": str(write(folder)), "corpus": str(write_corpus(folder))}
 
 
-def play(world: SearchCorpus, task: Task, player: str) -> Counter[str]:
+def play(world: SearchCorpus, task: Task, baseline: str) -> Counter[str]:
     environment = world.make(task, 0)
     environment.reset()
     totals: Counter[str] = Counter()
     generator = seeding.generator(3, "test player", task.id)
     for left in range(world.limits.turns, 0, -1):
-        step = environment.step(environment.decide(player, generator, remaining(left)).actions[0])
+        step = environment.step(environment.decide(baseline, generator, remaining(left)).actions[0])
         assert step.valid
         totals.update({**step.rewards, **step.metrics})
         if step.terminated:
@@ -252,7 +252,7 @@ def test_any_text_is_answered(action: str) -> None:
     assert begin().step(action).observation.text
 
 
-# The players
+# The baseline policies
 
 
 def test_the_oracle_searches_the_question_then_under_its_title_and_says_only_what_it_was_shown() -> None:
@@ -285,7 +285,7 @@ def test_no_query_of_the_oracle_gives_the_answer_away() -> None:
     assert oracle_queries(OpenQuestion("q", "Who won?", ("Ann Lee",), "Race")) == ["Who won?", "Race Who won?"]
 
 
-def test_the_random_player_searches_half_the_time_and_answers_in_its_last_turn() -> None:
+def test_the_random_baseline_searches_half_the_time_and_answers_in_its_last_turn() -> None:
     environment = begin()
     said = Counter(environment.random(np.random.default_rng(seed), remaining(2)).actions[0] for seed in range(800))
     assert set(said) == {"search[Where does it rise?]", "search[Who is Ann?]", "answer[Mount Oth]", "answer[a girl]"}

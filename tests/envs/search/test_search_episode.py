@@ -24,13 +24,13 @@ def begin(name: str, passages: int = 3) -> SearchEnvironment:
     return environment
 
 
-def play(world: Search, task: Task, player: str) -> Counter[str]:
+def play(world: Search, task: Task, baseline: str) -> Counter[str]:
     environment = world.make(task, 0)
     environment.reset()
     totals: Counter[str] = Counter()
     for turn in range(world.limits.turns):
         generator = seeding.generator(3, "test player", task.id, turn)
-        (action,) = environment.decide(player, generator, remaining(world.limits.turns - turn)).actions
+        (action,) = environment.decide(baseline, generator, remaining(world.limits.turns - turn)).actions
         step = environment.step(action)
         assert step.valid
         totals.update({**step.rewards, **step.metrics})
@@ -39,10 +39,10 @@ def play(world: Search, task: Task, player: str) -> Counter[str]:
     return totals
 
 
-def shares(world: Search, player: str, count: int = 300) -> dict[str, float]:
+def shares(world: Search, baseline: str, count: int = 300) -> dict[str, float]:
     totals: Counter[str] = Counter()
     for task in world.tasks("test", count):
-        totals.update(play(world, task, player))
+        totals.update(play(world, task, baseline))
     return {name: value / count for name, value in totals.items()}
 
 
@@ -177,8 +177,8 @@ def test_the_oracle_takes_over_after_any_searches_of_others() -> None:
         environment = world.make(task, 0)
         environment.reset()
         for turn in range(4):
-            player = "random" if turn % 2 else "oracle"
-            decision = environment.decide(player, seeding.generator(1, "mix", task.id, turn), remaining(8 - turn))
+            baseline = "random" if turn % 2 else "oracle"
+            decision = environment.decide(baseline, seeding.generator(1, "mix", task.id, turn), remaining(8 - turn))
             step = environment.step(decision.actions[0])
             if step.terminated:
                 break
@@ -209,7 +209,7 @@ def test_without_reading_little_can_be_known(hops: list[int], turns: int) -> Non
     assert shares(world, "random")["exact_match"] < 0.06
 
 
-def test_the_random_player_searches_half_the_time_and_answers_in_its_last_turn() -> None:
+def test_the_random_baseline_searches_half_the_time_and_answers_in_its_last_turn() -> None:
     environment = begin("Nairobi:country")
     verbs = Counter(
         environment.random(np.random.default_rng(seed), remaining(2)).actions[0].partition("[")[0]
@@ -220,6 +220,6 @@ def test_the_random_player_searches_half_the_time_and_answers_in_its_last_turn()
     assert last == {"answer["}
 
 
-def test_an_unknown_player_is_refused() -> None:
-    with pytest.raises(ValueError, match="player"):
+def test_an_unknown_baseline_is_refused() -> None:
+    with pytest.raises(ValueError, match="baseline"):
         begin("Nairobi:country").decide("expert", np.random.default_rng(0), remaining(2))

@@ -177,7 +177,7 @@ def test_the_source_of_the_facts_is_named() -> None:
     assert "GeoNames" in Search().attribution() and "CC BY 4.0" in Search().attribution()
 
 
-def test_panels_and_episodes_do_not_depend_on_the_hash_seed_and_nothing_is_printed() -> None:
+def test_task_sets_and_episodes_do_not_depend_on_the_hash_seed_and_nothing_is_printed() -> None:
     command = [sys.executable, "-c", DIGEST]
     processes = [
         subprocess.Popen(

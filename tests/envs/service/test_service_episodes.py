@@ -22,7 +22,7 @@ from envs.service.reasons import LOST, STATUS, Reason
 from turnwise import seeding
 
 LIMITS = ServiceLimits(episodes=8, lease_seconds=60, call_seconds=20, body_bytes=10_000)
-ORACLE = {"player": "oracle", "remaining": {"turns": 1, "actions_per_turn": 1, "actions": 1}}
+ORACLE = {"baseline": "oracle", "remaining": {"turns": 1, "actions_per_turn": 1, "actions": 1}}
 
 
 class Asking:
@@ -166,21 +166,21 @@ def test_the_observation_says_where_an_episode_stands(asking: Asking) -> None:
     assert asking.standing(episode).json()["number"] == 1
 
 
-def test_a_player_decides_and_changes_nothing(asking: Asking) -> None:
+def test_a_baseline_decides_and_changes_nothing(asking: Asking) -> None:
     episode = asking.opened()
     assert asking.decide(episode).json() == {"decision": {"thought": "count", "actions": ["count"]}, "generator": None}
     state = GeneratorState.of(seeding.generator(0, "test"))
-    drawn = asking.decide(episode, player="random", generator=state.model_dump())
-    assert asking.decide(episode, player="random", generator=state.model_dump()).json() == drawn.json()
-    again = asking.decide(episode, player="random", generator=drawn.json()["generator"])
+    drawn = asking.decide(episode, baseline="random", generator=state.model_dump())
+    assert asking.decide(episode, baseline="random", generator=state.model_dump()).json() == drawn.json()
+    again = asking.decide(episode, baseline="random", generator=drawn.json()["generator"])
     here = seeding.generator(0, "test")
     assert [each.json()["decision"]["actions"] for each in (drawn, again)] == [[f"{here.integers(1000)}"] for _ in "ab"]
-    assert reason(asking.decide(episode, player="expert", generator=state.model_dump())) is Reason.INVALID_REQUEST
-    assert reason(asking.decide(episode, player="random")) is Reason.INVALID_REQUEST
+    assert reason(asking.decide(episode, baseline="expert", generator=state.model_dump())) is Reason.INVALID_REQUEST
+    assert reason(asking.decide(episode, baseline="random")) is Reason.INVALID_REQUEST
     assert text(asking.step(episode, 1)) == "1 on 1 thread"
 
 
-def test_what_a_player_said_is_not_told_after_the_next_step() -> None:
+def test_what_a_baseline_said_is_not_told_after_the_next_step() -> None:
     with TestClient(create_application([Offer("frozen_lake")]), "http://localhost") as http:
         asking = Asking(http)
         (task,) = http.get(f"/v2/worlds/{asking.world}/tasks?split=test&count=1").json()["tasks"]

@@ -159,7 +159,7 @@ def bodies(fuzzed: Fuzzed, episode: str) -> dict[str, dict[str, Any]]:
         f"/v2/worlds/{fuzzed.worlds[BRITTLE]}/limits": {"task": creation["task"]},
         "/v2/episodes": creation,
         f"/v2/episodes/{episode}/step": {"number": 1, "action": "count"},
-        f"/v2/episodes/{episode}/decide": {"player": "random", "remaining": remaining, "generator": generator},
+        f"/v2/episodes/{episode}/decide": {"baseline": "random", "remaining": remaining, "generator": generator},
         "/v2/batch/create": {"episodes": [fuzzed.creation()]},
         "/v2/batch/reset": {"episodes": [episode]},
         "/v2/batch/step": {"steps": [{"episode": episode, "number": 1, "action": "count"}]},

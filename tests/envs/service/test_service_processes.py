@@ -114,7 +114,7 @@ def test_what_a_world_raises_and_prints_is_not_taken_for_an_answer() -> None:
             await environment.step("exit")
         with pytest.raises(WorldFailure, match="ValueError: a task must be of this world"):
             await home.open(Brittle().tasks("test", 1)[0].__class__("w", "elsewhere", "test", 1), 0)
-        decided = await environment.decide(EpisodeQuestion(player="oracle", remaining=REMAINING))
+        decided = await environment.decide(EpisodeQuestion(baseline="oracle", remaining=REMAINING))
         assert decided.decision.actions == ("count",)
 
     at_home(work, processes=1)

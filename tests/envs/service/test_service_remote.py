@@ -26,7 +26,7 @@ from turnwise.agent.formats import ThinkAnswerFormat
 from turnwise.agent.host import RetryPolicy
 from turnwise.agent.loop import RolloutResult, make_episodes, play_scripted, roll_out
 from turnwise.checking import check_world
-from turnwise.data.task_sets import panel_digest
+from turnwise.data.task_sets import task_set_digest
 from turnwise.errors import ConfigurationError
 from turnwise.experiment import load
 from turnwise.world import SPLITS, World, make_world
@@ -69,7 +69,7 @@ def test_the_state_of_a_remote_world_is_what_its_server_calls_it_by_code_and_dat
 def test_all_that_a_world_says_of_itself_is_the_served_worlds(url: str, name: str) -> None:
     here, there = local(name), remote(url, name)
     for told in (
-        *("name", "version", "instruction", "grammar", "limits", "verbs", "players"),
+        *("name", "version", "instruction", "grammar", "limits", "verbs", "baselines"),
         *("primary_metric", "oracle_success", "rewards", "columns", "names_states"),
     ):
         assert getattr(there, told) == getattr(here, told), told
@@ -87,9 +87,9 @@ def test_tasks_that_differ_in_their_limits_do_so_from_afar(url: str) -> None:
 
 
 @pytest.mark.parametrize("name", SERVED)
-def test_panels_have_the_digests_of_the_served_worlds(url: str, name: str) -> None:
+def test_task_sets_have_the_digests_of_the_served_worlds(url: str, name: str) -> None:
     for split in SPLITS:
-        assert panel_digest(remote(url, name).tasks(split, 10)) == panel_digest(local(name).tasks(split, 10))
+        assert task_set_digest(remote(url, name).tasks(split, 10)) == task_set_digest(local(name).tasks(split, 10))
 
 
 def test_more_tasks_than_there_are_is_the_same_mistake_as_here(url: str) -> None:
@@ -98,15 +98,15 @@ def test_more_tasks_than_there_are_is_the_same_mistake_as_here(url: str) -> None
 
 
 @pytest.mark.parametrize("name", SERVED)
-def test_every_player_decides_as_here_and_its_generator_goes_on_as_here(url: str, name: str) -> None:
+def test_every_baseline_decides_as_here_and_its_generator_goes_on_as_here(url: str, name: str) -> None:
     here, there = local(name), remote(url, name)
     generators = [seeding.generator(7, "player") for _ in "ab"]
     for task in there.tasks("test", 3):
         environments = [world.make(task, 5) for world in (here, there)]
         assert environments[0].reset() == environments[1].reset()
-        for player in (*here.players, "random", *here.players):
+        for baseline in (*here.baselines, "random", *here.baselines):
             asked = [
-                each.decide(player, generator, REMAINING)
+                each.decide(baseline, generator, REMAINING)
                 for each, generator in zip(environments, generators, strict=True)
             ]
             assert asked[0] == asked[1]
@@ -133,8 +133,8 @@ def rules(world: World) -> EpisodeConfig:
 def scripted(world: World) -> RolloutResult:
     """Random and oracle turns mixed, two episodes of each task."""
     episodes = make_episodes(rules(world), world.tasks("test", 8), 2, seed=11)
-    players = ("random", "oracle")
-    return play_scripted(episodes, ThinkAnswerFormat().write, lambda index, turn: players[(index + turn) % 2], seed=2)
+    baselines = ("random", "oracle")
+    return play_scripted(episodes, ThinkAnswerFormat().write, lambda index, turn: baselines[(index + turn) % 2], seed=2)
 
 
 @dataclass(frozen=True)
@@ -197,7 +197,7 @@ def rolled_out(world: World, delay: int) -> tuple[RolloutResult, list[int]]:
 
 
 @pytest.mark.parametrize("name", SERVED)
-def test_scripted_players_play_the_same_trajectories_over_a_faulty_network(url: str, name: str) -> None:
+def test_scripted_baselines_play_the_same_trajectories_over_a_faulty_network(url: str, name: str) -> None:
     expected = scripted(local(name)).trajectories
     assert len(expected) == 16
     network = FaultyNetwork()

@@ -109,6 +109,6 @@ def test_requests_are_closed(change: dict[str, object]) -> None:
 
 def test_only_the_oracle_goes_without_a_generator() -> None:
     remaining = Remaining(1, 1, 1)
-    assert EpisodeQuestion(player="oracle", remaining=remaining).generator is None
-    with pytest.raises(ValidationError, match="the player 'random' must be given a generator's state"):
-        EpisodeQuestion(player="random", remaining=remaining)
+    assert EpisodeQuestion(baseline="oracle", remaining=remaining).generator is None
+    with pytest.raises(ValidationError, match="the baseline policy 'random' must be given a generator's state"):
+        EpisodeQuestion(baseline="random", remaining=remaining)

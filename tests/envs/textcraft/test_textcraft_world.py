@@ -314,7 +314,7 @@ def test_depth_reached_grows_with_the_longest_chain_towards_the_goal() -> None:
     assert [step.metrics.get("depth_reached", 0.0) for step in steps] == [0, 1, 0, 1, 0, 1]
 
 
-# The players
+# The baseline policies
 
 
 def test_the_oracle_reaches_every_goal_within_agentgyms_limit_and_in_as_few_commands_as_there_are_items() -> None:
@@ -343,7 +343,7 @@ def test_the_oracle_says_what_is_missing_and_does_the_last_of_it() -> None:
     ]
 
 
-def test_the_oracle_goes_on_from_whatever_a_random_player_has_done() -> None:
+def test_the_oracle_goes_on_from_whatever_a_random_baseline_has_done() -> None:
     for number, goal in enumerate(["torch", "bookshelf", "wooden hoe", "cake", "jack o lantern"]):
         environment = environment_for(goal, wanted=2, distractors=10)
         generator = seeding.generator(0, "a random start", number)
@@ -356,7 +356,7 @@ def test_the_oracle_goes_on_from_whatever_a_random_player_has_done() -> None:
             assert solve(environment) is not None
 
 
-def test_the_random_player_takes_listed_amounts_and_crafts_what_it_can() -> None:
+def test_the_random_baseline_takes_listed_amounts_and_crafts_what_it_can() -> None:
     environment = environment_for("torch")
     generator = seeding.generator(0, "player")
     assert {environment.random(generator, FULL).actions for _ in range(50)} == {("get 1 oak log",), ("get 1 coal",)}

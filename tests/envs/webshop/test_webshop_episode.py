@@ -249,7 +249,7 @@ def test_any_text_is_answered(action: str) -> None:
         assert begin(*way).step(action).observation.text
 
 
-# The players
+# The baseline policies
 
 
 def test_the_oracle_takes_the_first_promising_result_and_leaves_one_that_lacks_the_option() -> None:
@@ -323,7 +323,7 @@ def test_a_goal_that_the_search_does_not_lead_to_has_no_number_of_turns() -> Non
     assert turns_needed(SHOP, lost, 3) is None
 
 
-def test_the_random_player_asks_two_words_of_titles_and_clicks_every_button() -> None:
+def test_the_random_baseline_asks_two_words_of_titles_and_clicks_every_button() -> None:
     generator = np.random.default_rng(0)
     asked = [begin().random(generator, remaining(5)).actions[0] for _ in range(200)]
     used = {word for action in asked for word in action.removeprefix("search[").removesuffix("]").split()}

@@ -10,14 +10,14 @@ from turnwise.checking import check_world
 from turnwise.world import SPLITS, Remaining, Task
 
 
-def play(world: WebShop, task: Task, player: str) -> tuple[bool, float]:
+def play(world: WebShop, task: Task, baseline: str) -> tuple[bool, float]:
     """Success and score of one episode under the world's limit."""
     environment = world.make(task, 0)
     environment.reset()
     generator = seeding.generator(1, "test player", task.id)
     score = 0.0
     for left in range(world.limits.turns, 0, -1):
-        decision = environment.decide(player, generator, Remaining(left, 1, left))
+        decision = environment.decide(baseline, generator, Remaining(left, 1, left))
         step = environment.step(decision.actions[0])
         score += step.rewards.get("score", 0.0)
         if step.terminated:
@@ -50,7 +50,7 @@ def test_tasks_are_named_for_ever() -> None:
     )
 
 
-def test_a_panel_is_a_prefix_of_a_longer_one_and_goals_are_apart() -> None:
+def test_a_task_set_is_a_prefix_of_a_longer_one_and_goals_are_apart() -> None:
     world = WebShop()
     shown: dict[str, set[str]] = {}
     for split in SPLITS:

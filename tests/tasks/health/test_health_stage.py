@@ -146,6 +146,28 @@ def test_the_turn_limit_follows_the_curriculum(small: Small) -> None:
     assert read_health(first).horizon.limit == 2
 
 
+def test_with_a_lag_the_limit_is_set_for_the_iteration_after_the_next(small: Small) -> None:
+    staged = CurriculumSection(rule="staged", options={"limits": [1, 2], "lengths": 2})
+    records = [booked(small, 1, rollout(), curriculum=staged, lag=1, limit=1)]
+    records.append(booked(small, 2, rollout(), records[0], curriculum=staged, lag=1, limit=1))
+    # Iterations 1 and 2 have the first limit; that of 3 is set by iteration 1, while 2 is being sampled.
+    assert [read_health(record).horizon.limit for record in records] == [2, 2]
+    assert [default_store().metrics(record)["horizon/limit"] for record in records] == [1.0, 1.0]
+    assert default_store().metrics(records[1])["horizon/share_at_limit"] == 0.25
+
+
+def test_episodes_that_were_sampled_before_the_limit_grew_do_not_count_at_the_new_one(small: Small) -> None:
+    adaptive = {"first": 1, "window": 2, "tolerance": 0.9, "standard_errors": 0.0, "share": 0.01}
+    section = CurriculumSection(rule="adaptive", options=adaptive)
+    records: list[Reference] = []
+    for iteration, limit in enumerate([1, 1, 1, 1, 1, 2], start=1):
+        before = records[-1] if records else None
+        records.append(booked(small, iteration, rollout(), before, curriculum=section, lag=1, limit=limit))
+    states = [read_health(record).horizon for record in records]
+    assert [state.limit for state in states] == [1, 1, 1, 2, 2, 2]
+    assert [len(state.batches) for state in states] == [1, 2, 3, 0, 0, 1]
+
+
 def test_of_a_branching_rollout_only_episodes_from_the_first_turn_count_for_the_limit(small: Small) -> None:
     # With one prompt, group 1 branches from the second turn; the one that was cut off is in it.
     metrics = default_store().metrics(booked(small, 1, rollout(), prompts=1))

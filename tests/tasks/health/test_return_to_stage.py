@@ -23,7 +23,7 @@ def record(healthy: int, returns: int) -> Reference:
         "change": None,
     }
     with default_store().write("health") as draft:
-        content = {"monitors": [], "alarm": alarm, "horizon": {"limit": 2, "batches": []}}
+        content = {"monitors": [], "in_a_row": {}, "alarm": alarm, "horizon": {"limit": 2, "batches": []}}
         (draft.folder / HEALTH_FILE).write_text(json.dumps(content))
     return draft.reference
 

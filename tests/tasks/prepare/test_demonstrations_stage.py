@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tasks.playing import play_with_script, tasks_of
-from tasks.prepare.materials import DemonstrationParameters, PanelParameters, demonstrations, panel
+from tasks.prepare.materials import DemonstrationParameters, TaskSetParameters, demonstrations, task_set
 from turnwise.config.agent import Agent, ModeSection
 from turnwise.config.schema import RetryOptions, WorldSection
 from turnwise.data.trajectory import Trajectory, TurnKind
@@ -20,8 +20,8 @@ BANDIT = WorldSection(name="bandit", preset="ragen", parameters={})
 LAKE = WorldSection(name="frozen_lake", parameters={"size": 3, "success_rate": 1.0, "turns": 4, "actions_per_turn": 1})
 
 
-def train_panel(world: WorldSection) -> Reference:
-    return panel.function(PanelParameters(world=world, split="train", tasks=3))
+def train_task_set(world: WorldSection) -> Reference:
+    return task_set.function(TaskSetParameters(world=world, split="train", tasks=3))
 
 
 def parameters_of(world: WorldSection, count: int, noise: float = 0.0, agent: Agent = AGENT) -> DemonstrationParameters:
@@ -29,13 +29,13 @@ def parameters_of(world: WorldSection, count: int, noise: float = 0.0, agent: Ag
 
 
 def demonstrated(world: WorldSection, count: int, noise: float = 0.0, agent: Agent = AGENT) -> list[Trajectory]:
-    made = demonstrations.function(parameters_of(world, count, noise, agent), panel=train_panel(world))
+    made = demonstrations.function(parameters_of(world, count, noise, agent), task_set=train_task_set(world))
     return read_trajectories(default_store().folder(made))
 
 
 def test_demonstrations_go_round_the_training_tasks() -> None:
     played = demonstrated(BANDIT, 5)
-    names = [task.id for task in tasks_of(train_panel(BANDIT), "train")]
+    names = [task.id for task in tasks_of(train_task_set(BANDIT), "train")]
     assert [each.task.id for each in played] == [*names, *names[:2]]
     assert all(each.success for each in played)
 
@@ -51,7 +51,7 @@ def test_the_demonstrations_of_a_mixture_are_of_the_worlds_that_it_trains_on() -
 
 
 def test_the_metrics_are_means_over_the_episodes() -> None:
-    made = demonstrations.function(parameters_of(LAKE, 6), panel=train_panel(LAKE))
+    made = demonstrations.function(parameters_of(LAKE, 6), task_set=train_task_set(LAKE))
     played = read_trajectories(default_store().folder(made))
     metrics = default_store().metrics(made)
     assert metrics["success"] == 1.0 and metrics["ending/success"] == 1.0 and metrics["ending/world_lost"] == 0.0
@@ -60,7 +60,7 @@ def test_the_metrics_are_means_over_the_episodes() -> None:
 
 
 def test_with_all_noise_the_random_policy_plays_and_with_some_it_takes_some_turns() -> None:
-    tasks = [tasks_of(train_panel(LAKE), "train")[index % 3] for index in range(6)]
+    tasks = [tasks_of(train_task_set(LAKE), "train")[index % 3] for index in range(6)]
     random = play_with_script(parameters_of(LAKE, 6), tasks, 1, lambda episode, turn: "random", 0)
     assert demonstrated(LAKE, 6, noise=1.0) == random.trajectories
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
 from safetensors.numpy import load_file
 from stage_samples import Small
 
-from tasks.prepare.warm_start import CURVE_FILE, WarmStartParameters, _learning_rate, warm_start
-from turnwise.config.schema import WarmStart
+from tasks.prepare.warm_start import CURVE_FILE, WarmStartParameters, warm_start
 from turnwise.policy.learner.learner import OPTIMIZER_FILE
 from turnwise.store import Reference, default_store
 
@@ -24,7 +22,7 @@ def started(small: Small, **changes: Any) -> Reference:
         policy=small.policy,
         tokenizer=small.tokenizer,
         demonstrations=small.demonstrations,
-        panel=small.panels["validation"],
+        task_set=small.task_sets["validation"],
     )
 
 
@@ -60,12 +58,3 @@ def test_weights_are_learned_and_the_optimizer_begins_fresh(small: Small) -> Non
 def test_the_same_call_gives_the_same_policy_and_another_seed_another(small: Small) -> None:
     assert started(small, maximum_steps=1) == started(small, maximum_steps=1)
     assert started(small, maximum_steps=1, seed=9) != started(small, maximum_steps=1)
-
-
-def test_the_learning_rate_rises_and_falls_linearly(small: Small) -> None:
-    section: WarmStart = small.experiment.warm_start.model_copy(
-        update={"maximum_steps": 10, "learning_rate": 0.4, "final_learning_rate": 0.1, "learning_rate_warmup": 4}
-    )
-    # 0.4 * step / 4 for three steps; then 0.1 + 0.3 * (1 - step / 10).
-    expected = [0.1, 0.2, 0.3, 0.28, 0.25, 0.22, 0.19, 0.16, 0.13, 0.1]
-    assert [_learning_rate(section, step) for step in range(1, 11)] == pytest.approx(expected)

@@ -50,7 +50,7 @@ def reported(small: Small, **changes: Any) -> ReportData:
     after = evaluation({"v": [True, False]}, {"v": [True]})
     made = {"rollout": rollout, "credit": credited, "policy": small.policy, "evaluation": after}
     inputs: dict[str, Any] = {
-        "players": {
+        "baselines": {
             "random": evaluation({"a": [False, False], "b": [False, True]}),
             "oracle": evaluation({"a": [True, True], "b": [True, True]}),
         },
@@ -81,7 +81,7 @@ def healthy() -> Reference:
         '"response": "log", "change": null}'
     )
     with default_store().write("health") as draft:
-        content = f'{{"monitors": [], "alarm": {alarm}, "horizon": {{"limit": 2, "batches": []}}}}'
+        content = f'{{"monitors": [], "in_a_row": {{}}, "alarm": {alarm}, "horizon": {{"limit": 2, "batches": []}}}}'
         (draft.folder / "health.json").write_text(content)
     return draft.reference
 
@@ -96,7 +96,7 @@ def test_every_cell_is_the_mean_over_tasks_of_the_mean_over_a_tasks_episodes(sma
     greedy = {row.name: row.cells["greedy success"] for row in data.rows}
     assert greedy["grpo"] is not None and greedy["grpo"].sample == (1.0, 0.5)
     assert greedy["random"] is None, "a baseline policy plays no greedy episodes"
-    assert [row.kind for row in data.rows] == ["variant", "warm start", "player", "player"]
+    assert [row.kind for row in data.rows] == ["variant", "warm start", "baseline", "baseline"]
 
 
 def test_the_learning_curve_begins_before_training(small: Small) -> None:

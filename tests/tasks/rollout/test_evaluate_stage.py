@@ -8,7 +8,8 @@ import pytest
 from stage_samples import Small
 
 from tasks.playing import tasks_of
-from tasks.rollout.evaluate import GREEDY, SAMPLED, EvaluationParameters, evaluate, read_evaluation
+from tasks.rollout.evaluate import EvaluationParameters, evaluate
+from turnwise.data.evaluations import GREEDY, SAMPLED, read_evaluation
 from turnwise.data.metrics import episode_means
 from turnwise.store import Reference, default_store
 
@@ -20,13 +21,13 @@ def evaluated(small: Small, **changes: Any) -> Reference:
         parameters.model_copy(update=changes),
         policy=small.policy,
         tokenizer=small.tokenizer,
-        panel=small.panels["validation"],
+        task_set=small.task_sets["validation"],
     )
 
 
 def test_each_task_is_played_once_greedily_and_sampled_as_often_as_asked_for(small: Small) -> None:
     reference = evaluated(small)
-    tasks = list(tasks_of(small.panels["validation"], "validation"))
+    tasks = list(tasks_of(small.task_sets["validation"], "validation"))
     assert [each.task for each in read_evaluation(reference, GREEDY)] == tasks
     assert [each.task for each in read_evaluation(reference, SAMPLED)] == [task for task in tasks for _ in range(2)]
 

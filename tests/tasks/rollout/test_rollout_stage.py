@@ -38,7 +38,7 @@ def rolled_out(small: Small, **changes: Any) -> Reference:
         RolloutParameters(**dict(small.play), **parameters),
         policy=small.policy,
         tokenizer=small.tokenizer,
-        panel=small.panels["train"],
+        task_set=small.task_sets["train"],
     )
 
 
@@ -51,7 +51,7 @@ def test_every_drawn_task_is_played_by_a_group(small: Small) -> None:
     assert [(each.group, each.replica) for each in played] == [
         (group, replica) for group in (0, 1) for replica in range(3)
     ]
-    drawn = drawn_tasks(tasks_of(small.panels["train"], "train"), 2, seed=5, iteration=1)
+    drawn = drawn_tasks(tasks_of(small.task_sets["train"], "train"), 2, seed=5, iteration=1)
     assert [each.task for each in played] == [task for task in drawn for _ in range(3)]
 
 

@@ -26,7 +26,7 @@ def played(small: Small, seed: int = 7) -> Reference:
         **dict(small.play), compute=small.experiment.compute, tasks=3, replicas=2, temperature=1.0, seed=seed
     )
     return study_episodes.function(
-        parameters, policy=small.policy, tokenizer=small.tokenizer, panel=small.panels["validation"]
+        parameters, policy=small.policy, tokenizer=small.tokenizer, task_set=small.task_sets["validation"]
     )
 
 

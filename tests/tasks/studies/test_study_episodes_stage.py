@@ -13,7 +13,7 @@ from turnwise.store import default_store
 
 def test_each_of_the_first_tasks_is_played_by_a_group(small: Small) -> None:
     episodes = read_trajectories(default_store().folder(played(small)))
-    first = tasks_of(small.panels["validation"], "validation")[:3]
+    first = tasks_of(small.task_sets["validation"], "validation")[:3]
     assert [each.task for each in episodes] == [task for task in first for _ in range(2)]
     assert [(each.group, each.replica) for each in episodes] == [(0, 0), (0, 1), (1, 0), (1, 1), (2, 0), (2, 1)]
 

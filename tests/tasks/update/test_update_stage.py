@@ -12,6 +12,7 @@ from stage_samples import Small, rewarded, rows
 from tasks.credit.credit import CREDIT_FILE, CreditParameters, credit
 from tasks.credit.scores import SCORES_FILE, ReferenceParameters, reference
 from tasks.update.update import UpdateParameters, update
+from turnwise.config.optimization import ImportanceCorrection
 from turnwise.config.schema import Credit, RewardSection
 from turnwise.data.trajectory_files import read_trajectories
 from turnwise.policy.learner.learner import OPTIMIZER_FILE
@@ -89,3 +90,18 @@ def test_an_entropy_bonus_trains_also_where_nobody_did_better(small: Small) -> N
     rollout = rewarded(small.rollout, lambda episode: 1.0)
     _, policy = updated(small, rollout, entropy_coefficient=0.1)
     assert default_store().metrics(policy)["skipped"] == 0.0
+
+
+def test_an_update_on_an_older_policys_rollout_starts_from_the_newest(small: Small) -> None:
+    rollout = rewarded(small.rollout, lambda episode: float(episode.replica == 0))
+    credited, newest = updated(small, rollout)
+    correction = ImportanceCorrection(kind="truncate")
+    section = small.experiment.optimization.model_copy(update={"learning_rate": 1e-3, "correction": correction})
+    parameters = UpdateParameters.of(section, small.experiment.compute, 1.0, seed=1, iteration=2)
+    learned = update.function(parameters, policy=newest, rollout=rollout, credit=credited, sampler=small.policy)
+    metrics = default_store().metrics(learned)
+    assert metrics["mismatch"] < 1e-4 < metrics["importance_weight_maximum"] - 1.0
+    assert metrics["lag_kl"] > 0.0
+    states = [load_file(default_store().folder(each) / OPTIMIZER_FILE) for each in (newest, learned)]
+    steps = [max(value.item() for name, value in state.items() if name.startswith("step.")) for state in states]
+    assert steps[1] == 2 * steps[0] > 0

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import cache
 
 from turnwise.agent.formats.contract import Format, ParsedReply
 
 
 def split_at_tags(reply: str, tags: Sequence[str]) -> list[str]:
     """The reply cut at every literal tag, the tags included: text, tag, text, tag, ..., text."""
-    if not tags:
-        return [reply]
-    return re.split("(" + "|".join(re.escape(tag) for tag in tags) + ")", reply)
+    return _border(tuple(tags)).split(reply) if tags else [reply]
+
+
+@cache
+def _border(tags: tuple[str, ...]) -> re.Pattern[str]:
+    """Any of the tags, as a group, so that a text split at it keeps them."""
+    return re.compile("(" + "|".join(map(re.escape, tags)) + ")")
 
 
 def escape_tags(text: str, tags: Sequence[str]) -> str:

@@ -42,7 +42,8 @@ from turnwise.policy.determinism import reproducible_computing
 from turnwise.policy.metric_sums import ValueTally
 from turnwise.policy.model import load_trunk
 from turnwise.policy.optimizer import NamedAdamW
-from turnwise.policy.scoring import MicroBatch, at_reply_tokens, lay_out, reply_states
+from turnwise.policy.reply_states import reply_states
+from turnwise.policy.scoring import MicroBatch, at_reply_tokens, lay_out
 from turnwise.seeding import derive
 
 __all__ = ["Critic", "ValueBatch"]

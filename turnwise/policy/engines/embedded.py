@@ -26,17 +26,19 @@ import torch
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from turnwise.errors import NotFiniteError
+from turnwise.policy.decoder import is_known_decoder
 from turnwise.policy.engines.contract import Reply, Sampling, reply_limit
 from turnwise.policy.engines.forward import Forward, Integers, NewTokens, WholeForward
-from turnwise.policy.engines.fused import FusedForward, is_fusable
-from turnwise.policy.model import merged_weights
+from turnwise.policy.engines.fused import FusedForward
+from turnwise.policy.model import ALIGNMENT, merged_weights
 from turnwise.policy.threads import computing_threads
 
 MAXIMUM_CACHE_BYTES = {"cpu": 2**30, "cuda": 16 * 2**30}
 """Limits on the size of the cache, in bytes, which limit the number of slots. There is at least one slot."""
+MOST_SLOTS = {"cpu": 128, "cuda": 1024}
+"""Most slots. On a CPU tokens cost more again with more, whose keys and values leave the processor's caches."""
 DRAWN_AT_ONCE = 2**22
 """Most probabilities that are in memory at once when tokens are drawn, unless one row alone has more."""
-ALIGNMENT = 64
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,7 @@ class EmbeddedEngine:
         self._digest = None
         with computing_threads(self._threads), torch.inference_mode():
             found = _read(policy, self._device) if model is None else model
-            if is_fusable(found):
+            if is_known_decoder(found):
                 cache = self._forward.cache if isinstance(self._forward, FusedForward) else None
                 self._forward = FusedForward(found, _weights(found, policy, self._device), self.context_length, cache)
             else:
@@ -124,7 +126,7 @@ class EmbeddedEngine:
         self._past[live] += new.counts
         self._said[live] = said + 1
         self.tokens_generated += len(live)
-        complete = np.isin(tokens, self._sampling.end_tokens)
+        complete = np.logical_or.reduce([tokens == end for end in self._sampling.end_tokens])
         finished = np.nonzero(complete | (said + 1 >= self._limit[live]))[0]
         replies = [self._finish(int(live[row]), bool(complete[row])) for row in finished]
         return sorted(replies, key=lambda reply: reply.episode)
@@ -157,7 +159,7 @@ class EmbeddedEngine:
         if not isinstance(self._forward, FusedForward):
             return self._maximum_episodes
         most = MAXIMUM_CACHE_BYTES[self._device.type] // (self._forward.cache.bytes_per_token * self.context_length)
-        return max(1, min(self._maximum_episodes, most))
+        return max(1, min(self._maximum_episodes, most, MOST_SLOTS[self._device.type]))
 
     def _take_in(self) -> None:
         """Give slots to waiting requests, in the order of their submission."""

@@ -57,6 +57,14 @@ class KeyValueCache:
         for stored, new in ((self.keys[layer], keys), (self.values[layer], values)):
             stored.view(-1, self._dimension).index_copy_(0, places, new.reshape(-1, self._dimension))
 
+    def read(self, layer: int, slots: slice | torch.Tensor, length: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Keys and values of the first `length` tokens of these slots, both [slots, heads, length, dimension]."""
+        keys, values = self.keys[layer][:, :, :length], self.values[layer][:, :, :length]
+        if isinstance(slots, slice):
+            return keys[slots], values[slots]
+        # Many times faster on a CPU than indexing with a tensor.
+        return keys.index_select(0, slots), values.index_select(0, slots)
+
     def copy(self, source: int, to: Integers, length: int) -> None:
         """Copy the first `length` tokens of one slot into others."""
         slots = torch.from_numpy(to).to(self.keys[0].device)

@@ -57,6 +57,11 @@ MAXIMUM_CACHE_BYTES = {"cpu": 512 * 2**20, "cuda": 16 * 2**30}
 where it is full, vLLM makes episodes wait."""
 
 
+CPU_BLOCK_TOKENS = 32
+"""Tokens of a block of the KV cache on a CPU, the fewest that vLLM's kernels take. Only whole blocks are found again at
+the next turn: with vLLM's own 128, contexts of some turns would be computed from their beginning at each of them."""
+
+
 class VllmEngine:
     """The engine on vLLM; its interface is `turnwise.policy.engines.contract.Engine`.
 
@@ -159,6 +164,7 @@ class VllmEngine:
             "enforce_eager": True,
             "max_model_len": self.context_length,
             "max_num_seqs": self._maximum_episodes,
+            **({"block_size": CPU_BLOCK_TOKENS} if self._device == "cpu" else {}),
             "kv_cache_memory_bytes": self._cache_bytes(configuration),
             "logprobs_mode": "processed_logprobs",
             "async_scheduling": False,

@@ -1,7 +1,8 @@
-"""Importance weights that correct for the mismatch between engine and learner.
+"""Importance weights that correct for the mismatch between engine and learner, and for a lag of the sampling policy.
 
 Engine and learner hold the same weights and compute slightly different probabilities (kernels, precision). With
-log p, recomputed by the learner for the sampled tokens before the first optimizer step, and log mu, the engine's:
+`rollout.lag` the engine's weights are older than the learner's, too. With log p, recomputed by the learner for the
+sampled tokens before the first optimizer step, and log mu, the engine's:
 
     token       w_t = exp(log p(t) - log mu(t))
     sequence    w   = exp(sum over the sequence's reply tokens of log p(t) - log mu(t)), for each of its tokens
@@ -12,7 +13,9 @@ log p, recomputed by the learner for the sampled tokens before the first optimiz
 The policy loss of a token is multiplied by its weight, a constant. The ratio of the loss is then taken to p, the
 *proximal* policy, instead of mu: w corrects for the difference between engine and learner, while the ratio and its clip
 follow the learner's own steps (Hilton et al. 2021, arXiv 2110.00641). Without a correction the ratio is taken to mu and
-does both. The penalty for divergence from a reference and the entropy bonus are not weighted.
+does both. With a lag w = (p / q) (q / mu), q being the learner with the weights that sampled: the first factor is the
+lag's, the second the mismatch's, and the bounds apply to their product. The penalty for divergence from a reference and
+the entropy bonus are not weighted.
 
 Papers: truncated importance sampling for engines, Yao et al. 2025 ("Your efficient RL framework secretly brings you
 off-policy RL training"), high = 2, per token; IcePop (Ring-1T, arXiv 2510.18855), masks per token outside [0.5, 5].
@@ -46,6 +49,8 @@ class ImportanceWeights:
     """The largest weight before truncation or masking."""
     cut_share: float
     """The share of reply tokens whose weight was truncated or masked."""
+    divergence: float
+    """Schulman's estimate of KL(mu || p), p / mu - 1 - log (p / mu), in nats per reply token: before any bound."""
 
 
 def importance_weights(
@@ -58,6 +63,8 @@ def importance_weights(
     """
     low, high = correction.bounds
     log_weights = (learner_log_probabilities.values - sequences.log_probabilities)[sequences.mask]
+    clamped = np.clip(log_weights, -LARGEST_LOG_WEIGHT, LARGEST_LOG_WEIGHT)
+    divergence = float((np.exp(clamped) - 1.0 - clamped).mean())
     if correction.level == "sequence":
         rows = sequences.reply_rows(log_weights)
         log_weights = np.repeat([row.sum() for row in rows], rows.lengths)
@@ -69,8 +76,12 @@ def importance_weights(
         raise MismatchError(
             f"the importance mask must leave a reply token to train on; it leaves none of {used.size} with weights "
             f"within {low:g} and {high:g}: engine and learner hold different weights; load the learner's policy into "
-            "the engine before the rollout"
+            "the engine before the rollout, or, with rollout.lag, take smaller steps (optimization.learning_rate)"
         )
     return ImportanceWeights(
-        sequences.at_replies(used), float(used.mean()), float(weights.max()), float((weights != used).mean())
+        sequences.at_replies(used),
+        float(used.mean()),
+        float(weights.max()),
+        float((weights != used).mean()),
+        divergence,
     )

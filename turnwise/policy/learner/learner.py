@@ -26,10 +26,12 @@ from turnwise.policy.determinism import reproducible_computing
 from turnwise.policy.learner.importance import ImportanceCorrection, importance_weights
 from turnwise.policy.learner.objective import ReplyTokens, objective
 from turnwise.policy.learner.update import UpdateBatch, UpdateSettings, mini_batches
+from turnwise.policy.memory import keep_freed_memory
 from turnwise.policy.metric_sums import UpdateTally
 from turnwise.policy.model import dtype_of, load_policy, restore_adapter, save_policy, trained_parameters
 from turnwise.policy.optimizer import NamedAdamW
-from turnwise.policy.scoring import MicroBatch, at_reply_tokens, lay_out, reply_states, score_replies
+from turnwise.policy.reply_states import reply_states
+from turnwise.policy.scoring import MicroBatch, at_reply_tokens, lay_out, score_replies
 
 OPTIMIZER_FILE = "optimizer/adamw.safetensors"
 """In a subfolder, since engines load every safetensors file next to the model's as weights."""
@@ -40,6 +42,7 @@ class Learner:
 
     def __init__(self, policy: Path | str, *, device: str = "cpu", threads: int, model: ModelSettings = PLAIN) -> None:
         """Load `policy`, a folder in Hugging Face's layout or a hub id, with an empty optimizer and a new adapter."""
+        keep_freed_memory()
         self._model_settings, self._threads = model, threads
         self.model = load_policy(policy, model, device)
         self.critic: Critic | None = None
@@ -99,7 +102,7 @@ class Learner:
         with reproducible_computing(self._threads):
             for micro_batch in self._lay_out(sequences, micro_batch_tokens):
                 chosen, _ = self._scored(micro_batch, reply_states(self.model, micro_batch))
-                part = _negative_sum(chosen) / tokens
+                part = -chosen.sum() / tokens
                 part.backward()
                 loss += part.item()
             norm = self._optimizer.step(
@@ -110,19 +113,21 @@ class Learner:
             )
         return {"loss": loss, "gradient_norm": norm, "tokens": float(tokens)}
 
-    def update(self, batch: UpdateBatch, settings: UpdateSettings) -> dict[str, float]:
+    def update(self, batch: UpdateBatch, settings: UpdateSettings, sampler: Learner | None = None) -> dict[str, float]:
         """Take optimizer steps on the policy-gradient objective (`turnwise.policy.learner.objective`); return metrics.
 
         With `settings.critic` the critic on the policy's trunk is trained in the same steps, and all sequences have a
-        backward pass.
+        backward pass. `sampler` holds the policy that sampled the batch, where that is an older one (`rollout.lag`):
+        importance weights correct for its age, and the mismatch is measured with it.
 
         Metrics that are means over reply tokens: `loss` (the policy loss alone), `ratio`, `clip_fraction_low`,
         `clip_fraction_high`, `entropy` (nats), `approximate_kl` (nats, from the policy that the ratio is taken to).
         Others: `gradient_norm` (mean over steps, before clipping), `mismatch` and `mismatch_maximum` (|learner -
-        engine|, nats, on the first mini-batch before its step), `tokens` (reply tokens of the batch), `padding_share`,
-        `optimizer_steps`. Where they are used: `objective` (mean over steps of the whole objective),
-        `dual_clip_fraction`, `kl_reference` (nats), `importance_weight_mean`, `importance_weight_maximum` (before
-        truncation or masking), `importance_cut_share`, and those of `Critic.update`.
+        engine|, nats, on the first mini-batch before its step; with a `sampler`, on that one's first micro-batch),
+        `tokens` (reply tokens of the batch), `padding_share`, `optimizer_steps`. Where they are used: `objective` (mean
+        over steps of the whole objective), `dual_clip_fraction`, `kl_reference` (nats), `importance_weight_mean`,
+        `importance_weight_maximum` (before truncation or masking), `importance_cut_share`, `lag_kl` (nats, from the
+        `sampler` to this policy before its first step), and those of `Critic.update`.
 
         Raises ValueError for a batch that lacks an input of the settings; MismatchError, before any step, when the
         mismatch is above the settings' bound; and NotFiniteError for a loss, a gradient or a weight that is not finite:
@@ -134,29 +139,36 @@ class Learner:
                 "a critic on the policy's trunk must learn along, and no other: give its settings if, and only if, "
                 "add_critic has put one there"
             )
+        if sampler is not None and settings.correction is None:
+            raise ValueError("a batch that an older policy sampled must be corrected for: give settings.correction")
         corrected: dict[str, float] = {}
+        mismatch = None if sampler is None else sampler.mismatch(batch, settings)
+        if mismatch is not None:
+            self._check_mismatch(mismatch[0], settings.maximum_mismatch)
         if settings.correction is not None:
-            batch, corrected = self._corrected(batch, settings, settings.correction)
+            batch, corrected = self._corrected(batch, settings, settings.correction, lags=sampler is not None)
         tallies: list[UpdateTally] = []
         norms: list[float] = []
         value_norms: list[float] = []
         with reproducible_computing(self._threads):
             for mini_batch in mini_batches(batch, settings):
                 tally = self._gradient(mini_batch, settings)
-                if not tallies:
-                    self._check_mismatch(tally, settings.maximum_mismatch)
+                if mismatch is None:
+                    mismatch = tally.mismatch / tally.tokens, tally.mismatch_maximum
+                    self._check_mismatch(mismatch[0], settings.maximum_mismatch)
                 norms.append(self._step(settings))
                 if self.critic is not None and settings.critic is not None:
                     value_norms.append(self.critic.step(settings.critic))
                 tallies.append(tally)
             self._check_finite()
+        assert mismatch is not None, "a batch has at least one mini-batch"
         total = sum(tallies[1:], tallies[0])
         own_objective = not settings.advantages_alone or settings.aggregation != "token-mean"
         return {
             **total.means(),
             "gradient_norm": sum(norms) / len(norms),
-            "mismatch": tallies[0].mismatch / tallies[0].tokens,
-            "mismatch_maximum": tallies[0].mismatch_maximum,
+            "mismatch": mismatch[0],
+            "mismatch_maximum": mismatch[1],
             "tokens": float(batch.sequences.mask.sum()),
             "padding_share": 1.0 - total.unpadded / total.padded,
             "optimizer_steps": float(len(norms)),
@@ -164,6 +176,14 @@ class Learner:
             **corrected,
             **(value_metrics(total.values, value_norms, batch.value_batch()) if value_norms else {}),
         }
+
+    def mismatch(self, batch: UpdateBatch, settings: UpdateSettings) -> tuple[float, float]:
+        """The mean and the maximum of |this policy's - engine's| log-probabilities, in nats, on one micro-batch."""
+        first = next(mini_batches(batch, settings)).sequences
+        sample = first.select(list(self._lay_out(first, settings.micro_batch_tokens)[0].members))
+        own = self.log_probabilities(sample, settings.temperature, settings.micro_batch_tokens)
+        differences = np.abs(own.values - sample.log_probabilities)[sample.mask]
+        return float(differences.mean()), float(differences.max())
 
     def save(self, folder: Path) -> None:
         """Write the weights, with an adapter merged, and the state needed to continue into `folder`.
@@ -177,7 +197,7 @@ class Learner:
             self.critic.save(folder)
 
     def _corrected(
-        self, batch: UpdateBatch, settings: UpdateSettings, correction: ImportanceCorrection
+        self, batch: UpdateBatch, settings: UpdateSettings, correction: ImportanceCorrection, *, lags: bool
     ) -> tuple[UpdateBatch, dict[str, float]]:
         """The batch with importance weights and the learner's log-probabilities, and the metrics about the weights."""
         own = self.log_probabilities(batch.sequences, settings.temperature, settings.micro_batch_tokens)
@@ -186,6 +206,7 @@ class Learner:
             "importance_weight_mean": weights.mean,
             "importance_weight_maximum": weights.maximum,
             "importance_cut_share": weights.cut_share,
+            **({"lag_kl": weights.divergence} if lags else {}),
         }
 
     def _gradient(self, batch: UpdateBatch, settings: UpdateSettings) -> UpdateTally:
@@ -234,8 +255,7 @@ class Learner:
             reported += UpdateTally(objective=value_weight * values_reported.loss, values=values_reported)
         return loss, reported + UpdateTally(padded=micro_batch.padded_tokens)
 
-    def _check_mismatch(self, tally: UpdateTally, bound: float) -> None:
-        mean = tally.mismatch / tally.tokens
+    def _check_mismatch(self, mean: float, bound: float) -> None:
         if not mean <= bound:
             self.model.zero_grad()
             if self.critic is not None:
@@ -310,12 +330,3 @@ class Learner:
                     f"a policy's logits must be its output layer applied to its last hidden state; those of "
                     f"{type(self.model).__name__} are not (it caps or scales them): choose another architecture"
                 )
-
-
-def _negative_sum(log_probabilities: torch.Tensor) -> torch.Tensor:
-    """Minus the sum of log-probabilities, in the summation order of torch's cross entropy.
-
-    Stored SFT warm starts depend on its rounding to the bit.
-    """
-    nowhere_else = torch.zeros(len(log_probabilities), dtype=torch.long, device=log_probabilities.device)
-    return torch.nn.functional.nll_loss(log_probabilities.unsqueeze(-1), nowhere_else, reduction="sum")

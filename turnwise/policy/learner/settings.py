@@ -50,8 +50,15 @@ class UpdateSettings(UpdateOptions):
 
 
 def require_update(optimization: Optimization, rollout: Rollout) -> None:
-    """Raise ConfigurationError for a loss that is unknown or has no such clip, and for batches that cannot be dealt."""
+    """Raise ConfigurationError for a loss that is unknown or has no such clip, for batches that cannot be dealt, and
+    for a lag that is not corrected.
+    """
     require_loss(optimization)
+    if rollout.lag and optimization.method == "reinforcement" and optimization.correction is None:
+        raise ConfigurationError(
+            "optimization.correction must be set where rollout.lag is 1, since each batch is sampled by an older "
+            "policy than the one that learns from it; found null: set it to {kind: truncate}, or rollout.lag to 0"
+        )
     batch = rollout.prompts * rollout.group_size
     if batch % optimization.mini_batches:
         raise ConfigurationError(

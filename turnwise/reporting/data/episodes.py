@@ -44,11 +44,11 @@ class ShownEpisode:
 
     @property
     def when(self) -> str:
-        """The occasion as text: `training batch 20`, `test panel after 20 iterations, greedy`."""
+        """The occasion as text: `training batch 20`, `test task set after 20 iterations, greedy`."""
         if self.occasion == "training":
             return f"training batch {self.iteration}"
         after = "" if self.iteration is None else f" after {self.iteration} iterations"
-        return f"{self.occasion} panel{after}, {self.mode}"
+        return f"{self.occasion} task set{after}, {self.mode}"
 
 
 @dataclass(frozen=True)

@@ -25,8 +25,8 @@ EVERYTHING_ELSE = "everything else"
 STAGES = (*BEFORE_RUNS, "sampling", "worlds", "update", "evaluation", EVERYTHING_ELSE)
 """The stages of the time account, unless a report has its own."""
 
-RowKind = Literal["variant", "warm start", "player"]
-ROW_KINDS: tuple[RowKind, ...] = ("variant", "warm start", "player")
+RowKind = Literal["variant", "warm start", "baseline"]
+ROW_KINDS: tuple[RowKind, ...] = ("variant", "warm start", "baseline")
 SHARE = "share"
 """The unit of values between 0 and 1; axes with it show the whole range."""
 

@@ -8,6 +8,7 @@ from matplotlib.figure import Figure as Drawing
 from matplotlib.lines import Line2D
 
 from turnwise.reporting.data.report_data import SHARE, ReportColumn, ReportData
+from turnwise.reporting.data.tables import interval_data
 from turnwise.reporting.figures.drawing import (
     COLOURS,
     GREY,
@@ -29,7 +30,7 @@ REFERENCE_DASHES: tuple[tuple[float, ...], ...] = ((5, 3), (1.2, 2), (7, 2, 1.2,
 
 def reference_dashes(report: ReportData) -> dict[str, tuple[float, ...]]:
     """The dashes of each baseline policy's reference line."""
-    baselines = report.rows_of("player")
+    baselines = report.rows_of("baseline")
     return {row.name: REFERENCE_DASHES[place % len(REFERENCE_DASHES)] for place, row in enumerate(baselines)}
 
 
@@ -41,8 +42,8 @@ def comparisons(report: ReportData) -> list[Figure]:
 
 def _comparison(report: ReportData, column: ReportColumn, place: int) -> Figure:
     cells = [(row, interval) for row in report.rows if (interval := row.cells.get(column.key)) is not None]
-    measured = [(row, interval) for row, interval in cells if row.kind != "player"]
-    baselines = [(row, interval) for row, interval in cells if row.kind == "player"]
+    measured = [(row, interval) for row, interval in cells if row.kind != "baseline"]
+    baselines = [(row, interval) for row, interval in cells if row.kind == "baseline"]
     look, dashes = styles(report), reference_dashes(report)
 
     def draw(legend: bool) -> Drawing:
@@ -75,11 +76,6 @@ def _comparison(report: ReportData, column: ReportColumn, place: int) -> Figure:
         [(row.name, row.kind, *interval_data(interval)) for row, interval in [*measured, *baselines]],
         draw,
     )
-
-
-def interval_data(interval: Interval) -> tuple[float, float | None, float | None, str, int, float]:
-    """An interval as the fields of a CSV row: value, low, high, over, count, level."""
-    return (interval.value, interval.low, interval.high, interval.over, interval.count, interval.level)
 
 
 def _draw_interval(axes: Axes, height: int, interval: Interval, style: LineStyle) -> None:

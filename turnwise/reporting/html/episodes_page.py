@@ -22,7 +22,7 @@ from turnwise.store.atomic_write import write_whole
 def write_episodes(title: str, episodes: Sequence[ShownEpisode], count: int, path: Path) -> None:
     """Write the page of `episodes`, a sample of `count` episodes, to `path` with an atomic write."""
     statement = (
-        f"{len(episodes):,} of {count:,} episodes. On the validation and the test panel: the first tasks, each with "
+        f"{len(episodes):,} of {count:,} episodes. On the validation and the test task set: the first tasks, each with "
         "one greedy and one sampled episode of every policy. In training: of each batch after which the policy was "
         "evaluated, the first group whose advantages differ. `turnwise show` finds the others."
     )
@@ -54,7 +54,7 @@ def _choices(episodes: Sequence[ShownEpisode]) -> dict[str, dict[str, str]]:
     return {
         "policy": themselves(episode.policy for episode in episodes),
         "occasion": {
-            name: f"{name} {'batches' if name == 'training' else 'panel'}" for name in OCCASIONS if name in occasions
+            name: f"{name} {'batches' if name == 'training' else 'task set'}" for name in OCCASIONS if name in occasions
         },
         "mode": themselves(episode.mode for episode in episodes),
         "ending": {episode.ending: ending(episode.ending) for episode in episodes},

@@ -53,17 +53,14 @@ def print_report(report: ReportData, console: Console) -> None:
 def _groups_that_fit(report: ReportData, console: Console) -> Sequence[Sequence[ReportColumn]]:
     """The columns in as few groups of nearly equal size as fit the console's width; at worst one column per group."""
     total = len(report.columns)
+    unbounded = console.options.update(width=10_000)
     for count in range(1, total + 1):
         edges = [round(total * part / count) for part in range(count + 1)]
         groups = [report.columns[low:high] for low, high in itertools.pairwise(edges)]
-        if all(_width(_table(report, group), console) <= console.width for group in groups):
+        widths = [console.measure(_table(report, group), options=unbounded).maximum for group in groups]
+        if max(widths) <= console.width:
             return groups
     return [[column] for column in report.columns]
-
-
-def _width(table: Table, console: Console) -> int:
-    unbounded = console.options.update(width=10_000)
-    return console.measure(table, options=unbounded).maximum
 
 
 def _table(report: ReportData, columns: Sequence[ReportColumn]) -> Table:

@@ -50,7 +50,9 @@ def standings(judgement: Judgement, references: Mapping[str, Interval]) -> TextT
         "policy; of gains over seeds and tasks.",
         "Normalised: 0 is the random policy, 1 the oracle.",
     ]
-    return TextTable("standings", f"{judgement.measure} on the test panel", columns, rows, [*notes, *judgement.notes])
+    return TextTable(
+        "standings", f"{judgement.measure} on the test task set", columns, rows, [*notes, *judgement.notes]
+    )
 
 
 def pairs(judgement: Judgement) -> TextTable:
@@ -83,7 +85,7 @@ def learning(judgement: Judgement) -> TextTable:
     rows = [[each.name, cell(each.area), _reached(each)] for each in judgement.learning]
     columns = ["", "area under the curve", f"iterations to {stated:g}"]
     notes = [
-        "Area: the mean on the way, on the validation panel. Iterations: the median run's, and how many got there."
+        "Area: the mean on the way, on the validation task set. Iterations: the median run's, and how many got there."
     ]
     return TextTable("learning", "On the way", columns, rows, notes)
 

@@ -13,15 +13,11 @@ from envs.browser.reading import Element
 from turnwise.world import ScriptedAction
 
 Elements = Sequence[Element]
-Player = Callable[[str, Elements], ScriptedAction]
+Oracle = Callable[[str, Elements], ScriptedAction]
 
 
 def _click(element: Element, thought: str) -> ScriptedAction:
     return ScriptedAction(thought, (f"click [{element.number}]",))
-
-
-def _fill(element: Element, text: str, thought: str) -> ScriptedAction:
-    return ScriptedAction(thought, (f"type [{element.number}] [{text}] [0]",))
 
 
 def _of_role(elements: Elements, *roles: str) -> list[Element]:
@@ -122,7 +118,7 @@ def _fill_and_submit(goal: str, elements: Elements) -> ScriptedAction:
     for field, text in zip(fields, texts if len(texts) == len(fields) else texts * len(fields), strict=False):
         # A password is shown as dots, one for each character.
         if field.value != text and field.value != "•" * len(text):
-            return _fill(field, text, f"enter {text}")
+            return ScriptedAction(f"enter {text}", (f"type [{field.number}] [{text}] [0]",))
     return _submit(elements)
 
 
@@ -138,7 +134,7 @@ def _submit(elements: Elements) -> ScriptedAction:
     return _click(found[-1], "all is done, submit") if found else _give_up("there is no button")
 
 
-PLAYERS: dict[str, Player] = {
+ORACLES: dict[str, Oracle] = {
     "click-button": _press_the_named_button,
     "enter-text": _fill_and_submit,
     "click-checkboxes": _tick_and_submit,

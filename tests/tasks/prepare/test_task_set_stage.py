@@ -1,4 +1,4 @@
-"""The stage `panel`: the ordered task set of one split."""
+"""The stage `task_set`: the ordered task set of one split."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import json
 import pytest
 from corridor_worlds import Corridor
 
-from tasks.prepare.materials import PanelParameters, panel
+from tasks.prepare.materials import TaskSetParameters, task_set
 from turnwise.config.schema import WorldSection
-from turnwise.data.task_sets import panel_digest, read_panel
+from turnwise.data.task_sets import read_task_set, task_set_digest
 from turnwise.errors import ConfigurationError
 from turnwise.store import Reference, default_store
 from turnwise.world import SPLITS, Split, Task, make_world
@@ -29,11 +29,11 @@ class Few(Corridor):
 
 
 def made(world: WorldSection = LAKE, split: Split = "train", tasks: int = 5) -> Reference:
-    return panel.function(PanelParameters(world=world, split=split, tasks=tasks))
+    return task_set.function(TaskSetParameters(world=world, split=split, tasks=tasks))
 
 
 def tasks_in(reference: Reference, split: Split = "train") -> list[Task]:
-    return read_panel(default_store().folder(reference), split)
+    return read_task_set(default_store().folder(reference), split)
 
 
 def test_the_tasks_are_those_of_the_world_in_its_order_with_what_they_are_of() -> None:
@@ -43,7 +43,7 @@ def test_the_tasks_are_those_of_the_world_in_its_order_with_what_they_are_of() -
     about = json.loads((default_store().folder(reference) / "about.json").read_text())
     assert about == {
         "split": "test",
-        "digest": panel_digest(world.tasks("test", 5)),
+        "digest": task_set_digest(world.tasks("test", 5)),
         "world": "frozen_lake",
         "version": world.version,
         "attribution": world.attribution(),
@@ -68,7 +68,7 @@ def test_more_tasks_than_there_are_cannot_be_drawn() -> None:
         made(few, tasks=5)
 
 
-def test_a_panel_may_mix_worlds_and_remembers_which() -> None:
+def test_a_task_set_may_mix_worlds_and_remembers_which() -> None:
     parts = {"lake": {"world": "frozen_lake"}, "bandit": {}}
     world = WorldSection(name="envs.mixture:Mixture", parameters={"parts": parts, "train": ["lake"]})
     train, test = (made(world, split, 3) for split in SPLITS[::2])

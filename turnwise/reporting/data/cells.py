@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tasks.rollout.evaluate import GREEDY, SAMPLED, read_evaluation
 from turnwise.data import metrics
+from turnwise.data.evaluations import GREEDY, SAMPLED, read_evaluation
 from turnwise.statistics.interval import mean
 from turnwise.store import Reference
 from turnwise.world import Column, World

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
-from tasks.playing import tasks_of
-from tasks.report.cells import WARM_START, cell, task_means
-from turnwise.data.task_sets import panel_digest
+from turnwise.data.task_sets import read_task_set, task_set_digest
 from turnwise.errors import ConfigurationError
+from turnwise.reporting.data.cells import WARM_START, cell, task_means
 from turnwise.statistics import Interval, Judgement, ReferencePoints, Results, judge, over_tasks, student_over_seeds
-from turnwise.statistics.curves import AtEqualBudget, Points, within_budget
+from turnwise.statistics.curves import AtEqualBudget, Points, Spending, within_budget
 from turnwise.statistics.evaluation_protocol import circumstances
 from turnwise.store import Reference, default_store
 from turnwise.tracking.finding import RecordedRun
@@ -69,13 +68,13 @@ def how_tested(groups: Sequence[Group]) -> dict[str, dict[str, str]]:
     found = {}
     for group in groups:
         for seed, run in group.runs.items():
-            panel = panel_digest(tasks_of(run.artifacts.panel("test"), "test"))
+            tasks = read_task_set(default_store().folder(run.artifacts.task_set("test")), "test")
             name = f"{group.name} seed {seed}"
-            found[name] = circumstances(run.artifacts.experiment, run.tags.get("world_version"), panel)
+            found[name] = circumstances(run.artifacts.experiment, run.tags.get("world_version"), task_set_digest(tasks))
     return found
 
 
-def judged(groups: Sequence[Group], stated: float) -> Judgement:
+def judged(groups: Sequence[Group], stated: float, spending: Spending) -> Judgement:
     """Verdicts by the primary metric of the first group's world. Raises ConfigurationError if a run lacks a value."""
     world = _world(groups[0])
     primary = world.primary_column
@@ -83,18 +82,18 @@ def judged(groups: Sequence[Group], stated: float) -> Judgement:
     for group in groups:
         variants[group.name] = Results({seed: _shown(run, world) for seed, run in sorted(group.runs.items())})
         frames[group.name] = _frame(next(iter(group.runs.values())), world)
-    curves = {group.name: _curves(group, world, "iterations") for group in groups}
+    curves = {group.name: _curves(group, world, "iterations", spending) for group in groups}
     return judge(primary.heading, variants, frames=frames, curves=curves, stated=stated, share=primary.percent)
 
 
-def at_equal_budgets(groups: Sequence[Group]) -> list[AtEqualBudget]:
+def at_equal_budgets(groups: Sequence[Group], spending: Spending) -> list[AtEqualBudget]:
     """Compare the groups at the largest budgets that every run has spent; those that were not measured are left out."""
     world = _world(groups[0])
     primary = world.primary_column
     within = (0.0, 1.0) if primary.percent else (float("-inf"), float("inf"))
     found = []
     for budget in BUDGETS:
-        curves = {group.name: _curves(group, world, budget) for group in groups}
+        curves = {group.name: _curves(group, world, budget, spending) for group in groups}
         ends = [points[-1][0] if points else 0.0 for of_group in curves.values() for points in of_group]
         spent = min(ends)
         if spent > 0:
@@ -118,7 +117,7 @@ def _shown(run: RecordedRun, world: World) -> dict[str, float]:
     if not found:
         raise ConfigurationError(
             f"a run must have a value of the measure {primary.heading!r} to be compared; {run.name} ({run.id[:8]}) has "
-            "none on the test panel: leave it out"
+            "none on the test task set: leave it out"
         )
     return found
 
@@ -131,7 +130,7 @@ def references(groups: Sequence[Group]) -> dict[str, Interval]:
     found = {
         (name, evaluation): f"{name} ({run.ablation})" if len({run.ablation for run in runs}) > 1 else name
         for run in reversed(runs)
-        for name, evaluation in run.players.items()
+        for name, evaluation in run.baselines.items()
     }
     shown = {}
     for (_, evaluation), told in sorted(found.items(), key=lambda item: (item[0][0] != WARM_START, item[1])):
@@ -144,30 +143,30 @@ def references(groups: Sequence[Group]) -> dict[str, Interval]:
 def _frame(run: RecordedRun, world: World) -> ReferencePoints:
     """The reference points that the run's ablation recorded: its warm start and its baselines."""
     primary = world.primary_column
-    means = {name: cell(evaluation, world, primary) for name, evaluation in run.players.items()}
-    start = task_means(run.players[WARM_START], world, primary) if WARM_START in run.players else {}
+    means = {name: cell(evaluation, world, primary) for name, evaluation in run.baselines.items()}
+    start = task_means(run.baselines[WARM_START], world, primary) if WARM_START in run.baselines else {}
     return ReferencePoints(Results({0: start}) if start else None, means.get("random"), means.get("oracle"))
 
 
-def _curves(group: Group, world: World, budget: str) -> list[list[tuple[float, float]]]:
+def _curves(group: Group, world: World, budget: str, spending: Spending) -> list[list[tuple[float, float]]]:
     """One curve per run against the budget spent, sorted by seed: the primary metric on the validation task set."""
-    return [_curve(run, world, budget) for _, run in sorted(group.runs.items())]
+    return [_curve(run, world, budget, spending) for _, run in sorted(group.runs.items())]
 
 
-def _curve(run: RecordedRun, world: World, budget: str) -> list[tuple[float, float]]:
+def _curve(run: RecordedRun, world: World, budget: str, spending: Spending) -> list[tuple[float, float]]:
     points = []
     spent = 0.0
     paid = set(run.artifacts.prepared.values())
     evaluations: list[tuple[float, Reference]] = [(0.0, run.artifacts.start)]
     for made in run.artifacts.iterations:
-        new = {reference for name, reference in made.items() if not name.startswith("evaluation")} - paid
-        cost = _cost(made["rollout"], new, budget)
+        new = {reference for name, reference in made.items() if name not in spending.free} - paid
+        cost = _cost(made[spending.sampling], new, budget)
         if cost is None:
             return []
         spent += cost
         paid |= new
-        if "evaluation" in made:
-            evaluations.append((spent, made["evaluation"]))
+        if spending.evaluation in made:
+            evaluations.append((spent, made[spending.evaluation]))
     for at, evaluation in evaluations:
         value = cell(evaluation, world, world.primary_column)
         if value is not None:

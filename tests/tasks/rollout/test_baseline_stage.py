@@ -1,4 +1,4 @@
-"""The stage `player`: a scripted baseline policy on a fixed task set."""
+"""The stage `baseline`: a scripted baseline policy on a fixed task set."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ from typing import Any
 import pytest
 from stage_samples import Small
 
-from tasks.rollout.evaluate import GREEDY, SAMPLED, PlayerParameters, player, read_evaluation
+from tasks.rollout.evaluate import BaselineParameters, baseline
+from turnwise.data.evaluations import GREEDY, SAMPLED, read_evaluation
 from turnwise.errors import WorldLost
 from turnwise.store import Reference, default_store
 
 
 def played(small: Small, name: str, **changes: Any) -> Reference:
-    values = {"player": name, "samples": 4, "seed": 3, "split": "test", **changes}
-    return player.function(PlayerParameters(**{**dict(small.play), **values}), panel=small.panels["test"])
+    values = {"baseline": name, "samples": 4, "seed": 3, "split": "test", **changes}
+    return baseline.function(BaselineParameters(**{**dict(small.play), **values}), task_set=small.task_sets["test"])
 
 
 def test_the_oracle_solves_the_same_tasks_every_time_and_the_random_policy_fewer(small: Small) -> None:
@@ -45,7 +46,7 @@ def test_the_seed_decides_what_a_random_policy_does(small: Small) -> None:
     assert played(small, "oracle", samples=1) != played(small, "oracle")
 
 
-def test_a_player_that_the_world_does_not_have_loses_every_episode(small: Small) -> None:
+def test_a_baseline_that_the_world_does_not_have_loses_every_episode(small: Small) -> None:
     impatient = small.play.patience.model_copy(update={"world_retries": 0})
-    with pytest.raises(WorldLost, match=r"lost 12 of 12.*must be one of the world's players; found 'nobody'"):
+    with pytest.raises(WorldLost, match=r"lost 12 of 12.*must be one of the world's baseline policies; found 'nobody'"):
         played(small, "nobody", samples=2, patience=impatient)

@@ -1,4 +1,4 @@
-"""`turnwise lessons` takes its figures from the results of each overlay, and keeps what it cannot make here."""
+"""`turnwise results` takes its figures from the results of each overlay, and keeps what it cannot make here."""
 
 import json
 from pathlib import Path
@@ -35,16 +35,16 @@ def write_results(project: Path, name: str, successes: int) -> None:
 def test_a_line_is_taken_from_results_and_stays_when_they_are_gone(project: Path) -> None:
     docs = project / "docs"
     write_results(project, "lake", 40)
-    command.record_lessons([], docs)
+    command.record_results_page([], docs)
     (line,) = read_record((docs / RECORD_FILE).read_text())
     assert line.trained is not None and (line.experiment, line.trained.value) == ("lake", 0.4)
     assert "Not recorded yet: `ice`." in (docs / PAGE_FILE).read_text()
 
     (project / "results" / "world_lake" / "report.json").unlink()
     write_results(project, "ice", 70)
-    command.record_lessons([], docs)
+    command.record_results_page([], docs)
     assert [each.experiment for each in read_record((docs / RECORD_FILE).read_text())] == ["ice", "lake"]
 
     write_results(project, "ice", 80)
-    command.record_lessons([project / "experiments" / "worlds" / "ice.yaml"], docs)
+    command.record_results_page([project / "experiments" / "worlds" / "ice.yaml"], docs)
     assert [each.digest for each in read_record((docs / RECORD_FILE).read_text())] == ["digest of 80", "digest of 40"]

@@ -1,0 +1,159 @@
+"""How the cost of a rollout grows with its groups and with its turns, through the real task, writing included.
+
+    python -m benchmarks.growth                            8, 64 and 512 groups of 8 at 4 turns; 4 and 20 turns at 8
+    python -m benchmarks.growth --groups 8 64 --engine vllm
+
+Prints processor seconds per trajectory, the least of some rounds, and the memory that the process held at its peak,
+which the largest rollout so far decides. The policy is untrained, so that every reply is cut off at 12 tokens and every
+episode reaches the limit on turns: frozen lake, one thread, 4 layers of width 128.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+import torch
+
+from flows.prepare import play_parameters
+from tasks.prepare.materials import (
+    DemonstrationParameters,
+    PolicyParameters,
+    TaskSetParameters,
+    TokenizerParameters,
+    demonstrations,
+    initial_policy,
+    task_set,
+    tokenizer,
+)
+from tasks.rollout.rollout import RolloutParameters, rollout
+from turnwise.data.trajectory_files import read_arrays
+from turnwise.experiment import Experiment, load
+from turnwise.store import Reference, default_store
+from turnwise.store.paths import project_root
+
+GROUP_SIZE, REPLY_TOKENS, MOST_TURNS = 8, 12, 20
+TRAJECTORIES_A_ROW = 1024
+"""Played for a row, over its rounds, at least."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What a rollout reads."""
+
+    experiment: Experiment
+    tasks: Reference
+    tokenizer: Reference
+    policy: Reference
+
+    def play(self, groups: int, turns: int, iteration: int) -> tuple[float, Reference]:
+        """Processor seconds of a rollout, and its artifact."""
+        parameters = RolloutParameters(
+            **dict(play_parameters(self.experiment)),
+            compute=self.experiment.compute,
+            scheme="independent",
+            prompts=groups,
+            group_size=GROUP_SIZE,
+            temperature=1.0,
+            horizon=turns,
+            seed=0,
+            iteration=iteration,
+            round=0,
+        )
+        began = time.process_time()
+        made = rollout.function(parameters, policy=self.policy, tokenizer=self.tokenizer, task_set=self.tasks)
+        return time.process_time() - began, made
+
+
+def prepared(engine: str, groups: int) -> Prepared:
+    """Task set, tokenizer and an untrained policy, in the home that the environment names."""
+    experiment = load(
+        project_root() / "params.yaml",
+        [project_root() / "experiments" / "frozen_lake.yaml"],
+        {
+            "compute.engine": engine,
+            "world.parameters.turns": MOST_TURNS,
+            "world.parameters.actions": MOST_TURNS,
+            "agent.context_tokens": 1024,
+            "agent.maximum_reply_tokens": REPLY_TOKENS,
+        },
+    )
+    tasks = task_set.function(TaskSetParameters(world=experiment.world, split="train", tasks=groups))
+    shown = demonstrations.function(
+        DemonstrationParameters(**dict(play_parameters(experiment)), seed=0, count=64, noise=0.0), task_set=tasks
+    )
+    made = tokenizer.function(
+        TokenizerParameters(pretrained=None, vocabulary=512, format=experiment.agent.format), demonstrations=shown
+    )
+    policy = initial_policy.function(
+        PolicyParameters.of(experiment.policy, None, experiment.agent.context_tokens), tokenizer=made
+    )
+    return Prepared(experiment, tasks, made, policy)
+
+
+def peak_megabytes() -> float:
+    """The most memory that this process has held."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def row(ready: Prepared, groups: int, turns: int, iteration: int) -> tuple[float, int]:
+    """Print a row; returns its processor seconds per trajectory and the next iteration's number."""
+    rounds = max(2, TRAJECTORIES_A_ROW // (groups * GROUP_SIZE * max(1, turns // 4)))
+    if groups * GROUP_SIZE >= TRAJECTORIES_A_ROW:
+        rounds = 1
+    found = [ready.play(groups, turns, iteration + number) for number in range(rounds)]
+    arrays = read_arrays(default_store().folder(found[-1][1]))
+    per_trajectory = min(seconds for seconds, _ in found) / (groups * GROUP_SIZE)
+    sys.stdout.write(
+        f"{groups:>6} {turns:>5} {len(arrays):>12} {len(arrays.trained) / len(arrays):>15.1f} "
+        f"{1000 * per_trajectory:>22.2f} {peak_megabytes():>14.0f}\n"
+    )
+    sys.stdout.flush()
+    return per_trajectory, iteration + rounds
+
+
+def main(arguments: Sequence[str] = ()) -> None:
+    """Print both tables."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.growth", description=__doc__.split("\n")[0])
+    parser.add_argument("--groups", type=int, nargs="+", default=[8, 64, 512])
+    parser.add_argument("--turns", type=int, nargs="+", default=[4, 20])
+    parser.add_argument("--engine", choices=("embedded", "vllm"), default="embedded")
+    chosen = parser.parse_args(list(arguments))
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["TURNWISE_HOME"] = str(Path(folder))
+        ready = prepared(chosen.engine, max(chosen.groups))
+        sys.stdout.write("groups turns trajectories turns in a mean milliseconds/trajectory peak megabytes\n")
+        _, iteration = ready.play(chosen.groups[0], chosen.turns[0], 0), 1
+        by_turns, by_groups = [], []
+        for turns in chosen.turns:
+            seconds, iteration = row(ready, chosen.groups[0], turns, iteration)
+            by_turns.append(seconds)
+        for groups in chosen.groups[1:]:
+            seconds, iteration = row(ready, groups, chosen.turns[0], iteration)
+            by_groups.append(seconds)
+    ratios = [
+        f"{turns} turns cost {seconds / by_turns[0]:.2f} times {chosen.turns[0]}"
+        for turns, seconds in zip(chosen.turns[1:], by_turns[1:], strict=True)
+    ]
+    ratios += [
+        f"{groups} groups {seconds / by_turns[0]:.2f} times {chosen.groups[0]} a trajectory"
+        for groups, seconds in zip(chosen.groups[1:], by_groups, strict=True)
+    ]
+    sys.stdout.write("; ".join(ratios) + "\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
+    sys.stdout.flush()
+    os._exit(0)  # tearing vLLM down takes seconds

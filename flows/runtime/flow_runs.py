@@ -1,0 +1,97 @@
+"""Flows that need no Prefect where everything that they would compute is recorded.
+
+    @flow_run("comparison", "{experiment.ablation.name}")
+    def comparison(experiment: Experiment) -> AblationResult: ...
+
+    comparison(experiment)                as a flow run of Prefect, whose server is running
+    comparison.found_or_run(experiment)   from the store if every stage is recorded; else it starts the server first
+
+Importing Prefect takes two seconds and starting its server ten, so what is recorded is answered without either.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging.handlers
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Generic, ParamSpec, TypeVar
+
+from rich.console import Console
+
+from flows.runtime.server import ensure_server
+from tasks.stage import NotRecorded, recorded_only
+
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+
+
+class FlowRun(Generic[Arguments, Result]):
+    """A function that runs as a flow run of Prefect: see `flow_run`."""
+
+    def __init__(self, function: Callable[Arguments, Result], name: str, run_name: str | Callable[[], str]) -> None:
+        self._function, self._name, self._run_name = function, name, run_name
+        functools.update_wrapper(self, function)
+
+    def __call__(self, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+        """What the function returns, as a flow run. Prefect's settings must be in the environment."""
+        from prefect import flow
+
+        decorate = flow(name=self._name, flow_run_name=self._run_name, validate_parameters=False, persist_result=False)
+        return decorate(self._function)(*args, **kwargs)
+
+    def found_or_run(self, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+        """What the function returns: from the store if all its stages are recorded, else from a flow run."""
+        try:
+            with recorded_only(), _warnings_of_the_finished():
+                return self._function(*args, **kwargs)
+        except NotRecorded:
+            ready_for_prefect()
+        return self(*args, **kwargs)
+
+
+def flow_run(
+    name: str, run_name: str | Callable[[], str]
+) -> Callable[[Callable[Arguments, Result]], FlowRun[Arguments, Result]]:
+    """Turn a function into one that runs as a flow run, with these names in Prefect's UI.
+
+    A `run_name` may hold the function's parameters in braces.
+    """
+
+    def decorate(function: Callable[Arguments, Result]) -> FlowRun[Arguments, Result]:
+        return FlowRun(function, name, run_name)
+
+    return decorate
+
+
+def ready_for_prefect() -> None:
+    """Start or find a Prefect server, import Prefect, and close the runs of killed processes.
+
+    The server's settings must be in the environment before Prefect is imported; that import takes seconds too, so it
+    is covered by the same status line.
+    """
+    with Console().status("starting the local Prefect server (10 s the first time)") as status:
+        ensure_server()
+        status.update("loading the libraries")
+        from flows.runtime.housekeeping import close_abandoned_runs, mark_flow_runs
+
+        mark_flow_runs()
+        close_abandoned_runs()
+
+
+@contextmanager
+def _warnings_of_the_finished() -> Iterator[None]:
+    """Log what the block logs when it ends, or nothing where it ends in NotRecorded: the flow run will log it again."""
+    root = logging.getLogger()
+    handlers, held = root.handlers, logging.handlers.BufferingHandler(sys.maxsize)
+    root.handlers = [held]
+    try:
+        yield
+    except NotRecorded:
+        held.buffer.clear()
+        raise
+    finally:
+        root.handlers = handlers
+        for record in held.buffer:
+            root.handle(record)

@@ -1,0 +1,148 @@
+"""The sampler: a process of its own that makes the next rollout while this one updates the policy (`rollout.lag`).
+
+    this process    update 1: P_0 -> P_1    update 2: P_1 -> P_2    update 3: P_2 -> P_3
+    the sampler     rollout 2 with P_0      rollout 3 with P_1      rollout 4 with P_2
+
+It stays alive with its engine and reads policies from the store. A rollout that it makes is the cached result of the
+same stage call that this process makes afterwards, and then finds in the store. So the results do not depend on whether
+there is a sampler: what it has not made, because it is lost or was never started, is made where it is needed.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from pydantic import BaseModel, ConfigDict
+
+from flows.runtime.child_process import ChildProcess, given_work, reporting
+from flows.runtime.flow_runs import flow_run
+from tasks.observing import StageCall
+from tasks.prefect_records import recorded
+from tasks.rollout.rollout import RolloutParameters, rollout
+from tasks.stage import computes
+from turnwise.errors import ArtifactError
+from turnwise.store import Reference, default_store
+
+
+class RolloutCall(BaseModel):
+    """A call of the stage `rollout`, which any process of this home can make."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    label: str
+    """Unique among the runs of an ablation: variant, seed, iteration."""
+    parameters: RolloutParameters
+    policy: Reference
+    tokenizer: Reference
+    task_set: Reference
+
+    def make(self) -> Reference:
+        """The rollout, sampled now or found in the store."""
+        return rollout.named(self.label)(
+            self.parameters, policy=self.policy, tokenizer=self.tokenizer, task_set=self.task_set
+        )
+
+    def is_made(self) -> bool:
+        """Whether the rollout is in the store."""
+        key = rollout.key(self.parameters, policy=self.policy, tokenizer=self.tokenizer, task_set=self.task_set)
+        try:
+            return recorded(key, default_store()) is not None
+        except ArtifactError:
+            return False
+
+
+class Sampler:
+    """The other process, as seen from this one: see `sampling_ahead`. It makes one rollout at a time."""
+
+    def __init__(self, report: Callable[[StageCall], None], warn: Callable[[str], None]) -> None:
+        self.seconds = 0.0
+        """Wall time of its rollouts in seconds, added up."""
+        self._report, self._warn = report, warn
+        self._process: ChildProcess | None = None
+        self._begun: RolloutCall | None = None
+        self._ending = False
+        self._changed = threading.Condition()
+        self._made: set[str] = set()
+
+    def begin(self, call: RolloutCall) -> None:
+        """Have the rollout made unless it is in the store; the process is started if there is none."""
+        if not computes() or call.is_made():
+            return
+        if self._process is None:
+            self._process = ChildProcess("flows.runtime.sampler", self._finished, self._ended)
+        self._begun = call
+        self._process.send(call)
+
+    def wait(self, call: RolloutCall) -> None:
+        """Wait for this rollout if it was the last one begun, until it is made or the process is lost."""
+        if call == self._begun:
+            with self._changed:
+                self._changed.wait_for(lambda: call.label in self._made or self._process is None)
+
+    def end(self) -> None:
+        """End the process: at once if it is still at work on a rollout, which nobody waits for any more."""
+        self._ending = True
+        process = self._process
+        if process is None:
+            return
+        if self._begun is None or self._begun.label in self._made:
+            process.finish()
+            process.wait()
+        else:
+            process.kill()
+
+    def _finished(self, call: StageCall) -> None:
+        self._report(call)
+        with self._changed:
+            self.seconds += call.seconds
+            self._made.add(call.label)
+            self._changed.notify_all()
+
+    def _ended(self, status: int, last_words: str) -> None:
+        if not self._ending:
+            self._warn(
+                f"the process that samples ahead ended with status {status}; its rollout is sampled here. It said:\n"
+                f"{last_words}"
+            )
+        with self._changed:
+            self._process = None
+            self._changed.notify_all()
+
+
+@contextmanager
+def sampling_ahead(
+    wanted: bool, report: Callable[[StageCall], None], warn: Callable[[str], None]
+) -> Iterator[Sampler | None]:
+    """A sampler for the runs of the block, if one is wanted. It does not outlive the block or this process.
+
+    Args:
+        report: called from another thread with every rollout that it finishes.
+        warn: called with a message for the user if it is lost.
+    """
+    if not wanted:
+        yield None
+        return
+    sampler = Sampler(report, warn)
+    try:
+        yield sampler
+    finally:
+        sampler.end()
+
+
+def main() -> None:
+    """The sampler's process: make rollouts as standard input says, and report each on standard output."""
+    with reporting():
+        rollouts_ahead()
+
+
+@flow_run("rollouts ahead", "rollouts ahead")
+def rollouts_ahead() -> None:
+    """Make the rollouts of the next iterations while another process updates the policy."""
+    for call in given_work():
+        RolloutCall.model_validate_json(call).make()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Base policies: their tokenizer, their training data, their training and their publication."""

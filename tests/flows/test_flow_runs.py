@@ -1,0 +1,89 @@
+"""Flows that find all that they need in the store, and flows that must compute."""
+
+from __future__ import annotations
+
+import json
+import logging
+import subprocess
+import sys
+
+import pytest
+from pydantic import BaseModel, ConfigDict
+
+from flows.runtime.flow_runs import flow_run
+from tasks.stage import NotRecorded, recorded_only, stage
+from turnwise.store import Reference, default_store
+
+pytestmark = pytest.mark.usefixtures("prefect_server", "turnwise_home")
+
+NOBODY = "http://127.0.0.1:9/api"
+"""Where no server listens."""
+
+
+class Parameters(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+    number: int
+
+
+computed: list[int] = []
+
+
+@stage("counted")
+def counted(parameters: Parameters) -> Reference:
+    """A number, as an artifact."""
+    computed.append(parameters.number)
+    with default_store().write("number") as draft:
+        (draft.folder / "number.json").write_text(json.dumps(parameters.number))
+    return draft.reference
+
+
+@flow_run("numbers", "numbers up to {most}")
+def numbers(most: int) -> list[Reference]:
+    """The numbers up to a largest one."""
+    found = []
+    for number in range(most):
+        logging.getLogger(__name__).warning("number %d", number)
+        found.append(counted(Parameters(number=number)))
+    return found
+
+
+def test_what_is_recorded_is_found_without_prefects_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    computed.clear()
+    made = numbers.found_or_run(3)
+    assert computed == [0, 1, 2]
+    monkeypatch.setenv("PREFECT_API_URL", NOBODY)
+    assert numbers.found_or_run(3) == made
+    assert numbers.found_or_run(2) == made[:2]
+    assert computed == [0, 1, 2]
+
+
+def test_each_warning_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    for most, said in ((2, ["number 0", "number 1"]), (2, ["number 0", "number 1"]), (3, ["number 2"])):
+        caplog.clear()
+        numbers.found_or_run(most)
+        found = [record.message for record in caplog.records if record.name == __name__]
+        assert len(found) == most and found[-len(said) :] == said
+
+
+def test_within_recorded_only_nothing_is_computed_and_a_damaged_result_counts_as_none() -> None:
+    computed.clear()
+    with pytest.raises(NotRecorded), recorded_only():
+        counted(Parameters(number=5))
+    assert computed == []
+    reference = counted(Parameters(number=5))
+    with recorded_only():
+        assert counted(Parameters(number=5)) == reference
+    (default_store().folder(reference) / "number.json").write_text("6")
+    with pytest.raises(NotRecorded), recorded_only():
+        counted(Parameters(number=5))
+    assert computed == [5]
+
+
+def test_neither_prefect_nor_mlflow_is_imported_to_look_for_records() -> None:
+    code = (
+        "import sys, flows.commands.running, flows.recording.dvc_stages, flows.commands.show, flows.commands.compare, "
+        "flows.commands.lineage; "
+        "print([name for name in ('prefect', 'mlflow', 'matplotlib', 'torch', 'transformers') if name in sys.modules])"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"

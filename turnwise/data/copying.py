@@ -1,0 +1,83 @@
+"""Sequences that teach a policy to copy what it has never seen: the names in an observation, a span of tokens.
+
+A policy that learned from a few thousand demonstrations knows their names by heart and cannot repeat a new one, and no
+reward teaches it, since it never does so by chance. What it lacks is an attention head that looks for the earlier place
+at which the present token stood, and takes what followed there (Olsson et al. 2022, "In-context learning and induction
+heads"). Two kinds of sequences need nothing else:
+
+* **repetitions**: a random span of tokens, other random tokens, and the span again. Only the second span is trained on,
+  from its second token, since nothing predicts where it begins;
+* **recalls**: facts about made-up names, `NAME: VALUE`, and a question for one of them, as observation and reply.
+
+Every draw is a function of the seed and the number of the sequence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from turnwise import seeding
+from turnwise.data.arrays import TokenSequence
+from turnwise.data.conversations import Conversation, ConversationExchange
+
+VOWELS, CONSONANTS = "aeiou", "bcdfghjklmnpqrstvwxyz"
+LETTERS = VOWELS + CONSONANTS
+DIGITS = "0123456789"
+
+
+def repetition(seed: int, number: int, tokens: Sequence[int], longest_span: int) -> TokenSequence:
+    """A span of 2 to `longest_span` random `tokens`, other random tokens, and the span again, which is trained on."""
+    draw = seeding.generator(seed, "repetition", number)
+    span = draw.choice(tokens, size=draw.integers(2, longest_span + 1))
+    around = [draw.choice(tokens, size=draw.integers(1, 2 * longest_span + 1)) for _ in range(2)]
+    sequence = np.concatenate([around[0], span, around[1], span])
+    untrained = len(sequence) - len(span) + 1
+    turn_of_token = (-1,) * untrained + (0,) * (len(span) - 1)
+    return TokenSequence(tuple(sequence.tolist()), turn_of_token, (0.0,) * len(sequence))
+
+
+def recall(seed: int, number: int, *, facts: int, longest_name: int, write: Callable[[str, str], str]) -> Conversation:
+    """Facts `NAME: VALUE` about 2 to `facts` made-up names, and one to three questions for their values, a turn each.
+
+    `write(name, value)` is the reply to the question for a name.
+    """
+    draw = seeding.generator(seed, "recall", number)
+    count = int(draw.integers(2, facts + 1))
+    names = _distinct(draw, count, longest_name)
+    values = [made_up_name(draw, longest_name) for _ in names]
+    told = "\n".join(f"{name}: {value}" for name, value in zip(names, values, strict=True))
+    exchanges = []
+    for turn, asked in enumerate(draw.integers(count, size=draw.integers(1, 4)).tolist()):
+        question = f"{names[asked]}?"
+        observation = question if turn else f"{told}\n{question}"
+        exchanges.append(ConversationExchange(observation, write(names[asked], values[asked])))
+    return Conversation(None, tuple(exchanges))
+
+
+def made_up_name(draw: np.random.Generator, longest: int) -> str:
+    """A name of 2 to `longest` characters: syllables, arbitrary letters or digits; one in four has two words."""
+    words = [_word(draw, longest)]
+    if longest >= 8 and draw.random() < 0.25:
+        words = [word[: (longest - 1) // 2] for word in (*words, _word(draw, longest))]
+    return " ".join(words)
+
+
+def _word(draw: np.random.Generator, longest: int) -> str:
+    length = int(draw.integers(2, longest + 1))
+    kind = draw.random()
+    if kind < 0.15:
+        return "".join(draw.choice(list(DIGITS), size=length))
+    if kind < 0.4:
+        return "".join(draw.choice(list(LETTERS), size=length))
+    alphabets = [CONSONANTS, VOWELS] if draw.random() < 0.5 else [VOWELS, CONSONANTS]
+    word = "".join(str(draw.choice(list(alphabets[place % 2]))) for place in range(length))
+    return word.capitalize() if draw.random() < 0.5 else word
+
+
+def _distinct(draw: np.random.Generator, count: int, longest: int) -> list[str]:
+    names: dict[str, None] = {}
+    while len(names) < count:
+        names[made_up_name(draw, longest)] = None
+    return list(names)

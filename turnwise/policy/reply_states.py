@@ -1,0 +1,179 @@
+"""The trunk's hidden states that predict reply tokens: by transformers' own forward pass, or by a faster one.
+
+Decoders that `turnwise.policy.decoder` knows are computed faster on the CPU, with the same result up to rounding:
+
+* the tokens of a micro-batch lie side by side: only attention computes padding;
+* queries, keys and values are one product;
+* after the attention of the last layer only states that predict a reply token are computed;
+* norms and rotations have backward passes of their own. Element-wise work is bound by memory, and autograd's backward
+  pass of a norm goes over the states three times as often.
+
+Feed-forward layers and projections are transformers' own modules.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.autograd.function import once_differentiable
+from torch.nn.functional import linear, scaled_dot_product_attention
+from torch.utils.checkpoint import checkpoint
+from transformers import PreTrainedModel
+
+from turnwise.policy.decoder import is_known_decoder, rotations
+from turnwise.policy.scoring import MicroBatch
+
+
+def reply_states(model: PreTrainedModel, micro_batch: MicroBatch) -> torch.Tensor:
+    """The trunk's last hidden states at the positions that predict reply tokens: [replies, hidden]."""
+    return (packed_reply_states if is_packable(model) else padded_reply_states)(model, micro_batch)
+
+
+def padded_reply_states(model: PreTrainedModel, micro_batch: MicroBatch) -> torch.Tensor:
+    """The `reply_states` by transformers' own forward pass, for any model."""
+    hidden: torch.Tensor = model.base_model(input_ids=micro_batch.inputs, use_cache=False).last_hidden_state
+    return hidden[micro_batch.rows, micro_batch.columns]
+
+
+def is_packable(model: PreTrainedModel) -> bool:
+    """Whether `packed_reply_states` computes this model.
+
+    It must be a known decoder on the CPU, without an adapter, and nothing may stand around its forward pass, as
+    `turnwise.policy.model` puts it there for bfloat16 and for compiled layers.
+    """
+    return (
+        is_known_decoder(model)
+        and model.device.type == "cpu"
+        and "forward" not in vars(model.base_model)
+        and all(parameter.requires_grad for parameter in model.parameters())
+    )
+
+
+def packed_reply_states(model: PreTrainedModel, micro_batch: MicroBatch) -> torch.Tensor:
+    """The `reply_states` of a model that `is_packable`."""
+    trunk = model.base_model
+    packing = _Packing.of(model, micro_batch)
+    states = trunk.embed_tokens(micro_batch.inputs.flatten()[packing.unpadded])
+    for layer in trunk.layers:
+        scored = packing.scored if layer is trunk.layers[-1] else None
+        if trunk.gradient_checkpointing and layer.training:
+            states = checkpoint(_layer, layer, states, packing, scored, use_reentrant=False, preserve_rng_state=False)
+        else:
+            states = _layer(layer, states, packing, scored)
+    return _norm(trunk.norm, states)
+
+
+@dataclass(frozen=True)
+class _Packing:
+    """Where the tokens of a micro-batch are when they lie side by side, sequence after sequence."""
+
+    padded_shape: tuple[int, int]
+    """Sequences, and tokens of the longest."""
+    unpadded: torch.Tensor
+    """The padded place of each token, [tokens]."""
+    padded: torch.Tensor | None
+    """The token of each padded place, and any before it where there is none; None where nothing is padded."""
+    scored: torch.Tensor
+    """The tokens before reply tokens, whose states predict these: [replies]."""
+    cosine: torch.Tensor
+    """Of each token's position, as is `sine`: see `rotations`."""
+    sine: torch.Tensor
+
+    @classmethod
+    def of(cls, model: PreTrainedModel, micro_batch: MicroBatch) -> _Packing:
+        sequences, longest = micro_batch.inputs.shape
+        lengths, columns = micro_batch.lengths[:, None], torch.arange(longest)
+        begins = lengths.cumsum(0) - lengths
+        unpadded = (columns < lengths).flatten().nonzero().squeeze(1)
+        cosine, sine = rotations(model, columns)
+        positions = unpadded % longest
+        return cls(
+            padded_shape=(sequences, longest),
+            unpadded=unpadded,
+            padded=None if len(unpadded) == sequences * longest else (begins + columns.minimum(lengths - 1)).flatten(),
+            scored=begins[micro_batch.rows, 0] + micro_batch.columns,
+            cosine=cosine[positions],
+            sine=sine[positions],
+        )
+
+
+def _layer(layer: Any, states: torch.Tensor, packing: _Packing, scored: torch.Tensor | None) -> torch.Tensor:
+    """One layer, [tokens, hidden]; with `scored` its states at these tokens only."""
+    attended = _attention(layer.self_attn, _norm(layer.input_layernorm, states), packing)
+    if scored is not None:
+        attended, states = attended.index_select(0, scored), states.index_select(0, scored)
+    states = states + layer.self_attn.o_proj(attended)
+    between: torch.Tensor = states + layer.mlp(_norm(layer.post_attention_layernorm, states))
+    return between
+
+
+def _attention(attention: Any, states: torch.Tensor, packing: _Packing) -> torch.Tensor:
+    """The heads' outputs, [tokens, heads x dimension]."""
+    projections = (attention.q_proj, attention.k_proj, attention.v_proj)
+    weight = torch.cat([each.weight for each in projections])
+    bias = None if attention.q_proj.bias is None else torch.cat([each.bias for each in projections])
+    heads, key_value_heads = (each.out_features // attention.head_dim for each in projections[:2])
+    found = linear(states, weight, bias).view(len(states), -1, attention.head_dim)
+    placed, values = found.split((heads + key_value_heads, key_value_heads), dim=1)
+    if hasattr(attention, "q_norm"):
+        of_query, of_key = attention.q_norm.weight, attention.k_norm.weight
+        weight = torch.cat([of_query.expand(heads, -1), of_key.expand(key_value_heads, -1)])
+        placed = _RmsNorm.apply(placed, weight, attention.q_norm.variance_epsilon)
+    placed = _Rotation.apply(placed, packing.cosine, packing.sine)
+    if packing.padded is not None:
+        placed, values = placed.index_select(0, packing.padded), values.index_select(0, packing.padded)
+    placed, values = (each.view(*packing.padded_shape, -1, attention.head_dim) for each in (placed, values))
+    queries, keys = placed.split((heads, key_value_heads), dim=2)
+    queries, keys, values = (each.transpose(1, 2) for each in (queries, keys, values))
+    # The padding comes last, so that under causal attention no token sees it.
+    seen = scaled_dot_product_attention(queries, keys, values, is_causal=True, enable_gqa=True, scale=attention.scaling)
+    seen = seen.transpose(1, 2).reshape(-1, heads * attention.head_dim)
+    return seen if packing.padded is None else seen.index_select(0, packing.unpadded)
+
+
+def _norm(module: Any, states: torch.Tensor) -> torch.Tensor:
+    normed: torch.Tensor = _RmsNorm.apply(states, module.weight, module.variance_epsilon)
+    return normed
+
+
+class _RmsNorm(torch.autograd.Function):
+    """y = w x / sqrt(mean(x^2) + epsilon) over the last dimension of x, [tokens, ...]; w has x's shape but for tokens.
+
+    With s = 1 / sqrt(mean(x^2) + epsilon), n = s x and the gradient g of y:
+
+        of x:  s (w g - n mean(w g n))        of w:  sum over tokens of g n
+    """
+
+    @staticmethod
+    def forward(context: Any, states: torch.Tensor, weight: torch.Tensor, epsilon: float) -> torch.Tensor:
+        squares = torch.linalg.vecdot(states, states).unsqueeze(-1)
+        scale = squares.div_(states.shape[-1]).add_(epsilon).rsqrt_()
+        context.save_for_backward(states, weight, scale)
+        return (states * scale).mul_(weight)
+
+    @staticmethod
+    @once_differentiable
+    def backward(context: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, None]:
+        states, weight, scale = context.saved_tensors
+        normed, weighted = states * scale, gradient * weight
+        mean = torch.linalg.vecdot(weighted, normed).unsqueeze(-1).div_(states.shape[-1])
+        of_states = weighted.addcmul_(normed, mean, value=-1.0).mul_(scale)
+        return of_states, normed.mul_(gradient).sum(0), None
+
+
+class _Rotation(torch.autograd.Function):
+    """R of `turnwise.policy.decoder`, of states [tokens, heads, dimension]. Its transpose rotates back."""
+
+    @staticmethod
+    def forward(context: Any, states: torch.Tensor, cosine: torch.Tensor, sine: torch.Tensor) -> torch.Tensor:
+        context.save_for_backward(cosine, sine)
+        return (states * cosine).addcmul_(states.roll(states.shape[-1] // 2, -1), sine)
+
+    @staticmethod
+    @once_differentiable
+    def backward(context: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None, None]:
+        cosine, sine = context.saved_tensors
+        halves_swapped = gradient.roll(gradient.shape[-1] // 2, -1)
+        return (gradient * cosine).addcmul_(halves_swapped, sine, value=-1.0), None, None

@@ -1,0 +1,119 @@
+"""The report's data as files: `report.json`, from which the report can be drawn again, and its tables as CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Iterable, Sequence
+
+from turnwise.reporting.data.history import VariantWork
+from turnwise.reporting.data.report_data import ReportData
+from turnwise.statistics.interval import Interval
+
+DATA_FILE = "report.json"
+TABLE_FILE = "table.csv"
+CURVES_FILE = "curves.csv"
+VERDICTS_FILE = "verdicts.csv"
+ACCOUNT_FILE = "account.csv"
+FIGURES_FOLDER = "figures"
+
+TABLE_HEADER = ("row", "kind", "column", "value", "low", "high", "over", "count", "level", "method")
+CURVES_HEADER = ("metric", "variant", "seed", "iteration", "value")
+VERDICTS_HEADER = (
+    "first",
+    "second",
+    "difference",
+    "low",
+    "high",
+    "p",
+    "corrected p",
+    "effect",
+    "improvement",
+    "verdict",
+)
+ACCOUNT_HEADER = ("variant", "what", "how much")
+SECONDS = " seconds"
+"""What follows the name of a stage of the time account in account.csv."""
+COUNTS: tuple[tuple[str, Callable[[VariantWork], int]], ...] = (
+    ("runs", lambda work: work.runs),
+    ("episodes in training", lambda work: work.episodes),
+    ("turns in training", lambda work: work.turns),
+    ("tokens sampled", lambda work: work.sampled_tokens),
+    ("tokens read", lambda work: work.read_tokens),
+    ("tokens trained on", lambda work: work.trained_tokens),
+    ("tokens sampled in evaluation", lambda work: work.evaluation_tokens),
+)
+
+
+def tables(report: ReportData) -> dict[str, bytes]:
+    """The files of the report's data, by name; a table without content is left out."""
+    files = {
+        DATA_FILE: report.to_json().encode(),
+        TABLE_FILE: as_csv(TABLE_HEADER, _table_rows(report)),
+        CURVES_FILE: as_csv(CURVES_HEADER, _curve_rows(report)),
+    }
+    if report.judgement is not None:
+        files[VERDICTS_FILE] = as_csv(VERDICTS_HEADER, _verdict_rows(report))
+    if report.work:
+        files[ACCOUNT_FILE] = as_csv(ACCOUNT_HEADER, _work_rows(report))
+    return files
+
+
+def interval_data(interval: Interval) -> tuple[float, float | None, float | None, str, int, float]:
+    """An interval as the fields of a CSV row: value, low, high, over, count, level."""
+    return (interval.value, interval.low, interval.high, interval.over, interval.count, interval.level)
+
+
+def _table_rows(report: ReportData) -> list[tuple[object, ...]]:
+    return [
+        (row.name, row.kind, column.key, *interval_data(interval), interval.method)
+        for row in report.rows
+        for column in report.columns
+        if (interval := row.cells.get(column.key)) is not None
+    ]
+
+
+def _curve_rows(report: ReportData) -> list[tuple[object, ...]]:
+    return [
+        (curve.metric, curve.variant, curve.seed, iteration, value)
+        for curve in report.curves
+        for iteration, value in curve.points
+    ]
+
+
+def _verdict_rows(report: ReportData) -> list[tuple[object, ...]]:
+    """All comparisons: gains over the warm start first, then pairs of variants."""
+    assert report.judgement is not None
+    gains = [standing.gain for standing in report.judgement.standings if standing.gain is not None]
+    return [
+        (
+            each.first,
+            each.second,
+            each.difference.value,
+            each.difference.low,
+            each.difference.high,
+            each.p,
+            each.corrected,
+            each.effect,
+            each.improvement,
+            each.verdict,
+        )
+        for each in [*gains, *report.judgement.pairs]
+    ]
+
+
+def _work_rows(report: ReportData) -> list[tuple[object, ...]]:
+    counts = [(work.variant, name, count(work)) for work in report.work for name, count in COUNTS]
+    seconds = [
+        (work.variant, f"{stage}{SECONDS}", value) for work in report.work for stage, value in work.seconds.items()
+    ]
+    return [*counts, *seconds]
+
+
+def as_csv(header: Sequence[str], rows: Iterable[Sequence[object]]) -> bytes:
+    """A table as the content of a CSV file."""
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows(rows)
+    return buffer.getvalue().encode()

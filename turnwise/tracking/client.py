@@ -1,0 +1,176 @@
+"""MLflow's client of one tracking store. What is read often is read without MLflow, whose import takes seconds.
+
+The runs in a SQLite file are read from its tables, where these are the known ones (`turnwise.tracking.database`). Any
+other store is read by MLflow, and everything is written by MLflow.
+"""
+
+from __future__ import annotations
+
+import math
+import sqlite3
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
+
+from turnwise.tracking.database import known_tables, open_client
+from turnwise.tracking.library import mlflow
+
+_ACTIVE = (
+    "lifecycle_stage = 'active' "
+    "AND experiment_id IN (SELECT experiment_id FROM experiments WHERE lifecycle_stage = 'active')"
+)
+
+
+@dataclass(frozen=True)
+class RunInfo:
+    """What MLflow's `RunInfo` says of a run, by the same names."""
+
+    run_id: str
+    run_name: str
+    experiment_id: str
+    status: str
+    start_time: int
+    artifact_uri: str
+
+
+@dataclass(frozen=True)
+class RunData:
+    """What MLflow's `RunData` says of a run, by the same names: the last value of each metric."""
+
+    tags: Mapping[str, str]
+    params: Mapping[str, str]
+    metrics: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class StoredRun:
+    """A run as MLflow's `Run` shows it, read from a SQLite file."""
+
+    info: RunInfo
+    data: RunData
+
+
+class TrackingClient:
+    """MLflow's client of a store, opened at the first call that needs it; a missing SQLite file is created then."""
+
+    def __init__(self, tracking_uri: str) -> None:
+        self.tracking_uri = tracking_uri
+
+    @cached_property
+    def mlflow(self) -> Any:
+        """The client itself."""
+        return open_client(self.tracking_uri)
+
+    def __getattr__(self, name: str) -> Any:
+        """What is not read here is MLflow's."""
+        return getattr(self.mlflow, name)
+
+    def runs(self, tag: tuple[str, str] | None = None, experiment_id: str | None = None) -> list[Any]:
+        """The runs that are not deleted, oldest first: of all experiments or of one, and all or those with this tag.
+
+        They are MLflow's entities, or alike.
+        """
+        with known_tables(self.tracking_uri) as database:
+            if database is not None:
+                condition, values = _ACTIVE, [*(tag or ())]
+                if tag is not None:
+                    condition += " AND run_uuid IN (SELECT run_uuid FROM tags WHERE key = ? AND value = ?)"
+                if experiment_id is not None:
+                    condition += " AND experiment_id = ?"
+                    values.append(experiment_id)
+                found = _read_runs(database, condition, values)
+            else:
+                found = self._runs_by_mlflow(f"tags.`{tag[0]}` = '{tag[1]}'" if tag else "", experiment_id)
+        return sorted(found, key=lambda run: (run.info.start_time, run.info.run_id))
+
+    def run(self, run_id: str) -> Any:
+        """The run of this id. Raises MlflowException where there is none."""
+        with known_tables(self.tracking_uri) as database:
+            found = [] if database is None else _read_runs(database, "run_uuid = ?", [run_id])
+        return found[0] if found else self.mlflow.get_run(run_id)
+
+    def experiment_id(self, name: str) -> str | None:
+        """The id of the experiment of this name; None unless it exists and is not deleted."""
+        with known_tables(self.tracking_uri) as database:
+            if database is not None:
+                query = "SELECT experiment_id FROM experiments WHERE name = ? AND lifecycle_stage = 'active'"
+                found = database.execute(query, (name,)).fetchone()
+                return None if found is None else str(found[0])
+        entity = self.mlflow.get_experiment_by_name(name)
+        return None if entity is None or entity.lifecycle_stage == "deleted" else str(entity.experiment_id)
+
+    def tag_experiment(self, experiment_id: str, key: str, value: str) -> None:
+        """Set a tag of an experiment, unless it has this value."""
+        with known_tables(self.tracking_uri) as database:
+            query = "SELECT 1 FROM experiment_tags WHERE experiment_id = ? AND key = ? AND value = ?"
+            if database is not None and database.execute(query, (experiment_id, key, value)).fetchone():
+                return
+        self.mlflow.set_experiment_tag(experiment_id, key, value)
+
+    def content(self, run: Any, name: str) -> bytes | None:
+        """The content of one of the run's files; None where the run has no such file."""
+        uri = run.info.artifact_uri
+        parts = urlsplit(uri)
+        if parts.scheme in ("", "file"):
+            path = Path(url2pathname(parts.path)) / name
+            return path.read_bytes() if path.is_file() else None
+        if not any(file.path == name for file in self.mlflow.list_artifacts(run.info.run_id)):
+            return None
+        return Path(mlflow().artifacts.download_artifacts(f"{uri}/{name}")).read_bytes()
+
+    def _runs_by_mlflow(self, query: str, experiment_id: str | None) -> list[Any]:
+        ids = (
+            [each.experiment_id for each in self.mlflow.search_experiments()]
+            if experiment_id is None
+            else [experiment_id]
+        )
+        found: list[Any] = []
+        for each in ids:
+            token = None
+            while True:
+                page = self.mlflow.search_runs([each], query, page_token=token)
+                found += page
+                token = page.token
+                if not token:
+                    break
+        return found
+
+
+def _read_runs(database: sqlite3.Connection, condition: str, values: Sequence[str]) -> list[StoredRun]:
+    """The runs that fulfil a condition on the table `runs`, with all that is recorded of each."""
+    chosen = f"SELECT run_uuid FROM runs WHERE {condition}"
+    tags, parameters, metrics = (
+        _by_run(database.execute(f"SELECT run_uuid, key, {value} FROM {table} WHERE run_uuid IN ({chosen})", values))
+        for table, value in (
+            ("tags", "value"),
+            ("params", "value"),
+            ("latest_metrics", "CASE is_nan WHEN 1 THEN NULL ELSE value END"),
+        )
+    )
+    return [
+        StoredRun(
+            RunInfo(run_id, name, str(experiment), status, start_time, artifact_uri),
+            RunData(
+                tags[run_id],
+                parameters[run_id],
+                {key: math.nan if value is None else value for key, value in metrics[run_id].items()},
+            ),
+        )
+        for run_id, name, experiment, status, start_time, artifact_uri in database.execute(
+            "SELECT run_uuid, name, experiment_id, status, start_time, artifact_uri FROM runs "
+            f"WHERE run_uuid IN ({chosen})",
+            values,
+        )
+    ]
+
+
+def _by_run(rows: Iterable[tuple[str, str, Any]]) -> Mapping[str, dict[str, Any]]:
+    found: defaultdict[str, dict[str, Any]] = defaultdict(dict)
+    for run_id, key, value in rows:
+        found[run_id][key] = value
+    return found
