@@ -36,6 +36,12 @@ def test_five_pairs_cannot_show_more_than_one_in_sixteen() -> None:
     assert exact_p([0.9, 0.8, 0.9, 0.7, 0.8], [0.1, 0.2, 0.3, 0.1, 0.2], paired=True) == pytest.approx(0.0625)
 
 
+def test_runs_that_are_all_equal_do_not_differ_however_their_means_round() -> None:
+    assert exact_p([0.125] * 2, [0.125] * 3, paired=False) == 1.0
+    assert exact_p([0.1] * 3, [0.1] * 4, paired=False) == 1.0
+    assert exact_p([0.1] * 5, [0.1] * 5, paired=True) == 1.0
+
+
 def test_three_runs_against_three_others_cannot_show_more_than_one_in_ten() -> None:
     # 6 over 3 = 20 ways to choose who is on the first side; 2 of them are as extreme.
     assert smallest_exact_p(3, 3, paired=False) == pytest.approx(0.1)
@@ -57,9 +63,11 @@ def test_the_exact_test_counts_the_ways_to_swap_each_pair(sides: tuple[list[floa
 def test_the_exact_test_is_scipys(first: list[float], second: list[float], paired: bool) -> None:
     if paired:
         first, second = first[: len(second)], second[: len(first)]
+    # A sum of eighths is exact and orders the ways to swap as the difference of the means does, so that scipy, which
+    # compares with a tolerance relative to what it found, counts no rounding.
     found = stats.permutation_test(
         (np.subtract(first, second),) if paired else (first, second),
-        np.mean if paired else lambda one, other, axis: one.mean(axis=axis) - other.mean(axis=axis),
+        np.sum if paired else lambda one, other, axis: one.sum(axis=axis),
         permutation_type="samples" if paired else "independent",
         n_resamples=10_000,
     )

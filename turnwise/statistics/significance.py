@@ -66,7 +66,8 @@ def exact_p(first: Sequence[float], second: Sequence[float], *, paired: bool, se
             is_first[way, chosen] = True
         differences = np.where(is_first, both / len(one), -both / len(other)).sum(axis=1)
     found = differences[0]  # nobody is swapped in the first way
-    rounding = 100 * np.finfo(float).eps * np.abs(differences).max()
+    # The numbers' own size decides: where all are equal, every difference is a rounding and has no size.
+    rounding = 100 * np.finfo(float).eps * max(np.abs(one).max(), np.abs(other).max())
     as_low, as_high = (differences <= found + rounding).mean(), (differences >= found - rounding).mean()
     return float(min(1.0, 2 * min(as_low, as_high)))
 
