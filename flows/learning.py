@@ -84,6 +84,7 @@ def update_policy(run: Run, iteration: Iteration) -> Reference:
         run.seed,
         iteration.number,
         critic=experiment.critic if experiment.critic_on_trunk else None,
+        untrained=experiment.critic.warm_up if experiment.has_critic else 0,
     )
     with guarded(run, iteration):
         return update.named(run.label(iteration))(

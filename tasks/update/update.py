@@ -39,17 +39,22 @@ class UpdateParameters(Section):
         seed: int,
         iteration: int,
         critic: CriticSection | None = None,
+        untrained: int = 0,
     ) -> UpdateParameters:
         """Take the keys of the optimization section that an update reads, so that its cached result depends on these.
 
-        `critic` is the section of a critic on the policy's trunk, and None for any other.
+        `critic` is the section of a critic on the policy's trunk, and None for any other. `untrained` is the number of
+        the run's iterations that do not train the policy: those of a critic's warm-up.
         """
+        falls = optimization.learning_rate_schedule != "constant"
+        steps = (optimization.iterations - untrained) * optimization.epochs * optimization.mini_batches
         return cls(
             learner=LearnerParameters(compute=compute, adapter=optimization.adapter, with_critic=critic is not None),
             settings=UpdateSettings.taken_from(
                 optimization,
                 temperature=temperature,
                 critic=critic,
+                run_steps=steps if falls else None,
                 seed=seeding.derive(seed, "mini-batches", iteration),
             ),
             sample=optimization.sample,

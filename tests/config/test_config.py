@@ -12,7 +12,7 @@ from tests.config.counted_world import CountedLake
 from turnwise.config.optimization import UpdateOptions
 from turnwise.config.overlays import merged, parse_setting, read_yaml, with_value
 from turnwise.errors import ConfigurationError
-from turnwise.experiment import load, single
+from turnwise.experiment import Experiment, load, single
 from turnwise.policy.learner.settings import UpdateSettings
 
 ROOT = Path(__file__).parents[2]
@@ -134,7 +134,25 @@ def test_an_option_of_the_update_is_a_key_of_its_section_and_reaches_the_learner
     experiment = load(PARAMETERS, settings=["optimization.betas=[0.9, 0.95]"])
     update = UpdateParameters.of(experiment.variant("mt-grpo").optimization, experiment.compute, 1.0, 1, 1)
     assert update.settings.betas == (0.9, 0.95)
-    assert set(UpdateOptions.model_fields) == set(UpdateSettings.model_fields) - {"temperature", "critic", "seed"}
+    of_a_call = {"temperature", "critic", "seed", "run_steps"}
+    assert set(UpdateOptions.model_fields) == set(UpdateSettings.model_fields) - of_a_call
+
+
+def test_a_learning_rate_falls_over_the_steps_that_train_the_policy_and_a_constant_one_knows_of_none() -> None:
+    settings = {
+        "optimization.iterations": 12,
+        "optimization.epochs": 2,
+        "optimization.mini_batches": 4,
+        "optimization.learning_rate_schedule": "linear",
+    }
+    falling, constant = load(PARAMETERS, settings=settings), load(PARAMETERS)
+
+    def steps(read: Experiment, untrained: int) -> int | None:
+        of = UpdateParameters.of(read.optimization, read.compute, 1.0, 1, 1, untrained=untrained)
+        return of.settings.run_steps
+
+    assert (steps(falling, 0), steps(falling, 2)) == (96, 80)
+    assert steps(constant, 0) is None, "or a longer run would not reuse the iterations of a shorter one"
 
 
 def test_a_group_of_one_with_a_group_baseline_is_refused() -> None:

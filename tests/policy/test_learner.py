@@ -314,3 +314,18 @@ def test_a_step_after_which_the_policy_cannot_compute_is_refused(make_policy: Ma
     with pytest.raises(NotFiniteError, match="logits must be finite after an update"):
         # Beyond the bounds of the configuration, hence not validated.
         learner.update(batch, SETTINGS.model_copy(update={"learning_rate": 1e39}))
+
+
+def test_the_learning_rate_of_a_step_follows_the_steps_of_the_run_also_in_a_restored_learner(
+    make_policy: MakePolicy, tmp_path: Path
+) -> None:
+    warmed_up = SETTINGS.changed(learning_rate_warmup=4, mini_batches=2)
+    learner, constant = Learner(make_policy(0), threads=1), Learner(make_policy(0), threads=1)
+    before = weights(learner)
+    assert learner.update(an_update_batch(), SETTINGS.changed(learning_rate_warmup=4))["learning_rate"] == 0.25e-3
+    constant.update(an_update_batch(), SETTINGS.changed(learning_rate=0.25e-3))
+    assert all(torch.equal(weights(learner)[name], tensor) for name, tensor in weights(constant).items())
+    assert any(not torch.equal(before[name], tensor) for name, tensor in weights(learner).items())
+    learner.save(tmp_path)
+    restored = Learner.restore(tmp_path, threads=1)
+    assert restored.update(an_update_batch(), warmed_up)["learning_rate"] == 0.75e-3, "steps 2 and 3 of the run"

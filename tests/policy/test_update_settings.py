@@ -29,6 +29,11 @@ PLAIN: dict[str, Any] = {"learning_rate": 1e-3, "temperature": 1.0, "micro_batch
         ({"mini_batches": 0}, "mini_batches must be at least 1; found 0"),
         ({"maximum_gradient_norm": 0.0}, "maximum_gradient_norm must be above 0"),
         ({"betas": (0.9, 1.0)}, "betas.1 must be below 1; found 1.0"),
+        ({"learning_rate_warmup": 0.5}, "learning_rate_warmup must be a whole number"),
+        ({"learning_rate_schedule": "square"}, "must be one of constant, linear, cosine; found 'square'"),
+        ({"final_learning_rate_share": 0.1}, "must be left out with the schedule 'constant'"),
+        ({"learning_rate_schedule": "linear"}, "run_steps must be given for a learning rate that falls"),
+        ({"run_steps": 10}, "run_steps must be given for a learning rate that falls, and for no other; found 10"),
         ({"weight_decay": -0.1}, "weight_decay must be at least 0"),
         ({"maximum_mismatch": 0.0}, "maximum_mismatch must be above 0"),
         (

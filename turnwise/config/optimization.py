@@ -17,11 +17,13 @@ from turnwise.config.quantities import (
     Positive,
     Share,
     Tokens,
+    Whole,
     because,
 )
 from turnwise.config.schema import Section
 
 Aggregation = Literal["token-mean", "sequence-mean", "constant", "prompt-mean"]
+Schedule = Literal["constant", "linear", "cosine"]
 
 
 class ReferencePenalty(Section):
@@ -84,6 +86,12 @@ class UpdateOptions(Section):
     """How a batch becomes optimizer steps: what the learner reads of the section `optimization`."""
 
     learning_rate: LearningRate
+    learning_rate_warmup: Whole = 0
+    """Optimizer steps, from the run's first, over which the learning rate grows from zero."""
+    learning_rate_schedule: Schedule = "constant"
+    """How the learning rate falls over the optimizer steps of a run: see `turnwise.policy.learner.schedule`."""
+    final_learning_rate_share: Share | None = None
+    """What is left of the learning rate at the last step, for a schedule other than `constant`. null: nothing."""
     loss: str = "clipped"
     """A name of `turnwise.policy.learner.losses.LOSSES`: `clipped`, `gspo`, `cispo` or `reinforce`."""
     clip_low: Annotated[Positive, Field(le=1.0), because("at 1 there is no lower clip")] | None = None
@@ -114,6 +122,16 @@ class UpdateOptions(Section):
     maximum_mismatch: Positive = 0.1
     """Mean |learner - engine| per reply token, in nats, above which nothing is trained and the run is stopped. Both
     hold the policy that sampled: a `rollout.lag` is no mismatch."""
+
+    @field_validator("final_learning_rate_share")
+    @classmethod
+    def _require_schedule(cls, share: float | None, read: ValidationInfo) -> float | None:
+        if share is not None and read.data.get("learning_rate_schedule") == "constant":
+            raise ValueError(
+                f"must be left out with the schedule 'constant', which never falls; found {share}: leave it out, or "
+                "set learning_rate_schedule to linear or cosine"
+            )
+        return share
 
     @field_validator("aggregation_constant")
     @classmethod

@@ -25,6 +25,7 @@ from turnwise.policy.critic.critic import VALUE_HEAD_FILE, Critic, value_metrics
 from turnwise.policy.determinism import reproducible_computing
 from turnwise.policy.learner.importance import ImportanceCorrection, importance_weights
 from turnwise.policy.learner.objective import ReplyTokens, objective
+from turnwise.policy.learner.schedule import update_learning_rate
 from turnwise.policy.learner.update import UpdateBatch, UpdateSettings, mini_batches
 from turnwise.policy.memory import keep_freed_memory
 from turnwise.policy.metric_sums import UpdateTally
@@ -164,6 +165,7 @@ class Learner:
         assert mismatch is not None, "a batch has at least one mini-batch"
         total = sum(tallies[1:], tallies[0])
         own_objective = not settings.advantages_alone or settings.aggregation != "token-mean"
+        own_rate = settings.learning_rate_warmup > 0 or settings.run_steps is not None
         return {
             **total.means(),
             "gradient_norm": sum(norms) / len(norms),
@@ -173,6 +175,7 @@ class Learner:
             "padding_share": 1.0 - total.unpadded / total.padded,
             "optimizer_steps": float(len(norms)),
             **({"objective": total.objective / len(norms)} if own_objective else {}),
+            **({"learning_rate": update_learning_rate(self._optimizer.steps, settings)} if own_rate else {}),
             **corrected,
             **(value_metrics(total.values, value_norms, batch.value_batch()) if value_norms else {}),
         }
@@ -280,7 +283,7 @@ class Learner:
     def _step(self, settings: UpdateSettings) -> float:
         """Take one optimizer step with the accumulated gradient; return its norm before clipping."""
         return self._optimizer.step(
-            learning_rate=settings.learning_rate,
+            learning_rate=update_learning_rate(self._optimizer.steps + 1, settings),
             maximum_gradient_norm=settings.maximum_gradient_norm,
             betas=settings.betas,
             weight_decay=settings.weight_decay,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import inspect
+from typing import Annotated
 
-from pydantic import field_validator
+from pydantic import Field, ValidationInfo, field_validator
 
 from turnwise.config.optimization import Optimization, UpdateOptions
 from turnwise.config.quantities import Seed, TrainingTemperature
@@ -27,6 +28,19 @@ class UpdateSettings(UpdateOptions):
     no critic, or it has a trunk of its own."""
     seed: Seed = 0
     """Seed of the shuffle into mini-batches."""
+    run_steps: Annotated[int | None, Field(ge=1, validate_default=True)] = None
+    """Optimizer steps of the whole run, over which the learning rate falls. None: it does not fall."""
+
+    @field_validator("run_steps")
+    @classmethod
+    def _require_run_steps(cls, steps: int | None, read: ValidationInfo) -> int | None:
+        schedule = read.data.get("learning_rate_schedule", "constant")
+        if (schedule == "constant") != (steps is None):
+            raise ValueError(
+                "must be given for a learning rate that falls, and for no other; found "
+                f"{steps} with the schedule {schedule!r}"
+            )
+        return steps
 
     @field_validator("critic")
     @classmethod
