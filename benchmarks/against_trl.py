@@ -275,7 +275,7 @@ def main(arguments: Sequence[str] = ()) -> None:
                     steps=chosen.steps,
                     replicas=REPLICAS,
                     openings=[list(frame.opening(None, f"task {number}:")) for number in range(GROUPS)],
-                    observations=[list(frame.continuation(told(turn + 1), True)) for turn in range(turns)],
+                    observations=[list(frame.continuation(told(turn + 1), ())) for turn in range(turns)],
                 )
                 compare(engines, shared, chosen.trl_python, Path(folder))
 

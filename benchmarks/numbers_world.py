@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import ClassVar
 
@@ -100,7 +100,7 @@ class Bytes:
         """The bytes of the observation."""
         return _bytes(observation)
 
-    def continuation(self, observation: str, reply_complete: bool) -> tuple[int, ...]:
+    def continuation(self, observation: str, reply: Sequence[int]) -> tuple[int, ...]:
         """The bytes of the observation."""
         return self.opening(None, observation)
 

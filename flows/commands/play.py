@@ -8,6 +8,7 @@ A reply is one line. In formats whose replies have several lines, an empty line 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TextIO
 
 from turnwise import seeding
@@ -60,9 +61,9 @@ class Screen:
     def opening(self, system: str | None, observation: str) -> tuple[int, ...]:
         """Show the instruction and the first observation."""
         self.say(f"{system}\n" if system else "")
-        return self.continuation(observation, True)
+        return self.continuation(observation, ())
 
-    def continuation(self, observation: str, reply_complete: bool) -> tuple[int, ...]:
+    def continuation(self, observation: str, reply: Sequence[int]) -> tuple[int, ...]:
         """Show an observation."""
         self.say(observation)
         return ()

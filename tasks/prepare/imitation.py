@@ -77,9 +77,10 @@ def conversation_sequence(conversation: Conversation, frame: ChatFrame) -> Token
     """Frame a conversation as the agent would: its replies are turns, everything else is observation."""
     tokens: list[int] = []
     turn_of_token: list[int] = []
+    reply: tuple[int, ...] = ()
     for index, exchange in enumerate(conversation.exchanges):
         text = exchange.observation
-        observation = frame.continuation(text, True) if index else frame.opening(conversation.instruction, text)
+        observation = frame.continuation(text, reply) if index else frame.opening(conversation.instruction, text)
         reply = frame.reply(exchange.reply)
         tokens += [*observation, *reply]
         turn_of_token += [-1] * len(observation) + [index] * len(reply)

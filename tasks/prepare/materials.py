@@ -147,7 +147,7 @@ def initial_policy(parameters: PolicyParameters, *, tokenizer: Reference) -> Ref
                 draft.folder,
                 vocabulary_size=len(loaded),
                 context_length=parameters.context_tokens,
-                end_token=ChatFrame(loaded).end_tokens[0],
+                end_token=ChatFrame(loaded).end_token,
                 pad_token=loaded.pad_token_id,
                 seed=section.seed,
                 hidden=section.hidden,

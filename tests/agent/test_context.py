@@ -162,7 +162,7 @@ def test_a_summary_comes_early_where_it_would_not_fit_later(frame: ChatFrame) ->
     summary = FORMAT.write_thought("at 1")
     late = SUMMARY.model_copy(update={"every": 100})
     trajectory, _ = play(frame, late, REPLIES)
-    reserve = len(frame.continuation(SUMMARY_WORDS, False)) + 30
+    reserve = len(frame.continuation(SUMMARY_WORDS, ())) + 30
     (sequence,) = trajectory.segments()
     needed = len(sequence.tokens) - len(trajectory.turns[3].reply_tokens) + 64 + reserve
     assert play(frame, late, REPLIES, token_budget=needed)[0] == trajectory

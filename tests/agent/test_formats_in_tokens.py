@@ -141,9 +141,9 @@ def check(form: Format, frame: ChatFrame, trajectory: Trajectory, world: Echo) -
         reading = form.read(frame.decode(turn.reply_tokens), 3) if complete else None
         actions += reading.actions if reading else ()
         assert turn.actions == (reading.actions if reading else ())
-        after_reply = number and trajectory.turns[number - 1].reply_tokens[-1:] == frame.end_tokens
         own = turn.observation if number and trajectory.turns[number - 1].invalid else shown(form, "", number)
-        bare = frame.continuation(own, bool(after_reply)) if number else frame.opening(None, "")
+        before = trajectory.turns[number - 1].reply_tokens
+        bare = frame.continuation(own, before) if number else frame.opening(None, "")
         assert [token for token in turn.observation_tokens if token in marks] == [
             token for token in bare if token in marks
         ]

@@ -61,9 +61,9 @@ def check_observations(trajectory: Trajectory, complete: list[bool], frame: Chat
     """The observations' tokens are their texts in the chat's frame, with the end that a reply cut off did not have."""
     first, *later = trajectory.turns
     assert first.observation_tokens == frame.opening(None, first.observation)
-    for turn, before in zip(later, complete, strict=False):
-        assert turn.observation_tokens == frame.continuation(turn.observation, before)
-        assert (turn.observation_tokens[:1] == frame.end_tokens) == (not before)
+    for before, turn, was_complete in zip(trajectory.turns, later, complete, strict=False):
+        assert turn.observation_tokens == frame.continuation(turn.observation, before.reply_tokens)
+        assert (turn.observation_tokens[:1] == frame.end_tokens) == (not was_complete)
     for turn in trajectory.turns:
         assert turn.reply == frame.decode(turn.reply_tokens)
 
@@ -96,8 +96,10 @@ def test_the_improvised_replies_hold_all_that_could_go_wrong(frame: ChatFrame) -
 @settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(data=st.data())
 def test_replies_of_any_tokens_are_kept_as_they_were_sampled(frame: ChatFrame, data: st.DataObject) -> None:
-    tokens = st.lists(st.integers(0, len(frame.tokenizer) - 1), max_size=12).map(tuple)
-    replies = st.builds(Planned, tokens, st.integers(1, 3), st.booleans())
+    others = st.integers(0, len(frame.tokenizer) - 1).filter(lambda token: token not in frame.end_tokens)
+    tokens = st.lists(others, max_size=12).map(tuple)
+    complete = st.builds(Planned, tokens.map(lambda drawn: (*drawn, frame.end_token)), st.integers(1, 3))
+    replies = complete | st.builds(Planned, tokens, st.integers(1, 3), st.just(False))
     plans = data.draw(st.lists(replies, min_size=6, max_size=6))
     world = Hill(limits=Limits(turns=3, actions_per_turn=2))
     played, engine = play_with_engine(world, frame, plans.__getitem__, tasks=2, replicas=1)

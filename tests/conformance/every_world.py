@@ -10,6 +10,7 @@ import math
 import os
 import threading
 import weakref
+from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
 
@@ -61,9 +62,9 @@ class Listener:
     text = ""
 
     def opening(self, system: str | None, observation: str) -> tuple[int, ...]:
-        return self.continuation(observation, True)
+        return self.continuation(observation, ())
 
-    def continuation(self, observation: str, reply_complete: bool) -> tuple[int, ...]:
+    def continuation(self, observation: str, reply: Sequence[int]) -> tuple[int, ...]:
         self.text = observation
         return ()
 

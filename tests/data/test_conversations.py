@@ -111,4 +111,4 @@ def test_only_the_assistants_replies_are_trained_on() -> None:
     ]
     assert replies == [frame.reply("search"), frame.reply("He did.")]
     opening = frame.opening("You search.", "Who\u2028wrote it?")
-    assert sequence.tokens == (*opening, *replies[0], *frame.continuation("A page.\nAnd?", True), *replies[1])
+    assert sequence.tokens == (*opening, *replies[0], *frame.continuation("A page.\nAnd?", replies[0]), *replies[1])

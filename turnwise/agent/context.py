@@ -46,8 +46,8 @@ class ConversationFrame(Protocol):
     def opening(self, system: str | None, observation: str) -> tuple[int, ...]:
         """Tokens from the start up to where the first reply begins."""
 
-    def continuation(self, observation: str, reply_complete: bool) -> tuple[int, ...]:
-        """Tokens between the end of a reply and the start of the next."""
+    def continuation(self, observation: str, reply: Sequence[int]) -> tuple[int, ...]:
+        """Tokens between the end of `reply` and the start of the next one."""
 
     def decode(self, tokens: tuple[int, ...]) -> str:
         """The text of a reply, without its end token."""
@@ -81,7 +81,6 @@ class Exchange:
     observation: str
     ask: Ask
     reply_tokens: tuple[int, ...]
-    complete: bool
     note: str
     """The thought of a reply that does not act, to be remembered; empty if the reply could not be read."""
 
@@ -120,12 +119,12 @@ class Context(ABC):
                 return message
         return None
 
-    def replied(self, tokens: Sequence[int], complete: bool, note: str = "") -> None:
+    def replied(self, tokens: Sequence[int], note: str = "") -> None:
         """Add the reply to the last `ask`, token by token as sampled; `note` is its thought where it does not act."""
         assert self._asked is not None, "ask must be called first"
         observation, ask = self._asked
         self.tokens += tokens
-        self._history.append(Exchange(observation, ask, tuple(tokens), complete, note))
+        self._history.append(Exchange(observation, ask, tuple(tokens), note))
 
     def begin_again(self) -> None:
         """Drop all turns, for another attempt at the task: the next message opens a segment. Lessons are kept."""
@@ -149,13 +148,13 @@ class Context(ABC):
         """The message that only extends the context; at the start of an attempt it is the opening."""
         if self._begins:
             return ContextMessage(self._open(observation, *self._notes([]), ask.words), True)
-        return ContextMessage(self._go_on(_joined(observation, ask.words), self._history[-1].complete), False)
+        return ContextMessage(self._go_on(_joined(observation, ask.words), self._history[-1].reply_tokens), False)
 
     def _open(self, *texts: str) -> tuple[int, ...]:
         return () if self._frame is None else self._frame.opening(self._instruction, _joined(*texts))
 
-    def _go_on(self, text: str, complete: bool) -> tuple[int, ...]:
-        return () if self._frame is None else self._frame.continuation(text, complete)
+    def _go_on(self, text: str, reply: Sequence[int]) -> tuple[int, ...]:
+        return () if self._frame is None else self._frame.continuation(text, reply)
 
     def _notes(self, left_out: Sequence[Exchange]) -> list[str]:
         """The texts kept from turns that are left out: all lessons, the last plan and the last summary."""
@@ -193,7 +192,7 @@ class WindowContext(Context):
         following = [*(_joined(each.observation, each.ask.words) for each in kept), text]
         tokens = list(self._open(self._opening, *self._notes(left_out), following[0]))
         for each, said in zip(kept, following[1:], strict=True):
-            tokens += [*each.reply_tokens, *self._go_on(said, each.complete)]
+            tokens += [*each.reply_tokens, *self._go_on(said, each.reply_tokens)]
         return tuple(tokens)
 
 
@@ -208,7 +207,7 @@ class SummaryContext(Context):
     ) -> None:
         super().__init__(frame, instruction, budget)
         self._every, self._summary = every, summary
-        self._reserve = len(self._go_on(summary.words, False)) + summary.reply_tokens
+        self._reserve = len(self._go_on(summary.words, ())) + summary.reply_tokens
         self._acted = 0
 
     def ask(self, observation: str, ask: Ask) -> ContextMessage | None:

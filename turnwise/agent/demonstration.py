@@ -41,7 +41,7 @@ def tokenized(
                 log_probabilities=(0.0,) * len(reply),
             )
         )
-        context.replied(reply, True, "" if turn.kind is TurnKind.ACT else form.escape(turn.thought))
+        context.replied(reply, "" if turn.kind is TurnKind.ACT else form.escape(turn.thought))
         return True
 
     attempt, last_said = 0, ""

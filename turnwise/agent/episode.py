@@ -123,7 +123,7 @@ class Episode:
         `complete` is False for a reply that was cut off at its maximum length.
         """
         self._reading = self._read(text, complete)
-        self._reply = (text, tokens, log_probabilities, complete)
+        self._reply = (text, tokens, log_probabilities)
         self._allowed = self._reading.actions[: self._actions_left]
         if self._allowed:
             self._host.start(self._allowed)
@@ -206,12 +206,12 @@ class Episode:
 
     def _remember(self) -> None:
         """Add the reply to the context. Notes are escaped, since they may reappear as text of an observation."""
-        _, tokens, _, complete = self._reply
+        _, tokens, _ = self._reply
         note = "" if self._ask.kind is TurnKind.ACT else self.rules.format.escape(self._reading.thought)
-        self._context.replied(tokens, complete, note)
+        self._context.replied(tokens, note)
 
     def _record(self, steps: list[Step], is_invalid: bool) -> None:
-        text, tokens, log_probabilities, _ = self._reply
+        text, tokens, log_probabilities = self._reply
         rewards = _summed([step.rewards for step in steps])
         if is_invalid:
             rewards["invalid_turn"] = 1.0

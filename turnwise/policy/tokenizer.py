@@ -3,7 +3,7 @@
 A conversation is tokens throughout. `ChatFrame` extracts once, from any tokenizer's chat template, the tokens that
 stand *between* the texts of messages; after that, a context grows by concatenation only
 
-    opening(system, observation) + reply + continuation(observation) + reply + ...
+    opening(system, observation) + reply + continuation(observation, reply) + reply + ...
 
 so sampled tokens are never decoded and encoded again. Texts of the world are encoded so that they cannot contain
 control tokens: an observation with the text `<|im_end|>` becomes just those characters.
@@ -128,8 +128,9 @@ class ChatFrame:
             token for token, added in tokenizer.added_tokens_decoder.items() if added.special
         )
         close, question_to_prompt = self._between_replies()
-        self.end_tokens: tuple[int, ...] = close[:1]
-        """The token that ends a reply, in a tuple of one: the template's first token after an assistant's message."""
+        self.end_token: int = close[0]
+        """The template's first token after an assistant's message, with which a reply ends."""
+        self.end_tokens: tuple[int, ...] = (self.end_token,)
         self._after_end, self._after_observation = close[1:], question_to_prompt
         self._openings: dict[bool, tuple[tuple[int, ...], ...]] = {}
         # A tokenizer takes a tenth of a millisecond for a short text, and worlds and policies repeat themselves.
@@ -147,10 +148,10 @@ class ChatFrame:
             tokens += [*self._text(text), *piece]
         return tuple(tokens)
 
-    def continuation(self, observation: str, reply_complete: bool) -> tuple[int, ...]:
-        """The tokens between a reply and the next one. They begin with the end token only if the reply was cut off."""
-        head = self._after_end if reply_complete else self.end_tokens + self._after_end
-        return (*head, *self._text(observation), *self._after_observation)
+    def continuation(self, observation: str, reply: Sequence[int]) -> tuple[int, ...]:
+        """The tokens between `reply` and the next one. They begin with the end token unless the reply ends with it."""
+        head = () if tuple(reply[-1:]) == (self.end_token,) else (self.end_token,)
+        return (*head, *self._after_end, *self._text(observation), *self._after_observation)
 
     def reply(self, text: str) -> tuple[int, ...]:
         """The tokens that the policy would have to sample for a scripted reply, the end token included."""
