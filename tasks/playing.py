@@ -187,9 +187,9 @@ def frame_of(tokenizer: Reference) -> ChatFrame:
 
 @cache
 def _frame(folder: Path) -> ChatFrame:
-    from turnwise.policy.tokenizer import ChatFrame, load_tokenizer
+    from turnwise.policy.tokenizer import load_frame
 
-    return ChatFrame(load_tokenizer(folder))
+    return load_frame(folder)
 
 
 def save_played(draft: Draft, played: RolloutResult, folder: str = ".") -> Sequence[Trajectory]:

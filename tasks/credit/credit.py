@@ -101,11 +101,11 @@ def _penalties(
 
 def _thought_lengths(parameters: CreditParameters, chosen: Sequence[Trajectory], tokenizer: Reference | None) -> Ragged:
     """The number of thought tokens in each reply, by trajectory and turn."""
-    from turnwise.policy.tokenizer import ChatFrame, load_tokenizer
+    from turnwise.policy.tokenizer import load_frame
 
     assert parameters.format is not None and tokenizer is not None, "parts are found with the format and the tokenizer"
     form = format_class(parameters.format)()
-    frame = ChatFrame(load_tokenizer(default_store().folder(tokenizer)))
+    frame = load_frame(default_store().folder(tokenizer))
     return Ragged.of(([thought_tokens(turn, form, frame) for turn in each.turns] for each in chosen), np.int64)
 
 

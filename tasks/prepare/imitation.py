@@ -16,7 +16,7 @@ from turnwise.data.conversations import Conversation
 from turnwise.data.trajectory import TurnKind, trajectory_arrays
 from turnwise.data.trajectory_files import read_trajectories
 from turnwise.errors import ConfigurationError
-from turnwise.policy.tokenizer import ChatFrame, load_tokenizer
+from turnwise.policy.tokenizer import ChatFrame, load_frame
 from turnwise.store import Reference, default_store
 
 logger = logging.getLogger(__name__)
@@ -44,7 +44,7 @@ def sequences_to_imitate(parameters: PlayParameters, tokenizer: Reference, demon
     Raises:
         ConfigurationError: nothing fits into the context.
     """
-    frame = ChatFrame(load_tokenizer(default_store().folder(tokenizer)))
+    frame = load_frame(default_store().folder(tokenizer))
     if demonstrations.kind == "conversations":
         told = [conversation_sequence(conversation, frame) for conversation in kept_conversations(demonstrations)]
         return SequenceBatch.of(_fitting(told, parameters.agent.context_tokens))

@@ -17,7 +17,7 @@ from turnwise.data.task_sets import task_set_digest, write_task_set
 from turnwise.errors import ConfigurationError
 from turnwise.policy.model_files import model_files
 from turnwise.policy.pretrained import pretrained_folder, require_unchanged
-from turnwise.policy.tokenizer import ChatFrame, load_tokenizer, save_tokenizer, train_tokenizer
+from turnwise.policy.tokenizer import GENERATION_FILE, ChatFrame, load_tokenizer, save_tokenizer, train_tokenizer
 from turnwise.store import Reference, default_store
 from turnwise.store.outside import Outside
 from turnwise.world import Split, Task
@@ -111,7 +111,10 @@ def tokenizer(parameters: TokenizerParameters, *, demonstrations: Reference) -> 
     """Train a byte-level BPE on the demonstrations, or copy the tokenizer of a pretrained policy."""
     with default_store().write("tokenizer") as draft:
         if parameters.pretrained is not None:
-            save_tokenizer(load_tokenizer(pretrained_folder(parameters.pretrained)), draft.folder)
+            folder = pretrained_folder(parameters.pretrained)
+            save_tokenizer(load_tokenizer(folder), draft.folder)
+            if (folder / GENERATION_FILE).is_file():  # it names end tokens: see `load_frame`
+                shutil.copyfile(folder / GENERATION_FILE, draft.folder / GENERATION_FILE)
             require_unchanged(parameters.pretrained)
         else:
             texts = texts_to_imitate(demonstrations)

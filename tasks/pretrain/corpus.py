@@ -19,7 +19,7 @@ from turnwise.config.pretraining import Copying
 from turnwise.config.schema import Section
 from turnwise.data.arrays import SequenceBatch
 from turnwise.data.copying import recall, repetition
-from turnwise.policy.tokenizer import ChatFrame, load_tokenizer, save_tokenizer, train_tokenizer
+from turnwise.policy.tokenizer import ChatFrame, load_frame, save_tokenizer, train_tokenizer
 from turnwise.store import Reference, default_store
 from turnwise.world import ScriptedAction
 
@@ -80,7 +80,7 @@ def corpus(parameters: CorpusParameters, *, tokenizer: Reference, demonstrations
         for name, play in sorted(parameters.play.items())
     }
     sources = {name: _observed(name, each, parameters) for name, each in sources.items()}
-    sources |= _copying(parameters, ChatFrame(load_tokenizer(default_store().folder(tokenizer))))
+    sources |= _copying(parameters, load_frame(default_store().folder(tokenizer)))
     with default_store().write("corpus") as draft:
         tensors: dict[str, NDArray[Any]] = {}
         for name, each in sources.items():

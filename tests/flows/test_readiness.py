@@ -90,6 +90,8 @@ def test_heads_that_vllm_refuses_are_refused_for_vllm_alone(published: Path) -> 
         ("tokenizer.json", "{}", "its tokenizer"),
         ("generation_config.json", "{", "generation_config.json"),
         ("generation_config.json", '{"max_new_tokens": -1}', "generation_config.json"),
+        ("generation_config.json", '{"eos_token_id": [1, 320]}', "end tokens must be tokens of the policy's tokenizer"),
+        ("generation_config.json", '{"eos_token_id": "<|im_end|>"}', "eos_token_id"),
     ],
 )
 def test_a_model_that_cannot_be_used_is_refused_in_one_sentence(

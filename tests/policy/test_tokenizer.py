@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from transformers import PreTrainedTokenizerFast
 
 from turnwise.errors import ConfigurationError
-from turnwise.policy.tokenizer import ChatFrame, load_tokenizer, save_tokenizer, train_tokenizer
+from turnwise.policy.tokenizer import ChatFrame, load_frame, load_tokenizer, save_tokenizer, train_tokenizer
 
 TAGS = ("<think>", "</think>", "<search>", "</search>")
 TEXTS = ["<think>I look it up.</think><search>capital of France</search>", "The capital of France is Paris, +33."] * 20
@@ -120,6 +121,50 @@ def test_a_reply_that_was_cut_off_is_closed_by_the_continuation() -> None:
     reply = FRAME.reply("r")
     assert FRAME.continuation("x", reply[:-1]) == (FRAME.end_token, *FRAME.continuation("x", reply))
     assert FRAME.continuation("x", reply)[0] not in FRAME.end_tokens
+
+
+def test_a_reply_ends_at_every_end_token_that_the_model_was_published_with(tmp_path: Path) -> None:
+    tokenizer = own_tokenizer()
+    start, pad = tokenizer.convert_tokens_to_ids(["<|im_start|>", "<|pad|>"])
+    tokenizer.eos_token = "<|pad|>"  # as <|endoftext|> of a base model, whose template ends a reply otherwise
+    save_tokenizer(tokenizer, tmp_path)
+    for named, expected in [
+        (None, (FRAME.end_token, pad)),
+        (start, (FRAME.end_token, pad, start)),
+        ([FRAME.end_token, start], (FRAME.end_token, pad, start)),
+    ]:
+        (tmp_path / "generation_config.json").write_text(json.dumps({"eos_token_id": named, "temperature": 0.6}))
+        frame = load_frame(tmp_path)
+        assert frame.end_tokens == expected, named
+    assert frame.reply("r") == FRAME.reply("r"), "a scripted reply ends as the template says"
+
+
+def test_a_reply_that_ended_with_another_end_token_is_kept_and_closed_as_the_template_closes_it() -> None:
+    pad = FRAME.tokenizer.convert_tokens_to_ids("<|pad|>")
+    frame = ChatFrame(FRAME.tokenizer, [pad])
+    reply = (*frame.reply("r")[:-1], pad)
+    assert frame.decode(reply) == "r", "an end token is no part of a reply's text"
+    context = (*frame.opening(None, "o"), *reply, *frame.continuation("x", reply))
+    assert text_of(frame, context) == (
+        "<|im_start|>user\no<|im_end|>\n<|im_start|>assistant\nr<|pad|><|im_end|>\n"
+        "<|im_start|>user\nx<|im_end|>\n<|im_start|>assistant\n"
+    )
+
+
+@pytest.mark.parametrize("named", [[1, len(FRAME.tokenizer)], -1])
+def test_end_tokens_of_another_model_are_refused(tmp_path: Path, named: object) -> None:
+    save_tokenizer(FRAME.tokenizer, tmp_path)
+    (tmp_path / "generation_config.json").write_text(json.dumps({"eos_token_id": named}))
+    with pytest.raises(ConfigurationError, match="end tokens must be tokens of the policy's tokenizer"):
+        load_frame(tmp_path)
+
+
+@pytest.mark.parametrize("named", ["<|im_end|>", [1, "2"], True])
+def test_end_tokens_that_are_no_ids_are_refused(tmp_path: Path, named: object) -> None:
+    save_tokenizer(FRAME.tokenizer, tmp_path)
+    (tmp_path / "generation_config.json").write_text(json.dumps({"eos_token_id": named}))
+    with pytest.raises(ConfigurationError, match="must be a token id, or a list of them"):
+        load_frame(tmp_path)
 
 
 def test_the_worlds_text_cannot_smuggle_control_tokens_in() -> None:

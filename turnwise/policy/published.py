@@ -14,12 +14,13 @@ def require_usable(folder: Path, *, engine: str, context_tokens: int) -> None:
 
     It must be a causal language model whose head dimension the engine's kernels support, with room for `context_tokens`
     tokens. The headers of its weight files must be intact. Its tokenizer must fit the model and have a chat template
-    that ends a reply with a token. Its generation configuration must be readable. No weight is loaded.
+    that ends a reply with a token. Its generation configuration must be readable and name end tokens of that tokenizer.
+    No weight is loaded.
     """
     from transformers import AutoConfig, GenerationConfig
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
-    from turnwise.policy.tokenizer import ChatFrame, load_tokenizer
+    from turnwise.policy.tokenizer import GENERATION_FILE, ChatFrame, generation_end_tokens, load_tokenizer
 
     configuration = _read(folder, "config.json", lambda: AutoConfig.from_pretrained(str(folder)))
     if configuration.model_type not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
@@ -30,8 +31,10 @@ def require_usable(folder: Path, *, engine: str, context_tokens: int) -> None:
     _require_shape(folder, configuration, engine, context_tokens)
     _require_weights(folder)
     tokenizer = _read(folder, "its tokenizer", lambda: load_tokenizer(folder))
+    if (folder / GENERATION_FILE).is_file():
+        _read(folder, GENERATION_FILE, lambda: GenerationConfig.from_pretrained(str(folder)))
     try:
-        ChatFrame(tokenizer)
+        ChatFrame(tokenizer, generation_end_tokens(folder))
     except ConfigurationError as error:
         raise ConfigurationError(f"policy.model {folder}: {error}") from error
     if len(tokenizer) > configuration.get_text_config().vocab_size:
@@ -39,8 +42,6 @@ def require_usable(folder: Path, *, engine: str, context_tokens: int) -> None:
             f"the tokenizer of policy.model must have no more tokens than the model, "
             f"{configuration.get_text_config().vocab_size}; {folder} has {len(tokenizer)}: it is another model's"
         )
-    if (folder / "generation_config.json").is_file():
-        _read(folder, "generation_config.json", lambda: GenerationConfig.from_pretrained(str(folder)))
 
 
 def _read(folder: Path, name: str, read: Any) -> Any:

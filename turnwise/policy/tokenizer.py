@@ -7,11 +7,17 @@ stand *between* the texts of messages; after that, a context grows by concatenat
 
 so sampled tokens are never decoded and encoded again. Texts of the world are encoded so that they cannot contain
 control tokens: an observation with the text `<|im_end|>` becomes just those characters.
+
+A reply ends at the token with which the template ends an assistant's message, and at every other end token that the
+model was published with: the tokenizer's, and those of `generation_config.json`, one or a list. A base model that was
+never trained on its template says `<|endoftext|>` where the template says `<|im_end|>`; not to stop there would sample
+every reply to its maximum length. The token stays in the context as it was sampled, followed by the template's own.
 """
 
 from __future__ import annotations
 
 import itertools
+import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
@@ -29,6 +35,7 @@ if TYPE_CHECKING:
 
 MOST_TEXTS = 4096
 """Texts whose tokens, and replies whose texts, a conversation's frame remembers."""
+GENERATION_FILE = "generation_config.json"
 START, END, PAD = "<|im_start|>", "<|im_end|>", "<|pad|>"
 
 CHAT_TEMPLATE = (
@@ -109,15 +116,37 @@ def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
     return AutoTokenizer.from_pretrained(str(folder))
 
 
+def load_frame(folder: Path) -> ChatFrame:
+    """The chat frame of the tokenizer in `folder`, with the end tokens of the `generation_config.json` next to it.
+
+    Raises ConfigurationError as `ChatFrame` does, and for end tokens that are no tokens of this tokenizer.
+    """
+    return ChatFrame(load_tokenizer(folder), generation_end_tokens(folder))
+
+
+def generation_end_tokens(folder: Path) -> tuple[int, ...]:
+    """The end tokens that `generation_config.json` in `folder` names, one or a list; none where it names none."""
+    path = folder / GENERATION_FILE
+    found = json.loads(path.read_text()).get("eos_token_id") if path.is_file() else None
+    if found is None:
+        return ()
+    tokens = found if isinstance(found, list) else [found]
+    if not all(type(token) is int for token in tokens):
+        raise ConfigurationError(
+            f"eos_token_id of {path} must be a token id, or a list of them; found {found!r}: correct it"
+        )
+    return tuple(tokens)
+
+
 class ChatFrame:
     """The tokens that a chat template puts around messages, and the encoding of texts between them.
 
     The tokens are taken from the template's own rendering of messages with marker texts, so everything that it adds is
     kept (such as Qwen's default system message). Raises ConfigurationError when the tokenizer has no template, or one
-    that does not end a reply with a control token.
+    that does not end a reply with a control token, and for `further_end_tokens` that it does not have.
     """
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, further_end_tokens: Sequence[int] = ()) -> None:
         self.tokenizer = tokenizer
         if not tokenizer.chat_template:
             raise ConfigurationError(
@@ -129,8 +158,15 @@ class ChatFrame:
         )
         close, question_to_prompt = self._between_replies()
         self.end_token: int = close[0]
-        """The template's first token after an assistant's message, with which a reply ends."""
-        self.end_tokens: tuple[int, ...] = (self.end_token,)
+        """The template's first token after an assistant's message, with which a scripted reply ends."""
+        published = [token for token in (tokenizer.eos_token_id, *further_end_tokens) if token is not None]
+        self.end_tokens: tuple[int, ...] = tuple(dict.fromkeys([self.end_token, *published]))
+        """The tokens at which a sampled reply ends: the template's, the tokenizer's, then the further ones."""
+        if strangers := [token for token in self.end_tokens if not 0 <= token < len(tokenizer)]:
+            raise ConfigurationError(
+                f"end tokens must be tokens of the policy's tokenizer, below {len(tokenizer)}; {GENERATION_FILE} names "
+                f"{strangers}: it is another model's"
+            )
         self._after_end, self._after_observation = close[1:], question_to_prompt
         self._openings: dict[bool, tuple[tuple[int, ...], ...]] = {}
         # A tokenizer takes a tenth of a millisecond for a short text, and worlds and policies repeat themselves.
@@ -149,13 +185,17 @@ class ChatFrame:
         return tuple(tokens)
 
     def continuation(self, observation: str, reply: Sequence[int]) -> tuple[int, ...]:
-        """The tokens between `reply` and the next one. They begin with the end token unless the reply ends with it."""
+        """The tokens between `reply` and the next one.
+
+        They begin with the template's end token unless the reply ends with it: a reply that was cut off, or that ended
+        with another end token, is closed as the template closes a message.
+        """
         head = () if tuple(reply[-1:]) == (self.end_token,) else (self.end_token,)
         return (*head, *self._after_end, *self._text(observation), *self._after_observation)
 
     def reply(self, text: str) -> tuple[int, ...]:
         """The tokens that the policy would have to sample for a scripted reply, the end token included."""
-        return (*self._text(text), *self.end_tokens)
+        return (*self._text(text), self.end_token)
 
     def decode(self, tokens: Sequence[int]) -> str:
         """A reply's text, without its end token. Invalid UTF-8 becomes U+FFFD."""

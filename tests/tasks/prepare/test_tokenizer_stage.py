@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 from stage_samples import Small
 
+from tasks.playing import frame_of
 from tasks.prepare.imitation import texts_to_imitate
 from tasks.prepare.materials import TokenizerParameters, tokenizer
 from turnwise.agent.formats import format_class
@@ -62,6 +64,16 @@ def test_that_of_a_pretrained_policy_is_taken_as_it_is(small: Small, model: Poli
     assert len(found) == len(own)
     assert found.encode("Left || Down") == own.encode("Left || Down")
     assert ChatFrame(found).opening("system", "seen") == ChatFrame(own).opening("system", "seen")
+
+
+@pytest.mark.parametrize("named", [1, [0, 1]])
+def test_replies_end_at_the_end_tokens_that_a_pretrained_policy_was_published_with(
+    small: Small, model: Policy, named: object
+) -> None:
+    (Path(model.model) / "generation_config.json").write_text(json.dumps({"eos_token_id": named}))
+    own, taken = frame_of(small.tokenizer), frame_of(trained(small, pretrained=pretrained(model)))
+    assert own.end_tokens == (1,), "the end token of the template, as trained here"
+    assert taken.end_tokens == ((1,) if named == 1 else (1, 0))
 
 
 def test_a_pretrained_policy_that_changes_while_it_is_read_is_refused(small: Small, model: Policy) -> None:
