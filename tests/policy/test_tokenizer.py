@@ -16,45 +16,6 @@ from turnwise.policy.tokenizer import ChatFrame, load_frame, load_tokenizer, sav
 TAGS = ("<think>", "</think>", "<search>", "</search>")
 TEXTS = ["<think>I look it up.</think><search>capital of France</search>", "The capital of France is Paris, +33."] * 20
 
-# The template of Qwen2.5-Instruct, without its branch for tools: a default system message, and a frame per role.
-QWEN_TEMPLATE = """{%- if messages[0]['role'] == 'system' %}
-    {{- '<|im_start|>system\\n' + messages[0]['content'] + '<|im_end|>\\n' }}
-{%- else %}
-    {{- '<|im_start|>system\\nYou are Qwen, created by Alibaba Cloud. You are a helpful assistant.<|im_end|>\\n' }}
-{%- endif %}
-{%- for message in messages %}
-    {%- if (message.role == "user") or (message.role == "system" and not loop.first) or (message.role == "assistant") %}
-        {{- '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>' + '\\n' }}
-    {%- endif %}
-{%- endfor %}
-{%- if add_generation_prompt %}
-    {{- '<|im_start|>assistant\\n' }}
-{%- endif %}
-"""
-
-# Qwen3's: thoughts of earlier assistant messages are cut out of the history, and content is stripped of newlines.
-QWEN3_TEMPLATE = """{%- if messages[0].role == 'system' %}
-    {{- '<|im_start|>system\\n' + messages[0].content + '<|im_end|>\\n' }}
-{%- endif %}
-{%- for message in messages %}
-    {%- if (message.role == "user") or (message.role == "system" and not loop.first) %}
-        {{- '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>' + '\\n' }}
-    {%- elif message.role == "assistant" %}
-        {%- set content = message.content %}
-        {%- if '</think>' in content %}
-            {%- set content = content.split('</think>')[-1].lstrip('\\n') %}
-        {%- endif %}
-        {{- '<|im_start|>' + message.role + '\\n' + content }}
-        {{- '<|im_end|>\\n' }}
-    {%- endif %}
-{%- endfor %}
-{%- if add_generation_prompt %}
-    {{- '<|im_start|>assistant\\n' }}
-    {%- if enable_thinking is defined and enable_thinking is false %}
-        {{- '<think>\\n\\n</think>\\n\\n' }}
-    {%- endif %}
-{%- endif %}"""
-
 
 def own_tokenizer(template: str | None = None) -> PreTrainedTokenizerFast:
     tokenizer = train_tokenizer(TEXTS, 400, TAGS)
@@ -94,27 +55,6 @@ def test_a_saved_tokenizer_gives_the_same_frame(tmp_path: Path) -> None:
     assert loaded.opening("Play.", "É <search> 12") == FRAME.opening("Play.", "É <search> 12")
     assert loaded.continuation("x", ()) == FRAME.continuation("x", ())
     assert loaded.end_tokens == FRAME.end_tokens == (loaded.tokenizer.eos_token_id,)
-
-
-@pytest.mark.parametrize("template", [None, QWEN_TEMPLATE, QWEN3_TEMPLATE])
-@pytest.mark.parametrize("system", [None, "Answer the question."])
-def test_the_pieces_spell_what_the_template_renders(template: str | None, system: str | None) -> None:
-    frame = ChatFrame(own_tokenizer(template))
-    messages = [] if system is None else [{"role": "system", "content": system}]
-    messages.append({"role": "user", "content": "Where is Paris?"})
-    context = frame.opening(system, "Where is Paris?")
-    assert text_of(frame, context) == frame.tokenizer.apply_chat_template(
-        messages, tokenize=False, add_generation_prompt=True
-    )
-    reply = frame.reply("<search>Paris</search>")
-    context += reply + frame.continuation("Paris is in France.", reply)
-    messages += [
-        {"role": "assistant", "content": "<search>Paris</search>"},
-        {"role": "user", "content": "Paris is in France."},
-    ]
-    assert text_of(frame, context) == frame.tokenizer.apply_chat_template(
-        messages, tokenize=False, add_generation_prompt=True
-    )
 
 
 def test_a_reply_that_was_cut_off_is_closed_by_the_continuation() -> None:
@@ -214,12 +154,19 @@ def test_a_template_whose_replies_end_with_plain_text_is_refused() -> None:
         ChatFrame(own_tokenizer(template))
 
 
-def test_a_template_that_accepts_no_system_message_says_so() -> None:
-    template = (
-        "{% if messages[0].role == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}"
-        + FRAME.tokenizer.chat_template
-    )
+@pytest.mark.parametrize(
+    "system_message", ["{{ raise_exception('System role not supported') }}", "{% set messages = messages[1:] %}"]
+)
+def test_without_a_role_for_the_system_its_message_is_in_the_first_observation(
+    system_message: str,
+) -> None:
+    template = f"{{% if messages[0].role == 'system' %}}{system_message}{{% endif %}}" + FRAME.tokenizer.chat_template
     frame = ChatFrame(own_tokenizer(template))
     assert frame.opening(None, "o") == FRAME.opening(None, "o")
-    with pytest.raises(ConfigurationError, match="System role not supported"):
-        frame.opening("s", "o")
+    assert frame.opening("s", "o") == FRAME.opening(None, "s\n\no") != FRAME.opening("s", "o")
+
+
+def test_a_template_that_shows_todays_date_is_refused() -> None:
+    template = "{{ strftime_now('%d %b %Y') }}" + FRAME.tokenizer.chat_template
+    with pytest.raises(ConfigurationError, match="must be the same on every day"):
+        ChatFrame(own_tokenizer(template))

@@ -168,13 +168,20 @@ class ChatFrame:
                 f"{strangers}: it is another model's"
             )
         self._after_end, self._after_observation = close[1:], question_to_prompt
+        self._takes_system_messages = self._shows_system_message()
         self._openings: dict[bool, tuple[tuple[int, ...], ...]] = {}
         # A tokenizer takes a tenth of a millisecond for a short text, and worlds and policies repeat themselves.
         self._text = lru_cache(MOST_TEXTS)(self._encoded)
         self._reply_text = lru_cache(MOST_TEXTS)(self._decoded)
 
     def opening(self, system: str | None, observation: str) -> tuple[int, ...]:
-        """The tokens before the first reply: the system message if any, the observation, the assistant's header."""
+        """The tokens before the first reply: the system message if any, the observation, the assistant's header.
+
+        A template without a role for the system, as Gemma 2's, has the system message at the beginning of the user's,
+        before an empty line, where Gemma 3's template puts it too.
+        """
+        if system is not None and not self._takes_system_messages:
+            system, observation = None, f"{system}\n\n{observation}"
         if (system is not None) not in self._openings:
             self._openings[system is not None] = self._opening_frame(system is not None)
         frame = self._openings[system is not None]
@@ -225,6 +232,14 @@ class ChatFrame:
         """The tokens of the template's own text, in which control tokens are encoded as such."""
         return tuple(self.tokenizer(text, add_special_tokens=False, split_special_tokens=False)["input_ids"])
 
+    def _shows_system_message(self) -> bool:
+        """Whether the template accepts a system message and shows it."""
+        messages = [{"role": "system", "content": _marker(0)}, {"role": "user", "content": _marker(1)}]
+        try:
+            return _marker(0) in self._rendered(messages)
+        except TemplateError:
+            return False
+
     def _opening_frame(self, with_system: bool) -> tuple[tuple[int, ...], ...]:
         system = [{"role": "system", "content": _marker(0)}] if with_system else []
         rendered = self._render([*system, {"role": "user", "content": _marker(1)}])
@@ -248,11 +263,24 @@ class ChatFrame:
 
     def _render(self, messages: list[dict[str, str]]) -> str:
         try:
-            rendered: str = self.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+            return self._rendered(messages)
         except TemplateError as error:
             roles = ", ".join(message["role"] for message in messages)
             raise ConfigurationError(f"the chat template must accept messages of {roles}; it says: {error}") from error
+
+    def _rendered(self, messages: list[dict[str, str]]) -> str:
+        rendered: str = self.tokenizer.apply_chat_template(
+            messages, tokenize=False, add_generation_prompt=True, strftime_now=_refuse_the_date
+        )
         return rendered
+
+
+def _refuse_the_date(*_: object) -> str:
+    """Take the place of the function by which a template asks for the time."""
+    raise ConfigurationError(
+        "a prompt must be the same on every day; the chat template shows today's date: put a fixed one into the "
+        "template"
+    )
 
 
 def _marker(number: int) -> str:
