@@ -87,7 +87,10 @@ def prepare_materials(experiment: Experiment) -> Materials:
     policy = experiment.policy
     made_tokenizer = tokenizer(
         TokenizerParameters(
-            pretrained=pretrained(policy), vocabulary=policy.vocabulary, format=experiment.agent.format
+            pretrained=pretrained(policy),
+            chat_template_kwargs=policy.chat_template_kwargs,
+            vocabulary=policy.vocabulary,
+            format=experiment.agent.format,
         ),
         demonstrations=made_demonstrations,
     )
@@ -102,7 +105,8 @@ def require_model(experiment: Experiment) -> None:
     from turnwise.policy.published import require_usable
 
     engine, tokens = experiment.compute.engine, experiment.agent.context_tokens
-    require_usable(pretrained_folder(found), engine=engine, context_tokens=tokens)
+    switches = experiment.policy.chat_template_kwargs
+    require_usable(pretrained_folder(found), engine=engine, context_tokens=tokens, chat_template_kwargs=switches)
 
 
 def _require_device(compute: Compute) -> None:

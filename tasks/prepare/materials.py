@@ -5,16 +5,20 @@ from __future__ import annotations
 import json
 import shutil
 
+from pydantic import Field
+
 from tasks.playing import PlayParameters, play_with_script, recorded_by, save_played, tasks_of, the_world, world_code
 from tasks.prepare.imitation import texts_to_imitate
 from tasks.stage import stage
 from turnwise import seeding
 from turnwise.agent.formats import format_class
 from turnwise.agent.scripted import MISTAKEN
+from turnwise.config.quantities import Options
 from turnwise.config.schema import Policy, Section, WorldSection
 from turnwise.data.metrics import episode_means
 from turnwise.data.task_sets import task_set_digest, write_task_set
 from turnwise.errors import ConfigurationError
+from turnwise.policy.chat_template import set_switches
 from turnwise.policy.model_files import model_files
 from turnwise.policy.pretrained import pretrained_folder, require_unchanged
 from turnwise.policy.tokenizer import GENERATION_FILE, ChatFrame, load_tokenizer, save_tokenizer, train_tokenizer
@@ -102,6 +106,8 @@ class TokenizerParameters(Section):
 
     pretrained: Outside | None
     """The pretrained policy whose tokenizer is taken; None: train one with the following settings."""
+    chat_template_kwargs: Options = Field(default_factory=dict)
+    """Switches of the chat template of a pretrained policy, set in the template."""
     vocabulary: int
     format: str
 
@@ -112,7 +118,9 @@ def tokenizer(parameters: TokenizerParameters, *, demonstrations: Reference) -> 
     with default_store().write("tokenizer") as draft:
         if parameters.pretrained is not None:
             folder = pretrained_folder(parameters.pretrained)
-            save_tokenizer(load_tokenizer(folder), draft.folder)
+            taken = load_tokenizer(folder)
+            set_switches(taken, parameters.chat_template_kwargs)
+            save_tokenizer(taken, draft.folder)
             if (folder / GENERATION_FILE).is_file():  # it names end tokens: see `load_frame`
                 shutil.copyfile(folder / GENERATION_FILE, draft.folder / GENERATION_FILE)
             require_unchanged(parameters.pretrained)

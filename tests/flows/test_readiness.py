@@ -101,6 +101,11 @@ def test_a_model_that_cannot_be_used_is_refused_in_one_sentence(
     assert says in refused(*model(published))
 
 
+def test_switches_that_the_template_does_not_read_are_refused(published: Path) -> None:
+    said = refused(*model(published), "policy.chat_template_kwargs={enable_thinking: false}")
+    assert "must be switches that the policy's chat template reads; 'enable_thinking'" in said
+
+
 def test_a_context_longer_than_the_models_positions_is_refused(published: Path) -> None:
     assert "agent.context_tokens must be at most" in refused(*model(published), "agent.context_tokens=513")
 

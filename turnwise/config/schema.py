@@ -112,6 +112,9 @@ class Policy(Section):
     revision: str | None = None
     """Of a hub id: a commit, a branch or a tag. null: the main branch, as it is in the hub's local cache or, where it
     is not there, on the hub. Either way the commit is part of the cache key and is recorded."""
+    chat_template_kwargs: Options = {}
+    """Switches of a published model's chat template, such as `enable_thinking: false` of Qwen3. They are set in the
+    template itself, so that an exported policy is prompted with it as it was trained."""
     seed: Seed
     vocabulary: Width
     """Entries of the tokenizer that is trained on the demonstrations. Used from scratch only, as what follows."""

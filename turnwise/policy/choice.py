@@ -39,6 +39,11 @@ def require_policy(policy: Policy, adapter: Adapter | None, engine: str, tags: S
                 "policy.revision is one of a hub repository, and policy.model is scratch; found "
                 f"{policy.revision!r}: leave it out, or name the repository in policy.model"
             )
+        if policy.chat_template_kwargs:
+            raise ConfigurationError(
+                "policy.chat_template_kwargs are switches of a published model's chat template, and policy.model is "
+                f"scratch, whose template has none; found {', '.join(policy.chat_template_kwargs)}: leave it out"
+            )
     elif not policy.model.strip() or (folder := model_directory(policy.model)) is None:
         _require_hub_id(policy.model)
     elif not (folder / "config.json").is_file():

@@ -278,8 +278,8 @@ class ChatFrame:
 def _refuse_the_date(*_: object) -> str:
     """Take the place of the function by which a template asks for the time."""
     raise ConfigurationError(
-        "a prompt must be the same on every day; the chat template shows today's date: put a fixed one into the "
-        "template"
+        "a prompt must be the same on every day; the chat template shows today's date: fix it in "
+        "policy.chat_template_kwargs, such as {date_string: 26 Jul 2024}"
     )
 
 

@@ -66,6 +66,20 @@ def test_that_of_a_pretrained_policy_is_taken_as_it_is(small: Small, model: Poli
     assert ChatFrame(found).opening("system", "seen") == ChatFrame(own).opening("system", "seen")
 
 
+def test_switches_of_a_pretrained_policys_template_are_set_in_the_template(small: Small, model: Policy) -> None:
+    template = Path(model.model) / "chat_template.jinja"
+    template.write_text(
+        template.read_text() + "{% if thinking is defined and not thinking %}<think></think>{% endif %}"
+    )
+    found = pretrained(model)
+    plain = frame_of(trained(small, pretrained=found))
+    switched = frame_of(trained(small, pretrained=found, chat_template_kwargs={"thinking": False}))
+    assert plain.opening(None, "seen") == frame_of(small.tokenizer).opening(None, "seen")
+    assert (
+        switched.decode(switched.opening(None, "seen")) == plain.decode(plain.opening(None, "seen")) + "<think></think>"
+    )
+
+
 @pytest.mark.parametrize("named", [1, [0, 1]])
 def test_replies_end_at_the_end_tokens_that_a_pretrained_policy_was_published_with(
     small: Small, model: Policy, named: object
