@@ -22,6 +22,7 @@ from tasks.prepare.materials import (
 )
 from tasks.prepare.warm_start import WarmStartParameters, warm_start
 from tasks.rollout.evaluate import BaselineParameters, EvaluationParameters, baseline, evaluate
+from turnwise.config.agent_rewards import requested_rewards
 from turnwise.config.model_settings import Compute
 from turnwise.config.schema import RetryOptions
 from turnwise.data.task_sets import require_disjoint
@@ -59,8 +60,12 @@ class Prepared(Materials):
 
 def play_parameters(experiment: Experiment) -> PlayParameters:
     """The parameters of an experiment that all stages that play episodes share."""
-    patience = RetryOptions.taken_from(experiment.rollout)
-    return PlayParameters(world=experiment.world, agent=experiment.agent, patience=patience)
+    return PlayParameters(
+        world=experiment.world,
+        agent=experiment.agent,
+        patience=RetryOptions.taken_from(experiment.rollout),
+        further_rewards=requested_rewards(experiment.rewards, experiment.made_world),
+    )
 
 
 def task_set_parameters(experiment: Experiment, split: Split) -> TaskSetParameters:

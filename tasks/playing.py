@@ -42,6 +42,8 @@ class PlayParameters(Section):
     world: WorldSection
     agent: Agent
     patience: RetryOptions
+    further_rewards: tuple[str, ...] = ()
+    """The agent's rewards that are recorded in addition to those of every episode: see `GIVEN_ON_REQUEST`."""
 
 
 class PlaysWorld(Protocol):
@@ -205,7 +207,7 @@ def recorded_by(parameters: PlayParameters) -> frozenset[str]:
 
     Call this before playing: if the world became unreachable afterwards, all episodes would be wasted.
     """
-    return recorded_in(the_world(parameters.world), parameters.agent)
+    return recorded_in(the_world(parameters.world), parameters.agent, parameters.further_rewards)
 
 
 def instruction_of(agent: Agent, world: World) -> str | None:
@@ -231,5 +233,6 @@ def _rules(parameters: PlayParameters, frame: ChatFrame | None, horizon: int | N
         context=agent.context,
         mode=make_mode(agent.mode),
         invalid_limit=agent.invalid_limit,
+        further_rewards=parameters.further_rewards,
         horizon=horizon,
     )

@@ -133,10 +133,10 @@ class Experiment(Section):
         make_format(self.agent.format, world)
         require_primary_column(world)
         require_demonstrations(self.data, self.warm_start, self.policy, world)
-        require_rewards(self.rewards, world)
+        tags = format_class(self.agent.format).tags
+        require_rewards(self.rewards, world, tags)
         curriculum = self.made_curriculum
         require_playable(curriculum, optimization.iterations, self.world, world)
-        tags = format_class(self.agent.format).tags
         require_policy(self.policy, optimization.adapter, self.compute.engine, tags)
         require_credit(self.credit, self._credit_inputs(world, curriculum))
         if self.rollout.scheme == "branching":

@@ -6,6 +6,7 @@ from tasks.playing import (
     PlayParameters,
     play_with_policy,
     play_with_script,
+    recorded_by,
     save_played,
     tasks_of,
     the_world,
@@ -14,11 +15,10 @@ from tasks.playing import (
 from tasks.stage import stage
 from turnwise import seeding
 from turnwise.agent.loop import RolloutResult
-from turnwise.config.agent import Agent
 from turnwise.config.model_settings import Compute
 from turnwise.config.schema import EvaluationSection
 from turnwise.data.evaluations import GREEDY, SAMPLED
-from turnwise.data.metrics import episode_means, episode_value, recorded_in
+from turnwise.data.metrics import episode_means, episode_value
 from turnwise.policy.model_files import MODEL_FILES
 from turnwise.statistics.pass_at_k import mean_pass_at_k
 from turnwise.store import Draft, Reference, default_store
@@ -66,7 +66,8 @@ def evaluate(
     Metrics are means over episodes; `sampled/pass@k` is the unbiased estimate of pass@k by the world's primary metric.
     """
     tasks = tasks_of(task_set, parameters.split)
-    world = the_world(parameters.world)  # before playing: if it were unreachable afterwards, all episodes were wasted
+    # Before playing: if the world were unreachable afterwards, all episodes were wasted.
+    world, recorded = the_world(parameters.world), recorded_by(parameters)
     clock: dict[str, float] = {}
     with default_store().write("evaluation") as draft:
         for mode, replicas, temperature in ((GREEDY, 1, 0.0), (SAMPLED, parameters.samples, parameters.temperature)):
@@ -84,7 +85,7 @@ def evaluate(
                 what=f"evaluation: {mode}",
                 horizon=parameters.horizon,
             )
-            _record(draft, mode, played, world, parameters.agent)
+            _record(draft, mode, played, world, recorded)
             for name, seconds in played.seconds.items():
                 clock[name] = clock.get(name, 0.0) + seconds
     default_store().record_clock(draft.reference, clock)
@@ -104,19 +105,19 @@ class BaselineParameters(PlayParameters):
 def baseline(parameters: BaselineParameters, *, task_set: Reference) -> Reference:
     """Play `samples` episodes per task with a scripted baseline policy, saved in the folder `sampled`."""
     tasks = tasks_of(task_set, parameters.split)
-    world = the_world(parameters.world)
+    world, recorded = the_world(parameters.world), recorded_by(parameters)
     played = play_with_script(
         parameters, tasks, parameters.samples, lambda episode, turn: parameters.baseline, parameters.seed
     )
     with default_store().write("evaluation") as draft:
-        _record(draft, SAMPLED, played, world, parameters.agent)
+        _record(draft, SAMPLED, played, world, recorded)
     default_store().record_clock(draft.reference, played.seconds)
     return draft.reference
 
 
-def _record(draft: Draft, mode: str, played: RolloutResult, world: World, agent: Agent) -> None:
+def _record(draft: Draft, mode: str, played: RolloutResult, world: World, recorded: frozenset[str]) -> None:
     trajectories = save_played(draft, played, mode)
-    means = episode_means(trajectories, len(played.lost), recorded_in(world, agent))
+    means = episode_means(trajectories, len(played.lost), recorded)
     draft.metrics.update({f"{mode}/{name}": value for name, value in means.items()})
     correct: dict[str, list[bool]] = {}
     for trajectory in trajectories:

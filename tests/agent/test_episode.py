@@ -93,7 +93,36 @@ def test_the_agents_rewards_are_declared_with_the_level_at_which_they_are_given(
     assert {name: reward.level for name, reward in AGENT_REWARDS.items()} == {
         "format": "outcome",
         "invalid_turn": "turn",
+        "tags": "outcome",
+        "unfinished": "outcome",
     }
+
+
+@pytest.mark.parametrize(("world", "replies", "ending"), ENDINGS.values(), ids=ENDINGS.keys())
+def test_an_episode_that_a_limit_ended_is_unfinished_where_that_is_asked_for(
+    world: Hill, replies: list[str], ending: Ending
+) -> None:
+    trajectory = play_texts(world, *replies, further_rewards=("unfinished",))
+    is_finished = ending in (Ending.SUCCESS, Ending.FAILURE)
+    assert rewards_of(trajectory, "unfinished") == [None] * (len(replies) - 1) + [0.0 if is_finished else 1.0]
+
+
+def test_an_agent_that_gives_up_has_not_finished() -> None:
+    trajectory = play_texts(hill(), GARBAGE, GARBAGE, invalid_limit=2, further_rewards=("unfinished",))
+    assert trajectory.ending is Ending.INVALID_LIMIT
+    assert trajectory.turns[-1].rewards["unfinished"] == 1.0
+
+
+def test_the_reward_for_tags_is_the_mean_over_the_replies() -> None:
+    # Each tag once: 1. No tag: 0. An answer that is opened twice: (1 + 1 + 0 + 1) / 4.
+    replies = [form("up"), GARBAGE, f"<answer>{form('up')}"]
+    trajectory = play_texts(hill(turns=3), *replies, further_rewards=("tags",))
+    assert rewards_of(trajectory, "tags") == [None, None, pytest.approx((1.0 + 0.0 + 0.75) / 3)]
+
+
+def test_rewards_that_nobody_asks_for_are_not_recorded() -> None:
+    rewards = [turn.rewards for turn in play_texts(hill(turns=2), form("up"), GARBAGE).turns]
+    assert not {"tags", "unfinished"} & {name for each in rewards for name in each}
 
 
 # Token budget

@@ -21,6 +21,7 @@ from turnwise.agent.formats import (
     make_format,
     split_at_tags,
 )
+from turnwise.agent.formats.tags import tag_use
 from turnwise.agent.loop import make_episodes
 from turnwise.data.trajectory import Trajectory
 from turnwise.errors import ConfigurationError
@@ -373,3 +374,20 @@ def test_functions_are_listed_as_qwens_template_lists_them() -> None:
         '{"type": "function", "function": {"name": "answer", "parameters": {"type": "object", "properties": '
         '{"text": {"type": "string"}}, "required": ["text"]}}}'
     )
+
+
+@pytest.mark.parametrize(
+    ("reply", "use"),
+    [
+        ("<think>so</think><search>who</search>", 1.0),
+        ("<search>who</search> and then <think>so</think>", 1.0),  # their order is not looked at
+        ("<think>so</think>", 1.0),  # nor whether there is an action
+        ("so", 0.0),
+        ("<think>so<search>who</search>", 0.75),  # 1, 0, 1, 1
+        ("<search>a</search><search>b</search>", 0.0),  # 0, 0
+        ("<answer>a<answer>b<answer>c", 0.0),  # -1, 0: not below 0
+        ("<think>so</think><search>a<search>b</search>", 0.75),  # 1, 1, 0, 1
+    ],
+)
+def test_tags_are_used_well_when_each_is_there_once(reply: str, use: float) -> None:
+    assert tag_use(reply, SearchFormat.tags) == use

@@ -9,6 +9,7 @@ import yaml
 
 from tasks.update.update import UpdateParameters
 from tests.config.counted_world import CountedLake
+from turnwise.config.agent_rewards import requested_rewards
 from turnwise.config.optimization import UpdateOptions
 from turnwise.config.overlays import merged, parse_setting, read_yaml, with_value
 from turnwise.errors import ConfigurationError
@@ -153,6 +154,14 @@ def test_a_learning_rate_falls_over_the_steps_that_train_the_policy_and_a_consta
 
     assert (steps(falling, 0), steps(falling, 2)) == (96, 80)
     assert steps(constant, 0) is None, "or a longer run would not reuse the iterations of a shorter one"
+
+
+def test_tags_are_rewarded_only_in_a_format_that_has_tags() -> None:
+    settings = ["rewards.tags={level: outcome, weight: 0.2}"]
+    experiment = load(PARAMETERS, settings=settings)
+    assert requested_rewards(experiment.rewards, experiment.made_world) == ("tags",)
+    assert requested_rewards(load(PARAMETERS).rewards, experiment.made_world) == ()
+    assert "rewards.tags must be left out" in refused(*settings, "agent.format=react")
 
 
 def test_a_group_of_one_with_a_group_baseline_is_refused() -> None:

@@ -129,6 +129,7 @@ def test_what_may_be_recorded_are_all_rewards_what_the_columns_show_and_what_the
         *("world/searches", "world/superfluous_search"),
     }
     assert recorded_in(Search(), agent()) == plain
+    assert recorded_in(Search(), agent(), ("tags",)) == plain | {"reward/tags"}
     assert recorded_in(Search(), agent(name="plan", tokens=8)) == plain | {"turns/plan", "turns/summary"}
     again = recorded_in(Search(), agent(name="reflect", tokens=8, attempts=2))
     assert again == plain | {"turns/reflect", "turns/summary", "first_success", "attempts"}

@@ -20,6 +20,7 @@ import numpy as np
 from turnwise.agent.context import Ask, make_context
 from turnwise.agent.episode_config import EpisodeConfig
 from turnwise.agent.formats import ParsedReply
+from turnwise.agent.formats.tags import tag_use
 from turnwise.agent.host import Host
 from turnwise.agent.modes.contract import words_to_act
 from turnwise.data.trajectory import Ending, Lost, Trajectory, Turn, TurnKind
@@ -287,13 +288,22 @@ class Episode:
         return True
 
     def _end(self, ending: Ending) -> None:
-        """End the episode; the last turn gets the reward `format`, the share of replies that could be read."""
+        """End the episode; the last turn gets the rewards that are of the whole of it."""
         self._ending = ending
         if self._turns:
-            share = sum(turn.invalid is None for turn in self._turns) / len(self._turns)
             last = self._turns[-1]
-            self._turns[-1] = replace(last, rewards={**last.rewards, "format": share})
+            self._turns[-1] = replace(last, rewards={**last.rewards, **self._of_the_whole(ending)})
         self._host.close()
+
+    def _of_the_whole(self, ending: Ending) -> dict[str, float]:
+        """The agent's rewards of a whole episode: see `turnwise.config.agent_rewards`."""
+        count, asked, tags = len(self._turns), self.rules.further_rewards, self.rules.format.tags
+        rewards = {"format": sum(turn.invalid is None for turn in self._turns) / count}
+        if "tags" in asked:
+            rewards["tags"] = sum(tag_use(turn.reply, tags) for turn in self._turns) / count
+        if "unfinished" in asked:
+            rewards["unfinished"] = float(ending not in (Ending.SUCCESS, Ending.FAILURE))
+        return rewards
 
     def lose(self, error: WorldLost) -> None:
         """End the episode as missing data (`Lost`), without a trajectory."""

@@ -37,6 +37,8 @@ class EpisodeConfig:
     """Which replies are requested besides acting ones, and how often a task may be attempted."""
     invalid_limit: int | None = None
     """Consecutive invalid acting replies after which an episode ends; None: no such limit."""
+    further_rewards: tuple[str, ...] = ()
+    """The agent's rewards that are recorded in addition to those of every episode: see `GIVEN_ON_REQUEST`."""
     horizon: int | None = None
     """Maximum turns of an episode, as `turnwise.curriculum.rules` sets it; None: no such limit."""
 

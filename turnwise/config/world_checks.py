@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from turnwise.config.agent_rewards import AGENT_REWARDS
+from turnwise.config.agent_rewards import AGENT_REWARDS, requested_rewards
 from turnwise.config.schema import RewardSection
 from turnwise.errors import ConfigurationError
 from turnwise.suggestions import unknown
@@ -20,11 +20,19 @@ def require_primary_column(world: World) -> None:
         )
 
 
-def require_rewards(rewards: Mapping[str, RewardSection], world: World) -> None:
-    """Raise ConfigurationError for a reward that neither world nor agent gives, and unless one of them counts."""
+def require_rewards(rewards: Mapping[str, RewardSection], world: World, tags: Sequence[str]) -> None:
+    """Raise ConfigurationError for a reward that neither world nor agent gives, and unless one of them counts.
+
+    `tags` are those of the reply format: without any there is nothing to reward.
+    """
     known = {**world.rewards, **AGENT_REWARDS}
     for name in rewards:
         if name not in known:
             raise ConfigurationError(f"rewards of the world {world.name!r}: {unknown(name, known)}")
+    if "tags" in requested_rewards(rewards, world) and not tags:
+        raise ConfigurationError(
+            "rewards.tags must be left out with an agent.format whose replies have no tags; found both: leave it out, "
+            "or set agent.format to think-answer or search"
+        )
     if not any(reward.weight for reward in rewards.values()):
         raise ConfigurationError("rewards must give at least one reward a weight other than 0; found none")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from turnwise.config.agent import Agent
-from turnwise.config.agent_rewards import AGENT_REWARDS
+from turnwise.config.agent_rewards import ALWAYS_GIVEN
 from turnwise.data.trajectory import Ending, Trajectory, TurnKind
 from turnwise.world import Column, World
 
@@ -78,14 +78,15 @@ def task_means(trajectories: Sequence[Trajectory], column: Column) -> dict[str, 
     return {task: sum(of_task) / len(of_task) for task, of_task in values.items()}
 
 
-def recorded_in(world: World, agent: Agent) -> frozenset[str]:
+def recorded_in(world: World, agent: Agent, further_rewards: Iterable[str] = ()) -> frozenset[str]:
     """The names of all metrics that episodes of this world and agent may have, whether or not a batch has them.
 
-    `reward/NAME` for every reward; `world/NAME` for every metric that the columns show; `turns/KIND` for the kinds of
-    turns that the agent asks for besides acting; `first_success` and `attempts` where there may be several attempts.
-    A world may record a metric only when something happens, so no single batch need contain all of them.
+    `reward/NAME` for every reward, the agent's `further_rewards` included; `world/NAME` for every metric that the
+    columns show; `turns/KIND` for the kinds of turns that the agent asks for besides acting; `first_success` and
+    `attempts` where there may be several attempts. A world may record a metric only when something happens, so no
+    single batch need contain all of them.
     """
-    rewards = {*world.rewards, *AGENT_REWARDS}
+    rewards = {*world.rewards, *ALWAYS_GIVEN, *further_rewards}
     shown = {name for column in world.columns for name in (column.value, column.per) if name is not None}
     metrics = {name for name in shown - rewards - _OF_EPISODES if not name.startswith("turns/")}
     kinds = {agent.mode.name, agent.context.policy} & set(TurnKind)

@@ -35,7 +35,7 @@ def rolled_out(small: Small, **changes: Any) -> Reference:
         **changes,
     }
     return rollout.function(
-        RolloutParameters(**dict(small.play), **parameters),
+        RolloutParameters(**{**dict(small.play), **parameters}),
         policy=small.policy,
         tokenizer=small.tokenizer,
         task_set=small.task_sets["train"],
@@ -76,6 +76,14 @@ def test_the_metrics_are_means_over_the_episodes_and_the_clock_has_the_sampled_t
     assert metrics["reward/goal"] == 0.0 or metrics["success"] > 0.0
     sampled = sum(len(turn.reply_tokens) for each in played for turn in each.turns)
     assert default_store().clock(reference)["sampled_tokens"] == sampled == metrics["reply_tokens"] * 6
+
+
+def test_a_reward_that_is_asked_for_is_recorded_and_changes_nothing_else(small: Small) -> None:
+    plain, asked = rolled_out(small), rolled_out(small, further_rewards=("unfinished",))
+    of_plain, of_asked = default_store().metrics(plain), default_store().metrics(asked)
+    assert "reward/unfinished" not in of_plain
+    finished = [each.ending in (Ending.SUCCESS, Ending.FAILURE) for each in episodes(plain)]
+    assert of_asked == {**of_plain, "reward/unfinished": finished.count(False) / len(finished)}
 
 
 def test_the_same_call_gives_the_same_episodes_and_seed_iteration_and_round_others(small: Small) -> None:

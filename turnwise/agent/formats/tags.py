@@ -41,6 +41,19 @@ def tag_pairs(reply: str, tags: Sequence[str]) -> list[tuple[str, str]] | None:
     return pairs
 
 
+def tag_use(reply: str, tags: Sequence[str]) -> float:
+    """How well a reply uses the tags of its format, from 0 to 1: MT-GRPO's reward (arXiv 2505.11821).
+
+    A pair of tags of which the reply has one counts for both: with n the number of times that a tag is there,
+    1 - |n - 1|, which is 1 only for a tag that is there once. The mean over these tags, and at least 0; 0 for a reply
+    without tags. Their order is not looked at. Differs from the release: it bounds the mean over an episode's replies
+    instead of each.
+    """
+    counts = [(reply.count(opening), reply.count(f"</{opening[1:]}")) for opening in tags if opening[1] != "/"]
+    used = [1.0 - abs(count - 1) for pair in counts if any(pair) for count in pair]
+    return max(0.0, sum(used) / len(used)) if used else 0.0
+
+
 class ThinkFormat(Format):
     """Base of formats with the thought between `<think>` and `</think>`, before the action's tag."""
 
