@@ -40,7 +40,7 @@ from turnwise.config.schema import (
     WorldSection,
 )
 from turnwise.config.variants import require_distinct_variants
-from turnwise.config.world_checks import require_primary_column, require_rewards
+from turnwise.config.world_checks import require_files, require_primary_column, require_rewards
 from turnwise.credit.rejection_sampling import require_shares
 from turnwise.credit.requirements import CreditInputs, needs_critic, require_credit
 from turnwise.credit.selection import require_selection
@@ -209,15 +209,23 @@ def _named(before: str) -> Iterator[None]:
 
 
 def load(
-    parameters: Path, overlays: Sequence[Path] = (), settings: Iterable[str] | Mapping[str, Any] = ()
+    parameters: Path,
+    overlays: Sequence[Path] = (),
+    settings: Iterable[str] | Mapping[str, Any] = (),
+    *,
+    to_plan: bool = False,
 ) -> Experiment:
     """The experiment of a parameters file, overlays applied in order, then settings (`a.b=value`, or by dotted key).
+
+    `to_plan`: it is counted and not run, so that files which its world reads need not be there.
 
     Raises ConfigurationError, with `file:line:column` where the mistake is in a file.
     """
     read = layered(parameters, overlays, settings)
     try:
         experiment = build(read.values)
+        if not to_plan:
+            require_files(experiment.world)
         require_distinct_variants(experiment)
     except ConfigurationError as error:
         raise ConfigurationError(with_places(str(error), read.written)) from error.__cause__

@@ -141,7 +141,7 @@ class SearchCorpus(World):
 
     @property
     def _file(self) -> QuestionFile:
-        return question_file(self._questions)
+        return question_file(_present("questions", self._questions))
 
     @property
     def _family(self) -> str:
@@ -153,7 +153,7 @@ class SearchCorpus(World):
     def _retriever(self) -> DocumentIndex | HttpRetriever:
         """The corpus' index, or the server's client: created when it is first needed."""
         if self._corpus is not None and self._cache is not None:
-            return document_index(self._corpus, self._cache)
+            return document_index(_present("corpus", self._corpus), self._cache)
         return HttpRetriever(*self._remote)
 
     def _answerable(self, split: Split) -> Iterator[OpenQuestion]:
@@ -171,9 +171,16 @@ class SearchCorpus(World):
 
 
 def _file(name: str, path: object) -> Path:
-    if not isinstance(path, str) or not Path(path).is_file():
+    """The file's path, made absolute. That it is there is known when it is read: a plan can do without."""
+    if not isinstance(path, str) or not path or Path(path).is_dir():
         raise ValueError(f"{name} must be the path of a file; found {path!r}")
     return Path(path).resolve()
+
+
+def _present(name: str, path: Path) -> Path:
+    if not path.is_file():
+        raise ValueError(f"{name} must be the path of a file; found nothing at {path}")
+    return path
 
 
 def _cache(cache: object, corpus: Path | None) -> Path | None:

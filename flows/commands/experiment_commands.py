@@ -31,7 +31,7 @@ def ablation(
     ] = False,
 ) -> None:
     """Compare the variants over the seeds, and write the report."""
-    chosen = load_experiment(parameters, overlays, settings)
+    chosen = load_experiment(parameters, overlays, settings, to_plan=dry_run)
     if dry_run:
         from rich.console import Console
 

@@ -91,8 +91,10 @@ WorldSettings = Annotated[
 ]
 
 
-def load_experiment(parameters: Path, overlays: list[Path] | None, settings: list[str] | None) -> Experiment:
-    """The experiment that a command line describes.
+def load_experiment(
+    parameters: Path, overlays: list[Path] | None, settings: list[str] | None, *, to_plan: bool = False
+) -> Experiment:
+    """The experiment that a command line describes. `to_plan`: it is counted and not run; see `load`.
 
     Where vLLM is not installed and nothing but the parameters file asks for it, the embedded engine takes its place,
     and a line says so. Prefect's local server, if it is started, lists finished runs as long as the experiment says.
@@ -105,7 +107,7 @@ def load_experiment(parameters: Path, overlays: list[Path] | None, settings: lis
     from turnwise.store.paths import project_root
 
     path, overlays, settings = project_root() / parameters, overlays or [], settings or []
-    experiment = load(path, overlays, settings)
+    experiment = load(path, overlays, settings, to_plan=to_plan)
     keep_finished_runs(experiment.storage.keep_finished_days)
     if experiment.compute.engine != "vllm" or find_spec("vllm") is not None:
         return experiment
@@ -113,7 +115,7 @@ def load_experiment(parameters: Path, overlays: list[Path] | None, settings: lis
     if experiment.compute.device != "cpu" or (written is not None and written.layer > 1):
         raise ConfigurationError("compute.engine: vllm needs vLLM, which is not installed: set it to embedded")
     typer.echo("vLLM is not installed: replies are sampled with the embedded engine (compute.engine: embedded).")
-    return load(path, overlays, [*settings, "compute.engine=embedded"])
+    return load(path, overlays, [*settings, "compute.engine=embedded"], to_plan=to_plan)
 
 
 def refusal(error: typer.TyperException) -> ConfigurationError:

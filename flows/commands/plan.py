@@ -1,8 +1,8 @@
 """`--dry-run`: counts what an ablation would compute, even on a machine that could not compute it.
 
-The configuration is checked as for a real run, the world is made and its task sets are drawn. No model is loaded and no
-token is sampled. The numbers are upper bounds: episodes may end early, replies may be shorter than allowed, and what is
-cached is not recomputed.
+The configuration is checked as for a real run, the world is made and its task sets are drawn, where the files that they
+are drawn from are there. No model is loaded and no token is sampled. The numbers are upper bounds: episodes may end
+early, replies may be shorter than allowed, and what is cached is not recomputed.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from rich.table import Table
 from flows.needs import PlannedRun, free_disk, needs_of, planned_run
 from flows.prepare import require_model, task_set_parameters
 from tasks.prepare.materials import draw_task_set
+from turnwise.config.world_checks import missing_files
 from turnwise.data.task_sets import require_disjoint, task_set_digest
 from turnwise.experiment import Experiment
 from turnwise.policy.pretrained import model_directory
@@ -28,12 +29,7 @@ def show_plan(experiment: Experiment, console: Console) -> None:
     """Print the plan of an ablation. Raises ConfigurationError as a real run would."""
     if model_directory(experiment.policy.model) is not None:  # a hub model is not downloaded for a plan
         require_model(experiment)
-    task_sets = {split: draw_task_set(task_set_parameters(experiment, split)) for split in SPLITS}
-    require_disjoint(task_sets)
-    for split, tasks in task_sets.items():
-        console.print(
-            f"{split:<12}{len(tasks)} tasks of {experiment.world.name}, {task_set_digest(tasks)}", highlight=False
-        )
+    _show_task_sets(experiment, console)
     console.print(f"{'policy':<12}{_policy(experiment)}", highlight=False, soft_wrap=True)
     seeds = experiment.ablation.seeds
     console.print(f"\n{experiment.ablation.name}: for each of {len(seeds)} seeds, at most\n", highlight=False)
@@ -52,6 +48,21 @@ def show_plan(experiment: Experiment, console: Console) -> None:
         console.print(f"Stages of {variants}: {counts}.", highlight=False)
     _show_needs(experiment, console)
     console.print("Nothing was computed.", highlight=False)
+
+
+def _show_task_sets(experiment: Experiment, console: Console) -> None:
+    """Print the size and the digest of each task set, or which of the world's files is needed to draw them."""
+    missing = missing_files(experiment.world)
+    for path in missing.values():
+        console.print(f"{'task sets':<12}not drawn before {path} is there", highlight=False, soft_wrap=True)
+    if missing:
+        return
+    task_sets = {split: draw_task_set(task_set_parameters(experiment, split)) for split in SPLITS}
+    require_disjoint(task_sets)
+    for split, tasks in task_sets.items():
+        console.print(
+            f"{split:<12}{len(tasks)} tasks of {experiment.world.name}, {task_set_digest(tasks)}", highlight=False
+        )
 
 
 def _by_stages(runs: Sequence[PlannedRun]) -> dict[str, str]:

@@ -1,6 +1,7 @@
 """What would be computed is counted before anything is, also for machines that this one is not."""
 
 import io
+import shutil
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from turnwise.experiment import Experiment, load
 
 ROOT = Path(__file__).parents[2]
 MR = {"ablation.variants": ["grpo-mr"]}
-PAPERS = sorted(path.stem for path in (ROOT / "experiments" / "paper").glob("*.yaml"))
+PAPERS = sorted((ROOT / "experiments" / "paper").glob("*.yaml"))
 
 
 def questions(folder: Path) -> Path:
@@ -27,28 +28,43 @@ def questions(folder: Path) -> Path:
     return path
 
 
-def of_paper(name: str, folder: Path) -> Experiment:
-    """A paper's configuration; where it reads files of the user's, small ones are made."""
-    settings = {
-        "world.parameters.questions": str(questions(folder)),
-        "world.parameters.corpus": str(write_corpus(folder)),
-        **{f"data.{split}_tasks": 8 for split in ("train", "validation", "test")},
-    }
-    overlay = ROOT / "experiments" / "paper" / f"{name}.yaml"
-    return load(ROOT / "params.yaml", [overlay], settings if name == "mt_grpo" else {})
+def fresh_clone(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Go where none of the files is that a paper's worlds read."""
+    shutil.copy(ROOT / "params.yaml", folder)
+    monkeypatch.chdir(folder)
 
 
-@pytest.mark.parametrize("name", PAPERS)
-def test_the_configurations_of_the_papers_make_sense_on_a_machine_that_cannot_run_them(
-    name: str, tmp_path: Path
-) -> None:
+def plan(experiment: Experiment) -> str:
     said = io.StringIO()
-    experiment = of_paper(name, tmp_path)
     show_plan(experiment, Console(file=said, width=80))
+    return said.getvalue()
+
+
+@pytest.mark.parametrize("overlay", PAPERS, ids=lambda path: path.stem)
+def test_the_configurations_of_the_papers_make_sense_on_a_machine_that_cannot_run_them(
+    overlay: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    fresh_clone(tmp_path, monkeypatch)
+    experiment = load(ROOT / "params.yaml", [overlay], to_plan=True)
+    said = plan(experiment)
     for variant in experiment.ablation.variants:
-        assert f"\n{variant} " in said.getvalue()
-    assert f"{experiment.policy.model}, in bfloat16 on cuda, sampled by vllm" in said.getvalue()
-    assert max(len(line) for line in said.getvalue().splitlines()) <= 80
+        assert f"\n{variant} " in said
+    assert f"{experiment.policy.model}, in bfloat16 on cuda, sampled by vllm" in said
+    assert max(len(line) for line in said.splitlines()) <= 80
+
+
+def test_task_sets_are_drawn_as_soon_as_their_files_are_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    fresh_clone(tmp_path, monkeypatch)
+    overlay = ROOT / "experiments" / "paper" / "mt_grpo.yaml"
+    few = {f"data.{split}_tasks": 8 for split in ("train", "validation", "test")}
+    files = {f"world.parameters.{name}": f"{name}.jsonl" for name in ("questions", "corpus")}
+    questions(tmp_path)
+    with pytest.raises(ConfigurationError, match=r"world\.parameters\.corpus: must be .* nothing at .*corpus\.jsonl"):
+        load(ROOT / "params.yaml", [overlay], {**few, **files})
+    said = plan(load(ROOT / "params.yaml", [overlay], {**few, **files}, to_plan=True))
+    assert "task sets   not drawn before corpus.jsonl is there" in said and "8 tasks" not in said
+    write_corpus(tmp_path)
+    assert "train       8 tasks of search_corpus, " in plan(load(ROOT / "params.yaml", [overlay], {**few, **files}))
 
 
 def test_the_work_is_counted() -> None:

@@ -3,12 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from turnwise.config.agent_rewards import AGENT_REWARDS, requested_rewards
-from turnwise.config.schema import RewardSection
+from turnwise.config.schema import RewardSection, WorldSection
 from turnwise.errors import ConfigurationError
 from turnwise.suggestions import unknown
-from turnwise.world import World
+from turnwise.world import World, world_class
+
+
+def missing_files(section: WorldSection) -> dict[str, Path]:
+    """The files and folders that the world's parameters name and that are not there, by the parameter's dotted key."""
+    named = world_class(section.name).files(section.parameters)
+    return {key: path for key, path in named.items() if path is not None and not path.exists()}
+
+
+def require_files(section: WorldSection) -> None:
+    """Raise ConfigurationError for a file or folder of the world that is not there."""
+    for key, path in missing_files(section).items():
+        raise ConfigurationError(
+            f"world.parameters.{key}: must be the path of a file or folder; found nothing at {path}"
+        )
 
 
 def require_primary_column(world: World) -> None:

@@ -317,10 +317,10 @@ def test_the_search_format_can_say_every_action(tmp_path: Path) -> None:
     ("parameters", "message"),
     [
         ({}, "questions must be the path of a file; found ''"),
-        ({"questions": "/nowhere"}, "questions must be the path of a file; found '/nowhere'"),
+        ({"questions": "/"}, "questions must be the path of a file; found '/'"),
         ({"questions": __file__}, "either corpus, a file, or retriever, an address, must be given, and not both"),
         ({"questions": __file__, "corpus": __file__, "retriever": "http://x"}, "either corpus"),
-        ({"questions": __file__, "corpus": "/nowhere"}, "corpus must be the path of a file"),
+        ({"questions": __file__, "corpus": 3}, "corpus must be the path of a file; found 3"),
         ({"questions": __file__, "corpus": __file__, "cache": __file__}, "cache must be the path of a folder"),
         ({"questions": __file__, "corpus": __file__, "cache": ""}, "cache must be the path of a folder"),
         ({"questions": __file__, "corpus": __file__, "retriever_seconds": 3}, "retriever_seconds must not be given"),
@@ -338,6 +338,16 @@ def test_the_search_format_can_say_every_action(tmp_path: Path) -> None:
 def test_a_wrong_parameter_is_refused_by_name(parameters: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         SearchCorpus(**parameters)
+
+
+def test_a_file_may_be_missing_until_it_is_read(tmp_path: Path) -> None:
+    parameters = on_disk(tmp_path)
+    world = SearchCorpus(**{**parameters, "corpus": "/nowhere"})
+    assert world.limits.turns == 3
+    with pytest.raises(ValueError, match="corpus must be the path of a file; found nothing at /nowhere"):
+        world.tasks("train", 1)
+    with pytest.raises(ValueError, match="questions must be the path of a file; found nothing at /nowhere"):
+        SearchCorpus(**{**parameters, "questions": "/nowhere"}).tasks("train", 1)
 
 
 def test_the_index_lies_beside_the_corpus_or_where_it_is_wanted(tmp_path: Path) -> None:
