@@ -6,6 +6,7 @@
     mt-grpo/interquartile mean        a column of the report's verdicts, of a variant
     mt-grpo - warm start              a gain, or the difference of two variants, by the primary metric
     mt-grpo - grpo-or/corrected p     what else the verdicts tell of a difference: see COMPARED
+    mt-grpo - grpo-or/greedy effect   a number of the verdicts over greedy episodes; also mt-grpo/greedy mean
     mt-grpo/iterations to 0.8         the median iteration at which its runs reached a success threshold
     mt-grpo/share above 0.5           a point of its performance profile
     mt-grpo/tokens sampled            a row of account.csv: what the runs of a variant cost together
@@ -31,10 +32,10 @@ from tasks.report import history
 from turnwise.data.evaluations import GREEDY, SAMPLED
 from turnwise.errors import ConfigurationError
 from turnwise.reporting.data.cells import WARM_START, cell, column_of, table_columns
-from turnwise.reporting.data.run_groups import Group, grouped, judged
+from turnwise.reporting.data.run_groups import Group, grouped, judged, judged_greedy
 from turnwise.reporting.data.tables import COUNTS, SECONDS
 from turnwise.statistics.interval import SINGULAR, mean
-from turnwise.statistics.verdict import Comparison
+from turnwise.statistics.verdict import Comparison, Judgement
 from turnwise.store import Reference, default_store
 from turnwise.tracking.finding import RecordedRun, RunArtifacts
 from turnwise.tracking.values import metric_name
@@ -43,6 +44,7 @@ from turnwise.world import Column, World, make_world
 DIFFERENCE = re.compile(r"(?P<first>.+?) [-−] (?P<second>[^/]+)(/(?P<column>.+))?")
 """A difference of two rows, with a minus sign as in the report or with a hyphen as typed, and a column of COMPARED."""
 COMPARED: Mapping[str, Callable[[Comparison, bool], float | None]] = {
+    "difference": lambda found, turned: -found.difference.value if turned else found.difference.value,
     "p": lambda found, turned: found.p,
     "corrected p": lambda found, turned: found.corrected,
     "exact p": lambda found, turned: found.exact,
@@ -57,6 +59,8 @@ THRESHOLD = re.compile(r"(?P<row>.+)/(?P<what>iterations to|share above) (?P<thr
 GAIN = "gain over the warm start"
 STANDING = ("mean", "interquartile mean", "normalised", "mean over the curve", GAIN)
 """The columns of the report's verdicts on one variant."""
+OF_GREEDY = "greedy "
+"""Stands before a column of the verdicts over greedy episodes."""
 FRAME = ("random", "oracle")
 """The baseline policies whose means are 0 and 1 on the report's normalised scale."""
 
@@ -172,42 +176,48 @@ def _value(heading: str, evaluation: Reference, run: RecordedRun) -> float | Non
 def _of_difference(what: str, runs: Sequence[RecordedRun]) -> NumberAnswer | None:
     """A gain over the warm start, or the difference of two variants, in either order."""
     asked = DIFFERENCE.fullmatch(what)
-    if asked is None or asked["column"] not in (None, *COMPARED):
+    if asked is None:
         return None
-    one, other, column = asked["first"], asked["second"], asked["column"]
+    one, other, named = asked["first"], asked["second"], asked["column"] or "difference"
+    column = named.removeprefix(OF_GREEDY)
+    if column not in COMPARED:
+        return None
     groups = grouped(runs)
-    judgement = judged(groups, 1.0, spending())
-    gains = [standing.gain for standing in judgement.standings if standing.gain is not None]
-    for comparison in [*gains, *judgement.pairs]:
+    judgement = _judgement(groups, named)
+    for comparison in judgement.comparisons:
         if {comparison.first, comparison.second} == {one, other}:
-            sources = [*_tests(one, groups), *_tests(other, groups)]
-            over = f"of the difference in {judgement.measure}, over {comparison.difference.over}"
-            turned = comparison.first != one
-            if column is not None:
-                return NumberAnswer(COMPARED[column](comparison, turned), over, sources)
-            value = -comparison.difference.value if turned else comparison.difference.value
-            return NumberAnswer(value, over.removeprefix("of the "), sources)
+            sources = [*_tests(one, groups, judgement.measure), *_tests(other, groups, judgement.measure)]
+            difference = f"difference in {judgement.measure}, over {comparison.difference.over}"
+            over = difference if column == "difference" else f"of the {difference}"
+            return NumberAnswer(COMPARED[column](comparison, comparison.first != one), over, sources)
     return None
+
+
+def _judgement(groups: Sequence[Group], column: str) -> Judgement:
+    """The verdicts in which this column stands, over greedy or over sampled episodes."""
+    return judged_greedy(groups) if column.startswith(OF_GREEDY) else judged(groups, 1.0, spending())
 
 
 def _of_verdict(what: str, runs: Sequence[RecordedRun]) -> NumberAnswer | None:
     """A number from the report's verdicts on one variant."""
-    variant, _, heading = what.rpartition("/")
+    variant, _, named = what.rpartition("/")
+    heading = named.removeprefix(OF_GREEDY)
     groups = grouped(runs) if heading in STANDING else []
     if variant not in [group.name for group in groups]:
         return None
     if heading == GAIN:
-        return _of_difference(f"{variant} - {WARM_START}", runs)
-    judgement = judged(groups, 1.0, spending())
+        difference = named.replace(GAIN, "difference")
+        return _of_difference(f"{variant} - {WARM_START}/{difference}", runs)
+    judgement = _judgement(groups, named)
     (standing,) = (each for each in judgement.standings if each.name == variant)
-    (learning,) = (each for each in judgement.learning if each.name == variant)
-    intervals = (standing.mean, standing.interquartile_mean, standing.normalised, learning.area)
+    area = next((each.area for each in judgement.learning if each.name == variant), None)
+    intervals = (standing.mean, standing.interquartile_mean, standing.normalised, area)
     found = dict(zip(STANDING, intervals, strict=False))[heading]
     if found is None:
         return None
-    sources = _tests(variant, groups)
+    sources = _tests(variant, groups, judgement.measure)
     if heading == "normalised":
-        sources += [source for baseline in FRAME for source in _tests(baseline, groups)]
+        sources += [source for baseline in FRAME for source in _tests(baseline, groups, judgement.measure)]
     if heading == "mean over the curve":
         sources = [source for source in sources if source.run for source in _on_the_way(source.run)]
     over = SINGULAR[found.over] if found.count == 1 else found.over
@@ -221,7 +231,8 @@ def _of_threshold(what: str, runs: Sequence[RecordedRun]) -> NumberAnswer | None
     if asked is None or asked["row"] not in [group.name for group in groups]:
         return None
     variant, threshold = asked["row"], float(asked["threshold"])
-    judgement, tests = judged(groups, threshold, spending()), _tests(variant, groups)
+    judgement = judged(groups, threshold, spending())
+    tests = _tests(variant, groups, judgement.measure)
     if asked["what"] == "iterations to":
         (reached,) = (each.reached for each in judgement.learning if each.name == variant)
         arrived = sum(at is not None for at in reached.at)
@@ -264,10 +275,9 @@ def _history(run: RunArtifacts) -> history.RunHistory:
     return history.RunHistory(run.variant, run.seed, run.iterations, evaluations)
 
 
-def _tests(row: str, groups: Sequence[Group]) -> list[Source]:
-    """The test results of a group of runs, or of a baseline, by the primary metric."""
+def _tests(row: str, groups: Sequence[Group], heading: str) -> list[Source]:
+    """The test results of a group of runs, or of a baseline, in one column of the table."""
     every = [run for group in groups for run in group.runs.values()]
-    heading = _world(every[0]).primary_column.heading
     for group in groups:
         if group.name == row:
             runs = [run for _, run in sorted(group.runs.items())]

@@ -17,8 +17,17 @@ from turnwise.data.trajectory import Trajectory
 from turnwise.data.trajectory_files import read_trajectories
 from turnwise.policy.token_texts import Spelling
 from turnwise.reporting.data import report_data
-from turnwise.reporting.data.cells import WARM_START, cell, column_of, curve, table_columns, task_means
+from turnwise.reporting.data.cells import (
+    WARM_START,
+    cell,
+    column_of,
+    curve,
+    greedy_column,
+    table_columns,
+    task_means,
+)
 from turnwise.statistics import Interval, Judgement, ReferencePoints, Results, judge, over_tasks, student_over_seeds
+from turnwise.statistics.curves import Points
 from turnwise.store import Reference, default_store
 from turnwise.world import Column, Reward, World
 
@@ -76,6 +85,10 @@ def report(
         )
         for index, run in enumerate(parameters.runs)
     ]
+
+    def judged(column: Column, curves: Mapping[str, Sequence[Points]]) -> Judgement | None:
+        return _judgement(parameters, column, world, baselines, warm_start, tests, curves)
+
     data = report_data.ReportData(
         title=parameters.title,
         description=world.instruction,
@@ -94,7 +107,8 @@ def report(
         alarms=history.alarms(runs),
         work=history.work(runs),
         notes=_notes(world),
-        judgement=_judgement(parameters, world, baselines, warm_start, starts, evaluations, tests),
+        judgement=judged(world.primary_column, _of_variants(parameters, world, starts, evaluations)),
+        greedy=judged(greedy_column(world), {}),
     )
     with default_store().write("report") as draft:
         (draft.folder / DATA_FILE).write_text(data.to_json())
@@ -171,36 +185,45 @@ def _curves(
     return curves
 
 
+def _of_variants(
+    parameters: ReportParameters,
+    world: World,
+    starts: Sequence[Reference],
+    evaluations: Sequence[Sequence[Reference | None]],
+) -> dict[str, list[Points]]:
+    """The learning curves of each variant's runs: the primary metric on the validation task set, sampled."""
+    curves: dict[str, list[Points]] = {}
+    for index, run in enumerate(parameters.runs):
+        points = curve(starts[index], evaluations[index], world, world.primary_column)
+        curves.setdefault(run.variant, []).append([(at, value) for at, value in points])
+    return curves
+
+
 def _judgement(
     parameters: ReportParameters,
+    column: Column,
     world: World,
     baselines: Mapping[str, Reference],
     warm_start: Reference,
-    starts: Sequence[Reference],
-    evaluations: Sequence[Sequence[Reference | None]],
     tests: Sequence[Reference],
+    curves: Mapping[str, Sequence[Points]],
 ) -> Judgement | None:
-    """The verdicts on the primary metric, sampled; None where a run has no value of it on the test task set."""
-    primary = world.primary_column
-
+    """The verdicts on a column, over all tasks of the test task set; None where a run has no value of it there."""
     variants: dict[str, dict[int, dict[str, float]]] = {}
-    curves: dict[str, list[list[tuple[float, float]]]] = {}
-    for index, run in enumerate(parameters.runs):
-        variants.setdefault(run.variant, {})[run.seed] = task_means(tests[index], world, primary)
-        points = curve(starts[index], evaluations[index], world, primary)
-        curves.setdefault(run.variant, []).append([(at, value) for at, value in points])
-    start = task_means(warm_start, world, primary)
+    for run, test in zip(parameters.runs, tests, strict=True):
+        variants.setdefault(run.variant, {})[run.seed] = task_means(test, world, column)
+    start = task_means(warm_start, world, column)
     if not start or not all(tasks for runs in variants.values() for tasks in runs.values()):
         return None
-    means = {name: cell(evaluation, world, primary) for name, evaluation in baselines.items()}
+    means = {name: cell(evaluation, world, column) for name, evaluation in baselines.items()}
     frame = ReferencePoints(Results({0: start}), means.get("random"), means.get("oracle"))
     return judge(
-        primary.heading,
+        column.heading,
         {variant: Results(runs) for variant, runs in variants.items()},
         frames=dict.fromkeys(variants, frame),
         curves=curves,
         stated=parameters.success_threshold,
-        share=primary.percent,
+        share=column.percent,
     )
 
 

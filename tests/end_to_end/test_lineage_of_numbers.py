@@ -66,11 +66,27 @@ def test_every_number_of_the_verdicts_is_answered(runs: list[RecordedRun], repor
     assert len(told) == 13
     for name, interval in told.items():
         assert answer(name, runs).value == interval.value, name
-    for pair in [*judged.pairs, *(each.gain for each in judged.standings if each.gain is not None)]:
+    for pair in judged.comparisons:
         numbers = {"p": pair.p, "corrected p": pair.corrected, "exact p": pair.exact}
         numbers |= {"effect": pair.effect, "improvement": pair.improvement}
         for name, value in numbers.items():
             assert answer(f"{pair.first} - {pair.second}/{name}", runs).value == value, name
+
+
+def test_every_number_of_the_greedy_verdicts_is_answered(runs: list[RecordedRun], report: ReportData) -> None:
+    greedy = report.greedy
+    assert greedy is not None and greedy.measure == "greedy success" and len(greedy.comparisons) == 3
+    for standing in greedy.standings:
+        assert standing.gain is not None
+        row = standing.name
+        assert answer(f"{row}/greedy mean", runs).value == standing.mean.value
+        assert answer(f"{row}/greedy interquartile mean", runs).value == standing.interquartile_mean.value
+        assert answer(f"{row}/greedy gain over the warm start", runs).value == standing.gain.difference.value
+    for pair in greedy.comparisons:
+        found = answer(f"{pair.first} - {pair.second}/greedy difference", runs)
+        assert found.value == pair.difference.value and found.sources
+        assert answer(f"{pair.second} - {pair.first}/greedy effect", runs).value == (pair.effect and -pair.effect)
+        assert answer(f"{pair.first} - {pair.second}/greedy corrected p", runs).value == pair.corrected
 
 
 def test_every_point_of_the_profiles_and_the_iterations_to_the_threshold_are_answered(

@@ -10,6 +10,7 @@ import pytest
 
 from turnwise.reporting.data.history import AlarmRaised, Endings, VariantWork
 from turnwise.reporting.data.report_data import ReportData, Row
+from turnwise.reporting.finding import finding
 from turnwise.reporting.formatting import verdict
 from turnwise.reporting.html.page import page
 from turnwise.reporting.html.report_files import write_report
@@ -55,6 +56,12 @@ def text(report):
 @pytest.fixture(scope="module")
 def read(text):
     return Reader(text)
+
+
+def test_the_page_opens_with_what_was_found(report, text):
+    (first,) = re.findall(r"<h1>(.*?)</h1>", text)
+    assert first == finding(report.judgement, report.greedy).replace("'", "&#39;")
+    assert f"<h1>{report.title}</h1>" in page(replace(report, judgement=None))
 
 
 def test_what_policies_and_worlds_wrote_is_shown_and_never_run(report, read):

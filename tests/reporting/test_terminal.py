@@ -5,6 +5,7 @@ import pytest
 from rich.console import Console
 
 from turnwise.reporting.data.report_data import ReportColumn, ReportData, Row
+from turnwise.reporting.finding import finding
 from turnwise.reporting.formatting import bounds, duration, number
 from turnwise.reporting.terminal.comparison import print_report
 from turnwise.statistics import wilson
@@ -66,6 +67,11 @@ def test_names_are_not_read_as_the_terminals_markup():
     text = printed(ReportData("[i]title[/i]", "d", [ReportColumn("a", "[b]a[/b]")], [row]), 100)
     for name in ("[red]rule[/red]", "[bold]n[/bold]", "[i]title[/i]", "[b]a[/b]"):
         assert name in text
+
+
+def test_what_was_found_is_the_first_line(report):
+    first, *_ = printed(report, 400).splitlines()
+    assert first == finding(report.judgement, report.greedy)
 
 
 def test_the_verdicts_stand_below_the_table(report):

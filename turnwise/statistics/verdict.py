@@ -103,6 +103,16 @@ class Judgement:
     profiles: dict[str, list[tuple[float, Interval]]] = field(default_factory=dict)
     """By variant: (threshold, share of tasks and runs above it); empty where the measure is no share."""
 
+    @property
+    def gains(self) -> list[Comparison]:
+        """The comparisons with the warm start, of the variants that have one."""
+        return [standing.gain for standing in self.standings if standing.gain is not None]
+
+    @property
+    def comparisons(self) -> list[Comparison]:
+        """All comparisons: gains over the warm start first, then pairs of variants."""
+        return [*self.gains, *self.pairs]
+
 
 def judge(
     measure: str,

@@ -138,6 +138,16 @@ def test_the_verdict_is_on_the_primary_metric_between_random_and_oracle(small: S
     assert standing.gain is not None and standing.gain.difference.value == pytest.approx(0.25)
 
 
+def test_greedy_episodes_have_verdicts_of_their_own(small: Small) -> None:
+    start = evaluation({"a": [False], "b": [False]}, {"a": [False], "b": [True]})
+    greedy = reported(small, warm_start=start).greedy
+    assert greedy is not None and greedy.measure == "greedy success" and greedy.learning == []
+    (standing,) = greedy.standings
+    # The runs solve both tasks and one of two, the warm start one of two.
+    assert standing.gain is not None and standing.gain.difference.value == pytest.approx(0.25)
+    assert reported(small).greedy is None  # the warm start has no greedy episodes
+
+
 def test_where_a_run_has_no_value_on_the_test_tasks_there_is_no_verdict(small: Small) -> None:
     nothing = evaluation({})
     data = reported(small, tests=[nothing, nothing])

@@ -137,7 +137,10 @@ class ReportData:
     """(name, value): commit, digests of parameters, task sets and policies, platform, number of worker processes."""
     notes: list[str] = field(default_factory=list)
     judgement: Judgement | None = None
-    """Statistical comparison of the variants with baselines and each other, by the world's primary metric."""
+    """Statistical comparison of the variants with baselines and each other, by the world's primary metric over sampled
+    episodes."""
+    greedy: Judgement | None = None
+    """The same over greedy episodes, without learning curves."""
     endings: list[Endings] = field(default_factory=list)
     """One for each variant."""
     alarms: list[AlarmRaised] | None = None

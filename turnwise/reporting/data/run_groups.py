@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 
 from turnwise.data.task_sets import read_task_set, task_set_digest
 from turnwise.errors import ConfigurationError
-from turnwise.reporting.data.cells import WARM_START, cell, task_means
+from turnwise.reporting.data.cells import WARM_START, cell, greedy_column, task_means
 from turnwise.statistics import Interval, Judgement, ReferencePoints, Results, judge, over_tasks, student_over_seeds
 from turnwise.statistics.curves import AtEqualBudget, Points, Spending, within_budget
 from turnwise.statistics.evaluation_protocol import circumstances
 from turnwise.store import Reference, default_store
 from turnwise.tracking.finding import RecordedRun
 from turnwise.tracking.library import PARENT
-from turnwise.world import World, make_world
+from turnwise.world import Column, World, make_world
 
 BUDGETS = ("iterations", "tokens", "seconds")
 """The costs at which runs are compared: iterations, sampled tokens, and seconds of all stages but the evaluations."""
@@ -75,15 +75,37 @@ def how_tested(groups: Sequence[Group]) -> dict[str, dict[str, str]]:
 
 
 def judged(groups: Sequence[Group], stated: float, spending: Spending) -> Judgement:
-    """Verdicts by the primary metric of the first group's world. Raises ConfigurationError if a run lacks a value."""
+    """Verdicts by the primary metric of the first group's world, over sampled episodes.
+
+    Raises ConfigurationError if a run lacks a value.
+    """
     world = _world(groups[0])
     primary = world.primary_column
-    variants, frames = {}, {}
-    for group in groups:
-        variants[group.name] = Results({seed: _shown(run, world) for seed, run in sorted(group.runs.items())})
-        frames[group.name] = _frame(next(iter(group.runs.values())), world)
+    variants, frames = _results(groups, world, primary)
     curves = {group.name: _curves(group, world, "iterations", spending) for group in groups}
     return judge(primary.heading, variants, frames=frames, curves=curves, stated=stated, share=primary.percent)
+
+
+def judged_greedy(groups: Sequence[Group]) -> Judgement:
+    """Verdicts by the same metric over greedy episodes, without learning curves.
+
+    Raises ConfigurationError if a run lacks a value.
+    """
+    world = _world(groups[0])
+    column = greedy_column(world)
+    variants, frames = _results(groups, world, column)
+    return judge(column.heading, variants, frames=frames, share=column.percent)
+
+
+def _results(
+    groups: Sequence[Group], world: World, column: Column
+) -> tuple[dict[str, Results], dict[str, ReferencePoints]]:
+    """By group, the results of its runs on the test task set, and its reference points."""
+    variants, frames = {}, {}
+    for group in groups:
+        variants[group.name] = Results({seed: _shown(run, world, column) for seed, run in sorted(group.runs.items())})
+        frames[group.name] = _frame(next(iter(group.runs.values())), world, column)
+    return variants, frames
 
 
 def at_equal_budgets(groups: Sequence[Group], spending: Spending) -> list[AtEqualBudget]:
@@ -110,13 +132,12 @@ def _world(group: Group) -> World:
     return make_world(section["name"], section["parameters"])
 
 
-def _shown(run: RecordedRun, world: World) -> dict[str, float]:
+def _shown(run: RecordedRun, world: World, column: Column) -> dict[str, float]:
     assert run.artifacts.test is not None, "grouped() refuses runs without a test"
-    primary = world.primary_column
-    found = task_means(run.artifacts.test, world, primary)
+    found = task_means(run.artifacts.test, world, column)
     if not found:
         raise ConfigurationError(
-            f"a run must have a value of the measure {primary.heading!r} to be compared; {run.name} ({run.id[:8]}) has "
+            f"a run must have a value of the measure {column.heading!r} to be compared; {run.name} ({run.id[:8]}) has "
             "none on the test task set: leave it out"
         )
     return found
@@ -140,11 +161,10 @@ def references(groups: Sequence[Group]) -> dict[str, Interval]:
     return shown
 
 
-def _frame(run: RecordedRun, world: World) -> ReferencePoints:
+def _frame(run: RecordedRun, world: World, column: Column) -> ReferencePoints:
     """The reference points that the run's ablation recorded: its warm start and its baselines."""
-    primary = world.primary_column
-    means = {name: cell(evaluation, world, primary) for name, evaluation in run.baselines.items()}
-    start = task_means(run.baselines[WARM_START], world, primary) if WARM_START in run.baselines else {}
+    means = {name: cell(evaluation, world, column) for name, evaluation in run.baselines.items()}
+    start = task_means(run.baselines[WARM_START], world, column) if WARM_START in run.baselines else {}
     return ReferencePoints(Results({0: start}) if start else None, means.get("random"), means.get("oracle"))
 
 

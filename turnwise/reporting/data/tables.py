@@ -20,6 +20,7 @@ FIGURES_FOLDER = "figures"
 TABLE_HEADER = ("row", "kind", "column", "value", "low", "high", "over", "count", "level", "method")
 CURVES_HEADER = ("metric", "variant", "seed", "iteration", "value")
 VERDICTS_HEADER = (
+    "measure",
     "first",
     "second",
     "difference",
@@ -82,11 +83,10 @@ def _curve_rows(report: ReportData) -> list[tuple[object, ...]]:
 
 
 def _verdict_rows(report: ReportData) -> list[tuple[object, ...]]:
-    """All comparisons: gains over the warm start first, then pairs of variants."""
-    assert report.judgement is not None
-    gains = [standing.gain for standing in report.judgement.standings if standing.gain is not None]
+    """All comparisons, sampled and then greedy: gains over the warm start first, then pairs of variants."""
     return [
         (
+            judgement.measure,
             each.first,
             each.second,
             each.difference.value,
@@ -98,7 +98,9 @@ def _verdict_rows(report: ReportData) -> list[tuple[object, ...]]:
             each.improvement,
             each.verdict,
         )
-        for each in [*gains, *report.judgement.pairs]
+        for judgement in (report.judgement, report.greedy)
+        if judgement is not None
+        for each in judgement.comparisons
     ]
 
 

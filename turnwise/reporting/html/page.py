@@ -19,6 +19,7 @@ from turnwise.reporting.figures.comparison import comparisons, profile_figure, r
 from turnwise.reporting.figures.drawing import Figure, styles
 from turnwise.reporting.figures.endings import endings_figure, looks, variants_with_endings
 from turnwise.reporting.figures.learning_curves import curves_by_topic, learning_curves
+from turnwise.reporting.finding import finding
 from turnwise.reporting.html.rendering import render
 from turnwise.reporting.token_heat_map import largest_advantage
 
@@ -30,6 +31,7 @@ def page(report: ReportData) -> str:
         "report.html.jinja",
         title=report.title,
         report=report,
+        finding=None if report.judgement is None else finding(report.judgement, report.greedy),
         styles=styles(report),
         reference_dashes=reference_dashes(report),
         comparisons=comparisons(report),

@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from turnwise.reporting.data.report_data import ReportColumn, ReportData, Row
+from turnwise.reporting.finding import finding
 from turnwise.reporting.formatting import (
     UNDEFINED,
     basis,
@@ -26,7 +27,13 @@ from turnwise.reporting.formatting import (
 
 
 def print_report(report: ReportData, console: Console) -> None:
-    """Print the comparison of the variants. Columns that do not fit next to each other go into further tables below."""
+    """Print what was found, and the comparison of the variants.
+
+    Columns that do not fit next to each other go into further tables below.
+    """
+    if report.judgement is not None:
+        console.print(Text(finding(report.judgement, report.greedy), style="bold"))
+        console.print()
     console.print(Text(report.title, style="bold"))
     for columns in _groups_that_fit(report, console):
         console.print()
@@ -38,10 +45,12 @@ def print_report(report: ReportData, console: Console) -> None:
         if row.note:
             console.print(Text(f"{row.name}: {row.note}", style="dim"))
     if report.judgement is not None:
-        console.print()
-        gains = [standing.gain for standing in report.judgement.standings if standing.gain is not None]
-        for comparison in [*gains, *report.judgement.pairs]:
-            console.print(Text(comparison_sentence(comparison)))
+        for judgement in (report.judgement, report.greedy):
+            if judgement is not None:
+                console.print()
+                console.print(Text(judgement.measure, style="bold"))
+                for comparison in judgement.comparisons:
+                    console.print(Text(comparison_sentence(comparison)))
     if report.seconds:
         console.print()
         for line in _time_account(report, console.width):

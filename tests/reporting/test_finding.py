@@ -1,0 +1,98 @@
+"""The sentence that says what an ablation found."""
+
+from __future__ import annotations
+
+from turnwise.reporting.finding import finding
+from turnwise.statistics import Comparison, Interval, Judgement, Standing
+
+
+def interval(value: float, low: float | None = None, high: float | None = None, seeds: int = 5) -> Interval:
+    return Interval(value, low, high, "seeds and tasks" if low is not None else "seeds", seeds)
+
+
+def compared(first: str, second: str, value: float, verdict: str) -> Comparison:
+    # The bounds lie 0.08 to either side.
+    found = interval(value, round(value - 0.08, 2), round(value + 0.08, 2))
+    return Comparison(first, second, found, 0.01, 0.02, verdict, True)  # type: ignore[arg-type]
+
+
+def gained(name: str, value: float, verdict: str, seeds: int = 5) -> Standing:
+    mean = interval(0.5 + value, seeds=seeds)
+    return Standing(name, mean, mean, None, compared(name, "warm start", value, verdict))
+
+
+def judgement(standings: list[Standing], pairs: list[Comparison]) -> Judgement:
+    return Judgement("success", standings, pairs, 0.95, [])
+
+
+def test_the_largest_difference_the_gains_and_the_greedy_gains_are_one_sentence() -> None:
+    sampled = judgement(
+        [
+            gained("turn", 0.3, "higher"),
+            gained("merged", 0.05, "not distinguishable"),
+            gained("outcome", 0.2, "higher"),
+        ],
+        [
+            compared("merged", "turn", -0.25, "lower"),
+            compared("merged", "outcome", -0.15, "lower"),
+            compared("turn", "outcome", 0.1, "not distinguishable"),
+        ],
+    )
+    greedy = judgement(
+        [
+            gained("turn", 0.31, "higher"),
+            gained("merged", 0.02, "not distinguishable"),
+            gained("outcome", 0.22, "higher"),
+        ],
+        [],
+    )
+    assert finding(sampled, greedy) == (
+        "turn beats merged by 0.25 (0.17 to 0.33) in success (2 of 3 pairs differ); all but merged beat the warm "
+        "start; greedy +0.02 to +0.31, told apart for turn and outcome."
+    )
+
+
+def test_what_cannot_be_told_apart_is_called_no_difference() -> None:
+    same = "not distinguishable"
+    three = [gained("a", 0.1, same), gained("b", 0.1, same), gained("c", 0.12, same)]
+    pairs = [compared("a", "b", 0.3, same), compared("a", "c", 0.3, same), compared("b", "c", 0.3, same)]
+    assert finding(judgement(three, pairs), judgement(three, [])) == (
+        "No two of the 3 variants can be told apart in success; none beats the warm start; "
+        "greedy +0.10 to +0.12, none told apart."
+    )
+    assert finding(judgement(three[:2], pairs[:1]), judgement(three[:2], [])) == (
+        "The two variants cannot be told apart in success; none beats the warm start; greedy +0.10, none told apart."
+    )
+
+
+def test_a_fall_below_the_warm_start_is_named() -> None:
+    standings = [gained("a", 0.2, "higher"), gained("b", -0.2, "lower"), gained("c", -0.3, "lower")]
+    pairs = [compared("a", "b", 0.4, "higher")]
+    assert finding(judgement(standings, pairs)) == (
+        "a beats b by 0.40 (0.32 to 0.48) in success; only a beats the warm start, b and c fall below it."
+    )
+
+
+def test_one_variant_is_compared_with_the_warm_start_alone() -> None:
+    alone = judgement([gained("a", 0.2, "higher")], [])
+    assert finding(alone, alone) == "a beats the warm start; greedy +0.20, told apart."
+
+
+def test_all_variants_that_gain_are_said_to_beat_the_warm_start() -> None:
+    both = judgement([gained("a", 0.2, "higher"), gained("b", 0.3, "higher")], [compared("a", "b", -0.1, "lower")])
+    assert finding(both, both) == (
+        "b beats a by 0.10 (0.02 to 0.18) in success; all beat the warm start; greedy +0.20 to +0.30, all told apart."
+    )
+
+
+def test_one_seed_decides_nothing() -> None:
+    undecided = "one seed: not decided"
+    standings = [gained("a", 0.2, undecided, seeds=1), gained("b", 0.31, undecided, seeds=1)]
+    assert finding(judgement(standings, [compared("a", "b", -0.11, undecided)])) == (
+        "One seed decides nothing; the highest success is b's, 0.81."
+    )
+
+
+def test_without_a_warm_start_or_a_second_variant_there_is_nothing_to_compare_with() -> None:
+    alone = Standing("a", interval(0.5), interval(0.5), None, None)
+    assert finding(judgement([alone], [])) == "There is nothing to compare success with."
