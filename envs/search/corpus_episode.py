@@ -37,6 +37,7 @@ class CorpusEnvironment(Environment):
         self._shown: dict[str, str] = {}  # the shown text of each document, by its id
         self._place = 0  # rank of the passage with the answer, in the results that showed it first
         self._asked: set[str] = set()
+        self._searches = 0
         self._ended = False
         self._solved = False
 
@@ -83,23 +84,24 @@ class CorpusEnvironment(Environment):
         return ScriptedAction("a random answer", (f"answer[{other.answers[0]}]",))
 
     def _search(self, query: str) -> Step:
-        normal = normalise(query)
-        if not normal:
-            text = "The query is empty: write what to search for."
-            return Step(self._observe(text), effective=False, metrics={"searches": 1.0, "failed_search": 1.0})
-        found = self._retriever.search(query, self._passages)
-        metrics = {"searches": 1.0}
+        normal, metrics = normalise(query), {"searches": 1.0}
+        self._searches += 1
+        rewards = {"searched": 1.0, "search_count": float(self._searches)}
         repeated = normal in self._asked
         if repeated:
             metrics["repeated_search"] = 1.0
-        self._asked.add(normal)
+        found = self._retriever.search(query, self._passages) if normal else ()
+        if normal:
+            self._asked.add(normal)
         if not found:
             metrics["failed_search"] = 1.0
-            return Step(self._observe("Nothing was found."), effective=False, metrics=metrics)
+            text = "Nothing was found." if normal else "The query is empty: write what to search for."
+            return Step(self._observe(text), rewards, effective=False, metrics=metrics)
         known_before, shown_before = self._alias_found, len(self._shown)
         for document in found:
             self._shown.setdefault(document.id, shown_text(document, self._passage_words))
-        rewards = {} if repeated else {"tool_execution": 1.0}
+        if not repeated:
+            rewards["tool_execution"] = 1.0
         if known_before is None and self._alias_found is not None:
             rewards["answer_in_results"] = 1.0
             self._place = self._place_of_answer(found)
@@ -110,7 +112,11 @@ class CorpusEnvironment(Environment):
         answers = self._question.answers
         self._ended = True
         self._solved = exact_match(text, answers) == 1
-        rewards = {"exact_match": float(self._solved), "answer_present": float(is_present(text, answers))}
+        rewards = {
+            "answered": 1.0,
+            "exact_match": float(self._solved),
+            "answer_present": float(is_present(text, answers)),
+        }
         verdict = self._observe("Right." if self._solved else "Wrong.")
         metrics = {"f1": f1(text, answers)}
         return Step(verdict, rewards, terminated=True, success=self._solved, metrics=metrics)

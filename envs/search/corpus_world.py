@@ -1,8 +1,9 @@
 """The world `search_corpus`: questions from a published file, and a corpus on disk or a retriever over HTTP.
 
-The rewards are MT-GRPO's (arXiv 2505.11821), as in `search`; exact match and F1 are SQuAD's. Differs from MT-GRPO's
-agent: one answer ends the episode; a failed search does not count as a tool execution, and a repeated query earns
-nothing again; passages are cut to a number of words.
+The rewards are MT-GRPO's (arXiv 2505.11821), as in `search`, and, by `searched`, `search_count` and `answered`, those
+of its second version; exact match and F1 are SQuAD's. Differs from MT-GRPO's agent: one answer ends the episode; a
+failed search does not count as a tool execution, and a repeated query earns nothing again; passages are cut to a number
+of words.
 """
 
 from __future__ import annotations
@@ -50,6 +51,9 @@ class SearchCorpus(World):
     rewards: ClassVar[Mapping[str, Reward]] = {
         "tool_execution": Search.rewards["tool_execution"],
         "answer_in_results": Reward("1 the first time that a result holds the answer as whole words", "turn", 0.5),
+        "searched": Reward("1 for every search", "turn", 0.1),
+        "search_count": Reward("with every search, how many there were so far, this one included", "turn", -0.1),
+        "answered": Reward("1 when an answer is given, right or wrong", "outcome", 0.2),
         "exact_match": Reward("1 when the answer is right, in SQuAD's normal form", "outcome", 1.0),
         "answer_present": Reward("1 when the answer holds the right one and few other words", "outcome", 0.5),
     }

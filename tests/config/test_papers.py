@@ -7,9 +7,40 @@ from typing import Any
 
 import pytest
 
+from envs.search.corpus_episode import CorpusEnvironment
+from envs.search.corpus_world import SearchCorpus
+from envs.search.question_files import OpenQuestion
+from envs.search.retriever import Document
+from turnwise.agent.episode_config import EpisodeConfig
+from turnwise.agent.formats import SearchFormat
+from turnwise.agent.host import RetryPolicy
+from turnwise.agent.loop import make_episodes
+from turnwise.config.agent_rewards import requested_rewards
+from turnwise.credit.batch import weighted_rewards
+from turnwise.data.trajectory import Trajectory
 from turnwise.experiment import Experiment, load
+from turnwise.world import ScriptedAction, Task
 
 ROOT = Path(__file__).parents[2]
+KALOR = OpenQuestion("q", "Where does the Kalor rise?", ("Mount Oth",), "Kalor")
+
+
+class OneRiver:
+    """A retriever that knows where one river rises."""
+
+    def search(self, query: str, count: int) -> tuple[Document, ...]:
+        known = "It rises on Mount Oth." if query == "kalor" else "It rises somewhere."
+        return (Document(query, "A river", known),)
+
+
+class SmallCorpus(SearchCorpus):
+    """The world of the second version with one question, and no file."""
+
+    def __init__(self) -> None:
+        super().__init__(questions="unread", retriever="http://127.0.0.1:1", turns=4)
+
+    def make(self, task: Task, seed: int) -> CorpusEnvironment:
+        return CorpusEnvironment(KALOR, OneRiver(), 3, 60, (KALOR,))
 
 
 def paper(name: str, variant: str | None = None) -> Experiment:
@@ -61,3 +92,52 @@ def test_mt_grpos_rows_differ_in_their_credit_alone(variant: str, estimator: str
     assert (own.credit.estimator, own.credit.options) == (estimator, options)
     sections = set(type(own).model_fields) - {"credit"}
     assert all(getattr(own, section) == getattr(base, section) for section in sections)
+
+
+def test_mt_ppo_is_that_of_mt_grpos_second_version() -> None:
+    second = paper("mt_ppo", "mt-ppo")
+    assert (second.made_world.limits.turns, second.world.parameters["passages"]) == (4, 3)
+    assert (second.rollout.prompts * second.rollout.group_size, second.optimization.epochs) == (512, 4)
+    assert second.optimization.iterations == 500
+    assert (second.optimization.learning_rate, second.critic.learning_rate) == (1e-6, 1e-5)
+    penalty = second.optimization.reference
+    assert penalty is not None and (penalty.coefficient, penalty.estimator, penalty.place) == (0.001, "k1", "reward")
+    assert (second.credit.estimator, second.credit.options) == ("gae", {"rewards": "turn", "bootstrap": False})
+
+
+@pytest.mark.parametrize(
+    ("found", "turn", "outcome"),
+    [
+        # The second search finds the answer, and it is given: 0.1 - 0.1, 0.3 + 0.1 - 0.2, and 1.
+        (["search[rises]", "search[kalor]", "answer[Mount Oth]"], [0.0, 0.2, 0.0], 1.0),
+        (["search[kalor]", "answer[Mount Ida]"], [0.3, 0.0], 0.2),
+        # Four searches and no answer: 0.1 less the number of searches so far.
+        (["search[kalor]", *["search[rises]"] * 3], [0.3, -0.1, -0.2, -0.3], -1.0),
+    ],
+)
+def test_mt_ppos_rewards_are_those_of_the_paper(found: list[str], turn: list[float], outcome: float) -> None:
+    rewards = paper("mt_ppo", "mt-ppo").rewards
+    world = SmallCorpus()
+    rules = EpisodeConfig(
+        world, SearchFormat(world.verbs), world.limits, RetryPolicy(), further_rewards=requested_rewards(rewards, world)
+    )
+    (episode,) = make_episodes(rules, [Task("search_corpus", "kalor", "train", 0)], 1, seed=0)
+    episode.open()
+    for action in found:
+        episode.receive(rules.format.write(ScriptedAction("so", (action,))), (), (), True)
+        episode.settle()
+    trajectory = episode.result()
+    assert isinstance(trajectory, Trajectory)
+    of_turns, of_outcome = weighted_rewards(trajectory, rewards)
+    assert of_turns == pytest.approx(turn)
+    assert of_outcome == pytest.approx(outcome)
+
+
+def test_mt_ppos_rows_are_the_papers_and_one_holds_the_content_fixed() -> None:
+    assert weights(paper("mt_ppo", "ppo-or"), "outcome") == {"exact_match": 1.0}
+    assert weights(paper("mt_ppo", "ppo-or"), "turn") == {}
+    assert weights(paper("mt_ppo", "ppo-mr"), "turn") == {"answer_in_results": 0.3}
+    whole = weights(paper("mt_ppo", "mt-ppo"), "turn")
+    assert whole == {"answer_in_results": 0.3, "searched": 0.1, "invalid_turn": -0.2, "search_count": -0.1}
+    same = paper("mt_ppo", "ppo-mr-all")
+    assert same.rewards == paper("mt_ppo", "mt-ppo").rewards and same.credit.options["rewards"] == "merged"

@@ -62,6 +62,14 @@ def test_a_cut_without_a_value_is_refused(name: str) -> None:
         estimate(name, replace(WITH_CRITIC, truncated=[True]))
 
 
+@pytest.mark.parametrize("name", ["gae", "turn-gae", "bi-level-gae"])
+def test_a_cut_may_count_as_an_end_as_in_the_papers(name: str) -> None:
+    cut = replace(WITH_CRITIC, truncated=[True], bootstrap=[0.6])
+    assert estimate(name, cut, bootstrap=False, **RAW) == estimate(name, WITH_CRITIC, **RAW)
+    assert value_targets(name, cut, bootstrap=False) == value_targets(name, WITH_CRITIC)
+    assert estimate(name, cut, **RAW) != estimate(name, WITH_CRITIC, **RAW)
+
+
 def test_turn_gae_steps_from_turn_to_turn() -> None:
     # values at the first reply tokens: 0.5, 0.2.  turn 2: 1 - 0.2 = 0.8;  turn 1: 0.3 + 0.9 x 0.2 - 0.5 + 0.72 x 0.8
     assert close(estimate("turn-gae", WITH_CRITIC, gamma=0.9, lam=0.8, **RAW), [[0.556, 0.8]])

@@ -8,16 +8,18 @@
     bi-level-gae  outer level: steps are turns, with gamma_turn, and V is the value at the *last* reply token of a turn;
                   inner level: steps are the reply tokens of one turn, whose last token is paid the outer A + V
 
-After the last step V is 0, or the value at the cut where a limit cut the trajectory off. lambda is the option
-`lam`, since `lambda` is a keyword of Python. A critic's target is A + V, before whitening.
+After the last step V is 0, or the value at the cut where a limit cut the trajectory off; with `bootstrap=False` it is 0
+there too. lambda is the option `lam`, since `lambda` is a keyword of Python. A critic's target is A + V, before
+whitening.
 
 Papers: Schulman et al. (arXiv 1506.02438); MT-PPO, PPO-OR and PPO-MR (MT-GRPO, arXiv 2505.11821, second version), which
 are `gae` with rewards placed by `turn`, `outcome` and `merged`; Turn-PPO (arXiv 2512.17008) for `turn-gae`; RAGEN
 (arXiv 2504.20073) for bi-level GAE. gamma and lambda default to 1, as in RAGEN and AgentGym-RL; gamma_turn to RAGEN's
 0.95. Turn-PPO uses 0.99 and 0.9.
 
-Differs from the papers. The released bi-level GAE treats every token with a reward other than 0 as the end of a turn,
-so that turns with reward 0 vanish and an all-zero trajectory raises; here a turn ends where its reply ends. (With
+Differs from the papers. None of them bootstraps: a limit ends a trajectory there as its own end does, which teaches
+that nothing was left to gain. The released bi-level GAE treats every token with a reward other than 0 as the end of a
+turn, so that turns with reward 0 vanish and an all-zero trajectory raises; here a turn ends where its reply ends. (With
 gamma, gamma_turn and lambda all 1 it is `gae`: the two levels cancel.) On turns, and in bi-level GAE, rewards per token
 are paid at the end of their turn. Whitening adds epsilon, 1e-8, to the deviation, not to the variance.
 """
@@ -41,16 +43,17 @@ def gae(
     lam: Share = 1.0,
     rewards: Placement = "turn",
     whiten: bool = True,
+    bootstrap: bool = True,
     epsilon: NotNegative = 1e-8,
 ) -> Ragged:
     """One advantage per reply token, from GAE over the trajectory's reply tokens.
 
     Whitened by default, as in PPO, over the trained reply tokens of the batch; `whiten=False` turns it off. Needs
-    `reply_lengths` and `values`, and `bootstrap` for trajectories that were cut off. Raises CreditError where one is
-    missing.
+    `reply_lengths` and `values`, and `bootstrap` for trajectories that were cut off, unless the option of that name is
+    False. Raises CreditError where one is missing.
     """
     paid = on_tokens(batch, placed(batch, rewards))
-    advantages = _recursion(paid, critic_values(batch), _values_after(batch), gamma, lam)
+    advantages = _recursion(paid, critic_values(batch), _values_after(batch, bootstrap), gamma, lam)
     return whitened(advantages, batch.trained_tokens, epsilon) if whiten else advantages
 
 
@@ -61,6 +64,7 @@ def turn_gae(
     lam: Share = 1.0,
     rewards: Placement = "turn",
     whiten: bool = True,
+    bootstrap: bool = True,
     epsilon: NotNegative = 1e-8,
 ) -> Ragged:
     """One advantage per turn, from GAE over turns; `gamma` and `lam` (lambda) are per turn.
@@ -69,7 +73,7 @@ def turn_gae(
     but reads only the values at the first reply token of each turn. Raises CreditError as `gae` does.
     """
     at_starts = critic_values(batch)[batch.turn_tokens[:-1]]
-    advantages = _recursion(on_turns(batch, rewards), at_starts, _values_after(batch), gamma, lam)
+    advantages = _recursion(on_turns(batch, rewards), at_starts, _values_after(batch, bootstrap), gamma, lam)
     return whitened(advantages, batch.trained_turns, epsilon) if whiten else advantages
 
 
@@ -81,6 +85,7 @@ def bi_level_gae(
     lam: Share = 1.0,
     rewards: Placement = "turn",
     whiten: bool = True,
+    bootstrap: bool = True,
     epsilon: NotNegative = 1e-8,
 ) -> Ragged:
     """One advantage per reply token, from GAE over turns and then over the tokens of each turn.
@@ -90,7 +95,7 @@ def bi_level_gae(
     """
     values, ends = critic_values(batch), batch.turn_tokens
     at_ends = values[ends[1:] - 1]
-    outside = _recursion(on_turns(batch, rewards), at_ends, _values_after(batch), gamma_turn, lam)
+    outside = _recursion(on_turns(batch, rewards), at_ends, _values_after(batch, bootstrap), gamma_turn, lam)
     paid = np.zeros(len(values))
     paid[ends[1:] - 1] = outside.values + at_ends
     inside = _recursion(Ragged(paid, ends), values, np.zeros(len(at_ends)), gamma, lam)
@@ -133,8 +138,10 @@ def _recursion(rewards: Ragged, values: Numbers, value_after: Numbers, gamma: fl
     return Ragged(advantages, rewards.offsets)
 
 
-def _values_after(batch: CreditBatch) -> Numbers:
-    """The value after the last step of each trajectory: 0 where it ended, `bootstrap` where a limit cut it off."""
+def _values_after(batch: CreditBatch, bootstrap: bool) -> Numbers:
+    """The value after the last step of each trajectory: 0 where it ended, the batch's where a limit cut it off."""
+    if not bootstrap:
+        return np.zeros(len(batch))
     truncated = np.array([False] * len(batch) if batch.truncated is None else batch.truncated, dtype=bool)
     if batch.bootstrap is None:
         for index in np.flatnonzero(truncated).tolist():

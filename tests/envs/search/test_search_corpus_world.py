@@ -187,26 +187,35 @@ def test_an_article_that_helps_to_find_its_passage_needs_a_turn_more(tmp_path: P
 # Episodes
 
 
+def searched(number: int) -> dict[str, float]:
+    """What every search is paid by, whatever it finds: it is the episode's `number`th."""
+    return {"searched": 1.0, "search_count": float(number)}
+
+
 def test_a_search_shows_titles_and_the_first_words() -> None:
     step = begin(words=5).step("search[Kalor]")
     assert step.observation.text == "1. Kalor: The Kalor rises on Mount"
-    assert step.rewards == {"tool_execution": 1.0} and step.metrics == {"searches": 1.0}
+    assert step.rewards == {**searched(1), "tool_execution": 1.0} and step.metrics == {"searches": 1.0}
     untitled = begin().step("search[Where does it rise?]")
     assert untitled.observation.text == "1. Rise: A rise is a hill.\n2. It was on its way."
 
 
 def test_the_answer_in_the_results_is_rewarded_the_first_time() -> None:
     environment = begin()
-    assert environment.step("search[where does it rise]").rewards == {"tool_execution": 1.0}
-    assert environment.step("search[kalor]").rewards == {"tool_execution": 1.0, "answer_in_results": 1.0}
-    assert environment.step("search[kalor where does it rise]").rewards == {"tool_execution": 1.0}
+    first, second, third = (
+        environment.step(f"search[{query}]").rewards
+        for query in ("where does it rise", "kalor", "kalor where does it rise")
+    )
+    assert first == {**searched(1), "tool_execution": 1.0}
+    assert second == {**searched(2), "tool_execution": 1.0, "answer_in_results": 1.0}
+    assert third == {**searched(3), "tool_execution": 1.0}
 
 
-def test_a_repeated_search_earns_nothing_and_changes_nothing() -> None:
+def test_a_repeated_search_is_counted_earns_nothing_and_changes_nothing() -> None:
     environment = begin()
     first = environment.step("search[kalor]")
     again = environment.step("search[KALOR]")
-    assert again.rewards == {} and not again.effective and again.observation == first.observation
+    assert again.rewards == searched(2) and not again.effective and again.observation == first.observation
     assert again.metrics == {"searches": 1.0, "repeated_search": 1.0}
 
 
@@ -214,7 +223,7 @@ def test_a_search_that_finds_nothing_and_an_empty_one_fail() -> None:
     for action, text in (("search[zzz]", "Nothing was found."), ("search[ ? ]", "The query is empty")):
         step = begin().step(action)
         assert step.observation.text.startswith(text) and step.valid and not step.effective
-        assert step.rewards == {} and step.metrics == {"searches": 1.0, "failed_search": 1.0}
+        assert step.rewards == searched(1) and step.metrics == {"searches": 1.0, "failed_search": 1.0}
 
 
 @pytest.mark.parametrize(
@@ -232,7 +241,7 @@ def test_one_answer_ends_the_episode(answer: str, exact: float, present: float, 
     environment = begin()
     step = environment.step(f"answer[{answer}]")
     assert step.terminated and step.success == bool(exact)
-    assert step.rewards == {"exact_match": exact, "answer_present": present}
+    assert step.rewards == {"answered": 1.0, "exact_match": exact, "answer_present": present}
     assert step.metrics == {"f1": pytest.approx(f1)}
     again = environment.step("answer[Oth]")
     assert again.terminated and not again.valid and again.rewards == {} and again.success == bool(exact)
