@@ -17,6 +17,7 @@ from turnwise.agent.host import RetryPolicy
 from turnwise.agent.loop import make_episodes
 from turnwise.config.agent_rewards import requested_rewards
 from turnwise.credit.batch import weighted_rewards
+from turnwise.curriculum.rules import Fixed, Staged
 from turnwise.data.trajectory import Trajectory
 from turnwise.experiment import Experiment, load
 from turnwise.world import ScriptedAction, Task
@@ -43,8 +44,11 @@ class SmallCorpus(SearchCorpus):
         return CorpusEnvironment(KALOR, OneRiver(), 3, 60, (KALOR,))
 
 
-def paper(name: str, variant: str | None = None) -> Experiment:
-    experiment = load(ROOT / "params.yaml", [ROOT / "experiments" / "paper" / f"{name}.yaml"], to_plan=True)
+def paper(name: str, variant: str | None = None, over: tuple[str, ...] = ()) -> Experiment:
+    """A preset, with files of the folder of its name laid over it."""
+    folder = ROOT / "experiments" / "paper"
+    overlays = [folder / f"{name}.yaml", *(folder / name / f"{each}.yaml" for each in over)]
+    experiment = load(ROOT / "params.yaml", overlays, to_plan=True)
     return experiment if variant is None else experiment.variant(variant)
 
 
@@ -141,3 +145,53 @@ def test_mt_ppos_rows_are_the_papers_and_one_holds_the_content_fixed() -> None:
     assert whole == {"answer_in_results": 0.3, "searched": 0.1, "invalid_turn": -0.2, "search_count": -0.1}
     same = paper("mt_ppo", "ppo-mr-all")
     assert same.rewards == paper("mt_ppo", "mt-ppo").rewards and same.credit.options["rewards"] == "merged"
+
+
+@pytest.mark.parametrize(
+    ("over", "tasks", "batch", "steps_of_batch", "fixed", "stages", "each"),
+    [
+        ((), (374, 100), (32, 8), 4, 30, (10, 20, 30), 100),
+        (("babyai",), (810, 90), (32, 4), 4, 20, (6, 13, 20), 100),
+        (("sciworld",), (2120, 200), (16, 8), 2, 20, (10, 20, 30), 100),
+        (("search",), (60_000, 400), (32, 4), 4, 5, (5, 8, 10), 100),
+        (("webarena",), (372, 50), (32, 4), 8, 15, (8, 12, 15), 80),
+    ],
+    ids=["textcraft", "babyai", "sciworld", "search", "webarena"],
+)
+def test_agentgym_rls_worlds_have_the_papers_horizons_and_the_releases_batches(
+    over: tuple[str, ...],
+    tasks: tuple[int, int],
+    batch: tuple[int, int],
+    steps_of_batch: int,
+    fixed: int,
+    stages: tuple[int, ...],
+    each: int,
+) -> None:
+    base = paper("agentgym_rl", over=over)
+    assert (base.data.train_tasks, base.data.test_tasks) == tasks
+    assert (base.rollout.prompts, base.rollout.group_size) == batch
+    optimization = base.optimization
+    assert (optimization.mini_batches, optimization.epochs) == (steps_of_batch, 1)
+    assert base.critic.mini_batches == steps_of_batch
+    for variant in set(base.ablation.variants) - {"scaling-inter"}:
+        assert base.variant(variant).made_curriculum == Fixed(fixed)
+    scaling = base.variant("scaling-inter")
+    assert scaling.made_curriculum == Staged(stages, (each, each))
+    assert scaling.made_world.limits.turns == stages[-1]
+    assert scaling.credit == base.variant("grpo").credit
+
+
+def test_agentgym_rl_is_the_papers() -> None:
+    base = paper("agentgym_rl")
+    assert base.policy.model == "Qwen/Qwen2.5-7B-Instruct"
+    assert paper("agentgym_rl", over=("sciworld", "3b")).policy.model == "Qwen/Qwen2.5-3B-Instruct"
+    penalty = base.optimization.reference
+    assert penalty is not None and (penalty.coefficient, penalty.estimator, penalty.place) == (0.001, "k3", "loss")
+    assert (base.optimization.learning_rate, base.critic.learning_rate) == (1e-6, 1e-5)
+    assert base.optimization.entropy_coefficient == 0.001
+    assert {base.variant(name).credit.estimator for name in base.ablation.variants} == {
+        "grpo",
+        "gae",
+        "rloo",
+        "reinforce++",
+    }

@@ -15,7 +15,15 @@ from turnwise.experiment import Experiment, load
 
 ROOT = Path(__file__).parents[2]
 MR = {"ablation.variants": ["grpo-mr"]}
-PAPERS = sorted((ROOT / "experiments" / "paper").glob("*.yaml"))
+PAPER = ROOT / "experiments" / "paper"
+PAPERS = {
+    **{path.stem: [path] for path in sorted(PAPER.glob("*.yaml"))},
+    **{
+        f"{path.parent.name}-{path.stem}": [path.parent.with_suffix(".yaml"), path]
+        for path in sorted(PAPER.glob("*/*.yaml"))
+    },
+}
+"""The presets of the papers: each file of the folder, and what is laid over it."""
 
 
 def questions(folder: Path) -> Path:
@@ -40,12 +48,12 @@ def plan(experiment: Experiment) -> str:
     return said.getvalue()
 
 
-@pytest.mark.parametrize("overlay", PAPERS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("overlays", PAPERS.values(), ids=PAPERS)
 def test_the_configurations_of_the_papers_make_sense_on_a_machine_that_cannot_run_them(
-    overlay: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    overlays: list[Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     fresh_clone(tmp_path, monkeypatch)
-    experiment = load(ROOT / "params.yaml", [overlay], to_plan=True)
+    experiment = load(ROOT / "params.yaml", overlays, to_plan=True)
     said = plan(experiment)
     for variant in experiment.ablation.variants:
         assert f"\n{variant} " in said
