@@ -18,7 +18,7 @@ from typer.core import TyperGroup
 
 from flows.commands.experiment_commands import ablation, evaluate, experiment, prepare, stage
 from flows.commands.options import refusal
-from flows.commands.record_commands import compare, lineage, reproduce, show, ui
+from flows.commands.record_commands import compare, export, lineage, reproduce, show, ui
 from flows.commands.store_commands import prune, restore, verify
 from flows.commands.study_commands import baselines, calibrate, credit, pretrain, results, science
 from flows.commands.world_commands import check, play, serve, worlds
@@ -29,7 +29,7 @@ COMMANDS: Mapping[str, Sequence[Callable[..., None]]] = {
     "Run an experiment": (ablation, experiment, prepare, evaluate),
     "Look at what was run": (show, compare, lineage, ui),
     "Worlds": (worlds, check, play, serve),
-    "Keep, repeat and repair": (reproduce, verify, prune, restore, stage),
+    "Keep, repeat and repair": (export, reproduce, verify, prune, restore, stage),
     "Studies: the pages of docs/": (credit, science, calibrate, baselines, results, pretrain),
 }
 OFFLINE = {

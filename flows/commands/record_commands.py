@@ -108,6 +108,24 @@ def lineage(
     show_lineage(what, of, iteration, tracking)
 
 
+def export(
+    which: Annotated[str, typer.Argument(metavar="RUN", help="Id, name or tag of one run.", show_default=False)],
+    to: Annotated[
+        Path, typer.Option("--to", metavar="FOLDER", help="A folder to make, or an empty one.", show_default=False)
+    ],
+    iteration: Annotated[
+        int | None,
+        typer.Option(min=0, max=MOST, metavar="N", help="0: the warm start.", show_default="the final policy"),
+    ] = None,
+    best: Annotated[bool, typer.Option("--best", help="The iteration with the most success in validation.")] = False,
+    tracking: Tracking = None,
+) -> None:
+    """Write a run's policy for transformers and vLLM, with a model card."""
+    from flows.commands.export import export_run
+
+    export_run(which, iteration, best, to, tracking)
+
+
 def reproduce(
     wanted: Annotated[
         str, typer.Argument(metavar="RUN", help="Id, name or tag of a run or an ablation.", show_default=False)

@@ -1,4 +1,4 @@
-"""A policy as it is published: weights rounded to bfloat16, half the size of what was trained."""
+"""A policy as it is published: in Hugging Face's layout, for transformers and vLLM; as a base policy in bfloat16."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ from pathlib import Path
 
 import torch
 from safetensors.torch import load_file, save_file
+from transformers import GenerationConfig
 
 from turnwise.policy.model_files import model_files
+from turnwise.policy.tokenizer import GENERATION_FILE, load_frame
+from turnwise.store import MANIFEST
 
 
 def publish_weights(policy: Path, folder: Path) -> None:
@@ -23,3 +26,24 @@ def publish_weights(policy: Path, folder: Path) -> None:
             (folder / path.name).write_text(json.dumps(values, indent=2, sort_keys=True) + "\n")
         else:
             shutil.copyfile(path, folder / path.name)
+
+
+def export_policy(policy: Path, tokenizer: Path, folder: Path, *, temperature: float) -> None:
+    """Write a policy, whose files are in `policy` and `tokenizer`, into the empty `folder` as others read it.
+
+    The weights are those that were trained, with an adapter merged. The generation configuration names the end tokens
+    of an episode, and as defaults the distribution that training sampled from: `temperature`, with nothing cut off.
+    """
+    for path in [*model_files(policy), *tokenizer.iterdir()]:
+        if path.name not in (GENERATION_FILE, MANIFEST):
+            shutil.copyfile(path, folder / path.name)
+    frame = load_frame(tokenizer)
+    GenerationConfig(
+        bos_token_id=frame.tokenizer.bos_token_id,
+        eos_token_id=list(frame.end_tokens),
+        pad_token_id=frame.tokenizer.pad_token_id,
+        do_sample=True,
+        temperature=temperature,
+        top_k=0,
+        top_p=1.0,
+    ).save_pretrained(folder)

@@ -58,6 +58,14 @@ class RunArtifacts(BaseModel):
     test: Reference | None = None
     test_at_horizon: Reference | None = None
 
+    @property
+    def final_policy(self) -> Reference:
+        """The policy that the run ended with, or has so far: after a return to a healthy policy, that one."""
+        if not self.iterations:
+            return self.prepared["warm_start"]
+        last = self.iterations[-1]
+        return last.get("returned", last["policy"])
+
     def task_set(self, split: Split) -> Reference:
         """The task set of a split.
 

@@ -1,0 +1,205 @@
+"""`turnwise export`: what leaves is the policy that the run made, as transformers and vLLM open it."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from comparison import Computed
+from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
+
+from flows.commands import cli
+from flows.commands.export import best_iteration
+from flows.prepare import require_model
+from tasks.playing import frame_of
+from turnwise.data.evaluations import GREEDY, read_evaluation
+from turnwise.data.trajectory import Trajectory
+from turnwise.errors import ConfigurationError
+from turnwise.experiment import load
+from turnwise.store import default_store
+from turnwise.tracking.finding import RecordedRun, find_runs
+
+pytestmark = pytest.mark.chain
+
+ROOT = Path(__file__).parents[2]
+RUN = "mt-grpo seed 1"
+START_SECONDS = 400
+"""More than a server takes to start on a busy machine."""
+TIE = 1e-3
+"""Logits that are closer than this may be ordered otherwise by other kernels."""
+
+
+@pytest.fixture
+def run(tiny_ablation: Computed, monkeypatch: pytest.MonkeyPatch) -> RecordedRun:
+    """A run of the tiny ablation, in its home, which nothing here changes."""
+    monkeypatch.setenv("TURNWISE_HOME", str(tiny_ablation.home))
+    (found,) = find_runs(f"sqlite:///{tiny_ablation.home / 'mlflow.db'}", RUN)
+    return found
+
+
+def exported(folder: Path, *options: str) -> Path:
+    assert cli.run(["export", RUN, "--to", str(folder), *options]) == 0
+    return folder
+
+
+def test_transformers_opens_the_weights_the_tokenizer_and_the_end_tokens(run: RecordedRun, tmp_path: Path) -> None:
+    folder = exported(tmp_path / "policy")
+    assert [path.name for path in tmp_path.iterdir()] == ["policy"], "nothing is left next to it"
+    stored = load_file(default_store().folder(run.artifacts.final_policy) / "model.safetensors")
+    opened = AutoModelForCausalLM.from_pretrained(folder).state_dict()
+    assert all(torch.equal(opened[name], tensor) for name, tensor in stored.items())
+    frame = frame_of(run.artifacts.prepared["tokenizer"])
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    chat = [{"role": "user", "content": "Where?"}]
+    rendered = tokenizer.apply_chat_template(chat, add_generation_prompt=True, return_dict=False)
+    assert tuple(rendered) == frame.opening(None, "Where?")
+    generation = GenerationConfig.from_pretrained(folder)
+    assert generation.eos_token_id == list(frame.end_tokens)
+    assert (generation.do_sample, generation.temperature, generation.top_k, generation.top_p) == (True, 1.0, 0, 1.0)
+
+
+def test_an_exported_policy_starts_another_experiment(run: RecordedRun, tmp_path: Path) -> None:
+    folder = exported(tmp_path / "policy")
+    tiny = [ROOT / "tests" / "end_to_end" / "tiny.yaml"]
+    require_model(load(ROOT / "params.yaml", tiny, [f"policy.model={folder}"]))
+
+
+def test_the_card_says_what_the_policy_came_from_and_what_it_can_do(run: RecordedRun, tmp_path: Path) -> None:
+    card = (exported(tmp_path / "policy") / "README.md").read_text()
+    assert run.artifacts.test is not None
+    made = [run.artifacts.final_policy, *run.artifacts.prepared.values()]
+    for told in (run.id, run.tags["commit"], "frozen_lake", *map(str, made)):
+        assert told in card
+    success = default_store().metrics(run.artifacts.test)["sampled/success"]
+    rows = [line.split(" | ") for line in card.splitlines() if line.startswith("| ")]
+    assert [row[3] for row in rows if row[:2] == ["| this policy", "test"]] == [f"{success:.3f}"]
+    assert {row[0] for row in rows} >= {"| random", "| oracle", "| warm start"}
+
+
+def test_any_iteration_can_leave_and_so_can_the_warm_start(run: RecordedRun, tmp_path: Path) -> None:
+    warm_start, first = run.artifacts.prepared["warm_start"], run.artifacts.iterations[0]["policy"]
+    for number, policy in (("0", warm_start), ("1", first), ("2", run.artifacts.final_policy)):
+        folder = exported(tmp_path / number, "--iteration", number)
+        stored = default_store().folder(policy) / "model.safetensors"
+        assert (folder / "model.safetensors").read_bytes() == stored.read_bytes()
+        assert str(policy) in (folder / "README.md").read_text()
+
+
+def test_the_best_is_the_earliest_evaluated_iteration_with_the_most_success(run: RecordedRun, tmp_path: Path) -> None:
+    evaluated = [run.artifacts.start, *(made["evaluation"] for made in run.artifacts.iterations)]
+    success = [default_store().metrics(each)["sampled/success"] for each in evaluated]
+    best = success.index(max(success))
+    assert best_iteration(run.artifacts) == best
+    chosen = exported(tmp_path / "best", "--best"), exported(tmp_path / "named", "--iteration", str(best))
+    cards = [(folder / "README.md").read_text() for folder in chosen]
+    assert cards[0] == cards[1]
+
+
+def test_what_cannot_leave_is_refused_and_nothing_is_written(run: RecordedRun, tmp_path: Path) -> None:
+    full = tmp_path / "full"
+    full.mkdir()
+    (full / "mine").write_text("mine")
+    for arguments, says in (
+        ([RUN, "--to", str(full)], "must be an empty folder or one to make"),
+        (["tiny", "--to", str(tmp_path / "new")], "RUN must name one run; 'tiny' names 2"),
+        ([RUN, "--to", str(tmp_path / "new"), "--iteration", "3"], "must be one that the run has made, 0 to 2"),
+    ):
+        with pytest.raises(ConfigurationError, match=says):
+            cli.run(["export", *arguments])
+    assert [path.name for path in tmp_path.iterdir()] == ["full"] and (full / "mine").read_text() == "mine"
+
+
+@pytest.fixture
+def server(run: RecordedRun, tmp_path: Path) -> Iterator[tuple[str, Path]]:
+    """The address at which vLLM serves the exported policy on the loopback, and its folder.
+
+    The module is what the command `vllm serve` runs; that command itself needs vLLM under its own package name, which
+    the build for CPUs does not have.
+    """
+    folder = exported(tmp_path / "policy")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    arguments = ["--model", str(folder), "--host", "127.0.0.1", "--port", str(port), "--served-model-name", "policy"]
+    arguments += ["--dtype", "float32", "--enforce-eager", "--kv-cache-memory-bytes", str(64 * 2**20)]
+    offline = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1", "TORCH_COMPILE_DISABLE": "1"}
+    with (tmp_path / "log").open("w") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "vllm.entrypoints.openai.api_server", *arguments],
+            env={**os.environ, **offline},
+            stdout=log,
+            stderr=log,
+        )
+    try:
+        address, until = f"http://127.0.0.1:{port}", time.monotonic() + START_SECONDS
+        while not answers(f"{address}/health"):
+            ended = process.poll() is not None
+            assert not ended and time.monotonic() < until, (tmp_path / "log").read_text()
+            time.sleep(0.5)
+        yield address, folder
+    finally:
+        process.terminate()
+        try:
+            process.wait(60)
+        except subprocess.TimeoutExpired:
+            process.kill()
+
+
+def answers(address: str) -> bool:
+    try:
+        with urllib.request.urlopen(address, timeout=5) as answer:
+            return bool(answer.status == 200)
+    except OSError:
+        return False
+
+
+def asked(address: str, **request: Any) -> Any:
+    """The one choice in a server's answer to a greedy request."""
+    body = json.dumps({"model": "policy", "temperature": 0, "return_token_ids": True, **request}).encode()
+    with urllib.request.urlopen(
+        urllib.request.Request(address, body, {"Content-Type": "application/json"}), timeout=120
+    ) as answer:
+        return json.load(answer)
+
+
+def require_greedy(model: Any, context: Sequence[int], reply: Sequence[int]) -> None:
+    """Each token of the reply has the model's largest logit, or is level with it."""
+    with torch.inference_mode():
+        logits = model(torch.tensor([[*context, *reply]])).logits[0, len(context) - 1 : -1]
+    lacking = logits.max(-1).values - logits[torch.arange(len(reply)), list(reply)]
+    assert float(lacking.max()) < TIE
+
+
+@pytest.mark.engine
+def test_vllm_serves_the_policy_with_the_greedy_replies_of_the_run(run: RecordedRun, server: tuple[str, Path]) -> None:
+    address, folder = server
+    assert run.artifacts.test is not None
+    model = AutoModelForCausalLM.from_pretrained(folder)
+    most = run.artifacts.experiment["agent"]["maximum_reply_tokens"]
+    episodes: list[Trajectory] = read_evaluation(run.artifacts.test, GREEDY)
+    same = 0
+    for episode in episodes:
+        turn = episode.turns[0]
+        chat = [{"role": "user", "content": turn.observation}]
+        said = asked(f"{address}/v1/chat/completions", messages=chat, max_tokens=most)
+        assert tuple(said["prompt_token_ids"]) == turn.observation_tokens, "the server's prompt is the run's"
+        (choice,) = said["choices"]
+        for reply in (choice["token_ids"], turn.reply_tokens):
+            require_greedy(model, turn.observation_tokens, reply)
+        same += tuple(choice["token_ids"]) == turn.reply_tokens
+        later = [turn.observation_tokens, turn.reply_tokens, *(each.observation_tokens for each in episode.turns[1:2])]
+        context = [token for tokens in later for token in tokens]
+        said = asked(f"{address}/v1/completions", prompt=context, max_tokens=most)
+        require_greedy(model, context, said["choices"][0]["token_ids"])
+    assert len(episodes) == 8 and same > 0
