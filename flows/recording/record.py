@@ -10,6 +10,7 @@ import time
 from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Literal
 
 from flows import roster
 from flows.prepare import Prepared
@@ -33,9 +34,13 @@ from turnwise.tracking import Dataset, Recorder, TrackedRun
 from turnwise.tracking.ablations import AblationDescription, TrackedAblation
 from turnwise.tracking.finding import ARTIFACTS_FILE, RunArtifacts
 from turnwise.tracking.runs import IterationMetrics
-from turnwise.world import SPLITS, world_class
+from turnwise.world import SPLITS, Split, world_class
 
-CONTEXTS = {"train": "training", "validation": "validation", "test": "testing"}
+CONTEXTS: Mapping[Split, Literal["training", "validation", "testing"]] = {
+    "train": "training",
+    "validation": "validation",
+    "test": "testing",
+}
 SECONDS_BETWEEN_WRITES = 10.0
 """Iterations that are shorter than this are written together. What a killed run has not written, it writes when it is
 started again."""
@@ -64,12 +69,6 @@ def describe(experiment: Experiment, prepared: Prepared) -> AblationDescription:
     made = {name: str(reference) for name, reference in vars(prepared).items()}
     world = world_ingredients(experiment.world)
     found, diff = pretrained(experiment.policy), run_environment.uncommitted_diff()
-    datasets = []
-    for split in SPLITS:
-        folder = default_store().folder(prepared.task_set(split))
-        tasks, source = read_task_set(folder, split), str(task_set_file(folder, split))
-        name = f"{experiment.world.name}-{split}"
-        datasets.append(Dataset(name, task_set_digest(tasks), CONTEXTS[split], source, len(tasks)))  # type: ignore[arg-type]
     return AblationDescription(
         name=experiment.ablation.name,
         identity=digest_of([values, made, world, computing_code(experiment), run_environment.platform()]),
@@ -83,9 +82,16 @@ def describe(experiment: Experiment, prepared: Prepared) -> AblationDescription:
             "world_version": world_class(experiment.world.name).version,
             **({"pretrained": found.content} if found else {}),
         },
-        datasets=datasets,
+        datasets=[recorded_task_set(experiment, prepared, split) for split in SPLITS],
         diff=recordable(diff, experiment.tracking.new_files) if diff else "",
     )
+
+
+def recorded_task_set(experiment: Experiment, prepared: Prepared, split: Split) -> Dataset:
+    """The task set of a split, as MLflow records it as an input of runs."""
+    folder = default_store().folder(prepared.task_set(split))
+    tasks, source = read_task_set(folder, split), str(task_set_file(folder, split))
+    return Dataset(f"{experiment.world.name}-{split}", task_set_digest(tasks), CONTEXTS[split], source, len(tasks))
 
 
 class AblationRecord:
@@ -135,7 +141,13 @@ class AblationRecord:
         self._write(run.name)
         child = self.tracked.children[run.name]
         assert run.test is not None, "the run has not been tested"
-        child.log_summary(evaluation_metrics("test", run.test, run.test_at_horizon))
+        policy = child.log_policy(
+            run.policy,
+            len(run.iterations),
+            {"variant": run.variant, "seed": str(run.seed), "world": run.experiment.world.name},
+            recorded_task_set(run.experiment, self._prepared, "test"),
+        )
+        child.log_summary(evaluation_metrics("test", run.test, run.test_at_horizon), policy)
         test = read_evaluation(run.test, SAMPLED)[: self._experiment.tracking.traces]
         child.log_trajectories("test", test, weights=self._weights)
         if not child.finished or child.result == run.policy.digest:

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 import torch
 from comparison import Computed
+from mlflow import MlflowClient
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
@@ -118,6 +119,18 @@ def test_what_cannot_leave_is_refused_and_nothing_is_written(run: RecordedRun, t
         with pytest.raises(ConfigurationError, match=says):
             cli.run(["export", *arguments])
     assert [path.name for path in tmp_path.iterdir()] == ["full"] and (full / "mine").read_text() == "mine"
+
+
+def test_mlflow_has_the_final_policy_as_a_model_of_its_run_with_its_test_metrics(
+    tiny_ablation: Computed, run: RecordedRun
+) -> None:
+    client = MlflowClient(f"sqlite:///{tiny_ablation.home / 'mlflow.db'}")
+    experiment = client.get_run(run.id).info.experiment_id
+    (model,) = (each for each in client.search_logged_models([experiment]) if each.source_run_id == run.id)
+    assert model.tags["turnwise.policy"] == str(run.artifacts.final_policy)
+    shown = {metric.key: metric.value for metric in model.metrics}
+    assert shown == {name: value for name, value in run.metrics.items() if name.startswith("test/")} != {}
+    assert {metric.dataset_name for metric in model.metrics} == {"frozen_lake-test"}
 
 
 @pytest.fixture

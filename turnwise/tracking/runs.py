@@ -13,9 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from turnwise.errors import ConfigurationError
+from turnwise.store import Reference
 from turnwise.tracking.client import TrackingClient
 from turnwise.tracking.database import alone
 from turnwise.tracking.library import mlflow
+from turnwise.tracking.models import LoggedPolicy, logged_policy
 from turnwise.tracking.traces import log_traces
 from turnwise.tracking.values import (
     METRICS_PER_BATCH,
@@ -135,16 +137,37 @@ class TrackedRun:
                     self._steps(name).add(each.number)
             self._log_metrics(entries)
 
-    def log_summary(self, metrics: Mapping[str, float]) -> None:
+    def log_policy(
+        self, policy: Reference, iteration: int, parameters: Mapping[str, str], task_set: Dataset
+    ) -> LoggedPolicy | None:
+        """Record the policy that the run ended with as a logged model, without its weights; None for a finished run.
+
+        `iteration` is the number of its updates; `task_set` is what its metrics are measured on.
+        """
+        with self._unfinished() as unfinished:
+            if not unfinished:
+                return None
+            return logged_policy(
+                self._client,
+                self._entity,
+                str(policy),
+                iteration=iteration,
+                parameters=parameters,
+                task_set=task_set.name,
+                task_set_digest=task_set.digest,
+            )
+
+    def log_summary(self, metrics: Mapping[str, float], policy: LoggedPolicy | None = None) -> None:
         """Record metrics of the whole run, at step 0; one that is not finite (an interval over one seed) is left out.
 
         Unlike an iteration's metrics they may change after the end, when the same results are summarised otherwise.
+        With `policy` they are shown with that logged model, too.
         """
         values = finite(metrics)
         with alone(self._client.tracking_uri):
             recorded = self._client.run(self.id).data.metrics
             new = {name: value for name, value in values.items() if recorded.get(name) != value}
-            self._log_metrics(_entries(new, 0, int(time.time() * 1000)))
+            self._log_metrics(_entries(new, 0, int(time.time() * 1000), policy))
 
     def log_dataset(self, dataset: Dataset) -> None:
         """Record an input of an unfinished run. Raises ConfigurationError for a digest that MLflow would cut."""
@@ -267,6 +290,9 @@ class TrackedRun:
         return self._recorded_steps[name]
 
 
-def _entries(metrics: Mapping[str, float], step: int, milliseconds: int) -> list[Any]:
+def _entries(
+    metrics: Mapping[str, float], step: int, milliseconds: int, policy: LoggedPolicy | None = None
+) -> list[Any]:
+    of_policy = (policy.id, policy.task_set, policy.task_set_digest) if policy is not None else ()
     # MLflow is imported within, so that a repeat, which has nothing to record, does without it.
-    return [mlflow().entities.Metric(name, value, milliseconds, step) for name, value in metrics.items()]
+    return [mlflow().entities.Metric(name, value, milliseconds, step, *of_policy) for name, value in metrics.items()]
