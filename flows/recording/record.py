@@ -41,7 +41,7 @@ CONTEXTS: Mapping[Split, Literal["training", "validation", "testing"]] = {
     "validation": "validation",
     "test": "testing",
 }
-SECONDS_BETWEEN_WRITES = 10.0
+SECONDS_BETWEEN_WRITES = 30.0
 """Iterations that are shorter than this are written together. What a killed run has not written, it writes when it is
 started again."""
 MODULES_OF_PREPARATION = ("tasks.prepare.materials", "tasks.prepare.warm_start")

@@ -43,20 +43,19 @@ def log_traces(
     aligned = _one_per_turn(trajectories, advantages)
     recorded = _recorded(client, run, label)
     now = time.time_ns()
+    store = mlflow().tracing.client.TracingClient(client.tracking_uri)
     spans: list[Any] = []
-    infos: list[Any] = []
     for trajectory, of_turns in zip(trajectories, aligned, strict=True):
         digits = _digits(run.info.run_id, label, str(trajectory.group), str(trajectory.replica), length=32)
+        if recorded.get(f"tr-{digits}"):
+            continue
+        episode = _episode_spans(digits, trajectory, of_turns, now)
+        # Before the spans: to add the summary of a trace that has spans takes MLflow twice as long.
         if f"tr-{digits}" not in recorded:
-            episode = _episode_spans(digits, trajectory, of_turns, now)
-            spans += episode
-            infos.append(_information(run, label, trajectory, episode[0], weights))
-    store = mlflow().tracing.client.TracingClient(client.tracking_uri)
+            store.start_trace(_information(run, label, trajectory, episode[0], weights))
+        spans += episode
     if spans:
         store.log_spans(run.info.experiment_id, spans)
-    # Written last, since it carries the label: a trace that is found by its label is complete.
-    for information in infos:
-        store.start_trace(information)
 
 
 def _one_per_turn(
@@ -73,9 +72,14 @@ def _one_per_turn(
     return advantages
 
 
-def _recorded(client: Any, run: Any, label: str) -> set[str]:
+def _recorded(client: Any, run: Any, label: str) -> dict[str, bool]:
+    """The ids of the traces under a label, each with whether it has its spans: a kill may have left its summary alone.
+
+    MLflow tags a trace when it gets spans.
+    """
+    has_spans = mlflow().tracing.constant.TraceTagKey.SPANS_LOCATION
     query = f"tags.`{LABEL}` = '{label}'"
-    found: set[str] = set()
+    found: dict[str, bool] = {}
     token = None
     while True:
         page = client.search_traces(
@@ -85,7 +89,8 @@ def _recorded(client: Any, run: Any, label: str) -> set[str]:
             include_spans=False,
             page_token=token,
         )
-        found |= {trace.info.trace_id for trace in page}
+        for trace in page:
+            found[trace.info.trace_id] = has_spans in trace.info.tags
         token = page.token
         if not token:
             return found
