@@ -38,6 +38,9 @@ class FlowRun(Generic[Arguments, Result]):
         """What the function returns, as a flow run. Prefect's settings must be in the environment."""
         from prefect import flow
 
+        from flows.runtime.reported_states import report_lasting_states
+
+        report_lasting_states()
         decorate = flow(name=self._name, flow_run_name=self._run_name, validate_parameters=False, persist_result=False)
         return decorate(self._function)(*args, **kwargs)
 
