@@ -36,6 +36,7 @@ from turnwise.errors import ArtifactError
 from turnwise.store import pruning
 from turnwise.store.atomic_write import grant, sync, write_durably
 from turnwise.store.digests import sha256_of
+from turnwise.store.files import folders_of
 from turnwise.store.index import VerifiedIndex, state_of
 from turnwise.store.manifest import KIND, MANIFEST, Draft, Manifest, Reference, describe
 from turnwise.store.notes import Clock, Lineage, read_note, write_note
@@ -88,9 +89,8 @@ class Store:
             # All is on the disk before the rename: a crash leaves a draft, never half an artifact.
             write_durably(folder / MANIFEST, json.dumps(manifest.model_dump(mode="json"), indent=1, sort_keys=True))
             grant(folder, granted)
-            for subfolder in [path for path in folder.rglob("*") if path.is_dir()]:
-                sync(subfolder)
-            sync(folder)
+            for each in folders_of(folder):
+                sync(each)
             self._publish(folder, manifest.reference)
             draft._reference = manifest.reference
         finally:

@@ -8,6 +8,8 @@ import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from turnwise.store.files import files_below, folders_of
+
 
 def write_whole(path: Path, content: str | bytes) -> None:
     """Write a file atomically: to a temporary name next to `path`, then renamed. Makes missing folders; text is UTF-8.
@@ -54,11 +56,13 @@ def write_together(folder: Path, files: Mapping[str, bytes], obsolete: Iterable[
 
 def write_durably(path: Path, text: str) -> None:
     """Write UTF-8 text and sync it: the text is on the disk on return. The write is not atomic."""
-    path.write_text(text, encoding="utf-8")
-    sync(path)
+    with path.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
 
 
-def sync(path: Path) -> None:
+def sync(path: str | Path) -> None:
     """Flush a file or folder to the disk (fsync), so that it is there before anything that is written afterwards."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
@@ -83,6 +87,7 @@ def grant(folder: Path, mode: int) -> None:
     the mode of their originals. A caller passes the mode of a newly made folder, which follows the umask or the
     inherited access control list.
     """
-    folder.chmod(mode)
-    for path in folder.rglob("*"):
-        path.chmod(mode if path.is_dir() else mode & 0o666)
+    for path in folders_of(folder):
+        os.chmod(path, mode)
+    for _, entry in files_below(folder):
+        os.chmod(entry.path, mode & 0o666)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from turnwise.store.digests import canonical_json
+from turnwise.store.files import files_below
 from turnwise.store.manifest import Reference
 
 INDEX = ".verified"
@@ -36,13 +37,8 @@ class FileState(NamedTuple):
 
 def state_of(folder: Path) -> tuple[FileState, ...]:
     """The states of all files in the folder and below it, sorted by name; links are not followed."""
-    files = [(path, path.lstat()) for path in folder.rglob("*") if not path.is_dir()]
-    return tuple(
-        sorted(
-            FileState(path.relative_to(folder).as_posix(), at.st_size, at.st_mtime_ns, at.st_ctime_ns, at.st_ino)
-            for path, at in files
-        )
-    )
+    files = ((name, entry.stat(follow_symlinks=False)) for name, entry in files_below(folder))
+    return tuple(sorted(FileState(name, at.st_size, at.st_mtime_ns, at.st_ctime_ns, at.st_ino) for name, at in files))
 
 
 class VerifiedIndex:

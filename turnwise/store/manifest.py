@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
+import os
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from turnwise.errors import ArtifactError
-from turnwise.store.atomic_write import sync
-from turnwise.store.digests import digest_of, sha256_of
+from turnwise.store.digests import digest_of
+from turnwise.store.files import files_below
 
 MANIFEST = "manifest.json"
 KIND = r"^[a-z][a-z0-9_-]*$"
@@ -84,17 +86,13 @@ def describe(draft: Draft) -> Manifest:
             that is not finite.
     """
     files = {}
-    for path in sorted(draft.folder.rglob("*")):
-        name = path.relative_to(draft.folder).as_posix()
-        if path.is_dir() and not path.is_symlink():
-            continue
-        if path.is_symlink() or not path.is_file() or name == MANIFEST:
+    for name, found in sorted(files_below(draft.folder), key=lambda file: file[0]):
+        if not found.is_file(follow_symlinks=False) or name == MANIFEST:
             raise ArtifactError(
                 f"an artifact holds plain files, and {MANIFEST} is written by the store; the {draft.kind} has {name}: "
                 "copy what a link points to, or choose another name"
             )
-        sync(path)
-        files[name] = FileEntry(sha256=sha256_of(path), bytes=path.stat().st_size)
+        files[name] = _entry(found.path)
     metrics = {name: float(value) for name, value in sorted(draft.metrics.items())}
     for name, value in metrics.items():
         if not math.isfinite(value):
@@ -102,3 +100,11 @@ def describe(draft: Draft) -> Manifest:
                 f"a metric must be a finite number; {name} of the {draft.kind} is {value}: leave out what is undefined"
             )
     return Manifest(kind=draft.kind, files=files, metrics=metrics)
+
+
+def _entry(path: str) -> FileEntry:
+    """The entry of a file, which is on the disk on return: it is opened once, to be read and synced."""
+    with open(path, "rb", buffering=0) as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+        os.fsync(file.fileno())
+        return FileEntry(sha256=digest, bytes=file.tell())

@@ -57,7 +57,7 @@ def write_note(path: Path, value: Mapping[str, Any], temporary: Path) -> None:
     `temporary` is an unused path on the same file system.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_durably(temporary, json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False))
+    write_durably(temporary, json.dumps(value, sort_keys=True, ensure_ascii=False, allow_nan=False))
     os.replace(temporary, path)
 
 

@@ -1,0 +1,31 @@
+"""The files of an artifact's folder, listed with few system calls: every stage lists some."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from os import DirEntry
+from pathlib import Path
+
+
+def files_below(folder: Path) -> Iterator[tuple[str, DirEntry[str]]]:
+    """Every file in the folder and below it, in no order: its path relative to the folder, with `/`, and its entry.
+
+    Whatever is not a folder counts as a file; links are not followed. A folder that does not exist has no files.
+    """
+    yield from _below(os.fspath(folder), "")
+
+
+def folders_of(folder: Path) -> Iterator[str]:
+    """The paths of the folder and of all folders below it; links are not followed."""
+    return (path for path, _, _ in os.walk(folder))
+
+
+def _below(folder: str, prefix: str) -> Iterator[tuple[str, DirEntry[str]]]:
+    with suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                yield from _below(entry.path, f"{prefix}{entry.name}/")
+            else:
+                yield f"{prefix}{entry.name}", entry
