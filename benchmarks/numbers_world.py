@@ -104,6 +104,12 @@ class Bytes:
         """The bytes of the observation."""
         return self.opening(None, observation)
 
+    def without_thoughts(
+        self, system: str | None, observations: Sequence[str], replies: Sequence[tuple[int, ...]]
+    ) -> tuple[int, ...]:
+        """Never called: replies here have no thoughts."""
+        raise AssertionError("replies here have no thoughts")
+
     def decode(self, tokens: tuple[int, ...]) -> str:
         """The bytes as Latin-1."""
         return bytes(token - FIRST_BYTE for token in tokens if token >= FIRST_BYTE).decode("latin-1")

@@ -231,6 +231,7 @@ def _rules(parameters: PlayParameters, frame: ChatFrame | None, horizon: int | N
         token_budget=agent.context_tokens,
         reply_tokens=agent.maximum_reply_tokens,
         context=agent.context,
+        thoughts=agent.thoughts,
         mode=make_mode(agent.mode),
         invalid_limit=agent.invalid_limit,
         further_rewards=parameters.further_rewards,

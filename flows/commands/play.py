@@ -68,6 +68,12 @@ class Screen:
         self.say(observation)
         return ()
 
+    def without_thoughts(
+        self, system: str | None, observations: Sequence[str], replies: Sequence[tuple[int, ...]]
+    ) -> tuple[int, ...]:
+        """Never called: nothing that a person has read is taken away."""
+        raise AssertionError("nothing that a person has read is taken away")
+
     def decode(self, tokens: tuple[int, ...]) -> str:
         """Never called: a person's reply has no tokens."""
         raise AssertionError("a person's reply has no tokens")

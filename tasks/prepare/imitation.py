@@ -52,12 +52,10 @@ def sequences_to_imitate(parameters: PlayParameters, tokenizer: Reference, demon
     form = make_format(agent.format, world)
     instruction = instruction_of(agent, world)
     replies = _longest_replies(agent)
-    shown = [
-        tokenized(
-            trajectory, frame, form, make_context(agent.context, frame, instruction, agent.context_tokens), replies
-        )
-        for trajectory in read_trajectories(default_store().folder(demonstrations))
-    ]
+    shown = []
+    for trajectory in read_trajectories(default_store().folder(demonstrations)):
+        context = make_context(agent.context, frame, instruction, agent.context_tokens, agent.thoughts)
+        shown.append(tokenized(trajectory, frame, form, context, replies))
     sequences, _ = trajectory_arrays(shown).segments(every_reply=True)
     if not len(sequences):
         raise ConfigurationError(

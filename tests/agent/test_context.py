@@ -21,7 +21,7 @@ from turnwise.agent.modes import MODES, make_mode
 from turnwise.agent.replay import Continuation, points
 from turnwise.agent.scripted import NOTHING, scripted_summary
 from turnwise.config.agent import ContextSection, ModeSection
-from turnwise.data.trajectory import Ending, Trajectory, TurnKind
+from turnwise.data.trajectory import Ending, Trajectory, Turn, TurnKind
 from turnwise.policy.tokenizer import ChatFrame
 from turnwise.world import Limits
 
@@ -220,6 +220,74 @@ def test_every_reply_is_kept_after_the_context_in_which_it_was_sampled(
     )
     for trajectory in played.trajectories:
         check_segments(trajectory, engine.submitted, engine.replies, trajectory.group)
+
+
+# Thoughts of earlier replies
+
+
+def test_without_thoughts_each_turn_after_one_is_a_segment_and_shows_earlier_actions_alone(frame: ChatFrame) -> None:
+    trajectory, contexts = play(frame, ContextSection(), [form("up"), "no form", form("stay")], thoughts="dropped")
+    whole, _ = play(frame, ContextSection(), [form("up"), "no form", form("stay")])
+    first, second, third = (turn.observation for turn in whole.turns)
+    acted = form("up").removeprefix("<think> so</think>")
+    assert contexts == [
+        f"[user] {first} [assistant]",
+        f"[user] {first} [assistant] {acted} [user] {second} [assistant]",
+        f"[user] {first} [assistant] {acted} [user] {second} [assistant] no form [user] {third} [assistant]",
+    ]
+    assert trajectory.segment_turns == (range(1), range(1, 3)), "a reply without a thought changes no history"
+    assert [turn.reply for turn in trajectory.turns] == [turn.reply for turn in whole.turns]
+
+
+def test_without_thoughts_no_reply_is_asked_for_that_might_not_fit(frame: ChatFrame) -> None:
+    replies, kept_free = [form("stay", thought="so " * 20)] * 6, 64
+    whole, _ = play(frame, ContextSection(), replies, thoughts="dropped")
+    lengths = [len(turns[0].observation_tokens) for turns in segments_of(whole)]
+    assert len(lengths) == 6
+    budget = lengths[3] + kept_free - 1
+    shorter, _ = play(frame, ContextSection(), replies[:3], thoughts="dropped", token_budget=budget)
+    assert shorter.ending is Ending.TOKEN_BUDGET
+    longer, _ = play(frame, ContextSection(), replies[:4], thoughts="dropped", token_budget=budget + 1)
+    assert len(longer.turns) == 4
+
+
+def segments_of(trajectory: Trajectory) -> list[list[Turn]]:
+    return [[trajectory.turns[turn] for turn in turns] for turns in trajectory.segment_turns]
+
+
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(seed=st.integers(0, 10_000), budget=st.integers(200, 700))
+def test_without_thoughts_every_reply_is_kept_after_the_context_in_which_it_was_sampled(
+    frame: ChatFrame, seed: int, budget: int
+) -> None:
+    world = Hill(100, Limits(turns=8, actions_per_turn=2))
+    played, engine = play_with_engine(
+        world,
+        frame,
+        improvised(frame, seed),
+        tasks=2,
+        replicas=1,
+        thoughts="dropped",
+        token_budget=budget,
+        reply_tokens=30,
+    )
+    for trajectory in played.trajectories:
+        check_segments(trajectory, engine.submitted, engine.replies, trajectory.group)
+
+
+@pytest.mark.parametrize("budget", [100_000, 330])
+def test_a_demonstration_without_thoughts_has_the_tokens_that_an_episode_would_give_it(
+    frame: ChatFrame, budget: int
+) -> None:
+    world = Hill(100, Limits(turns=7))
+    episodes = make_episodes(rules_for(world, thoughts="dropped"), world.tasks("train", 1), 1, seed=0)
+    (scripted,) = play_scripted(episodes, FORMAT.write, lambda index, turn: "random", 3).trajectories
+    context = make_context(ContextSection(), frame, None, budget, "dropped")
+    said = tokenized(scripted, frame, FORMAT, context, LONGEST)
+    replies = [turn.reply for turn in said.turns]
+    lived, _ = play(frame, ContextSection(), replies, world=world, token_budget=budget, thoughts="dropped")
+    assert [turn.observation_tokens for turn in said.turns] == [turn.observation_tokens for turn in lived.turns]
+    assert said.segment_turns == lived.segment_turns and len(said.segment_turns) == len(said.turns) > 1
 
 
 # Demonstrations

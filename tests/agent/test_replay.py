@@ -72,6 +72,17 @@ def test_replying_as_was_recorded_gives_the_recorded_trajectory(frame: ChatFrame
         assert replace(result, turns=tuple(replace(turn, trained=True) for turn in result.turns)) == trajectory
 
 
+def test_an_episode_without_earlier_thoughts_can_be_continued_from_every_turn(frame: ChatFrame) -> None:
+    played, _ = play_with_engine(Hill(), frame, improvised(frame, 1), tasks=4, replicas=3, thoughts="dropped")
+    assert any(len(trajectory.segment_turns) > 2 for trajectory in played.trajectories)
+    for point in every_point(played.trajectories):
+        trajectory = point.trajectory
+        rules = rules_for(Hill(), frame, thoughts="dropped")
+        result = played_to_the_end(Continuation(rules, point, trajectory.group, trajectory.replica), point, frame)
+        assert isinstance(result, Trajectory)
+        assert replace(result, turns=tuple(replace(turn, trained=True) for turn in result.turns)) == trajectory
+
+
 def test_the_context_is_the_recorded_tokens_to_the_bit(frame: ChatFrame) -> None:
     for point in every_point(recorded(Hill(), frame)):
         episode = Continuation(rules_for(Hill(), frame), point, 0, 0)

@@ -460,6 +460,7 @@ PRESETS = (
     Value("agent.format", "serch", "did you mean 'search'"),
     Value("agent.mode", "{name: plann, tokens: 20}", "did you mean 'plan'"),
     Value("agent.context", "{policy: windw, turns: 3}", "did you mean 'window'"),
+    Value("agent.thoughts", "droped", "did you mean 'dropped'"),
     Value("ablation.variants", "[grpo-orr]", "did you mean 'grpo-or'"),
     Value("rollout.scheme", "branchng", "did you mean 'branching'"),
     Value("critic.trunk", "onw", "did you mean 'own'"),

@@ -466,3 +466,12 @@ def test_an_experiment_and_its_variants_make_their_world_once() -> None:
     assert experiment.variant("mt-grpo") is experiment.variant("mt-grpo")
     assert single(experiment, "mt-grpo", 1).variant("mt-grpo").made_curriculum.longest == 8
     assert CountedLake.made == 1
+
+
+@pytest.mark.parametrize(
+    "other", ["agent.context={policy: window, turns: 2}", "agent.mode={name: plan, tokens: 20}"], ids=["window", "plan"]
+)
+def test_thoughts_are_dropped_from_a_whole_plain_conversation_alone(other: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"thoughts: dropped needs context\.policy full and mode\.name plain"):
+        load(ROOT / "params.yaml", settings=["agent.thoughts=dropped", other])
+    assert load(ROOT / "params.yaml", settings=["agent.thoughts=dropped"]).agent.thoughts == "dropped"

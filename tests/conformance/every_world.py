@@ -68,6 +68,11 @@ class Listener:
         self.text = observation
         return ()
 
+    def without_thoughts(
+        self, system: str | None, observations: Sequence[str], replies: Sequence[tuple[int, ...]]
+    ) -> tuple[int, ...]:
+        raise AssertionError("there are no thoughts to drop")
+
     def decode(self, tokens: tuple[int, ...]) -> str:
         raise AssertionError("there are no tokens")
 

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from turnwise.errors import ConfigurationError
+from turnwise.policy.chat_template import set_switches
 from turnwise.policy.tokenizer import ChatFrame
 
 WITHOUT_DATE = [family for family in FAMILIES if family != "llama3.2"]
@@ -74,6 +75,34 @@ def test_earlier_thoughts_stay_in_the_context_and_qwen3s_template_alone_drops_th
     assert (context == whole) == (family != "qwen3")
     if family == "qwen3":
         assert whole == context.replace(THOUGHT, ""), "and nothing else differs"
+
+
+@pytest.mark.parametrize("system", [None, "Answer."])
+@pytest.mark.parametrize("switches", [{}, {"enable_thinking": False}])
+@given(
+    thoughts=st.lists(st.sampled_from(["", "<think>a</think>", "<think>\nb\n</think>\n\n"]), min_size=3, max_size=3),
+    answers=st.lists(texts, min_size=3, max_size=3),
+)
+@settings(max_examples=20, deadline=None)
+def test_without_thoughts_a_conversation_is_spelled_as_qwen3s_template_renders_it(
+    system: str | None, switches: dict[str, bool], thoughts: list[str], answers: list[str]
+) -> None:
+    tokenizer = tokenizer_of("qwen3")
+    set_switches(tokenizer, switches)
+    frame = ChatFrame(tokenizer)
+    observations = ["Where?", "Paris.", "And?", "So?"]
+    replies = [thought + answer for thought, answer in zip(thoughts, answers, strict=True)]
+    context = frame.without_thoughts(system, observations, [frame.reply(reply) for reply in replies])
+    assert spelled(frame, context) == rendered(frame, system, observations, replies)
+
+
+@pytest.mark.parametrize("family", WITHOUT_DATE)
+def test_without_thoughts_the_context_is_that_of_replies_which_never_had_any(family: str) -> None:
+    frame = FRAMES[family]
+    observations, answers = ["Where?", "Paris.", "And?"], ["<answer>a</answer>", "<answer>b</answer>"]
+    replies = [frame.reply(THOUGHT + answer) for answer in answers]
+    context = frame.without_thoughts("Answer.", observations, replies)
+    assert context == grown(frame, "Answer.", observations, answers)
 
 
 @pytest.mark.parametrize("family", ["llama3", "llama3.1", "gemma2", "gemma3"])

@@ -4,6 +4,8 @@
     window    the opening, the last k turns and the current message; older turns are left out
     summary   the opening, the policy's own summary of the earlier turns, and every message after it
 
+With `full`, earlier replies may be shown without their thoughts, as a chat template such as Qwen3's renders them.
+
 Where history is left out, the context is rewritten and a new **segment** opens: its first turn holds all the tokens
 that its reply follows, so training sees exactly the context in which the reply was sampled. Replies that stay in a
 window are copied token by token. What the policy wrote to remember (its last plan, its lessons, its last summary) is
@@ -25,7 +27,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from turnwise.config.agent import ContextSection
+from turnwise.config.agent import ContextSection, Thoughts
 from turnwise.data.trajectory import TurnKind
 
 SUMMARY_WORDS = (
@@ -48,6 +50,11 @@ class ConversationFrame(Protocol):
 
     def continuation(self, observation: str, reply: Sequence[int]) -> tuple[int, ...]:
         """Tokens between the end of `reply` and the start of the next one."""
+
+    def without_thoughts(
+        self, system: str | None, observations: Sequence[str], replies: Sequence[tuple[int, ...]]
+    ) -> tuple[int, ...]:
+        """Tokens up to where the next reply begins, with the replies so far shown without their thoughts."""
 
     def decode(self, tokens: tuple[int, ...]) -> str:
         """The text of a reply, without its end token."""
@@ -171,6 +178,29 @@ class FullContext(Context):
         yield self._grown(observation, ask)
 
 
+class ThoughtlessContext(Context):
+    """The whole history, with earlier replies shown without their thoughts.
+
+    A reply without a thought only extends the context; any other changes it, so that a segment opens.
+    """
+
+    def _messages(self, observation: str, ask: Ask) -> Iterator[ContextMessage]:
+        if self._begins or self._frame is None:
+            yield self._grown(observation, ask)
+            return
+        observations = [_joined(each.observation, each.ask.words) for each in self._history]
+        shown = self._frame.without_thoughts(
+            self._instruction,
+            [*observations, _joined(observation, ask.words)],
+            [each.reply_tokens for each in self._history],
+        )
+        known = len(self.tokens)
+        if list(shown[:known]) == self.tokens:
+            yield ContextMessage(shown[known:], False)
+        else:
+            yield ContextMessage(shown, True)
+
+
 class WindowContext(Context):
     """The opening, the last `turns` turns (fewer where they do not fit) and the current message."""
 
@@ -240,12 +270,19 @@ class SummaryContext(Context):
 
 
 def make_context(
-    section: ContextSection, frame: ConversationFrame | None, instruction: str | None, budget: int
+    section: ContextSection,
+    frame: ConversationFrame | None,
+    instruction: str | None,
+    budget: int,
+    thoughts: Thoughts = "kept",
 ) -> Context:
-    """A fresh context of the kind that `section` names. `budget`: tokens, including those of the next reply."""
+    """A fresh context of the kind that `section` names. `budget`: tokens, including those of the next reply.
+
+    `thoughts` of earlier replies are kept, or with the policy `full` dropped.
+    """
     match section.policy:
         case "full":
-            return FullContext(frame, instruction, budget)
+            return (FullContext if thoughts == "kept" else ThoughtlessContext)(frame, instruction, budget)
         case "window":
             assert section.turns is not None, "the section has seen to it"
             return WindowContext(frame, instruction, budget, turns=section.turns)

@@ -47,7 +47,7 @@ class Episode:
         self.at_the_start = Remaining(limits.turns, limits.actions_per_turn, actions)
         """The limits with which every attempt begins."""
         self._turns: list[Turn] = []
-        self._context = make_context(rules.context, rules.frame, rules.instruction, rules.token_budget)
+        self._context = make_context(rules.context, rules.frame, rules.instruction, rules.token_budget, rules.thoughts)
         self._ask = self._act = Ask(TurnKind.ACT, rules.reply_tokens)
         self._shown = self._unshown = ""
         self._explained: set[str] = set()

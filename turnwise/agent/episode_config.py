@@ -8,7 +8,7 @@ from turnwise.agent.context import ConversationFrame
 from turnwise.agent.formats import Format
 from turnwise.agent.host import RetryPolicy
 from turnwise.agent.modes import Mode, PlainMode
-from turnwise.config.agent import ContextSection
+from turnwise.config.agent import ContextSection, Thoughts
 from turnwise.world import Limits, Task, World
 
 FULL, PLAIN = ContextSection(), PlainMode()
@@ -33,6 +33,8 @@ class EpisodeConfig:
     """Maximum length of an acting reply, in tokens."""
     context: ContextSection = FULL
     """The context policy: which part of the history a reply follows."""
+    thoughts: Thoughts = "kept"
+    """Whether earlier replies are shown with their thoughts."""
     mode: Mode = PLAIN
     """Which replies are requested besides acting ones, and how often a task may be attempted."""
     invalid_limit: int | None = None

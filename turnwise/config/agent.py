@@ -69,6 +69,9 @@ class ModeSection(Section):
         return self
 
 
+Thoughts = Literal["kept", "dropped"]
+
+
 class Agent(Section):
     """How a world's text and a policy's tokens meet."""
 
@@ -80,6 +83,9 @@ class Agent(Section):
     """A longer reply is cut off, and counts as unreadable."""
     context: ContextSection = ContextSection()
     """What the policy is shown of what happened before."""
+    thoughts: Thoughts = "kept"
+    """Whether the context keeps the thoughts of earlier replies, or drops everything up to `</think>`, as Qwen3's chat
+    template does. Dropping changes the history, so that each turn after a thought is a segment of its own."""
     invalid_limit: Count | None = None
     """Replies in a row that cannot be read, or hold an illegal action, after which the episode ends. null: none. Only
     replies that are to act count. It is not truncated: nothing is owed for what might have followed."""
@@ -87,6 +93,15 @@ class Agent(Section):
     """What the policy is asked for beside acting."""
     context_tokens: Tokens
     """The model's context: an episode whose next reply might not fit ends as truncated, `ending/token_budget`."""
+
+    @model_validator(mode="after")
+    def _require_thoughts_to_drop(self) -> Self:
+        if self.thoughts == "dropped" and (self.context.policy != "full" or self.mode.name != "plain"):
+            raise ValueError(
+                f"thoughts: dropped needs context.policy full and mode.name plain; found {self.context.policy} and "
+                f"{self.mode.name}, which show earlier thoughts otherwise: set thoughts to kept"
+            )
+        return self
 
     @field_validator("context_tokens")
     @classmethod

@@ -29,6 +29,7 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_token
 
 from turnwise.config.model_settings import smallest_vocabulary
 from turnwise.errors import ConfigurationError
+from turnwise.policy.past_thoughts import without_thought
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
@@ -156,7 +157,7 @@ class ChatFrame:
         self._control_tokens = frozenset(
             token for token, added in tokenizer.added_tokens_decoder.items() if added.special
         )
-        close, question_to_prompt = self._between_replies()
+        self._before_reply, close, question_to_prompt = self._between_replies()
         self.end_token: int = close[0]
         """The template's first token after an assistant's message, with which a scripted reply ends."""
         published = [token for token in (tokenizer.eos_token_id, *further_end_tokens) if token is not None]
@@ -199,6 +200,21 @@ class ChatFrame:
         """
         head = () if tuple(reply[-1:]) == (self.end_token,) else (self.end_token,)
         return (*head, *self._after_end, *self._text(observation), *self._after_observation)
+
+    def without_thoughts(
+        self, system: str | None, observations: Sequence[str], replies: Sequence[tuple[int, ...]]
+    ) -> tuple[int, ...]:
+        """The tokens before the next reply, with earlier `replies` as Qwen3's template shows them: without thoughts.
+
+        `observations` has one text more than there are replies: the one that the next reply answers. Where a template
+        begins a new reply with more than an earlier one (an empty thought), earlier ones are without it, too.
+        """
+        context = list(self.opening(system, observations[0]))
+        for reply, observation in zip(replies, observations[1:], strict=True):
+            del context[len(context) - len(self._after_observation) :]
+            shown = without_thought(reply, self)
+            context += [*self._before_reply, *shown, *self.continuation(observation, shown)]
+        return tuple(context)
 
     def reply(self, text: str) -> tuple[int, ...]:
         """The tokens that the policy would have to sample for a scripted reply, the end token included."""
@@ -245,7 +261,8 @@ class ChatFrame:
         rendered = self._render([*system, {"role": "user", "content": _marker(1)}])
         return tuple(self._frame(piece) for piece in _split(rendered, [0, 1] if with_system else [1]))
 
-    def _between_replies(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    def _between_replies(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+        """The tokens before an earlier reply, after it, and between an observation and a new reply."""
         rendered = self._render(
             [
                 {"role": "user", "content": _marker(0)},
@@ -253,13 +270,13 @@ class ChatFrame:
                 {"role": "user", "content": _marker(2)},
             ]
         )
-        _, _, close, prompt = (self._frame(piece) for piece in _split(rendered, [0, 1, 2]))
+        _, before, close, prompt = (self._frame(piece) for piece in _split(rendered, [0, 1, 2]))
         if not close or close[0] not in self._control_tokens:
             raise ConfigurationError(
                 "the chat template must end an assistant's message with a control token, at which sampling can stop; "
                 f"found {self.tokenizer.decode(list(close))!r} after it"
             )
-        return close, prompt
+        return before, close, prompt
 
     def _render(self, messages: list[dict[str, str]]) -> str:
         try:
