@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.metadata
+import math
 import os
 import sys
 from collections.abc import Iterator
@@ -52,6 +53,7 @@ def forget() -> None:
     code._closure.cache_clear()
     code._is_uninstalled.cache_clear()
     code._edited.clear()
+    code._looked_at.clear()
     importlib.invalidate_caches()
 
 
@@ -156,13 +158,17 @@ def test_a_module_that_does_not_exist_is_refused(folder: Path) -> None:
 
 
 def test_an_edit_while_the_process_runs_changes_nothing_but_is_told_once(
-    folder: Path, caplog: pytest.LogCaptureFixture
+    folder: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(code, "SECONDS_BETWEEN_LOOKS", math.inf)
     before = code.fingerprint(["our_world.world"])
     code.warn_of_edits(["our_world.world"])
     assert caplog.records == []
     (folder / "our_world" / "helper.py").write_text("def one():\n    return 22\n")
     assert code.fingerprint(["our_world.world"]) == before, "the code in memory is the old one"
+    code.warn_of_edits(["our_world.world"])
+    assert caplog.records == [], "it is not time to look again"
+    monkeypatch.setattr(code, "SECONDS_BETWEEN_LOOKS", 0.0)
     code.warn_of_edits(["our_world.world"])
     code.warn_of_edits(["our_world.world"])
     (record,) = caplog.records

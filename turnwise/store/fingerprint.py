@@ -15,6 +15,7 @@ import hashlib
 import importlib.util
 import json
 import logging
+import math
 import pkgutil
 import sys
 import time
@@ -34,6 +35,7 @@ from turnwise.store.paths import home
 logger = logging.getLogger(__name__)
 
 SECONDS_TO_SETTLE = 2.0
+SECONDS_BETWEEN_LOOKS = 10.0
 _not_yet_written: list[str] = []
 """The modules that this process has read and not yet written for others."""
 
@@ -88,12 +90,21 @@ class _Source:
 
 _edited: set[Path] = set()
 """Files that this process has warned of."""
+_looked_at: dict[Path, float] = {}
+"""By file, when it was last compared with what was read, in seconds of the monotonic clock."""
 
 
 def warn_of_edits(module_names: Sequence[str], without: Sequence[str] = ()) -> None:
-    """Warn, once per file, of code edited since this process fingerprinted it: the process still runs the old code."""
+    """Warn, once per file, of code edited since this process fingerprinted it: the process still runs the old code.
+
+    Each file is looked at every `SECONDS_BETWEEN_LOOKS` at most: a stage has a hundred, and ends within milliseconds.
+    """
+    now = time.monotonic()
     for source in _closure(tuple(sorted(set(module_names))), frozenset(without)):
-        if source.path not in _edited and _state(source.path) != source.state:
+        if source.path in _edited or now - _looked_at.get(source.path, -math.inf) < SECONDS_BETWEEN_LOOKS:
+            continue
+        _looked_at[source.path] = now
+        if _state(source.path) != source.state:
             _edited.add(source.path)
             logger.warning(
                 "%s has changed since this process began, which goes on with the code it began with: "
