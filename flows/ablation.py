@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from flows.needs import DiskGuard, needs_of
+from flows.needs.disk import DiskGuard, needs_of
 from flows.prepare import Prepared, evaluate_baselines, evaluate_warm_start, prepare_materials, prepare_policy
 from flows.recording.record import AblationRecord, tracking_uri
 from flows.recording.results import (

@@ -14,7 +14,8 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from flows.needs import PlannedRun, free_disk, needs_of, planned_run
+from flows.needs.disk import free_disk, needs_of
+from flows.needs.work import PlannedRun, planned_run
 from flows.prepare import require_model, task_set_parameters
 from tasks.prepare.materials import draw_task_set
 from turnwise.config.world_checks import missing_files

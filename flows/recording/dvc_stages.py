@@ -26,7 +26,7 @@ from rich.console import Console
 
 from flows import roster
 from flows.ablation import compare, run_recorded
-from flows.needs import DiskGuard, needs_of
+from flows.needs.disk import DiskGuard, needs_of
 from flows.prepare import (
     Prepared,
     evaluate_baselines,

@@ -13,7 +13,8 @@ from rich.console import Console
 
 from flows import roster
 from flows.commands.plan import show_plan
-from flows.needs import needs_of, planned_run
+from flows.needs.disk import needs_of
+from flows.needs.work import planned_run
 from flows.prepare import prepare_materials, prepare_policy
 from flows.recording.record import tracking_uri
 from flows.recording.results import all_references

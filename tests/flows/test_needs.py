@@ -13,7 +13,7 @@ import pytest
 from rich.console import Console
 
 from flows.commands.plan import show_plan
-from flows.needs import DiskGuard, needs_of, shapes_of
+from flows.needs.disk import DiskGuard, needs_of, shapes_of
 from tasks.observing import StageCall
 from turnwise.config.model_settings import Adapter
 from turnwise.errors import ConfigurationError

@@ -1,0 +1,1 @@
+"""What an ablation needs, estimated before anything is computed: work, disk and memory."""
