@@ -311,7 +311,7 @@ def test_slots_are_as_many_as_fit_into_the_memory_of_the_cache(
 ) -> None:
     policy = make_policy(37)
     per_token = 2 * 2 * 32 * 4  # keys and values of two layers, one head of dimension 32, in float32
-    monkeypatch.setattr("turnwise.policy.engines.embedded.MAXIMUM_CACHE_BYTES", {"cpu": 3 * CONTEXT * per_token})
+    monkeypatch.setattr("turnwise.policy.engines.cache_size.EMBEDDED_MOST_BYTES", {"cpu": 3 * CONTEXT * per_token})
     engine = make(policy)
     assert len(sample(engine, contexts(), temperature=1.0)) == 12
     assert isinstance(engine._forward, FusedForward)

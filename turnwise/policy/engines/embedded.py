@@ -27,16 +27,13 @@ from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from turnwise.errors import NotFiniteError
 from turnwise.policy.decoder import is_known_decoder
+from turnwise.policy.engines.cache_size import embedded_slots
 from turnwise.policy.engines.contract import Reply, Sampling, reply_limit
 from turnwise.policy.engines.forward import Forward, Integers, NewTokens, WholeForward
 from turnwise.policy.engines.fused import FusedForward
 from turnwise.policy.model import ALIGNMENT, merged_weights
 from turnwise.policy.threads import computing_threads
 
-MAXIMUM_CACHE_BYTES = {"cpu": 2**30, "cuda": 16 * 2**30}
-"""Limits on the size of the cache, in bytes, which limit the number of slots. There is at least one slot."""
-MOST_SLOTS = {"cpu": 128, "cuda": 1024}
-"""Most slots. On a CPU tokens cost more again with more, whose keys and values leave the processor's caches."""
 DRAWN_AT_ONCE = 2**22
 """Most probabilities that are in memory at once when tokens are drawn, unless one row alone has more."""
 
@@ -158,8 +155,8 @@ class EmbeddedEngine:
     def _number_of_slots(self) -> int:
         if not isinstance(self._forward, FusedForward):
             return self._maximum_episodes
-        most = MAXIMUM_CACHE_BYTES[self._device.type] // (self._forward.cache.bytes_per_token * self.context_length)
-        return max(1, min(self._maximum_episodes, most, MOST_SLOTS[self._device.type]))
+        of_token = self._forward.cache.bytes_per_token
+        return embedded_slots(self._device.type, of_token, self.context_length, self._maximum_episodes)
 
     def _take_in(self) -> None:
         """Give slots to waiting requests, in the order of their submission."""

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import torch
 
+from turnwise.policy.engines.cache_size import rounded_up
 from turnwise.policy.engines.forward import Integers
-
-_ROUNDING = 32
-"""Slots and tokens are allocated in multiples of it."""
 
 
 class KeyValueCache:
@@ -76,4 +74,4 @@ class KeyValueCache:
 def _grown(now: int, needed: int) -> int:
     if needed <= now:
         return now
-    return -(-max(needed, now + now // 2) // _ROUNDING) * _ROUNDING
+    return rounded_up(max(needed, now + now // 2))

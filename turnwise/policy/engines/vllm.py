@@ -31,6 +31,7 @@ from safetensors.torch import load_file
 from transformers import PreTrainedModel
 
 from turnwise.errors import ConfigurationError
+from turnwise.policy.engines.cache_size import VLLM_MOST_BYTES, bytes_per_token, vllm_cache_bytes
 from turnwise.policy.engines.contract import Reply, Sampling, reply_limit
 from turnwise.policy.model import merged_weights
 from turnwise.policy.threads import computing_threads
@@ -51,12 +52,6 @@ ENVIRONMENT = {
 handlers: Prefect's, which sends a run's log to its server, would wait five seconds and then be gone.
 """
 
-MINIMUM_CACHE_BYTES = 64 * 2**20
-MAXIMUM_CACHE_BYTES = {"cpu": 512 * 2**20, "cuda": 16 * 2**30}
-"""Limits on the size of the KV cache, in bytes. It has room for all episodes at full length as far as the limits allow;
-where it is full, vLLM makes episodes wait."""
-
-
 CPU_BLOCK_TOKENS = 32
 """Tokens of a block of the KV cache on a CPU, the fewest that vLLM's kernels take. Only whole blocks are found again at
 the next turn: with vLLM's own 128, contexts of some turns would be computed from their beginning at each of them."""
@@ -73,7 +68,7 @@ class VllmEngine:
 
         Raises ConfigurationError for an unknown device, and where vLLM is not installed.
         """
-        if device not in MAXIMUM_CACHE_BYTES:
+        if device not in VLLM_MOST_BYTES:
             raise ConfigurationError(f"the engine's device must be one of cpu, cuda; found {device!r}")
         if importlib.util.find_spec("vllm") is None:
             raise ConfigurationError("the engine vllm needs vLLM; it is not installed: set the engine to embedded")
@@ -223,11 +218,8 @@ class VllmEngine:
         attention_heads = configuration["num_attention_heads"]
         heads = configuration.get("num_key_value_heads") or attention_heads
         head_dimension = configuration.get("head_dim") or configuration["hidden_size"] // attention_heads
-        per_token = 2 * configuration["num_hidden_layers"] * heads * head_dimension * 4
-        # vLLM requires room for one episode of full length; twice that, since it rounds to blocks of many tokens.
-        one_episode = 2 * per_token * self.context_length
-        wanted = per_token * self.context_length * self._maximum_episodes
-        return max(one_episode, MINIMUM_CACHE_BYTES, min(wanted, MAXIMUM_CACHE_BYTES[self._device]))
+        of_token = bytes_per_token(configuration["num_hidden_layers"], heads, head_dimension)
+        return vllm_cache_bytes(self._device, of_token, self.context_length, self._maximum_episodes)
 
     def _must_be_idle(self, purpose: str) -> None:
         if self._episodes:
