@@ -1,0 +1,40 @@
+"""The memory that a device has: a card's own, or this machine's as far as its control group may use it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+CONTROL_GROUPS = Path("/sys/fs/cgroup")
+"""Where Linux lists the limits that a container or a batch system has set."""
+
+
+def device_bytes(device: str) -> int | None:
+    """The memory of a device, `cpu` or `cuda`, in bytes; None for a card that is not there."""
+    return _of_card() if device == "cuda" else of_machine(_control_group())
+
+
+def of_machine(group: str, limits: Path = CONTROL_GROUPS) -> int:
+    """The memory of this machine in bytes, or the lowest limit of the control group `group` and the groups above it."""
+    found = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    for place in (limits / group, *(limits / group).parents):
+        if not place.is_relative_to(limits):
+            break
+        path = place / "memory.max"
+        limit = path.read_text().strip() if path.is_file() else "max"
+        if limit != "max":
+            found.append(int(limit))
+    return min(found)
+
+
+def _control_group() -> str:
+    """The path of this process's control group below `CONTROL_GROUPS` (version 2); empty where there is none."""
+    listed = Path("/proc/self/cgroup")
+    lines = listed.read_text().splitlines() if listed.is_file() else []
+    return next((line.removeprefix("0::").strip("/") for line in lines if line.startswith("0::")), "")
+
+
+def _of_card() -> int | None:
+    import torch
+
+    return torch.cuda.get_device_properties(0).total_memory if torch.cuda.is_available() else None

@@ -1,0 +1,123 @@
+"""The dimensions of a decoder before it is made or loaded: what its memory depends on.
+
+Those of a policy from scratch follow from the section `policy`. Those of a published model are read from its
+`config.json`; its weights need not be there, since torch's meta device makes a model of shapes alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from turnwise.config.schema import Policy
+from turnwise.errors import ConfigurationError
+from turnwise.policy.pretrained import model_directory
+from turnwise.policy.sizes import Shapes, shapes_from_scratch
+
+
+@dataclass(frozen=True)
+class Dimensions:
+    """The dimensions of a decoder."""
+
+    shapes: Shapes
+    """Of every weight; an output layer that is tied to the embedding is not among them."""
+    vocabulary: int
+    hidden: int
+    layers: int
+    heads: int
+    key_value_heads: int
+    head_dimension: int
+    feed_forward: int
+    head_norms: bool
+    """Whether queries and keys are normalised."""
+    known: bool
+    """Whether it is a decoder of `turnwise.policy.decoder`, which the learner computes by its own forward pass."""
+
+    @property
+    def queries(self) -> int:
+        """The width of a token's queries in all heads, and of what attention returns."""
+        return self.heads * self.head_dimension
+
+    @property
+    def keys(self) -> int:
+        """The width of a token's keys in all heads, and of its values."""
+        return self.key_value_heads * self.head_dimension
+
+
+def dimensions_of(policy: Policy) -> Dimensions | None:
+    """The dimensions of the policy that this section describes.
+
+    None for a model from a hub whose configuration is not on this machine: the hub is not contacted.
+    """
+    if policy.model == "scratch":
+        return _from_scratch(policy)
+    folder = model_directory(policy.model) or _cached_folder(policy)
+    return None if folder is None else dimensions_in(folder)
+
+
+def dimensions_in(folder: Path) -> Dimensions:
+    """The dimensions of the model in a folder with a `config.json` in Hugging Face's layout.
+
+    Raises ConfigurationError where it cannot be read, or is not a decoder's.
+    """
+    from transformers import AutoConfig
+
+    try:
+        configuration = AutoConfig.from_pretrained(str(folder))
+        return _of_configuration(configuration.get_text_config(), configuration)
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        said = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        raise ConfigurationError(f"policy.model: {folder / 'config.json'} must describe a decoder; {said}") from error
+
+
+def _cached_folder(policy: Policy) -> Path | None:
+    """The folder of the hub's cache on this machine that holds the configuration of the model; None without one."""
+    from huggingface_hub import try_to_load_from_cache
+
+    found = try_to_load_from_cache(policy.model, "config.json", revision=policy.revision)
+    return Path(found).parent if isinstance(found, str) else None
+
+
+def _of_configuration(text: Any, whole: Any) -> Dimensions:
+    from turnwise.policy.decoder import DECODERS
+
+    shapes = _shapes_on_meta(whole)
+    heads = text.num_attention_heads
+    return Dimensions(
+        shapes=shapes,
+        vocabulary=text.vocab_size,
+        hidden=text.hidden_size,
+        layers=text.num_hidden_layers,
+        heads=heads,
+        key_value_heads=getattr(text, "num_key_value_heads", None) or heads,
+        head_dimension=getattr(text, "head_dim", None) or text.hidden_size // heads,
+        feed_forward=getattr(text, "intermediate_size", None) or 4 * text.hidden_size,
+        head_norms=any("q_norm" in name for name in shapes),
+        known=text.model_type in DECODERS,
+    )
+
+
+def _shapes_on_meta(configuration: Any) -> dict[str, tuple[int, ...]]:
+    """The shapes of all weights of the model that transformers makes of a configuration, without making them."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(configuration)
+    return {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
+
+
+def _from_scratch(policy: Policy) -> Dimensions:
+    return Dimensions(
+        shapes=shapes_from_scratch(policy),
+        vocabulary=policy.vocabulary,
+        hidden=policy.hidden,
+        layers=policy.layers,
+        heads=policy.heads,
+        key_value_heads=policy.heads,
+        head_dimension=policy.hidden // policy.heads,
+        feed_forward=policy.feed_forward,
+        head_norms=True,
+        known=True,
+    )
