@@ -16,6 +16,7 @@ from benchmarks import (
     iteration,
     lag,
     learner,
+    memory,
     plateau,
     service,
     start,
@@ -38,4 +39,5 @@ if __name__ == "__main__":
     lag.main()
     against_trl.main()
     iteration.main()
+    memory.main()
     os._exit(0)  # tearing vLLM down takes seconds

@@ -9,6 +9,7 @@ from pathlib import Path
 from rich.console import Console
 
 from flows.needs.disk import DiskGuard, needs_of
+from flows.needs.fitting import require_memory
 from flows.prepare import Prepared, evaluate_baselines, evaluate_warm_start, prepare_materials, prepare_policy
 from flows.recording.record import AblationRecord, tracking_uri
 from flows.recording.results import (
@@ -67,11 +68,13 @@ def compare(experiment: Experiment, console: Console, processes: int = 1) -> Abl
     sample ahead (`rollout.lag`). The results do not depend on their number.
 
     Raises:
-        ConfigurationError: the disk has too little room; raised before anything long is computed.
+        ConfigurationError: the device has too little memory, raised before anything is computed, or the disk has too
+            little room, raised before anything long is.
         TrainingEnded: a guard or an alarm has ended some runs; raised once every run has been tried.
     """
     began = time.monotonic()
     require_store(tracking_uri(experiment))
+    require_memory(experiment, processes)
     display = Display(console, expected_work(experiment), processes)
     needed = needs_of(experiment, processes)
     with display.showing(), observing(DiskGuard(needed.disk if needed else 0)):

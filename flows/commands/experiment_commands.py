@@ -37,7 +37,7 @@ def ablation(
 
         from flows.commands.plan import show_plan
 
-        show_plan(chosen, Console())
+        show_plan(chosen, Console(), processes)
         return
     from flows.commands.running import show_ablation
 

@@ -14,6 +14,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from flows.commands.memory_table import show_memory
 from flows.needs.disk import free_disk, needs_of
 from flows.needs.work import PlannedRun, planned_run
 from flows.prepare import require_model, task_set_parameters
@@ -21,13 +22,17 @@ from tasks.prepare.materials import draw_task_set
 from turnwise.config.world_checks import missing_files
 from turnwise.data.task_sets import require_disjoint, task_set_digest
 from turnwise.experiment import Experiment
+from turnwise.policy.dimensions import dimensions_of
 from turnwise.policy.pretrained import model_directory
 from turnwise.reporting.formatting import readable_bytes
 from turnwise.world import SPLITS
 
 
-def show_plan(experiment: Experiment, console: Console) -> None:
-    """Print the plan of an ablation. Raises ConfigurationError as a real run would."""
+def show_plan(experiment: Experiment, console: Console, processes: int = 1) -> None:
+    """Print the plan of an ablation, whose runs `processes` processes share.
+
+    Raises ConfigurationError as a real run would.
+    """
     if model_directory(experiment.policy.model) is not None:  # a hub model is not downloaded for a plan
         require_model(experiment)
     _show_task_sets(experiment, console)
@@ -47,7 +52,7 @@ def show_plan(experiment: Experiment, console: Console) -> None:
     )
     for counts, variants in _by_stages(runs).items():
         console.print(f"Stages of {variants}: {counts}.", highlight=False)
-    _show_needs(experiment, console)
+    _show_needs(experiment, console, processes)
     console.print("Nothing was computed.", highlight=False)
 
 
@@ -74,20 +79,24 @@ def _by_stages(runs: Sequence[PlannedRun]) -> dict[str, str]:
     return {counts: ", ".join(names) for counts, names in variants.items()}
 
 
-def _show_needs(experiment: Experiment, console: Console) -> None:
-    found = needs_of(experiment)
-    if found is None:
-        console.print(f"Disk and memory: not known before {experiment.policy.model} is downloaded.", highlight=False)
+def _show_needs(experiment: Experiment, console: Console, processes: int) -> None:
+    found, dimensions = needs_of(experiment, processes), dimensions_of(experiment.policy)
+    if found is None or dimensions is None:
+        console.print(
+            f"Disk and memory: not known before the configuration of {experiment.policy.model} is on this machine: hf "
+            f"download {experiment.policy.model} config.json",
+            highlight=False,
+        )
         return
-    policies, episodes, records, free, memory = map(
-        readable_bytes,
-        (found.policies + found.next_policy, found.episodes, found.records, free_disk(), found.memory),
+    policies, episodes, records, free = map(
+        readable_bytes, (found.policies + found.next_policy, found.episodes, found.records, free_disk())
     )
     console.print(
         f"Disk: {readable_bytes(found.disk)} at most ({policies} policies, {episodes} episodes, {records} records); "
-        f"{free} are free. Memory: about {memory} for each process. docs/storage.md says how both are estimated.",
+        f"{free} are free. docs/storage.md says how it is estimated.",
         highlight=False,
     )
+    show_memory(experiment, dimensions, processes, console)
 
 
 def _policy(experiment: Experiment) -> str:

@@ -1,16 +1,10 @@
-"""Upper bounds on the disk and memory that an ablation needs, estimated before anything is computed.
+"""Upper bounds on the disk that an ablation needs, estimated before anything is computed.
 
 Disk, for n weights of which t are trained: each policy takes 4 n bytes of weights and 8 t bytes of AdamW's moments,
 counted for the policies for which the section `storage` keeps them, plus one full copy while the next is written; with
 an adapter another 4 bytes per adapter weight and per weight that it covers; a critic with its own trunk takes 12 n.
 Episodes take 12 bytes per token that may be sampled and 2 per token of a full context, measured on the demo's Parquet
 files. Records in Prefect and MLflow take 60 kB per stage, also measured there.
-
-Memory, per process: for the learner 16 bytes per trained weight (weight, gradient, moments) and 4 per frozen one; 16
-per weight of a critic's own trunk; 4 per weight of the reference policy and, with `rollout.lag`, of the policy that
-sampled; the activations of a micro-batch, about 20
-numbers of the hidden width per token and layer; three times the logits of a chunk; the engine's weights, and its keys
-and values. The libraries alone take about 2 GB with vLLM and 1 GB without, measured on the demo.
 """
 
 from __future__ import annotations
@@ -23,8 +17,8 @@ from flows.needs.work import planned_run
 from tasks.observing import Observer, StageCall
 from turnwise.errors import ConfigurationError
 from turnwise.experiment import Experiment
-from turnwise.policy.pretrained import model_directory
-from turnwise.policy.sizes import Shapes, count, covered, shapes_from_scratch, shapes_in, trained
+from turnwise.policy.dimensions import dimensions_of
+from turnwise.policy.sizes import Shapes, count, covered, trained
 from turnwise.reporting.formatting import readable_bytes
 from turnwise.store.paths import home
 
@@ -32,10 +26,6 @@ BYTES_PER_SAMPLED_TOKEN, BYTES_PER_CONTEXT_TOKEN = 12, 2
 BYTES_PER_STAGE = 60_000
 STAGES_AROUND_ITERATIONS = 5
 """Of a run: evaluations before and after training, at two turn limits, and the initial critic."""
-LIBRARIES = {"vllm": 2_000_000_000, "embedded": 1_000_000_000}
-ACTIVATIONS_PER_LAYER = 20
-ENGINE_CACHE_BYTES = 1_000_000_000
-"""Upper bound on the engine's keys and values, in bytes: an engine takes less for small policies."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +38,7 @@ class Played:
 
 @dataclass(frozen=True)
 class Needs:
-    """Disk and memory needs of an ablation, in bytes."""
+    """What an ablation needs of the disk, in bytes."""
 
     policies: int
     """Weights, optimizer states and critics that are kept."""
@@ -56,8 +46,6 @@ class Needs:
     """One policy per process, while it is written."""
     episodes: int
     records: int
-    memory: int
-    """Memory of one process; everything else is disk."""
 
     @property
     def disk(self) -> int:
@@ -66,9 +54,9 @@ class Needs:
 
 
 def needs_of(experiment: Experiment, processes: int = 1) -> Needs | None:
-    """Upper bounds on the ablation's disk and memory; None if its policy's size is not known yet."""
-    shapes = shapes_of(experiment)
-    if shapes is None:
+    """Upper bounds on the ablation's disk; None if its policy's size is not known yet."""
+    dimensions = dimensions_of(experiment.policy)
+    if dimensions is None:
         return None
     episodes, tokens = 0, 0
     for variant in experiment.ablation.variants:
@@ -77,15 +65,7 @@ def needs_of(experiment: Experiment, processes: int = 1) -> Needs | None:
         episodes += of_variant
         tokens += of_variant * (run.reply_tokens // run.episodes)
     seeds = len(experiment.ablation.seeds)
-    return needs(experiment, shapes, Played(seeds * episodes, seeds * tokens), processes)
-
-
-def shapes_of(experiment: Experiment) -> Shapes | None:
-    """The shapes of the policy's weights; None for a model from a hub, which is not contacted for a plan."""
-    if experiment.policy.model == "scratch":
-        return shapes_from_scratch(experiment.policy)
-    folder = model_directory(experiment.policy.model)
-    return shapes_in(folder) or None if folder else None
+    return needs(experiment, dimensions.shapes, Played(seeds * episodes, seeds * tokens), processes)
 
 
 def needs(experiment: Experiment, shapes: Shapes, played: Played, processes: int = 1) -> Needs:
@@ -99,7 +79,6 @@ def needs(experiment: Experiment, shapes: Shapes, played: Played, processes: int
         episodes=played.sampled_tokens * BYTES_PER_SAMPLED_TOKEN
         + played.episodes * experiment.agent.context_tokens * BYTES_PER_CONTEXT_TOKEN,
         records=BYTES_PER_STAGE * seeds * sum(stages),
-        memory=max(_memory(own, shapes) for own in variants),
     )
 
 
@@ -124,22 +103,6 @@ def _kept_of_run(own: Experiment, shapes: Shapes) -> int:
     whole = iterations if storage.keep_optimizer is None else storage.keep_optimizer
     whole += own.alarms.response == "return"
     return min(iterations, last + evaluated) * weights + min(iterations, whole) * (weights + state)
-
-
-def _memory(own: Experiment, shapes: Shapes) -> int:
-    compute, total = own.compute, count(shapes)
-    learned = trained(shapes, own.optimization.adapter)
-    learner = 16 * learned + 4 * (total - learned if own.optimization.adapter else 0)
-    critic = 16 * total if own.has_critic and not own.critic_on_trunk else 0
-    width = max(shape[-1] for shape in shapes.values())
-    layers = sum(name.endswith("down_proj.weight") for name in shapes) or 1
-    kept = 1 if compute.gradient_checkpointing else ACTIVATIONS_PER_LAYER
-    activations = 4 * own.optimization.micro_batch_tokens * width * layers * kept
-    vocabulary = max(shape[0] for shape in shapes.values())
-    logits = 3 * 4 * min(compute.logit_chunk_tokens, own.optimization.micro_batch_tokens) * vocabulary
-    engine = 4 * total + min(ENGINE_CACHE_BYTES, 8 * 256 * own.agent.context_tokens * layers * width)
-    frozen = 4 * total * (1 + own.rollout.lag)
-    return LIBRARIES[compute.engine] + learner + critic + frozen + activations + logits + engine
 
 
 def free_disk() -> int:

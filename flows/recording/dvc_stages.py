@@ -27,6 +27,7 @@ from rich.console import Console
 from flows import roster
 from flows.ablation import compare, run_recorded
 from flows.needs.disk import DiskGuard, needs_of
+from flows.needs.fitting import require_memory
 from flows.prepare import (
     Prepared,
     evaluate_baselines,
@@ -114,10 +115,13 @@ def materialise_warm_start(experiment: Experiment) -> None:
 def materialise_run(experiment: Experiment, variant: str, seed: int) -> None:
     """Run one variant with one seed; write its final policy, its scores, its curves and its artifacts' digests.
 
-    Raises ConfigurationError if the disk has too little room for this run; raised before anything long is computed.
+    Raises ConfigurationError if the device has too little memory for this run, before anything is computed, or the disk
+    too little room, before anything long is.
     """
     require_store(tracking_uri(experiment))
-    needed = needs_of(single(experiment, variant, seed))
+    own = single(experiment, variant, seed)
+    require_memory(own)
+    needed = needs_of(own)
     with _showing(experiment), observing(DiskGuard(needed.disk if needed else 0)):
         prepared = prepare_policy(experiment, prepare_materials(experiment))
         record = AblationRecord(experiment, prepared)

@@ -13,11 +13,12 @@ import pytest
 from rich.console import Console
 
 from flows.commands.plan import show_plan
-from flows.needs.disk import DiskGuard, needs_of, shapes_of
+from flows.needs.disk import DiskGuard, needs_of
 from tasks.observing import StageCall
 from turnwise.config.model_settings import Adapter
 from turnwise.errors import ConfigurationError
 from turnwise.experiment import Experiment, load
+from turnwise.policy.dimensions import dimensions_of
 from turnwise.policy.sizes import count, shapes_in, trained
 from turnwise.store import Reference
 
@@ -49,8 +50,10 @@ def test_the_size_of_a_policy_is_known_before_it_is_made(tied: bool, tmp_path: P
         feed_forward=section.feed_forward,
         tied=tied,
     )
-    shapes = shapes_of(experiment)
-    assert shapes is not None and count(shapes) == made == count(shapes_in(tmp_path))
+    dimensions = dimensions_of(experiment.policy)
+    assert dimensions is not None
+    shapes = dimensions.shapes
+    assert count(shapes) == made == count(shapes_in(tmp_path))
     adapter = Adapter(rank=2, alpha=4)
     assert trained(shapes, adapter) == trained(shapes_in(tmp_path), adapter)
     per_layer = 4 * (64 + 64) + 3 * (64 + 128)  # q, k, v, o; gate, up, down
@@ -64,9 +67,9 @@ def policies(**settings: Any) -> int:
 
 
 def test_what_storage_keeps_is_what_the_disk_needs() -> None:
-    shapes = shapes_of(tiny())
-    assert shapes is not None
-    weights, runs = 4 * count(shapes), 2
+    dimensions = dimensions_of(tiny().policy)
+    assert dimensions is not None
+    weights, runs = 4 * count(dimensions.shapes), 2
     prepared = 2 * weights
     assert policies() == prepared + runs * (3 * weights + 3 * weights)  # the last and two evaluated; one whole
     assert policies(**{"storage.keep_evaluated": False}) == prepared + runs * (weights + 3 * weights)
@@ -80,7 +83,7 @@ def test_the_plan_tells_disk_and_memory_within_eighty_columns() -> None:
     said = io.StringIO()
     show_plan(tiny(), Console(file=said, width=80))
     assert re.search(r"Disk: [\d.]+ MB at most \(.* policies, .* episodes,\s.* records\)", said.getvalue())
-    assert re.search(r"Memory: about\s[\d.]+ GB", said.getvalue())
+    assert re.search(r"Memory of each process on the cpu, in GiB", said.getvalue())
     assert max(len(line) for line in said.getvalue().partition("Disk:")[2].splitlines()) <= 80
 
 

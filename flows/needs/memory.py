@@ -1,0 +1,153 @@
+"""The memory that one process of an ablation takes on its device, phase by phase, estimated before anything is loaded.
+
+A process holds one learner, one engine and, where a run has them, a reference policy and a critic, from the first
+iteration to the last. What comes on top differs by phase:
+
+    warm start    gradients, activations and logits of the supervised steps; nothing of the later iterations
+    sampling      the engine's activations
+    scoring       activations and logits without a backward pass: of the reference policy, the critic, a probe
+    update        gradients, activations and logits; with `rollout.lag` the policy that sampled
+    critic        gradients and activations of a critic with a trunk of its own
+    saving        with an adapter, the merged weights
+
+`turnwise.policy.memory_plan` has the arithmetic. The peak is that of the phase that takes the most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from tasks.playing import MOST_EPISODES_AT_ONCE
+from turnwise.config.model_settings import ModelSettings
+from turnwise.experiment import Experiment
+from turnwise.policy.dimensions import Dimensions
+from turnwise.policy.memory_plan import LIBRARIES, EngineMemory, ModelMemory
+
+Parts = Mapping[str, int]
+"""Bytes on the device, by what they hold."""
+
+
+@dataclass(frozen=True)
+class PlannedPhase:
+    """A phase of a process's life, and everything that is in memory during it."""
+
+    name: str
+    parts: Parts
+
+    @property
+    def bytes(self) -> int:
+        """All parts together."""
+        return sum(self.parts.values())
+
+
+@dataclass(frozen=True)
+class MemoryPlan:
+    """What one process of a variant takes on its device."""
+
+    variant: str
+    phases: tuple[PlannedPhase, ...]
+
+    @property
+    def peak(self) -> PlannedPhase:
+        """The phase that takes the most."""
+        return max(self.phases, key=lambda phase: phase.bytes)
+
+
+def largest_plan(experiment: Experiment, dimensions: Dimensions) -> MemoryPlan:
+    """The plan of the variant whose peak is the highest."""
+    plans = [memory_plan(experiment.variant(name), dimensions, name) for name in experiment.ablation.variants]
+    return max(plans, key=lambda plan: plan.peak.bytes)
+
+
+def memory_plan(own: Experiment, dimensions: Dimensions, variant: str) -> MemoryPlan:
+    """The plan of one variant, `own`, with a policy of these dimensions."""
+    engine = _engine(own, dimensions)
+    always = {
+        "libraries": LIBRARIES[own.compute.device][own.compute.engine],
+        "engine: weights": engine.weights,
+        "engine: cache": engine.cache,
+    }
+    phases = [*_warm_start(own, dimensions), *_iteration(own, dimensions, engine)]
+    return MemoryPlan(variant, tuple(PlannedPhase(name, {**always, **parts}) for name, parts in phases))
+
+
+def _warm_start(own: Experiment, dimensions: Dimensions) -> Iterator[tuple[str, Parts]]:
+    """The SFT warm start, which trains all weights."""
+    if not own.warm_start.enabled:
+        return
+    model = _model(own, dimensions)
+    tokens = _most_tokens(own, own.warm_start.micro_batch_tokens)
+    yield "warm start", {**_held(model), **_training(model, tokens)}
+
+
+def _iteration(own: Experiment, dimensions: Dimensions, engine: EngineMemory) -> Iterator[tuple[str, Parts]]:
+    """The phases of an iteration."""
+    optimization, compute = own.optimization, own.compute
+    whole = _model(own, dimensions)
+    learner = replace(whole, settings=ModelSettings.taken_from(compute, adapter=optimization.adapter))
+    tokens = _most_tokens(own, optimization.micro_batch_tokens)
+    critic = _critic(own, whole)
+    held = _held(learner)
+    if optimization.reference is not None or own.monitors.probe_every is not None:
+        held["reference policy"] = whole.weights
+    if critic is not None:
+        held["critic: weights, moments"] = critic.weights + critic.moments
+    yield "sampling", {**held, "activations": engine.sampling}
+    if len(held) > 2:
+        scoring = {"activations": whole.scoring(tokens), "logits": whole.logits(tokens, training=False)}
+        yield "scoring", {**held, **scoring}
+    entropy = optimization.method == "reinforcement" and optimization.entropy_coefficient > 0
+    sampler = {"policy that sampled": whole.weights} if own.rollout.lag else {}
+    yield "update", {**held, **sampler, **_training(learner, tokens, entropy_gradient=entropy)}
+    if critic is not None:
+        tokens = _most_tokens(own, own.critic.micro_batch_tokens)
+        yield "critic", {**held, "gradients": critic.gradients, "activations": critic.activations(tokens)}
+    if learner.merged:
+        yield "saving", {**held, "merged weights": learner.merged}
+
+
+def _held(model: ModelMemory) -> dict[str, int]:
+    return {"weights": model.weights, "moments": model.moments}
+
+
+def _training(model: ModelMemory, tokens: int, *, entropy_gradient: bool = False) -> Parts:
+    return {
+        "gradients": model.gradients,
+        "activations": model.activations(tokens),
+        "logits": model.logits(tokens, entropy_gradient=entropy_gradient),
+    }
+
+
+def _model(own: Experiment, dimensions: Dimensions) -> ModelMemory:
+    """The policy with all weights in float32: in the warm start, as the reference, and as the policy that sampled."""
+    return ModelMemory(dimensions, ModelSettings.taken_from(own.compute), own.compute.device)
+
+
+def _critic(own: Experiment, whole: ModelMemory) -> ModelMemory | None:
+    """A critic with a trunk of its own: the policy without its output layer."""
+    if not own.has_critic or own.critic_on_trunk:
+        return None
+    dimensions = whole.dimensions
+    trunk = {name: shape for name, shape in dimensions.shapes.items() if not name.endswith("lm_head.weight")}
+    return replace(whole, dimensions=replace(dimensions, shapes=trunk))
+
+
+def _most_tokens(own: Experiment, micro_batch_tokens: int) -> int:
+    """Of a micro-batch: a sequence that is longer than the budget has one of its own."""
+    return max(micro_batch_tokens, own.agent.context_tokens)
+
+
+def _engine(own: Experiment, dimensions: Dimensions) -> EngineMemory:
+    rollout, data, evaluation = own.rollout, own.data, own.evaluation
+    trained = MOST_EPISODES_AT_ONCE if rollout.scheme == "branching" else rollout.prompts * rollout.group_size
+    evaluated = max(data.validation_tasks, data.test_tasks) * max(1, evaluation.samples)
+    return EngineMemory(
+        dimensions,
+        own.compute.engine,
+        own.compute.device,
+        own.compute.precision,
+        own.agent.context_tokens,
+        most_episodes=MOST_EPISODES_AT_ONCE,
+        episodes=min(MOST_EPISODES_AT_ONCE, max(trained, evaluated)),
+    )

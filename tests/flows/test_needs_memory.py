@@ -1,0 +1,218 @@
+"""The memory plan of an ablation: what is in memory in which phase, whether that fits, and what to change."""
+
+from __future__ import annotations
+
+import io
+import re
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from flows.ablation import compare
+from flows.commands.memory_table import show_memory
+from flows.needs import fitting
+from flows.needs.fitting import fits, parts_of, remedies, require_memory
+from flows.needs.memory import MemoryPlan, largest_plan, memory_plan
+from tests.policy.published_shapes import write_published
+from turnwise.errors import ConfigurationError
+from turnwise.experiment import Experiment, load
+from turnwise.policy.dimensions import Dimensions, dimensions_in, dimensions_of
+from turnwise.policy.memory_plan import GIB
+from turnwise.policy.sizes import count
+
+ROOT = Path(__file__).parents[2]
+TINY = ROOT / "tests" / "end_to_end" / "tiny.yaml"
+RAGEN = ROOT / "experiments" / "paper" / "ragen.yaml"
+Devices = Callable[[int | None], None]
+
+
+def tiny(**settings: Any) -> Experiment:
+    return load(ROOT / "params.yaml", [TINY], settings)
+
+
+def planned(**settings: Any) -> MemoryPlan:
+    experiment = tiny(**settings)
+    return largest_plan(experiment, dimensions(experiment))
+
+
+def dimensions(experiment: Experiment) -> Dimensions:
+    found = dimensions_of(experiment.policy)
+    assert found is not None
+    return found
+
+
+def parts(plan: MemoryPlan, phase: str) -> dict[str, int]:
+    return dict(next(each for each in plan.phases if each.name == phase).parts)
+
+
+@pytest.fixture
+def with_device(monkeypatch: pytest.MonkeyPatch) -> Devices:
+    return lambda size: monkeypatch.setattr(fitting, "device_bytes", lambda device: size)
+
+
+def test_the_plan_of_a_tiny_policy_is_that_worked_by_hand() -> None:
+    plan = planned(**{"monitors.probe_every": None})
+    # 300 x 64 embeddings; a layer: 4 x 64 x 64 + 3 x 64 x 128 matrices, 2 x 64 + 2 x 32 norms; the last norm, 64.
+    weights = 19_200 + 2 * (16_384 + 24_576 + 192) + 64
+    # Micro-batches of 2048 tokens. A token in a layer: 16 x 64 + (12 + 4) x 64 + (12 + 4) x 64 + 16 x 128 bytes; joined
+    # weights in a layer: 64 x 192 numbers. Logits: 300 to a token, and the gradient of the output layer, 300 x 64.
+    training = {
+        "weights": 4 * weights,
+        "moments": 8 * weights,
+        "gradients": 4 * weights,
+        "activations": 2 * (2048 * 5120 + 4 * 64 * 192),
+        "logits": 3 * 4 * 2048 * 300 + 4 * 300 * 64,
+    }
+    # 32 episodes at once, each with 160 tokens of keys and values in two layers of width 64.
+    always = {
+        "libraries": 3 * GIB // 4,
+        "engine: weights": 4 * weights,
+        "engine: cache": 32 * 160 * 2 * 2 * 64 * 4,
+    }
+    assert parts(plan, "update") == parts(plan, "warm start") == {**always, **training}
+    assert [phase.name for phase in plan.phases] == ["warm start", "sampling", "update"]
+    assert plan.peak.bytes == sum(always.values()) + sum(training.values())
+
+
+@pytest.mark.parametrize(
+    ("size", "parameters", "cache"),
+    [
+        # Of a token: 2 x 24 layers x 2 heads x 64 x 4 bytes, 2 x 36 x 2 x 128 x 4, 2 x 28 x 4 x 128 x 4.
+        ("0.5B", 494_032_768, 24_576),
+        ("3B", 3_085_938_688, 73_728),
+        ("7B", 7_615_616_512, 114_688),
+    ],
+)
+def test_the_plans_of_published_shapes_are_those_worked_by_hand(
+    size: str, parameters: int, cache: int, tmp_path: Path
+) -> None:
+    experiment = load(ROOT / "params.yaml", [RAGEN], {"agent.context_tokens": 2048})
+    found = dimensions_in(write_published(tmp_path, size))
+    plan = memory_plan(experiment.variant("starpo-ppo"), found, "starpo-ppo")
+    update, critic = parts(plan, "update"), parts(plan, "critic")
+    assert update["weights"] == update["gradients"] == update["reference policy"] == 4 * parameters
+    assert update["moments"] == 8 * parameters
+    assert update["engine: weights"] == 2 * parameters
+    assert update["engine: cache"] == min(256 * 2048 * cache, 16 * GIB)
+    trunk = parameters if size != "7B" else parameters - 152_064 * 3584  # the output layer of 7B is its own
+    assert update["critic: weights, moments"] == 12 * trunk and critic["gradients"] == 4 * trunk
+    # 4096 reply tokens of 16384 at once: four tensors of logits, an output layer rounded to two bytes, two gradients.
+    output_layer = found.vocabulary * found.hidden
+    assert update["logits"] == 4 * 4 * 4096 * found.vocabulary + 2 * output_layer + 2 * 4 * output_layer
+
+
+def test_an_adapter_leaves_moments_and_gradients_to_itself_and_is_merged_to_be_saved() -> None:
+    plan = planned(**{"optimization.adapter": {"rank": 2, "alpha": 4}, "monitors.probe_every": None})
+    weights = count(dimensions(tiny()).shapes)
+    adapter = 2 * 2 * (4 * (64 + 64) + 3 * (64 + 128))
+    update = parts(plan, "update")
+    assert (update["weights"], update["moments"], update["gradients"]) == (
+        4 * weights + 4 * adapter,
+        8 * adapter,
+        4 * adapter,
+    )
+    assert parts(plan, "saving")["merged weights"] == 4 * weights
+    assert parts(plan, "warm start")["moments"] == 8 * weights, "the warm start trains everything"
+
+
+def test_what_an_ablation_does_not_use_is_not_in_its_plan() -> None:
+    update = parts(planned(**{"monitors.probe_every": None}), "update")
+    assert not {"reference policy", "policy that sampled", "critic: weights, moments"} & set(update)
+    assert "reference policy" in parts(planned(), "update"), "a probe asks it"
+    penalty = {"optimization.reference": {"coefficient": 0.1}, "monitors.probe_every": None}
+    assert "reference policy" in parts(planned(**penalty), "scoring")
+    lag = {"rollout.lag": 1, "optimization.correction": {"kind": "truncate"}}
+    assert "policy that sampled" in parts(planned(**lag), "update")
+    assert "warm start" not in {phase.name for phase in planned(**{"warm_start.enabled": False}).phases}
+
+
+def test_the_plan_is_that_of_the_variant_that_takes_the_most() -> None:
+    variants = {"plain": {}, "with-critic": {"credit": {"estimator": "gae"}}}
+    plan = planned(**{"variants": variants, "ablation.variants": list(variants)})
+    assert plan.variant == "with-critic"
+
+
+def test_a_sequence_longer_than_the_budget_of_a_micro_batch_has_one_of_its_own() -> None:
+    small, long = (planned(**{"optimization.micro_batch_tokens": tokens}) for tokens in (16, 160))
+    assert parts(small, "update") == parts(long, "update")
+
+
+@pytest.mark.parametrize(("needed", "verdict"), [(99, True), (100, True), (101, None), (114, None), (116, False)])
+def test_only_what_is_too_large_beyond_the_plans_tolerance_does_not_fit(needed: int, verdict: bool | None) -> None:
+    assert fits(needed, 100) is verdict
+
+
+def test_an_ablation_that_cannot_fit_is_refused_before_anything_is_computed(
+    turnwise_home: Path, with_device: Devices
+) -> None:
+    experiment = tiny()
+    peak = largest_plan(experiment, dimensions(experiment)).peak.bytes
+    with_device(peak // 2)
+    with pytest.raises(ConfigurationError) as refused:
+        compare(experiment, Console(file=io.StringIO()))
+    said = str(refused.value)
+    assert re.match(r"the ablation must fit into the memory of cpu, 0\.\d GiB; by the plan \S+ takes \d\.\d GiB", said)
+    assert "libraries 0.8" in said and "turnwise ablation --dry-run" in said
+    assert not list((turnwise_home / "store").glob("*/*")), "nothing was computed"
+
+
+def test_processes_need_their_memory_at_the_same_time(with_device: Devices) -> None:
+    experiment = tiny()  # two variants with one seed: at most two processes train
+    peak = largest_plan(experiment, dimensions(experiment)).peak.bytes
+    with_device(2 * peak)
+    require_memory(experiment, processes=5)
+    with_device(peak)
+    require_memory(experiment)
+    with pytest.raises(ConfigurationError, match=r"GiB for each of 2 processes .* fewer --processes"):
+        require_memory(experiment, processes=2)
+
+
+def test_a_device_that_is_not_there_refuses_nothing(with_device: Devices) -> None:
+    with_device(None)
+    require_memory(load(ROOT / "params.yaml", [RAGEN]))
+
+
+def test_every_remedy_lowers_the_peak_to_what_the_plan_with_its_options_is() -> None:
+    overlays, large = [TINY], ["policy.hidden=512", "policy.heads=8", "optimization.micro_batch_tokens=16384"]
+    experiment = load(ROOT / "params.yaml", overlays, large)
+    found = dimensions(experiment)
+    before = largest_plan(experiment, found).peak.bytes
+    offered = remedies(experiment, found)
+    assert len(offered) >= 3 and offered[-1].options == "all of these"
+    assert [each.peak for each in offered[:-1]] == sorted(each.peak for each in offered[:-1])
+    for each in offered[:-1]:
+        assert each.peak < before
+        settings = [option for option in shlex.split(each.options) if option != "-s"]
+        assert largest_plan(load(ROOT / "params.yaml", overlays, [*large, *settings]), found).peak.bytes == each.peak
+    assert offered[-1].peak < offered[0].peak
+
+
+def test_the_table_has_every_phase_and_says_whether_it_fits(
+    monkeypatch: pytest.MonkeyPatch, with_device: Devices, tmp_path: Path
+) -> None:
+    experiment = load(ROOT / "params.yaml", [RAGEN])
+    found = dimensions_in(write_published(tmp_path, "0.5B"))
+
+    def said(size: int | None) -> str:
+        monkeypatch.setattr("flows.commands.memory_table.device_bytes", lambda device: size)
+        written = io.StringIO()
+        show_memory(experiment, found, 1, Console(file=written, width=80))
+        return written.getvalue()
+
+    plan = largest_plan(experiment, found)
+    assert all(phase.name in said(None).splitlines()[3] for phase in plan.phases)
+    assert "no card to compare it with" in said(None) and "gradient_checkpointing=true" in said(None)
+    assert "It fits." in said(plan.peak.bytes) and "gradient_checkpointing" not in said(plan.peak.bytes)
+    assert "would be refused" in said(plan.peak.bytes // 2)
+    assert max(map(len, said(None).splitlines())) <= 80
+
+
+def test_the_parts_of_a_peak_are_named_the_largest_first() -> None:
+    named = parts_of(planned())
+    assert named.startswith("libraries 0.8")
+    sizes = [float(each.rpartition(" ")[2]) for each in named.split(", ")]
+    assert sizes == sorted(sizes, reverse=True)
