@@ -106,6 +106,28 @@ def test_switches_that_the_template_does_not_read_are_refused(published: Path) -
     assert "must be switches that the policy's chat template reads; 'enable_thinking'" in said
 
 
+def test_a_model_that_brings_code_of_its_own_is_refused_and_none_of_it_runs(published: Path, tmp_path: Path) -> None:
+    code = f"open({str(tmp_path / 'ran')!r}, 'w').close()"
+    (published / "configuration_own.py").write_text(code)
+    own = {"AutoConfig": "configuration_own.OwnConfig", "AutoTokenizer": ["configuration_own.OwnTokenizer", None]}
+    changed(published, "config.json", model_type="own", auto_map=own)
+    assert "contains custom code" in refused(*model(published))
+    changed(published, "config.json", model_type="qwen3")
+    changed(published, "tokenizer_config.json", auto_map=own)
+    require_model(load(ROOT / "params.yaml", settings=model(published)))
+    assert not (tmp_path / "ran").exists(), "what transformers knows itself is read without the folder's code"
+
+
+def test_a_model_that_was_downloaded_in_part_is_refused(published: Path) -> None:
+    parts = {"a": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"}
+    (published / "model.safetensors").rename(published / parts["a"])
+    (published / "model.safetensors.index.json").write_text(json.dumps({"weight_map": parts}))
+    said = refused(*model(published))
+    assert "1 of 2 are missing, model-00002-of-00002.safetensors among them" in said
+    (published / "model.safetensors.index.json").write_text("{}")
+    assert "model.safetensors.index.json" in refused(*model(published))
+
+
 def test_a_context_longer_than_the_models_positions_is_refused(published: Path) -> None:
     assert "agent.context_tokens must be at most" in refused(*model(published), "agent.context_tokens=513")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import shutil
 from collections.abc import Callable
@@ -154,6 +155,22 @@ def test_a_folder_without_weights_is_refused(model: Path) -> None:
     (model / "model.safetensors").unlink()
     with pytest.raises(ConfigurationError, match=r"config.json, \*.safetensors and a tokenizer"):
         pretrained_folder(known(model))
+
+
+def test_code_from_outside_is_never_trusted() -> None:
+    calls = [
+        call
+        for folder in ("turnwise", "tasks", "flows")
+        for path in (ROOT / folder).rglob("*.py")
+        for call in ast.walk(ast.parse(path.read_text()))
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute)
+        if call.func.attr == "from_pretrained"
+        # A generation configuration is data alone.
+        if ast.unparse(call.func) != "GenerationConfig.from_pretrained"
+    ]
+    assert len(calls) > 5
+    for call in calls:
+        assert "trust_remote_code=False" in ast.unparse(call)
 
 
 def test_a_revision_of_what_has_none_is_refused(model: Path) -> None:

@@ -62,7 +62,7 @@ def load_policy(policy: Path | str, settings: ModelSettings, device: str = "cpu"
     require_device(settings, device)
     frozen_dtype = torch.float32 if settings.adapter is None else dtype_of(settings)
     model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
-        str(policy), dtype=frozen_dtype, attn_implementation="sdpa"
+        str(policy), dtype=frozen_dtype, attn_implementation="sdpa", trust_remote_code=False
     )
     _forget_contradictions(model)
     if settings.adapter is not None:
@@ -120,13 +120,13 @@ def load_trunk(policy: Path | str, settings: ModelSettings, device: str, *, seed
     if settings.adapter is not None:
         raise ConfigurationError("a critic's trunk must have no adapter, all of it is trained: set adapter to None")
     require_device(settings, device)
-    configuration = AutoConfig.from_pretrained(str(policy))
+    configuration = AutoConfig.from_pretrained(str(policy), trust_remote_code=False)
     if seed is None:
         # AutoModel has no output layer, and would report that of a causal language model as unexpected.
         whole = any(name.endswith("ForCausalLM") for name in configuration.architectures or ())
         loader = AutoModelForCausalLM if whole else AutoModel
         trunk: PreTrainedModel = loader.from_pretrained(
-            str(policy), dtype=torch.float32, attn_implementation="sdpa"
+            str(policy), dtype=torch.float32, attn_implementation="sdpa", trust_remote_code=False
         ).base_model
     else:
         with torch.random.fork_rng(devices=[]):

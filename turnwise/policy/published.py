@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -29,7 +30,9 @@ def require_usable(
     from turnwise.policy.chat_template import set_switches
     from turnwise.policy.tokenizer import GENERATION_FILE, ChatFrame, generation_end_tokens, load_tokenizer
 
-    configuration = _read(folder, "config.json", lambda: AutoConfig.from_pretrained(str(folder)))
+    configuration = _read(
+        folder, "config.json", lambda: AutoConfig.from_pretrained(str(folder), trust_remote_code=False)
+    )
     if configuration.model_type not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
         raise ConfigurationError(
             f"policy.model must be a causal language model; {folder / 'config.json'} is of the type "
@@ -80,6 +83,13 @@ def _require_shape(folder: Path, configuration: Any, engine: str, context_tokens
 def _require_weights(folder: Path) -> None:
     from safetensors import SafetensorError, safe_open
 
+    for index in sorted(folder.glob("model*.safetensors.index.json")):
+        named = _read(folder, index.name, lambda index=index: set(json.loads(index.read_text())["weight_map"].values()))
+        if missing := sorted(name for name in named if not (folder / name).is_file()):
+            raise ConfigurationError(
+                f"policy.model {folder} must hold every file of weights that {index.name} names; {len(missing)} of "
+                f"{len(named)} are missing, {missing[0]} among them: download it again"
+            )
     for file in sorted(folder.glob("model*.safetensors")):
         try:
             with safe_open(file, framework="numpy") as opened:

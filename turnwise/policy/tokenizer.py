@@ -114,7 +114,7 @@ def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
     """The tokenizer in a folder in Hugging Face's layout."""
     from transformers import AutoTokenizer
 
-    return AutoTokenizer.from_pretrained(str(folder))
+    return AutoTokenizer.from_pretrained(str(folder), trust_remote_code=False)
 
 
 def load_frame(folder: Path) -> ChatFrame:

@@ -238,7 +238,9 @@ class EmbeddedEngine:
 def _read(policy: Path, device: torch.device) -> PreTrainedModel:
     """The model in a folder, in float32 on a CPU and in its own precision elsewhere."""
     dtype = torch.float32 if device.type == "cpu" else "auto"
-    model = AutoModelForCausalLM.from_pretrained(str(policy), dtype=dtype, attn_implementation="sdpa")
+    model = AutoModelForCausalLM.from_pretrained(
+        str(policy), dtype=dtype, attn_implementation="sdpa", trust_remote_code=False
+    )
     return model.to(device).eval()
 
 
