@@ -64,7 +64,7 @@ def dimensions_in(folder: Path) -> Dimensions:
     from transformers import AutoConfig
 
     try:
-        configuration = AutoConfig.from_pretrained(str(folder))
+        configuration = AutoConfig.from_pretrained(str(folder), trust_remote_code=False)
         return _of_configuration(configuration.get_text_config(), configuration)
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         said = next(iter(str(error).strip().splitlines()), type(error).__name__)
