@@ -81,10 +81,10 @@ def test_the_plan_of_a_tiny_policy_is_that_worked_by_hand() -> None:
 @pytest.mark.parametrize(
     ("size", "parameters", "cache"),
     [
-        # Of a token: 2 x 24 layers x 2 heads x 64 x 4 bytes, 2 x 36 x 2 x 128 x 4, 2 x 28 x 4 x 128 x 4.
-        ("0.5B", 494_032_768, 24_576),
-        ("3B", 3_085_938_688, 73_728),
-        ("7B", 7_615_616_512, 114_688),
+        # Of a token: 2 x 24 layers x 2 heads x 64 x 2 bytes, 2 x 36 x 2 x 128 x 2, 2 x 28 x 4 x 128 x 2.
+        ("0.5B", 494_032_768, 12_288),
+        ("3B", 3_085_938_688, 36_864),
+        ("7B", 7_615_616_512, 57_344),
     ],
 )
 def test_the_plans_of_published_shapes_are_those_worked_by_hand(

@@ -81,7 +81,12 @@ def test_new_weights_of_the_same_sizes_do_not_start_vllm_again(
     vllm_engine: Engine, make_policy: MakePolicy, tmp_path: Path
 ) -> None:
     policy = make_policy(12)
-    vllm_engine.load(policy, "created")
+    # In the words of an older transformers, as models on the hub are published.
+    values = json.loads((policy / "config.json").read_text())
+    values |= {"rope_theta": values.pop("rope_parameters")["rope_theta"], "torch_dtype": "bfloat16"}
+    del values["dtype"]
+    (policy / "config.json").write_text(json.dumps(values))
+    vllm_engine.load(policy, "published")
     inner = vllm_engine._engine  # type: ignore[attr-defined]
     Learner(policy, threads=1).save(tmp_path)
     vllm_engine.load(tmp_path, "saved by a learner")

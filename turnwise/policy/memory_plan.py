@@ -36,7 +36,7 @@ from turnwise.policy.engines.cache_size import bytes_per_token, embedded_slots, 
 from turnwise.policy.sizes import count, trained
 
 GIB = 2**30
-NUMBER_BYTES = {"float32": 4, "bfloat16": 2}
+NUMBER_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 LIBRARIES = {"cpu": {"vllm": 9 * GIB // 8, "embedded": 3 * GIB // 4}, "cuda": {"vllm": 1 * GIB, "embedded": 1 * GIB}}
 """What a process takes before any model is loaded: on the CPU its libraries, measured in runs of a tiny policy; on a
 card the context of CUDA and the workspaces of cuBLAS, which is an assumption."""
@@ -177,10 +177,9 @@ class EngineMemory:
     def cache(self) -> int:
         """Keys and values."""
         wide = self.dimensions
-        if self.engine == "vllm":
-            of_token = bytes_per_token(wide.layers, wide.key_value_heads, wide.head_dimension)
-            return vllm_cache_bytes(self.device, of_token, self.context_length, self.most_episodes)
         of_token = bytes_per_token(wide.layers, wide.key_value_heads, wide.head_dimension, self.number_bytes)
+        if self.engine == "vllm":
+            return vllm_cache_bytes(self.device, of_token, self.context_length, self.most_episodes)
         slots = embedded_slots(self.device, of_token, self.context_length, self.most_episodes)
         return of_token * rounded_up(min(slots, self.episodes)) * rounded_up(self.context_length)
 

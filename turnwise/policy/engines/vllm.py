@@ -15,7 +15,6 @@ from __future__ import annotations
 import gc
 import importlib.util
 import io
-import json
 import logging
 import os
 import sys
@@ -31,8 +30,9 @@ from safetensors.torch import load_file
 from transformers import PreTrainedModel
 
 from turnwise.errors import ConfigurationError
-from turnwise.policy.engines.cache_size import VLLM_MOST_BYTES, bytes_per_token, vllm_cache_bytes
+from turnwise.policy.engines.cache_size import VLLM_MOST_BYTES
 from turnwise.policy.engines.contract import Reply, Sampling, reply_limit
+from turnwise.policy.engines.vllm_model import architecture, engine_memory, share_of_card
 from turnwise.policy.model import merged_weights
 from turnwise.policy.threads import computing_threads
 
@@ -99,14 +99,14 @@ class VllmEngine:
             return
         self._must_be_idle("load a policy")
         self._digest = None
-        architecture = _architecture(policy)
+        found = architecture(policy, self._device)
         with computing_threads(self._threads):
-            if architecture == self._architecture:
+            if found == self._architecture:
                 self._transfer(_named_tensors(policy) if model is None else dict(merged_weights(model)))
             else:
                 self.close()
                 self._start(policy)
-                self._architecture = architecture
+                self._architecture = found
         self._digest = digest
 
     def begin(self, seed: int, sampling: Sampling) -> None:
@@ -147,20 +147,21 @@ class VllmEngine:
         self._episodes.clear()
 
     def _start(self, policy: Path) -> None:
-        configuration = json.loads((policy / "config.json").read_text())
         with quiet(), _threads_unpatched(), _numba_out_of_sight():
-            self._engine = _import_vllm()(**self._arguments(policy, configuration)).llm_engine
+            self._engine = _import_vllm()(**self._arguments(policy)).llm_engine
 
-    def _arguments(self, policy: Path, configuration: dict[str, Any]) -> dict[str, Any]:
+    def _arguments(self, policy: Path) -> dict[str, Any]:
+        memory = engine_memory(policy, self._device, self.context_length, self._maximum_episodes)
         return {
             "model": str(policy),
-            "dtype": "float32" if self._device == "cpu" else configuration.get("dtype", "auto"),
+            "dtype": memory.precision,
             "skip_tokenizer_init": True,
             "enforce_eager": True,
             "max_model_len": self.context_length,
             "max_num_seqs": self._maximum_episodes,
             **({"block_size": CPU_BLOCK_TOKENS} if self._device == "cpu" else {}),
-            "kv_cache_memory_bytes": self._cache_bytes(configuration),
+            "kv_cache_memory_bytes": memory.cache,
+            **({} if self._device == "cpu" else {"gpu_memory_utilization": share_of_card(memory)}),
             "logprobs_mode": "processed_logprobs",
             "async_scheduling": False,
             "generation_config": "vllm",
@@ -213,13 +214,6 @@ class VllmEngine:
             log_probabilities=tuple(completion.logprobs.logprobs),
             complete=completion.finish_reason == "stop",
         )
-
-    def _cache_bytes(self, configuration: dict[str, Any]) -> int:
-        attention_heads = configuration["num_attention_heads"]
-        heads = configuration.get("num_key_value_heads") or attention_heads
-        head_dimension = configuration.get("head_dim") or configuration["hidden_size"] // attention_heads
-        of_token = bytes_per_token(configuration["num_hidden_layers"], heads, head_dimension)
-        return vllm_cache_bytes(self._device, of_token, self.context_length, self._maximum_episodes)
 
     def _must_be_idle(self, purpose: str) -> None:
         if self._episodes:
@@ -309,12 +303,6 @@ def quiet() -> Iterator[None]:
         finally:
             os.dup2(shown, 2)
             os.close(shown)
-
-
-def _architecture(policy: Path) -> dict[str, Any]:
-    """The configuration without names and versions: policies with equal ones can share a started engine."""
-    configuration: dict[str, Any] = json.loads((policy / "config.json").read_text())
-    return {key: value for key, value in configuration.items() if key not in ("_name_or_path", "transformers_version")}
 
 
 def _named_tensors(policy: Path) -> dict[str, torch.Tensor]:

@@ -1,0 +1,73 @@
+"""What vLLM is started for: a policy's architecture and precision, and the share of a card that it may take."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from transformers import AutoConfig, PretrainedConfig
+
+from turnwise.errors import ConfigurationError
+from turnwise.policy.device_memory import device_bytes
+from turnwise.policy.dimensions import dimensions_in
+from turnwise.policy.memory_plan import GIB, EngineMemory
+
+NOT_ARCHITECTURE = ("_name_or_path", "transformers_version", "bos_token_id", "eos_token_id", "pad_token_id")
+"""Names, versions, and tokens that an engine which is told where to stop does not read."""
+
+
+def architecture(policy: Path, device: str) -> dict[str, Any]:
+    """What policies must share to be served by one started engine: their configurations, as transformers reads them.
+
+    A published `config.json` and the one that is saved after training say the same in other words: `rope_theta` or
+    `rope_parameters`, `torch_dtype` or `dtype`, a default or nothing. The precision is part of it where the engine
+    follows it, which is on a card.
+    """
+    values: dict[str, Any] = _configuration(policy).to_dict()
+    left_out = {*NOT_ARCHITECTURE, "dtype"}
+    return {name: value for name, value in values.items() if name not in left_out} | {
+        "precision": precision(policy, device)
+    }
+
+
+def precision(policy: Path, device: str) -> str:
+    """The precision that the engine computes in: float32 on the CPU, on a card that of the policy's configuration."""
+    named = None if device == "cpu" else _configuration(policy).dtype
+    return "float32" if named is None else str(named).removeprefix("torch.")
+
+
+def engine_memory(policy: Path, device: str, context_length: int, episodes: int) -> EngineMemory:
+    """The memory that the engine takes for this policy, as the plan of a run has it."""
+    return EngineMemory(
+        dimensions_in(policy),
+        "vllm",
+        device,
+        precision(policy, device),
+        context_length,
+        most_episodes=episodes,
+        episodes=episodes,
+    )
+
+
+def share_of_card(memory: EngineMemory) -> float:
+    """The share of the card that vLLM must find free when it starts: what its plan takes, and no more.
+
+    vLLM's own default is 92 %, which it does not find where a learner or another process is on the card. Raises
+    ConfigurationError where the plan is more than the card has.
+    """
+    total = device_bytes("cuda")
+    if total is None:
+        raise ConfigurationError("the device cuda must be there; torch finds none: set compute.device to cpu")
+    needed = memory.weights + memory.cache + memory.sampling
+    if needed > total:
+        raise ConfigurationError(
+            f"vLLM must fit into the card, {total / GIB:,.1f} GiB; it takes {memory.weights / GIB:,.1f} for the "
+            f"policy's weights, {memory.cache / GIB:,.1f} for its cache, {memory.sampling / GIB:,.1f} to sample: set "
+            "agent.context_tokens lower, or choose a smaller policy or a larger card"
+        )
+    return needed / total
+
+
+def _configuration(policy: Path) -> PretrainedConfig:
+    found: PretrainedConfig = AutoConfig.from_pretrained(str(policy))
+    return found
