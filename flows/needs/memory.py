@@ -102,7 +102,8 @@ def _iteration(own: Experiment, dimensions: Dimensions, engine: EngineMemory) ->
     yield "update", {**held, **sampler, **_training(learner, tokens, entropy_gradient=entropy)}
     if critic is not None:
         tokens = _most_tokens(own, own.critic.micro_batch_tokens)
-        yield "critic", {**held, "gradients": critic.gradients, "activations": critic.activations(tokens)}
+        training = {"gradients": critic.gradients, "activations": critic.activations(tokens)}
+        yield "critic", {**held, **training, **_fragmentation(critic, tokens)}
     if learner.merged:
         yield "saving", {**held, "merged weights": learner.merged}
 
@@ -116,7 +117,13 @@ def _training(model: ModelMemory, tokens: int, *, entropy_gradient: bool = False
         "gradients": model.gradients,
         "activations": model.activations(tokens),
         "logits": model.logits(tokens, entropy_gradient=entropy_gradient),
+        **_fragmentation(model, tokens),
     }
+
+
+def _fragmentation(model: ModelMemory, tokens: int) -> Parts:
+    size = model.fragmentation(tokens)
+    return {"freed, not returned": size} if size else {}
 
 
 def _model(own: Experiment, dimensions: Dimensions) -> ModelMemory:

@@ -54,6 +54,14 @@ def test_activations_are_those_of_all_layers_and_with_checkpointing_their_inputs
     assert checkpointed.activations(10) == 2 * 4 * 4 * 10 + 2 * 264 * 10 + 4 * 32
 
 
+def test_freed_memory_counts_on_the_cpu_where_the_forward_pass_is_not_our_plain_one() -> None:
+    checkpointed = ModelSettings(gradient_checkpointing=True)
+    assert ModelMemory(SMALL, PLAIN, "cpu").fragmentation(10) == 0
+    assert ModelMemory(SMALL, checkpointed, "cuda").fragmentation(10) == 0
+    # 1.3 times the activations of the test above: 2 x 4 x 4 x 10 + 2 x 264 x 10 + 4 x 32 bytes.
+    assert ModelMemory(SMALL, checkpointed, "cpu").fragmentation(10) == round(1.3 * 5728)
+
+
 def test_activations_on_a_card_are_those_of_transformers() -> None:
     rounded = ModelMemory(SMALL, ModelSettings(precision="bfloat16"), "cuda")
     # A token in a layer: 26 x 4 + 4 x 4 + 4 x 2 + 8 x 8 bytes. Linear weights in a layer: 2 x 4 x (4 + 2) + 3 x 4 x 8.
