@@ -234,6 +234,8 @@ def _rules(parameters: PlayParameters, frame: ChatFrame | None, horizon: int | N
         thoughts=agent.thoughts,
         mode=make_mode(agent.mode),
         invalid_limit=agent.invalid_limit,
+        turn_frame=agent.turn_frame,
+        drop_surplus_actions=agent.surplus_actions == "drop",
         further_rewards=parameters.further_rewards,
         horizon=horizon,
     )

@@ -125,6 +125,42 @@ def test_rewards_that_nobody_asks_for_are_not_recorded() -> None:
     assert not {"tags", "unfinished"} & {name for each in rewards for name in each}
 
 
+# RAGEN's frame, and its rule for surplus actions
+
+
+def shown(world: World, *replies: str, **changes: Any) -> list[str]:
+    """The observations before each reply, and the last one."""
+    trajectory = play_texts(world, *replies, **changes)
+    return [*(turn.observation for turn in trajectory.turns), trajectory.final_observation]
+
+
+def test_a_turn_frame_says_the_turn_the_actions_left_and_the_last_reward() -> None:
+    replies = [form("up", "up"), GARBAGE, form("up"), form("up")]
+    plain = shown(hill(actions=6), *replies)
+    paid = [sum(turn.rewards.get(name, 0.0) for name in Hill.rewards) for turn in play_texts(hill(), *replies).turns]
+    framed = shown(hill(actions=6), *replies, turn_frame=True)
+    assert framed == [
+        f"Turn 1:\n{plain[0]}\nYou have 6 actions left.",
+        f"Reward: {paid[0]:g}\nTurn 2:\n{plain[1]}\nYou have 4 actions left.",
+        f"Reward: 0\nTurn 3:\n{plain[2]}\nYou have 4 actions left.",
+        f"Reward: {paid[2]:g}\nTurn 4:\n{plain[3]}\nYou have 3 actions left.",
+        plain[4],
+    ]
+    assert plain[2] == FORM and paid[0] > 0
+
+
+def test_surplus_actions_are_refused_or_dropped() -> None:
+    too_many = form("up", "up", "up")
+    refused, dropped = (
+        play_texts(hill(turns=1), too_many, drop_surplus_actions=drop).turns[0] for drop in (False, True)
+    )
+    assert refused.actions == () and refused.invalid is not None and refused.rewards["invalid_turn"] == 1.0
+    assert dropped.actions == ("up", "up") and dropped.invalid is None and "invalid_turn" not in dropped.rewards
+    assert dropped.reply == too_many, "the reply stays as it was sampled"
+    (unreadable,) = play_texts(hill(turns=1), GARBAGE, drop_surplus_actions=True).turns
+    assert unreadable.invalid == FORM
+
+
 # Token budget
 
 REPLY = 40

@@ -12,17 +12,19 @@ own and the full limits; if the world fails in one attempt, the whole episode is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 
 from turnwise.agent.context import Ask, make_context
 from turnwise.agent.episode_config import EpisodeConfig
+from turnwise.agent.episode_rewards import paid_for, rewards_of_whole, summed
 from turnwise.agent.formats import ParsedReply
-from turnwise.agent.formats.tags import tag_use
 from turnwise.agent.host import Host
 from turnwise.agent.modes.contract import words_to_act
+from turnwise.agent.turn_frame import framed
 from turnwise.data.trajectory import Ending, Lost, Trajectory, Turn, TurnKind
 from turnwise.errors import WorldLost
 from turnwise.world import Observation, Remaining, ScriptedAction, Step, Task
@@ -146,9 +148,9 @@ class Episode:
             self.attempt_ended = self._ended(steps)
         self._record(steps, is_invalid)
         if steps:
-            self._observe(steps[-1].observation, self.rules.format.observation)
+            self._observe(steps[-1].observation, self.rules.format.observation, paid_for(steps))
         elif self._ask.kind is TurnKind.ACT:
-            self._observation = self._unshown = self._reading.invalid or ""
+            self._show(self._reading.invalid or "", 0.0)
         elif self._ask.kind is not TurnKind.SUMMARY:
             self._unshown = self._reading.invalid or ""
         self._remember()
@@ -192,9 +194,15 @@ class Episode:
         """Close the environment, whether the episode is over or not."""
         self._host.close()
 
-    def _observe(self, observation: Observation, word: Callable[[str], str]) -> None:
-        self._observation = self._unshown = word(_storable(observation.text))
+    def _observe(self, observation: Observation, word: Callable[[str], str], paid: float | None = None) -> None:
+        self._show(word(_storable(observation.text)), paid)
         self._state = None if observation.state is None else _storable(observation.state)
+
+    def _show(self, text: str, paid: float | None) -> None:
+        """Show a text before the next reply; `paid`: the world's rewards of the turn before, None before the first."""
+        if self.rules.turn_frame and self.attempt_ended is None:
+            text = framed(text, self._acted + 1, self._actions_left, paid)
+        self._observation = self._unshown = text
 
     def _read(self, text: str, complete: bool) -> ParsedReply:
         form, acts = self.rules.format, self._ask.kind is TurnKind.ACT
@@ -203,7 +211,14 @@ class Episode:
             is_explained = wanted in self._explained
             self._explained.add(wanted)
             return ParsedReply("", (), CUT_OFF_AGAIN if is_explained else f"{CUT_OFF} {wanted}")
-        return form.read(text, self._limits.actions_per_turn) if acts else form.read_thought(text)
+        return self._read_actions(text) if acts else form.read_thought(text)
+
+    def _read_actions(self, text: str) -> ParsedReply:
+        form, allowed = self.rules.format, self._limits.actions_per_turn
+        if not self.rules.drop_surplus_actions:
+            return form.read(text, allowed)
+        whole = form.read(text, sys.maxsize)
+        return replace(whole, actions=whole.actions[:allowed])
 
     def _remember(self) -> None:
         """Add the reply to the context. Notes are escaped, since they may reappear as text of an observation."""
@@ -213,7 +228,7 @@ class Episode:
 
     def _record(self, steps: list[Step], is_invalid: bool) -> None:
         text, tokens, log_probabilities = self._reply
-        rewards = _summed([step.rewards for step in steps])
+        rewards = summed([step.rewards for step in steps])
         if is_invalid:
             rewards["invalid_turn"] = 1.0
         self._acted += self._ask.kind is TurnKind.ACT
@@ -229,7 +244,7 @@ class Episode:
                 invalid=self._reading.invalid,
                 effective=any(step.effective for step in steps),
                 rewards=rewards,
-                metrics=_summed([step.metrics for step in steps]),
+                metrics=summed([step.metrics for step in steps]),
                 state=self._state if self._ask.kind is TurnKind.ACT else None,
                 trained=self._ask.trained,
                 kind=self._ask.kind,
@@ -291,19 +306,10 @@ class Episode:
         """End the episode; the last turn gets the rewards that are of the whole of it."""
         self._ending = ending
         if self._turns:
-            last = self._turns[-1]
-            self._turns[-1] = replace(last, rewards={**last.rewards, **self._of_the_whole(ending)})
+            further, last = self.rules.further_rewards, self._turns[-1]
+            whole = rewards_of_whole(self._turns, ending, further, self.rules.format.tags)
+            self._turns[-1] = replace(last, rewards={**last.rewards, **whole})
         self._host.close()
-
-    def _of_the_whole(self, ending: Ending) -> dict[str, float]:
-        """The agent's rewards of a whole episode: see `turnwise.config.agent_rewards`."""
-        count, asked, tags = len(self._turns), self.rules.further_rewards, self.rules.format.tags
-        rewards = {"format": sum(turn.invalid is None for turn in self._turns) / count}
-        if "tags" in asked:
-            rewards["tags"] = sum(tag_use(turn.reply, tags) for turn in self._turns) / count
-        if "unfinished" in asked:
-            rewards["unfinished"] = float(ending not in (Ending.SUCCESS, Ending.FAILURE))
-        return rewards
 
     def lose(self, error: WorldLost) -> None:
         """End the episode as missing data (`Lost`), without a trajectory."""
@@ -314,11 +320,3 @@ class Episode:
 def _storable(text: str) -> str:
     """The text without lone surrogates, which UTF-8 cannot encode; web pages read through JSON contain them."""
     return text.encode("utf-8", "replace").decode("utf-8")
-
-
-def _summed(mappings: list[Mapping[str, float]]) -> dict[str, float]:
-    total: dict[str, float] = {}
-    for mapping in mappings:
-        for name, value in mapping.items():
-            total[name] = total.get(name, 0.0) + float(value)
-    return total

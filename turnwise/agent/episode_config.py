@@ -39,6 +39,10 @@ class EpisodeConfig:
     """Which replies are requested besides acting ones, and how often a task may be attempted."""
     invalid_limit: int | None = None
     """Consecutive invalid acting replies after which an episode ends; None: no such limit."""
+    turn_frame: bool = False
+    """Whether observations are shown in the frame of `turnwise.agent.turn_frame`."""
+    drop_surplus_actions: bool = False
+    """Whether a reply with too many actions is cut to those that a turn allows, instead of being invalid."""
     further_rewards: tuple[str, ...] = ()
     """The agent's rewards that are recorded in addition to those of every episode: see `GIVEN_ON_REQUEST`."""
     horizon: int | None = None

@@ -81,6 +81,12 @@ class Agent(Section):
     """Whether the policy is given the world's instruction. A policy made here never needs it."""
     maximum_reply_tokens: Tokens
     """A longer reply is cut off, and counts as unreadable."""
+    turn_frame: bool = False
+    """Whether observations say which turn it is, how many actions are left, and what the turn before was paid: see
+    `turnwise.agent.turn_frame`."""
+    surplus_actions: Literal["refuse", "drop"] = "refuse"
+    """A reply with more actions than a turn allows: `refuse` reads it as invalid, so that none is played; `drop` plays
+    as many as are allowed, in order, as RAGEN does."""
     context: ContextSection = ContextSection()
     """What the policy is shown of what happened before."""
     thoughts: Thoughts = "kept"

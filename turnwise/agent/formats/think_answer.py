@@ -1,7 +1,7 @@
 """The format of RAGEN (arXiv 2504.20073): a thought, then an answer of one or more actions.
 
 What differs: a reply that does not match the form is unreadable and has no action; RAGEN searches it for the nearest
-match and drops actions beyond the limit.
+match. Actions beyond the limit make a reply invalid, unless `agent.surplus_actions` is `drop`, as in RAGEN.
 """
 
 from __future__ import annotations
