@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from envs.frozen_lake.boards import GOAL, HOLE, LakeBoard, draw_board
+from envs.frozen_lake.lake_views import VIEWS, coordinates, grid, legend
 from envs.frozen_lake.planner import LONGEST_SEQUENCE, make_lake, plan
 from turnwise import seeding
 from turnwise.world import (
@@ -45,9 +46,10 @@ class FrozenLake(World):
     Parameters: `size`, cells along one side (3 to 12); `frozen`, the share of ice among the other cells, in (0, 1];
     `success_rate`, the probability that an action leads where it points, else to either side with equal probability
     (1: no slip; 1/3: Gymnasium's default); `turns`, `actions_per_turn` and `actions`, the limits of an episode;
-    `symbols`, six characters for the agent, ice, hole, goal, the agent in a hole and the agent on the goal.
+    `view`, "grid" or "coordinates"; `symbols`, six characters for the agent, ice, hole, goal, the agent in a hole and
+    the agent on the goal, for the grid.
 
-    A task fixes a board but no slip, so results at different success rates are on the same boards.
+    A task fixes a board, no slip and no view: results at different success rates and views are on the same boards.
     """
 
     name: ClassVar[str] = "frozen_lake"
@@ -72,6 +74,7 @@ class FrozenLake(World):
         actions_per_turn: int = 2,
         actions: int = 10,
         symbols: str = "P_OGX√",
+        view: str = "grid",
     ) -> None:
         self.size = whole_number("size", size, 3, 12)
         self.frozen = share("frozen", frozen, above_zero=True)
@@ -82,18 +85,17 @@ class FrozenLake(World):
             actions=whole_number("actions", actions, 1, 1000),
         )
         self.symbols = _six_symbols(symbols)
+        if view not in VIEWS:
+            raise ValueError(f"view must be one of {', '.join(VIEWS)}; found {view!r}")
+        self.view = view
 
     @property
     def instruction(self) -> str:
-        """The aim, the meaning of the symbols, and the slip."""
-        player, ice, hole, goal, fallen, arrived = self.symbols
-        legend = (
-            f"{player} you, {ice} ice, {hole} hole, {goal} goal, {fallen} you in a hole, {arrived} you on the goal."
-        )
+        """The aim, the slip, and how to read the view."""
         aim = "Walk over the ice to the goal."
         if self.success_rate < 1:
             aim += f" The ice is slippery: {self.success_rate:.0%} of moves go as meant, the others to a side."
-        return f"{aim} {legend}"
+        return f"{aim} {legend(self.view, self.symbols)}"
 
     @property
     def grammar(self) -> str:
@@ -192,14 +194,12 @@ class LakeEnvironment(Environment):
         return self._board.cells[self._cell] in (GOAL, HOLE)
 
     def _observe(self, preface: str = "") -> Observation:
-        player, ice, hole, goal, fallen, arrived = self._world.symbols
-        shown = [{GOAL: goal, HOLE: hole}.get(letter, ice) for letter in self._board.cells]
-        shown[self._cell] = {GOAL: arrived, HOLE: fallen}.get(self._board.cells[self._cell], player)
-        size = self._board.size
-        rows = [shown[first : first + size] for first in range(0, size * size, size)]
+        rows = grid(self._board, self._cell, self._world.symbols)
         # Spaces make every cell a separate token.
-        text = preface + "\n".join(" ".join(row) for row in rows)
-        return Observation(text, state="/".join("".join(row) for row in rows))
+        seen = "\n".join(" ".join(row) for row in rows)
+        if self._world.view == "coordinates":
+            seen = coordinates(self._board, self._cell)
+        return Observation(preface + seen, state="/".join("".join(row) for row in rows))
 
     def _thought(self) -> str:
         """Where the goal is relative to the agent, and on which sides there are holes."""

@@ -138,7 +138,8 @@ class ShopEnvironment(Environment):
             "price_matched": float(evaluation.price),
         }
         text = f"Bought {product.id} for {product.price_tag}. Score: {evaluation.score:.2f}."
-        return Step(self._observe(text), {"score": evaluation.score}, True, success=self._solved, metrics=metrics)
+        rewards = {"score": evaluation.score, "solved": float(self._solved)}
+        return Step(self._observe(text), rewards, True, success=self._solved, metrics=metrics)
 
     def _refuse(self, text: str) -> Step:
         over = self._place.page == "bought"

@@ -45,7 +45,8 @@ class WebShop(World):
         "original": {"turns": 100, "results_per_page": 10, "description": True, "repeat_goal": True},
     }
     rewards: ClassVar[Mapping[str, Reward]] = {
-        "score": Reward("how well what was bought meets the wish, from 0 to 1", "outcome", 1.0)
+        "score": Reward("how well what was bought meets the wish, from 0 to 1", "outcome", 1.0),
+        "solved": Reward("1 when what was bought meets the whole wish, RAGEN's reward", "outcome", 1.0),
     }
     columns: ClassVar[tuple[Column, ...]] = (
         Column("success", "success", description="episodes that bought what meets the whole wish"),

@@ -70,6 +70,32 @@ def test_no_board_is_in_two_splits(size: int, frozen: float) -> None:
     assert not shown["validation"] & shown["test"]
 
 
+def test_coordinates_name_the_agent_the_goal_and_the_holes() -> None:
+    environment = environment_on("SFF", "HFH", "FFG", view="coordinates")
+    refusal = environment.step("jump").observation.text
+    assert refusal == "Not an action. Legal: Left, Down, Right or Up.\nyou 0 0\ngoal 2 2\nhole 1 0, 1 2"
+    assert environment.step("Right").observation.text == "you 0 1\ngoal 2 2\nhole 1 0, 1 2"
+    for action in ("Down", "Down"):
+        environment.step(action)
+    assert environment.step("Right").observation.text == "you 2 2\ngoal 2 2\nhole 1 0, 1 2\nyou are on the goal"
+    fallen = environment_on("SFF", "HFH", "FFG", view="coordinates").step("Down")
+    assert fallen.observation.text == "you 1 0\ngoal 2 2\nhole 1 0, 1 2\nyou are in a hole"
+
+
+def test_a_view_changes_the_text_and_nothing_else() -> None:
+    seen, told = FrozenLake(success_rate=0.8), FrozenLake(success_rate=0.8, view="coordinates")
+    for task in seen.tasks("test", 5):
+        assert task in told.tasks("test", 5)
+        one, other = seen.make(task, 3), told.make(task, 3)
+        first, second = one.reset(), other.reset()
+        assert first.state == second.state and first.text != second.text
+        for action in ACTIONS:
+            assert one.step(action).observation.state == other.step(action).observation.state
+    assert "row" in told.instruction and "row" not in seen.instruction
+    with pytest.raises(ValueError, match="view must be one of grid, coordinates; found 'map'"):
+        FrozenLake(view="map")
+
+
 def test_a_split_without_boards_is_refused_rather_than_searched_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     # One draw stands for the thousands that a split without boards would take: seed 0 gives a test board.
     monkeypatch.setattr(boards, "MAXIMUM_DRAWS", 1)

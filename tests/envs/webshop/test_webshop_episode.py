@@ -180,7 +180,7 @@ def test_buying_what_is_wanted_ends_with_success() -> None:
     environment = begin("search[kettle lid]", "click[K3]", "click[red]")
     step = environment.step("click[buy now]")
     assert step.terminated and step.success
-    assert step.rewards == {"score": 1.0}
+    assert step.rewards == {"score": 1.0, "solved": 1.0}
     assert step.observation.text == "Bought K3 for $31.50. Score: 1.00."
     assert step.metrics == {
         "bought": 1.0,
@@ -194,13 +194,13 @@ def test_buying_what_is_wanted_ends_with_success() -> None:
 def test_buying_something_near_has_a_part_of_the_reward() -> None:
     # Two attributes and the price of four wishes.
     step = begin("search[kettle lid]", "click[K3]").step("click[Buy Now]")
-    assert step.terminated and not step.success and step.rewards == {"score": 0.75}
+    assert step.terminated and not step.success and step.rewards == {"score": 0.75, "solved": 0.0}
     # A plain kettle in red, cheap enough: option and price.
     step = begin("search[plain kettle]", "click[K0]", "click[red]").step("click[Buy Now]")
-    assert step.rewards == {"score": 0.5}
+    assert step.rewards == {"score": 0.5, "solved": 0.0}
     # A toaster is no kettle.
     step = begin("search[toaster]", "click[K4]", "click[red]").step("click[Buy Now]")
-    assert step.rewards == {"score": 0.0}
+    assert step.rewards == {"score": 0.0, "solved": 0.0}
 
 
 def test_after_buying_nothing_is_played() -> None:
