@@ -20,7 +20,7 @@ from turnwise.credit.batch import weighted_rewards
 from turnwise.curriculum.rules import Fixed, Staged
 from turnwise.data.trajectory import Trajectory
 from turnwise.experiment import Experiment, load
-from turnwise.world import ScriptedAction, Task
+from turnwise.world import Limits, ScriptedAction, Task
 
 ROOT = Path(__file__).parents[2]
 KALOR = OpenQuestion("q", "Where does the Kalor rise?", ("Mount Oth",), "Kalor")
@@ -195,3 +195,49 @@ def test_agentgym_rl_is_the_papers() -> None:
         "rloo",
         "reinforce++",
     }
+
+
+def test_ragen_is_the_papers() -> None:
+    base = paper("ragen")
+    assert (base.rollout.prompts, base.rollout.group_size, base.optimization.iterations) == (8, 16, 200)
+    assert base.rollout.prompts * base.rollout.group_size // base.optimization.mini_batches == 32
+    assert (base.optimization.learning_rate, base.critic.learning_rate) == (1e-6, 1e-5)
+    assert (base.optimization.entropy_coefficient, base.optimization.aggregation) == (0.001, "sequence-mean")
+    penalty = base.optimization.reference
+    assert penalty is not None and (penalty.coefficient, penalty.estimator, penalty.place) == (0.001, "k1", "reward")
+    assert base.evaluation.temperature == 0.5
+    assert (base.agent.turn_frame, base.agent.surplus_actions) == (True, "drop")
+    assert base.made_world.limits == Limits(turns=5, actions_per_turn=5, actions=10)
+    bi_level = base.variant("bi-level").credit
+    assert (bi_level.estimator, bi_level.options["gamma_turn"]) == ("bi-level-gae", 0.95)
+
+
+def test_starpo_s_keeps_a_quarter_for_one_step_without_kl_and_clips_higher() -> None:
+    base, own = paper("ragen", "starpo-ppo"), paper("ragen", "starpo-s")
+    assert (own.selection.rule, own.selection.options) == ("uncertainty", {"share": 0.25})
+    assert (own.optimization.reference, own.optimization.clip_low, own.optimization.clip_high) == (None, 0.2, 0.28)
+    assert (own.optimization.mini_batches, own.critic.mini_batches) == (1, 1)
+    assert own.credit == base.credit and own.rewards == base.rewards
+    control = paper("ragen", "random-filter")
+    assert control.selection.rule == "random" and control.optimization == own.optimization
+
+
+def test_ragens_worlds_and_sizes_are_the_papers() -> None:
+    assert paper("ragen").policy.model == "Qwen/Qwen2.5-0.5B-Instruct"
+    assert paper("ragen", over=("frozen_lake", "3b")).policy.model == "Qwen/Qwen2.5-3B-Instruct"
+    shop = paper("ragen", over=("webshop",))
+    assert (shop.made_world.limits.turns, weights(shop, "outcome")) == (9, {"solved": 1.0})
+    lake = paper("ragen", over=("frozen_lake",)).world.parameters
+    assert (lake["frozen"], lake["success_rate"]) == (0.8, 1 / 3)
+    arms = paper("ragen", over=("bandit",)).world.parameters
+    assert (arms["low_payoff"], arms["high_payoff"], arms["high_probability"]) == (0.15, 1.0, 0.25)
+
+
+def test_ragen_2_filters_by_the_sum_of_deviations_and_tells_boards_by_coordinates() -> None:
+    filtered = paper("ragen", "ppo-filter", over=("ragen_2",))
+    assert (filtered.selection.rule, filtered.selection.options) == ("cumulative", {"share": 0.9})
+    assert (filtered.world.parameters["view"], filtered.made_world.limits.actions_per_turn) == ("coordinates", 2)
+    assert (filtered.monitors.probe_every, filtered.monitors.probe_sample) == (5, 64)
+    assert filtered.policy.model == "Qwen/Qwen2.5-3B-Instruct"
+    lake = paper("ragen", "ppo-filter", over=("ragen_2", "ragen_2_frozen_lake"))
+    assert (lake.world.parameters["view"], lake.world.parameters["success_rate"]) == ("coordinates", 1.0)
