@@ -69,5 +69,5 @@ def share_of_card(memory: EngineMemory) -> float:
 
 
 def _configuration(policy: Path) -> PretrainedConfig:
-    found: PretrainedConfig = AutoConfig.from_pretrained(str(policy))
+    found: PretrainedConfig = AutoConfig.from_pretrained(str(policy), trust_remote_code=False)
     return found
