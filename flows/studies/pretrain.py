@@ -27,8 +27,7 @@ from tasks.prepare.materials import (
     task_set,
 )
 from tasks.pretrain.corpus import (
-    RECALLS,
-    REPETITIONS,
+    COPYING,
     BaseTokenizerParameters,
     CorpusParameters,
     base_tokenizer,
@@ -93,11 +92,15 @@ def pretrain(configuration: Pretraining, names: Sequence[str], folder: Path | No
     """Make the base policies of these names, or all; the result is in `folder`, by default this package's own.
 
     Raises:
-        ConfigurationError: a name is not in the configuration, or an overlay cannot be used.
+        ConfigurationError: a name or a source is not in the configuration, or an overlay cannot be used.
     """
     for name in names:
         if name not in configuration.policies:
             raise ConfigurationError(f"a base policy: {unknown(name, configuration.policies)}")
+    for phase in configuration.training.phases:
+        for source in phase.sources or ():
+            if source not in (known := [*configuration.worlds, *COPYING]):
+                raise ConfigurationError(f"a source of a phase: {unknown(source, known)}")
     experiments = experiments_of(configuration)
     for name in names or configuration.policies:
         made = pretraining_flow.found_or_run(configuration, experiments, name, folder or BASE_POLICIES, console)
@@ -148,9 +151,7 @@ def make_corpus(configuration: Pretraining, experiments: Mapping[str, Experiment
         demonstrations=played,
     )
     weights = {name: world.weight for name, world in configuration.worlds.items()}
-    return TrainingText(
-        tokenizer, sequences, {**weights, **dict.fromkeys((REPETITIONS, RECALLS), configuration.copying.weight)}
-    )
+    return TrainingText(tokenizer, sequences, {**weights, **dict.fromkeys(COPYING, configuration.copying.weight)})
 
 
 def train(configuration: Pretraining, name: str, made: TrainingText) -> Reference:

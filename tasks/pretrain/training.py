@@ -33,7 +33,8 @@ class PretrainingParameters(Section):
 def pretraining(parameters: PretrainingParameters, *, policy: Reference, corpus: Reference) -> Reference:
     """Train all weights for `training.steps_per_stage` steps from `first_step` on; saves the policy and its optimizer.
 
-    Each sequence of a batch is drawn from a source by the weights, and within the source with equal probability.
+    Each sequence of a batch is drawn from a source of the step's phase by the weights, and within the source with equal
+    probability.
     Metric `loss`: the mean over these steps, in nats per trained token.
     """
     section, sources = parameters.training, read_corpus(corpus)
@@ -60,11 +61,10 @@ def pretraining(parameters: PretrainingParameters, *, policy: Reference, corpus:
 
 def _drawn(sources: dict[str, SequenceBatch], parameters: PretrainingParameters, step: int) -> SequenceBatch:
     draw = seeding.generator(parameters.seed, "pretraining", step)
-    names = sorted(parameters.weights)
+    phase = parameters.training.phase_of(step)
+    names = sorted(parameters.weights if phase.sources is None else phase.sources)
     weights = np.array([parameters.weights[name] for name in names])
-    counts = np.bincount(
-        draw.choice(len(names), size=parameters.training.batch, p=weights / weights.sum()), minlength=len(names)
-    )
+    counts = np.bincount(draw.choice(len(names), size=phase.batch, p=weights / weights.sum()), minlength=len(names))
     return joined(
         sources[name].select(draw.integers(len(sources[name]), size=count))
         for name, count in zip(names, counts, strict=True)

@@ -2,24 +2,38 @@
 
 from __future__ import annotations
 
+import itertools
+
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
 from turnwise import seeding
-from turnwise.data.copying import made_up_name, recall, repetition
+from turnwise.data.copying import made_up_name, period, recall, repetition
 
 SEEDS = st.integers(0, 2**32)
 
 
-@given(seed=SEEDS, number=st.integers(0, 1000), longest=st.integers(2, 40))
-def test_a_repetition_trains_on_the_second_span_from_its_second_token(seed: int, number: int, longest: int) -> None:
-    sequence = repetition(seed, number, range(5, 300), longest)
-    trained = sum(sequence.mask)
-    span = sequence.tokens[-(trained + 1) :]
-    assert 2 <= len(span) <= longest
-    assert sequence.mask == (0,) * (len(sequence.tokens) - trained) + (1,) * trained
-    before = sequence.tokens[: -len(span)]
-    assert any(before[place : place + len(span)] == span for place in range(len(before)))
+@given(seed=SEEDS, number=st.integers(0, 1000), longest=st.integers(2, 10))
+def test_a_period_is_trained_on_from_the_second_token_of_its_second_round(seed: int, number: int, longest: int) -> None:
+    sequence = period(seed, number, range(5, 300), longest, 24)
+    round_ = 24 - sum(sequence.mask) - 1
+    assert 2 <= round_ <= longest and len(sequence.tokens) == 24
+    assert sequence.mask == (0,) * (round_ + 1) + (1,) * (23 - round_)
+    assert all(sequence.tokens[place] == sequence.tokens[place - round_] for place in range(round_, 24))
+
+
+@given(seed=SEEDS, number=st.integers(0, 1000), longest=st.integers(4, 40), length=st.integers(20, 80))
+def test_every_trained_token_of_a_repetition_follows_the_token_before_it_in_the_span(
+    seed: int, number: int, longest: int, length: int
+) -> None:
+    sequence = repetition(seed, number, range(5, 300), longest, length)
+    assert len(sequence.tokens) == length
+    span = sequence.tokens[:longest]
+    assert not any(sequence.mask[:4])
+    for place in np.flatnonzero(sequence.mask):
+        before, token = sequence.tokens[place - 1 : place + 1]
+        assert (before, token) in itertools.pairwise(span)
 
 
 @given(seed=SEEDS, number=st.integers(0, 1000))
@@ -45,4 +59,5 @@ def test_the_same_number_gives_the_same_sequence_and_another_number_another() ->
         return recall(3, number, facts=4, longest_name=8, write=lambda name, value: value)
 
     assert first(1) == first(1) != first(2)
-    assert repetition(3, 1, range(100), 8) == repetition(3, 1, range(100), 8) != repetition(3, 2, range(100), 8)
+    for kind in (period, repetition):
+        assert kind(3, 1, range(100), 8, 30) == kind(3, 1, range(100), 8, 30) != kind(3, 2, range(100), 8, 30)

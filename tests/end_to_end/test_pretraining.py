@@ -29,11 +29,20 @@ worlds:
     tasks: 16
     noise: 0.2
     weight: 1.0
-copying: { sequences: 16, longest_span: 6, facts: 3, longest_name: 5, weight: 1.0 }
+copying:
+  sequences: 16
+  longest_period: 4
+  period_tokens: 12
+  longest_span: 6
+  repetition_tokens: 20
+  facts: 3
+  longest_name: 5
+  weight: 1.0
 training:
-  steps: 4
+  phases:
+    - { steps: 1, batch: 4, sources: [periods] }
+    - { steps: 3, batch: 4, sources: null }
   steps_per_stage: 2
-  batch: 4
   learning_rate_warmup: 1
   final_learning_rate: 0.0001
   weight_decay: 0.1

@@ -11,7 +11,7 @@ from turnwise.policy.learner.settings import UpdateSettings
 
 def steps(warm_up: int, final: float) -> SupervisedSteps:
     return SupervisedSteps(
-        batch=1, learning_rate_warmup=warm_up, final_learning_rate=final, weight_decay=0.0, micro_batch_tokens=1
+        learning_rate_warmup=warm_up, final_learning_rate=final, weight_decay=0.0, micro_batch_tokens=1
     )
 
 

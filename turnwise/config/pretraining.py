@@ -5,6 +5,7 @@ The file is `experiments/pretraining/base.yaml`. Worlds and formats are those of
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Annotated
 
@@ -13,6 +14,7 @@ from pydantic import Field, ValidationError
 from turnwise.config.messages import explain
 from turnwise.config.overlays import read_yaml
 from turnwise.config.quantities import (
+    Batch,
     Count,
     Layers,
     LearningRate,
@@ -45,8 +47,14 @@ class Copying(Section):
 
     sequences: Count
     """Of each kind."""
-    longest_span: Annotated[int, Field(ge=2, le=1000)]
-    """Most tokens of a span that is repeated."""
+    longest_period: Annotated[int, Field(ge=2, le=1000)]
+    """Most tokens of a span that is said over and over."""
+    period_tokens: Tokens
+    """Tokens of such a sequence."""
+    longest_span: Annotated[int, Field(ge=4, le=1000)]
+    """Most tokens of a span of which pieces are repeated."""
+    repetition_tokens: Tokens
+    """Tokens of such a sequence."""
     facts: Annotated[int, Field(ge=2, le=1000)]
     """Most facts that are told before one of them is asked for."""
     longest_name: Annotated[int, Field(ge=2, le=100)]
@@ -67,14 +75,37 @@ class BaseSize(Section):
     learning_rate: LearningRate
 
 
+class Phase(Section):
+    """Some steps that draw from the same sources."""
+
+    steps: Count
+    batch: Batch
+    """Sequences per step."""
+    sources: list[str] | None
+    """The sources of the corpus that are drawn from, by their weights: worlds, periods, repetitions, recalls. null:
+    all."""
+
+
 class PretrainingSteps(SupervisedSteps):
     """How the base policies are trained."""
 
-    steps: Count
+    phases: list[Phase]
+    """In order. To copy is learned first, since it is not learned next to everything else: after 1,000 steps in a
+    mixture of all sources, repetitions were predicted no better than by chance."""
     steps_per_stage: Count
     """Steps after which the policy is stored: a run that is killed goes on from there."""
     threads: Threads
     """Of the learner. Results to the bit depend on them."""
+
+    @property
+    def steps(self) -> int:
+        """Of all phases."""
+        return sum(phase.steps for phase in self.phases)
+
+    def phase_of(self, step: int) -> Phase:
+        """The phase of a step, counted from 1."""
+        ends = itertools.accumulate(phase.steps for phase in self.phases)
+        return next(phase for phase, end in zip(self.phases, ends, strict=True) if step <= end)
 
 
 class Pretraining(Section):

@@ -130,8 +130,6 @@ class Policy(Section):
 class SupervisedSteps(Section):
     """Steps of supervised learning."""
 
-    batch: Batch
-    """Sequences per step."""
     learning_rate_warmup: Whole
     """Steps over which the learning rate grows from zero."""
     final_learning_rate: Annotated[NotNegative, Field(le=10.0)]
@@ -147,6 +145,8 @@ class WarmStart(SupervisedSteps):
     enabled: bool
     seed: Seed
     maximum_steps: Count
+    batch: Batch
+    """Demonstrations per step."""
     learning_rate: LearningRate
     check_every: Count
     """Steps between two greedy evaluations on the validation task set."""

@@ -3,11 +3,12 @@
 A policy that learned from a few thousand demonstrations knows their names by heart and cannot repeat a new one, and no
 reward teaches it, since it never does so by chance. What it lacks is an attention head that looks for the earlier place
 at which the present token stood, and takes what followed there (Olsson et al. 2022, "In-context learning and induction
-heads"). Two kinds of sequences need nothing else:
+heads"). Such heads appear suddenly, where there is little else to learn. Three kinds of sequences, from easy to hard:
 
-* **repetitions**: a random span of tokens, other random tokens, and the span again. Only the second span is trained on,
-  from its second token, since nothing predicts where it begins;
-* **recalls**: facts about made-up names, `NAME: VALUE`, and a question for one of them, as observation and reply.
+* **periods**: a few random tokens over and over, trained on from the second token of the second round;
+* **repetitions**: a random span of tokens, then pieces of it among other random tokens. Of each piece all tokens but
+  the first are trained on, since nothing predicts where a piece begins;
+* **recalls**: facts about made-up names, `NAME: VALUE`, and questions for them, as observations and replies.
 
 Every draw is a function of the seed and the number of the sequence.
 """
@@ -15,8 +16,10 @@ Every draw is a function of the seed and the number of the sequence.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from turnwise import seeding
 from turnwise.data.arrays import TokenSequence
@@ -27,15 +30,35 @@ LETTERS = VOWELS + CONSONANTS
 DIGITS = "0123456789"
 
 
-def repetition(seed: int, number: int, tokens: Sequence[int], longest_span: int) -> TokenSequence:
-    """A span of 2 to `longest_span` random `tokens`, other random tokens, and the span again, which is trained on."""
+LONGEST_GAP = 6
+"""Most other tokens between two pieces of a repetition."""
+
+
+def period(seed: int, number: int, tokens: Sequence[int], longest: int, length: int) -> TokenSequence:
+    """A span of 2 to `longest` random `tokens`, over and over until the sequence has `length` tokens."""
+    draw = seeding.generator(seed, "period", number)
+    span = draw.choice(tokens, size=draw.integers(2, longest + 1))
+    trained = np.arange(length) > len(span)
+    return _sequence(np.resize(span, length), trained)
+
+
+def repetition(seed: int, number: int, tokens: Sequence[int], longest: int, length: int) -> TokenSequence:
+    """A span of 4 to `longest` different random `tokens`, then pieces of it among others, in all `length` tokens."""
     draw = seeding.generator(seed, "repetition", number)
-    span = draw.choice(tokens, size=draw.integers(2, longest_span + 1))
-    around = [draw.choice(tokens, size=draw.integers(1, 2 * longest_span + 1)) for _ in range(2)]
-    sequence = np.concatenate([around[0], span, around[1], span])
-    untrained = len(sequence) - len(span) + 1
-    turn_of_token = (-1,) * untrained + (0,) * (len(span) - 1)
-    return TokenSequence(tuple(sequence.tolist()), turn_of_token, (0.0,) * len(sequence))
+    span = draw.choice(tokens, size=draw.integers(4, longest + 1), replace=False)
+    parts, trained = [span], [np.zeros(len(span), dtype=bool)]
+    while sum(map(len, parts)) < length:
+        gap = draw.choice(tokens, size=draw.integers(0, LONGEST_GAP + 1))
+        first = draw.integers(0, len(span) - 1)
+        piece = span[first : draw.integers(first + 2, len(span) + 1)]
+        parts += [gap, piece]
+        trained += [np.zeros(len(gap), dtype=bool), np.arange(len(piece)) > 0]
+    return _sequence(np.concatenate(parts)[:length], np.concatenate(trained)[:length])
+
+
+def _sequence(tokens: NDArray[Any], trained: NDArray[np.bool_]) -> TokenSequence:
+    turn_of_token = np.where(trained, 0, -1)
+    return TokenSequence(tuple(tokens.tolist()), tuple(turn_of_token.tolist()), (0.0,) * len(tokens))
 
 
 def recall(seed: int, number: int, *, facts: int, longest_name: int, write: Callable[[str, str], str]) -> Conversation:

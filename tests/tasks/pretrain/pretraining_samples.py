@@ -8,6 +8,17 @@ from tasks.pretrain.corpus import CorpusParameters, corpus
 from turnwise.config.pretraining import Copying
 from turnwise.store import Reference
 
+COPYING = Copying(
+    sequences=20,
+    longest_period=4,
+    period_tokens=12,
+    longest_span=8,
+    repetition_tokens=20,
+    facts=4,
+    longest_name=6,
+    weight=1.0,
+)
+
 
 def small_corpus(small: Small, **changes: object) -> Reference:
     """The corpus of the small demonstrations, and of twenty sequences of each kind that teach copying."""
@@ -15,7 +26,7 @@ def small_corpus(small: Small, **changes: object) -> Reference:
         "seed": 0,
         "context_tokens": 256,
         "observed_share": 0.5,
-        "copying": Copying(sequences=20, longest_span=8, facts=4, longest_name=6, weight=1.0),
+        "copying": COPYING,
         "play": {"lake": small.play},
         **changes,
     }

@@ -6,17 +6,16 @@ from pretraining_samples import small_corpus
 from stage_samples import Small
 
 from tasks.models_in_memory import LearnerParameters, take_learner
-from tasks.pretrain.corpus import RECALLS, REPETITIONS
+from tasks.pretrain.corpus import PERIODS, RECALLS, REPETITIONS
 from tasks.pretrain.training import PretrainingParameters, pretraining
-from turnwise.config.pretraining import PretrainingSteps
+from turnwise.config.pretraining import Phase, PretrainingSteps
 from turnwise.store import Reference, default_store
 
 
 def steps(small: Small, policy: Reference, corpus: Reference, first: int, count: int) -> Reference:
     training = PretrainingSteps(
-        steps=8,
+        phases=[Phase(steps=2, batch=6, sources=[PERIODS]), Phase(steps=6, batch=6, sources=None)],
         steps_per_stage=count,
-        batch=6,
         learning_rate_warmup=2,
         final_learning_rate=1e-4,
         weight_decay=0.1,
@@ -29,7 +28,7 @@ def steps(small: Small, policy: Reference, corpus: Reference, first: int, count:
             compute=small.experiment.compute,
             training=training,
             learning_rate=0.01,
-            weights={"lake": 2.0, RECALLS: 1.0, REPETITIONS: 1.0},
+            weights={"lake": 2.0, PERIODS: 1.0, RECALLS: 1.0, REPETITIONS: 1.0},
             first_step=first,
         ),
         policy=policy,
@@ -53,3 +52,18 @@ def test_a_stage_that_begins_from_the_stored_policy_gives_the_same_policy(small:
     in_memory = steps(small, first, made, 5, 4)
     steps(small, small.policy, made, 1, 2)  # another policy takes the learner's place in memory
     assert steps(small, first, made, 5, 4) == in_memory
+
+
+def test_a_step_draws_from_the_sources_of_its_phase() -> None:
+    first, second = Phase(steps=3, batch=2, sources=["lake"]), Phase(steps=1, batch=4, sources=None)
+    training = PretrainingSteps(
+        phases=[first, second],
+        steps_per_stage=2,
+        learning_rate_warmup=0,
+        final_learning_rate=0.0,
+        weight_decay=0.0,
+        micro_batch_tokens=64,
+        threads=1,
+    )
+    assert training.steps == 4
+    assert [training.phase_of(step) for step in (1, 2, 3, 4)] == [first, first, first, second]
