@@ -18,14 +18,14 @@ from turnwise.agent.formats.contract import Format
 from turnwise.config.pretraining import Copying
 from turnwise.config.schema import Section
 from turnwise.data.arrays import SequenceBatch
-from turnwise.data.copying import period, recall, repetition
+from turnwise.data.copying import recall, repetition
 from turnwise.policy.tokenizer import ChatFrame, load_frame, save_tokenizer, train_tokenizer
 from turnwise.store import Reference, default_store
 from turnwise.world import ScriptedAction
 
 CORPUS_FILE = "sequences.safetensors"
-PERIODS, REPETITIONS, RECALLS = "periods", "repetitions", "recalls"
-COPYING = (PERIODS, REPETITIONS, RECALLS)
+REPETITIONS, RECALLS = "repetitions", "recalls"
+COPYING = (REPETITIONS, RECALLS)
 
 
 class BaseTokenizerParameters(Section):
@@ -72,7 +72,7 @@ def _code_of_worlds(parameters: CorpusParameters) -> list[str]:
 
 @stage("corpus", code=_code_of_worlds)
 def corpus(parameters: CorpusParameters, *, tokenizer: Reference, demonstrations: dict[str, Reference]) -> Reference:
-    """Tokenize all sequences: those of each world, periods, repetitions and recalls; see `read_corpus`.
+    """Tokenize all sequences: those of each world, repetitions and recalls; see `read_corpus`.
 
     Of a share of the demonstrations, observations are trained on too: what a world looks like is worth knowing.
     """
@@ -147,10 +147,6 @@ def _copying(parameters: CorpusParameters, frame: ChatFrame) -> Mapping[str, Seq
         for number in range(options.sequences)
     ]
     made = {
-        PERIODS: [
-            period(seed, number, plain, options.longest_period, options.period_tokens)
-            for number in range(options.sequences)
-        ],
         REPETITIONS: [
             repetition(seed, number, plain, options.longest_span, options.repetition_tokens)
             for number in range(options.sequences)

@@ -31,8 +31,6 @@ worlds:
     weight: 1.0
 copying:
   sequences: 16
-  longest_period: 4
-  period_tokens: 12
   longest_span: 6
   repetition_tokens: 20
   facts: 3
@@ -40,7 +38,7 @@ copying:
   weight: 1.0
 training:
   phases:
-    - { steps: 1, batch: 4, sources: [periods] }
+    - { steps: 1, batch: 4, sources: [recalls] }
     - { steps: 3, batch: 4, sources: null }
   steps_per_stage: 2
   learning_rate_warmup: 1

@@ -47,10 +47,6 @@ class Copying(Section):
 
     sequences: Count
     """Of each kind."""
-    longest_period: Annotated[int, Field(ge=2, le=1000)]
-    """Most tokens of a span that is said over and over."""
-    period_tokens: Tokens
-    """Tokens of such a sequence."""
     longest_span: Annotated[int, Field(ge=4, le=1000)]
     """Most tokens of a span of which pieces are repeated."""
     repetition_tokens: Tokens
@@ -82,7 +78,7 @@ class Phase(Section):
     batch: Batch
     """Sequences per step."""
     sources: list[str] | None
-    """The sources of the corpus that are drawn from, by their weights: worlds, periods, repetitions, recalls. null:
+    """The sources of the corpus that are drawn from, by their weights: worlds, repetitions, recalls. null:
     all."""
 
 

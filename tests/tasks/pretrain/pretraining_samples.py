@@ -10,8 +10,6 @@ from turnwise.store import Reference
 
 COPYING = Copying(
     sequences=20,
-    longest_period=4,
-    period_tokens=12,
     longest_span=8,
     repetition_tokens=20,
     facts=4,

@@ -7,7 +7,7 @@ from pretraining_samples import small_corpus
 from stage_samples import Small
 
 from tasks.prepare.imitation import sequences_to_imitate
-from tasks.pretrain.corpus import PERIODS, RECALLS, REPETITIONS, read_corpus
+from tasks.pretrain.corpus import RECALLS, REPETITIONS, read_corpus
 from turnwise.policy.tokenizer import ChatFrame, load_tokenizer
 from turnwise.store import default_store
 
@@ -15,7 +15,7 @@ from turnwise.store import default_store
 def test_it_has_the_demonstrations_and_all_kinds_of_copying(small: Small) -> None:
     made = small_corpus(small, observed_share=0.0, context_tokens=320)
     sources = read_corpus(made)
-    assert sorted(sources) == ["lake", PERIODS, RECALLS, REPETITIONS]
+    assert sorted(sources) == ["lake", RECALLS, REPETITIONS]
     shown = sequences_to_imitate(small.play, small.tokenizer, small.demonstrations)
     assert np.array_equal(sources["lake"].tokens, shown.tokens)
     assert np.array_equal(sources["lake"].mask, shown.mask)

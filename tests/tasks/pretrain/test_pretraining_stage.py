@@ -6,7 +6,7 @@ from pretraining_samples import small_corpus
 from stage_samples import Small
 
 from tasks.models_in_memory import LearnerParameters, take_learner
-from tasks.pretrain.corpus import PERIODS, RECALLS, REPETITIONS
+from tasks.pretrain.corpus import RECALLS, REPETITIONS
 from tasks.pretrain.training import PretrainingParameters, pretraining
 from turnwise.config.pretraining import Phase, PretrainingSteps
 from turnwise.store import Reference, default_store
@@ -14,7 +14,7 @@ from turnwise.store import Reference, default_store
 
 def steps(small: Small, policy: Reference, corpus: Reference, first: int, count: int) -> Reference:
     training = PretrainingSteps(
-        phases=[Phase(steps=2, batch=6, sources=[PERIODS]), Phase(steps=6, batch=6, sources=None)],
+        phases=[Phase(steps=2, batch=6, sources=[RECALLS]), Phase(steps=6, batch=6, sources=None)],
         steps_per_stage=count,
         learning_rate_warmup=2,
         final_learning_rate=1e-4,
@@ -28,7 +28,7 @@ def steps(small: Small, policy: Reference, corpus: Reference, first: int, count:
             compute=small.experiment.compute,
             training=training,
             learning_rate=0.01,
-            weights={"lake": 2.0, PERIODS: 1.0, RECALLS: 1.0, REPETITIONS: 1.0},
+            weights={"lake": 2.0, RECALLS: 1.0, REPETITIONS: 1.0},
             first_step=first,
         ),
         policy=policy,
