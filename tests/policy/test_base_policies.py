@@ -1,0 +1,53 @@
+"""The base policies of the package: they open without a network, and copy names that nobody has ever seen."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM
+
+from tasks.prepare.imitation import conversation_sequence
+from turnwise.data.copying import recall
+from turnwise.policy.pretrained import BASE_POLICIES, base_policies
+from turnwise.policy.tokenizer import ChatFrame, load_tokenizer
+
+NAMES = base_policies()
+LARGEST = 12_000_000
+"""Bytes of all base policies together, since they are in the repository."""
+
+
+def answered(name: str, value: str) -> str:
+    """The reply with a value, in the format of the world `search`."""
+    return f"<think> {name}</think><answer> {value}</answer>"
+
+
+def test_there_are_base_policies_and_they_stay_small() -> None:
+    assert "base-1m" in NAMES
+    assert sum(path.stat().st_size for path in BASE_POLICIES.rglob("*") if path.is_file()) <= LARGEST
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_base_policy_says_what_it_is(name: str) -> None:
+    card = (BASE_POLICIES / name / "README.md").read_text()
+    shape = json.loads((BASE_POLICIES / name / "config.json").read_text())
+    assert card.startswith(f"# {name}\n")
+    assert f"{shape['num_hidden_layers']} layers of width {shape['hidden_size']}" in card
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_base_policy_copies_made_up_names(name: str) -> None:
+    frame = ChatFrame(load_tokenizer(BASE_POLICIES / name))
+    model = AutoModelForCausalLM.from_pretrained(BASE_POLICIES / name, dtype=torch.float32, trust_remote_code=False)
+    losses = []
+    for number in range(20):
+        # Another seed than that of the corpus, so that no name has been read.
+        told = recall(20_261_123, number, facts=8, longest_name=12, write=answered)
+        sequence = conversation_sequence(told, frame)
+        tokens, trained = torch.tensor(sequence.tokens), torch.tensor(sequence.mask, dtype=torch.bool)[1:]
+        with torch.no_grad():
+            logits = model(tokens[None]).logits[0, :-1]
+        losses.append(torch.nn.functional.cross_entropy(logits[trained], tokens[1:][trained]).item())
+    # 0.1 nats when it was made; a policy that cannot copy has 2.5, after as many steps in a mixture of all sources.
+    assert sum(losses) / len(losses) < 1.0
