@@ -40,7 +40,7 @@ def test_a_variant_that_is_better_is_called_so_and_one_that_is_alike_is_not() ->
 def test_both_families_are_corrected_and_the_notes_say_so() -> None:
     variants = {name: results(level, 5, name) for name, level in (("a", 0.5), ("b", 0.52), ("c", 0.8))}
     judged = judge("success", variants, frames=dict.fromkeys(variants, ReferencePoints(results(0.4, 1, "start"))))
-    for family in (judged.pairs, [each.gain for each in judged.standings if each.gain]):
+    for family in (judged.pairs, judged.gains):
         least = min(family, key=lambda each: each.p or 0.0)
         assert least.corrected == pytest.approx(min(1.0, 3 * (least.p or 0.0)))
     assert any("3 pairs of variants are corrected together by Holm's method" in note for note in judged.notes)
