@@ -3,6 +3,7 @@
 PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
+DOCS_VENV := .venv-docs
 LOCK := requirements/cpu.lock
 WORLD ?= search
 OVERLAY = $(if $(filter search,$(WORLD)),,$(firstword $(wildcard experiments/$(WORLD).yaml experiments/worlds/$(WORLD).yaml) experiments/$(WORLD).yaml))
@@ -11,7 +12,7 @@ OVERLAY = $(if $(filter search,$(WORLD)),,$(firstword $(wildcard experiments/$(W
 unexport PYTHONDONTWRITEBYTECODE
 
 .DELETE_ON_ERROR:
-.PHONY: demo repro test ui lint bench lock setup clean
+.PHONY: demo repro test ui lint bench docs lock lock-docs setup clean
 
 demo: $(VENV)/ready ## compare credit rules; `make demo WORLD=frozen_lake` does it on a second world
 	$(BIN)/turnwise ablation $(OVERLAY) --processes 2
@@ -34,14 +35,26 @@ lint: $(VENV)/ready
 bench: $(VENV)/ready ## side-by-side measurements; nothing is asserted
 	$(BIN)/python -m benchmarks
 
+docs: $(VENV)/ready $(DOCS_VENV)/ready ## the documentation as a site, every link checked
+	NO_MKDOCS_2_WARNING=1 $(DOCS_VENV)/bin/mkdocs build --strict --quiet
+	@echo "The documentation is .site/index.html. With search: python3 -m http.server --bind 127.0.0.1 --directory .site 8000"
+
 setup: $(VENV)/ready
 
 $(VENV)/ready: $(LOCK) pyproject.toml requirements/install.sh
 	PYTHON=$(PYTHON) sh requirements/install.sh $(VENV) $(LOCK)
 	@touch $@
 
+$(DOCS_VENV)/ready: requirements/docs.lock
+	[ -x $(DOCS_VENV)/bin/python ] || $(VENV)/bin/python -m venv $(DOCS_VENV)
+	$(DOCS_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -r requirements/docs.lock
+	@touch $@
+
 lock: ## resolve pyproject.toml again
 	sh requirements/lock.sh $(LOCK)
+
+lock-docs: ## resolve what the documentation site is built with again
+	uv pip compile --group docs --no-header --no-annotate --no-emit-find-links --python-version 3.11 -o requirements/docs.lock
 
 clean: ## forget everything that was computed (the environment stays)
 	rm -rf .turnwise

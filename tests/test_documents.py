@@ -1,21 +1,121 @@
-"""What the documents name exists."""
+"""What the documents name exists, and the site's navigation has every page."""
 
+from __future__ import annotations
+
+import os
 import re
+import shutil
+import subprocess
 import tomllib
+from collections import Counter
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 ROOT = Path(__file__).parents[1]
-DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("docs/science/*.md")])
+PAGES = sorted((ROOT / "docs").rglob("*.md"))
+DOCUMENTS = [*sorted(ROOT.glob("*.md")), *PAGES]
+BUILDER = shutil.which("mkdocs", path=f"{ROOT / '.venv-docs' / 'bin'}:{os.environ['PATH']}")
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
-def test_every_link_to_a_file_leads_to_one(document: Path) -> None:
-    links = re.findall(r"\]\(([^)#]+)\)", document.read_text())
-    local = [link for link in links if "://" not in link]
-    assert [link for link in local if not (document.parent / link).exists()] == []
+def name_of(document: Path) -> str:
+    return document.relative_to(ROOT).as_posix()
+
+
+@cache
+def prose(document: Path) -> str:
+    """A document without its blocks and spans of code, in which brackets are no links and # begins no heading."""
+    blocks = re.sub(r"^( *)(`{3,}).*?^\1\2", "", document.read_text(), flags=re.MULTILINE | re.DOTALL)
+    lines = (line for line in blocks.splitlines() if not line.startswith("    ") or line.lstrip().startswith("|"))
+    return "\n".join(lines)
+
+
+@cache
+def anchors(document: Path) -> frozenset[str]:
+    """The anchors of a document's headings, by GitHub's rule, which mkdocs.yml sets for the site too."""
+    seen: Counter[str] = Counter()
+    found = set()
+    for heading in re.findall(r"^#+ +(.+?)\s*$", prose(document), flags=re.MULTILINE):
+        text = re.sub(r"\[([^\]]+)\]\([^)]*\)", r"\1", heading).lower()
+        slug = re.sub(r"[^\w\- ]", "", text).replace(" ", "-")
+        found.add(f"{slug}-{seen[slug]}" if seen[slug] else slug)
+        seen[slug] += 1
+    return frozenset(found)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
+def test_every_link_leads_to_a_file_and_to_a_heading_in_it(document: Path) -> None:
+    missing = []
+    for link in re.findall(r"\]\(([^)\s]+)\)", re.sub(r"`[^`\n]*`", "", prose(document))):
+        path, _, anchor = link.partition("#")
+        target = (document.parent / path).resolve() if path else document
+        if "://" in link:
+            continue
+        if not target.exists() or (anchor and anchor not in anchors(target)):
+            missing.append(link)
+    assert missing == []
+
+
+def test_a_link_to_a_missing_heading_would_be_noticed(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("# What `a b` is, and (how)\n\n```\n# no heading\n```\n\n## Twice\n\n## Twice\n")
+    assert anchors(page) == {"what-a-b-is-and-how", "twice", "twice-1"}
+
+
+class Navigation(yaml.SafeLoader):
+    """Reads mkdocs.yml without making the objects that it names."""
+
+
+Navigation.add_multi_constructor("tag:yaml.org,2002:python/", lambda *_: None)
+
+
+def leaves(entry: Any) -> Iterator[str]:
+    """The pages of a part of the navigation."""
+    if isinstance(entry, str):
+        yield entry
+    else:
+        for each in entry.values() if isinstance(entry, dict) else entry:
+            yield from leaves(each)
+
+
+def test_the_sites_navigation_has_every_page_once() -> None:
+    configuration = yaml.load((ROOT / "mkdocs.yml").read_text(), Navigation)  # a SafeLoader: no object is made
+    assert sorted(leaves(configuration["nav"])) == sorted(page.relative_to(ROOT / "docs").as_posix() for page in PAGES)
+
+
+def test_the_reference_is_made_from_modules_that_there_are() -> None:
+    pages = "".join(page.read_text() for page in (ROOT / "docs" / "reference").glob("*.md"))
+    named = re.findall(r"^::: ([\w.]+)$", pages, flags=re.MULTILINE)
+    paths = [ROOT / name.replace(".", "/") for name in named]
+    assert len(paths) > 20
+    assert [
+        path for path in paths if not path.with_suffix(".py").exists() and not (path / "__init__.py").exists()
+    ] == []
+
+
+@pytest.mark.skipif(BUILDER is None, reason="mkdocs is not installed: `make docs` installs it")
+def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
+    assert BUILDER is not None
+    built = subprocess.run(
+        [BUILDER, "build", "--strict", "--quiet", "--site-dir", tmp_path],
+        cwd=ROOT,
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True,
+        text=True,
+    )
+    assert (built.returncode, built.stderr) == (0, "")
+    commands, credit, beside, worlds = (
+        (tmp_path / page).read_text()
+        for page in ("reference/commands.html", "reference/credit.html", "beside-others.html", "worlds.html")
+    )
+    assert 'id="turnwise-ablation"' in commands and "--dry-run" in commands
+    assert 'id="turnwise.credit.group_relative.grpo"' in credit
+    assert '<abbr title="Group relative policy optimization' in beside
+    assert 'href="source/envs/search/documents.py.html"' in worlds
 
 
 def test_the_index_of_papers_names_files_that_there_are() -> None:

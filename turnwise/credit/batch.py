@@ -250,7 +250,7 @@ class CreditBatch:
 
 
 def anchors(trajectories: Sequence[Trajectory]) -> list[list[str | None]] | None:
-    """The anchor state before each turn, [trajectory][turn]; None where any acting turn lacks one."""
+    """The anchor state before each turn, by trajectory and turn; None where any acting turn lacks one."""
     acting = (turn for trajectory in trajectories for turn in trajectory.turns if turn.kind is TurnKind.ACT)
     if any(turn.state is None for turn in acting):
         return None
