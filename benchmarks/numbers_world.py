@@ -100,7 +100,7 @@ class Bytes:
         """The bytes of the observation."""
         return _bytes(observation)
 
-    def continuation(self, observation: str, reply: Sequence[int]) -> tuple[int, ...]:
+    def continuation(self, observation: str, reply: Sequence[int], *, answers_call: bool = False) -> tuple[int, ...]:
         """The bytes of the observation."""
         return self.opening(None, observation)
 

@@ -22,6 +22,7 @@ from tasks.prepare.materials import (
 )
 from tasks.prepare.warm_start import WarmStartParameters, warm_start
 from tasks.rollout.evaluate import BaselineParameters, EvaluationParameters, baseline, evaluate
+from turnwise.agent.formats import make_format
 from turnwise.config.agent_rewards import requested_rewards
 from turnwise.config.model_settings import Compute
 from turnwise.config.schema import RetryOptions
@@ -109,9 +110,13 @@ def require_model(experiment: Experiment) -> None:
         return
     from turnwise.policy.published import require_usable
 
-    engine, tokens = experiment.compute.engine, experiment.agent.context_tokens
-    switches = experiment.policy.chat_template_kwargs
-    require_usable(pretrained_folder(found), engine=engine, context_tokens=tokens, chat_template_kwargs=switches)
+    require_usable(
+        pretrained_folder(found),
+        engine=experiment.compute.engine,
+        context_tokens=experiment.agent.context_tokens,
+        chat_template_kwargs=experiment.policy.chat_template_kwargs,
+        functions=make_format(experiment.agent.format, experiment.made_world).functions,
+    )
 
 
 def _require_device(compute: Compute) -> None:

@@ -22,6 +22,7 @@ from turnwise.data.metrics import recorded_in
 from turnwise.data.task_sets import read_task_set
 from turnwise.data.trajectory import Trajectory
 from turnwise.data.trajectory_files import write_trajectories
+from turnwise.policy.declared_functions import DeclaredFunctions
 from turnwise.policy.engines.contract import Sampling
 from turnwise.policy.engines.resident import close_resident_engine, resident_engine
 from turnwise.store import Draft, Reference, default_store
@@ -118,7 +119,8 @@ def play_episodes(
 ) -> RolloutResult:
     """Play the episodes that `make` makes from the episode config. All other arguments are as in `play_with_policy`."""
     agent = parameters.agent
-    frame = _frame(default_store().folder(tokenizer))
+    form = make_format(agent.format, the_world(parameters.world))
+    frame = _frame(default_store().folder(tokenizer), form.functions)
     engine = resident_engine(
         compute.engine,
         device=compute.device,
@@ -188,10 +190,10 @@ def frame_of(tokenizer: Reference) -> ChatFrame:
 
 
 @cache
-def _frame(folder: Path) -> ChatFrame:
-    from turnwise.policy.tokenizer import load_frame
+def _frame(folder: Path, functions: DeclaredFunctions | None = None) -> ChatFrame:
+    from turnwise.policy.function_frame import load_frame_of
 
-    return load_frame(folder)
+    return load_frame_of(folder, functions)
 
 
 def save_played(draft: Draft, played: RolloutResult, folder: str = ".") -> Sequence[Trajectory]:

@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from turnwise.agent.branching import require_branching
-from turnwise.agent.formats import format_class, make_format
+from turnwise.agent.formats import make_format
 from turnwise.config import schema
 from turnwise.config.agent import Agent
 from turnwise.config.messages import explain, with_places
@@ -130,14 +130,14 @@ class Experiment(Section):
         Each check lives with its subject, and gets what it needs.
         """
         world, optimization = self.made_world, self.optimization
-        make_format(self.agent.format, world)
+        form = make_format(self.agent.format, world)
         require_primary_column(world)
         require_demonstrations(self.data, self.warm_start, self.policy, world)
-        tags = format_class(self.agent.format).tags
-        require_rewards(self.rewards, world, tags)
+        require_rewards(self.rewards, world, form.tags)
         curriculum = self.made_curriculum
         require_playable(curriculum, optimization.iterations, self.world, world)
-        require_policy(self.policy, optimization.adapter, self.compute.engine, tags)
+        engine, needs_functions = self.compute.engine, form.functions is not None
+        require_policy(self.policy, optimization.adapter, engine, form.tags, needs_functions=needs_functions)
         require_credit(self.credit, self._credit_inputs(world, curriculum))
         if self.rollout.scheme == "branching":
             for rule in (self.credit, self.credit.thought):

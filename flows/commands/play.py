@@ -8,13 +8,22 @@ A reply is one line. In formats whose replies have several lines, an empty line 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import TextIO
 
 from turnwise import seeding
 from turnwise.agent.episode import Episode
 from turnwise.agent.episode_config import EpisodeConfig
-from turnwise.agent.formats import FORMATS, Format, ReactFormat, ThinkAnswerFormat, ToolJsonFormat, make_format
+from turnwise.agent.formats import (
+    FORMATS,
+    Format,
+    NativeToolsFormat,
+    ReactFormat,
+    ThinkAnswerFormat,
+    ToolJsonFormat,
+    make_format,
+)
 from turnwise.agent.host import RetryPolicy
 from turnwise.data.trajectory import Lost, Trajectory
 from turnwise.errors import ConfigurationError
@@ -24,7 +33,7 @@ from turnwise.world import SPLITS, ScriptedAction, Task, World
 PLAIN = "plain"
 """The reply form in which a line is just the answer, without a thought."""
 FORMS = (*FORMATS, PLAIN)
-IN_LINES = (ReactFormat.name, ToolJsonFormat.name)
+IN_LINES = (NativeToolsFormat.name, ReactFormat.name, ToolJsonFormat.name)
 """The formats whose replies have several lines."""
 ORACLE, QUIT = ":oracle", ":quit"
 COMMANDS = f"{ORACLE} shows what the oracle would do, {QUIT} ends."
@@ -63,7 +72,7 @@ class Screen:
         self.say(f"{system}\n" if system else "")
         return self.continuation(observation, ())
 
-    def continuation(self, observation: str, reply: Sequence[int]) -> tuple[int, ...]:
+    def continuation(self, observation: str, reply: Sequence[int], *, answers_call: bool = False) -> tuple[int, ...]:
         """Show an observation."""
         self.say(observation)
         return ()
@@ -119,7 +128,10 @@ def _instruction(world: World, written: Format, form: str) -> str:
     """The instruction that the policy gets, adapted to the reply form of the person."""
     if form == PLAIN:
         return f"{world.instruction}\n{world.grammar}\nReply with an action; several actions are separated by ||."
-    return written.instruction(world)
+    if written.functions is None:
+        return written.instruction(world)
+    declared = "\n".join(json.dumps(each) for each in written.functions.signatures)
+    return f"{written.instruction(world)}\n{declared}\nFor example: {written.functions.example}"
 
 
 def _reply(episode: Episode, world: World, written: Format, form: str, source: TextIO, screen: Screen) -> str | None:

@@ -16,7 +16,8 @@ from turnwise.data.conversations import Conversation
 from turnwise.data.trajectory import TurnKind, trajectory_arrays
 from turnwise.data.trajectory_files import read_trajectories
 from turnwise.errors import ConfigurationError
-from turnwise.policy.tokenizer import ChatFrame, load_frame
+from turnwise.policy.function_frame import load_frame_of
+from turnwise.policy.tokenizer import ChatFrame
 from turnwise.store import Reference, default_store
 
 logger = logging.getLogger(__name__)
@@ -44,12 +45,12 @@ def sequences_to_imitate(parameters: PlayParameters, tokenizer: Reference, demon
     Raises:
         ConfigurationError: nothing fits into the context.
     """
-    frame = load_frame(default_store().folder(tokenizer))
+    world, agent = the_world(parameters.world), parameters.agent
+    form = make_format(agent.format, world)
+    frame = load_frame_of(default_store().folder(tokenizer), form.functions)
     if demonstrations.kind == "conversations":
         told = [conversation_sequence(conversation, frame) for conversation in kept_conversations(demonstrations)]
         return SequenceBatch.of(_fitting(told, parameters.agent.context_tokens))
-    world, agent = the_world(parameters.world), parameters.agent
-    form = make_format(agent.format, world)
     instruction = instruction_of(agent, world)
     replies = _longest_replies(agent)
     shown = []
@@ -78,7 +79,10 @@ def conversation_sequence(conversation: Conversation, frame: ChatFrame) -> Token
     reply: tuple[int, ...] = ()
     for index, exchange in enumerate(conversation.exchanges):
         text = exchange.observation
-        observation = frame.continuation(text, reply) if index else frame.opening(conversation.instruction, text)
+        if index:
+            observation = frame.continuation(text, reply, answers_call=exchange.answers_call)
+        else:
+            observation = frame.opening(conversation.instruction, text)
         reply = frame.reply(exchange.reply)
         tokens += [*observation, *reply]
         turn_of_token += [-1] * len(observation) + [index] * len(reply)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -349,6 +349,36 @@ def test_the_format_is_the_rollouts() -> None:
     assert isinstance(result, Trajectory)
     assert result.turns[0].actions == ("search[b]",)
     assert result.final_observation.startswith(LEGAL)
+
+
+class NotingFrame:
+    """A frame that notes which observations answer a call."""
+
+    end_tokens: tuple[int, ...] = ()
+
+    def __init__(self) -> None:
+        self.answers: list[bool] = []
+
+    def opening(self, system: str | None, observation: str) -> tuple[int, ...]:
+        return ()
+
+    def continuation(self, observation: str, reply: Sequence[int], *, answers_call: bool = False) -> tuple[int, ...]:
+        self.answers.append(answers_call)
+        return ()
+
+    def without_thoughts(
+        self, system: str | None, observations: Sequence[str], replies: Sequence[tuple[int, ...]]
+    ) -> tuple[int, ...]:
+        raise AssertionError("thoughts are kept")
+
+    def decode(self, tokens: tuple[int, ...]) -> str:
+        raise AssertionError("there are no tokens")
+
+
+def test_what_the_world_says_of_actions_answers_a_call_and_what_is_said_of_an_unreadable_reply_does_not() -> None:
+    noting = NotingFrame()
+    play_texts(hill(turns=5, actions=9), form("up"), "nonsense", form("fly"), form("stay"), form("stay"), frame=noting)
+    assert noting.answers == [True, False, True, True]
 
 
 # Worlds' oddities

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from turnwise.agent.formats import (
     FORMATS,
     Format,
+    NativeToolsFormat,
     ReactFormat,
     SearchFormat,
     ThinkAnswerFormat,
@@ -28,8 +29,9 @@ from turnwise.errors import ConfigurationError
 from turnwise.world import Limits, ScriptedAction, make_world
 
 SEARCHING = frozenset({"search", "answer"})
-ALL = [SearchFormat(SEARCHING), ThinkAnswerFormat(), ReactFormat(), ToolJsonFormat(), ToolJsonFormat(SEARCHING)]
-OF_ANY_TEXT = [ThinkAnswerFormat(), ReactFormat(), ToolJsonFormat()]
+WITH_CALLS = [ToolJsonFormat(), ToolJsonFormat(SEARCHING), NativeToolsFormat(), NativeToolsFormat(SEARCHING)]
+ALL = [SearchFormat(SEARCHING), ThinkAnswerFormat(), ReactFormat(), *WITH_CALLS]
+OF_ANY_TEXT = [ThinkAnswerFormat(), ReactFormat(), ToolJsonFormat(), NativeToolsFormat()]
 """The formats that can express a world whose actions are any text."""
 LABELS = ["Thought:", "Action:", "Observation:"]
 CONTROL = ["<|im_start|>assistant\n", "<|im_end|>", "<|pad|>", "<|endoftext|>", "[INST]", "Assistant:"]
@@ -236,6 +238,7 @@ def test_what_has_not_the_form_of_react_is_refused_and_told_the_form(reply: str)
 )
 def test_what_is_no_call_is_refused_and_told_the_form(reply: str) -> None:
     assert_refused(ToolJsonFormat(), reply)
+    assert_refused(NativeToolsFormat(), reply)
 
 
 def assert_refused(form: Format, reply: str) -> None:
@@ -346,7 +349,9 @@ def test_an_episode_answers_whatever_it_is_told(form: Format, replies: list[str]
 
 def test_formats_are_found_by_name_and_an_unknown_one_is_refused() -> None:
     assert {name: type(make_format(name, make_world("search", {}))) for name in FORMATS} == FORMATS
-    with pytest.raises(ConfigurationError, match=r"one of react, search, think-answer, tool-json; found 'xml'"):
+    with pytest.raises(
+        ConfigurationError, match=r"one of native-tools, react, search, think-answer, tool-json; found 'xml'"
+    ):
         format_class("xml")
 
 

@@ -475,3 +475,17 @@ def test_thoughts_are_dropped_from_a_whole_plain_conversation_alone(other: str) 
     with pytest.raises(ConfigurationError, match=r"thoughts: dropped needs context\.policy full and mode\.name plain"):
         load(ROOT / "params.yaml", settings=["agent.thoughts=dropped", other])
     assert load(ROOT / "params.yaml", settings=["agent.thoughts=dropped"]).agent.thoughts == "dropped"
+
+
+def test_native_tools_are_for_a_published_model_that_only_acts_and_keeps_its_thoughts() -> None:
+    native = "agent.format=native-tools"
+    with pytest.raises(
+        ConfigurationError, match=r"native-tools needs a published model, .*policy\.model: scratch: set"
+    ):
+        load(ROOT / "params.yaml", settings=[native])
+    settings = [native, "policy.model=Qwen/Qwen2.5-0.5B-Instruct"]
+    assert load(ROOT / "params.yaml", settings=settings).agent.format == "native-tools"
+    summary = "agent.context={policy: summary, every: 2, summary_tokens: 8}"
+    for other in ("agent.thoughts=dropped", "agent.mode={name: plan, tokens: 8}", summary):
+        with pytest.raises(ConfigurationError, match=r"native-tools needs mode\.name plain.*set format to tool-json"):
+            load(ROOT / "params.yaml", settings=[*settings, other])

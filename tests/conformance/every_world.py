@@ -64,7 +64,7 @@ class Listener:
     def opening(self, system: str | None, observation: str) -> tuple[int, ...]:
         return self.continuation(observation, ())
 
-    def continuation(self, observation: str, reply: Sequence[int]) -> tuple[int, ...]:
+    def continuation(self, observation: str, reply: Sequence[int], *, answers_call: bool = False) -> tuple[int, ...]:
         self.text = observation
         return ()
 

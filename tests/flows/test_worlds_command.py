@@ -70,7 +70,7 @@ def test_the_oracle_can_be_asked_and_changes_nothing() -> None:
 @pytest.mark.parametrize(
     ("world", "form"),
     [
-        *((LAKE, form) for form in ("plain", "think-answer", "react", "tool-json")),
+        *((LAKE, form) for form in ("plain", "think-answer", "react", "tool-json", "native-tools")),
         *((("search", "", []), form) for form in ("plain", "search", "tool-json")),
     ],
 )
@@ -99,6 +99,11 @@ def test_an_unreadable_reply_is_answered_as_the_policy_is() -> None:
     assert text.count("Reply with <think>a thought</think><answer>an action</answer>") == 3
     assert "Not an action. Legal: Left, Down, Right or Up." in played("jump\n")
     assert "At most 2 actions a turn; the reply has 3." in played("Up || Up || Up\n")
+
+
+def test_a_person_is_shown_the_functions_that_a_chat_template_would_show() -> None:
+    text = played(":quit\n", ("search", "", []), "native-tools")
+    assert '"name": "answer"' in text and '{"name": "answer", "arguments": {"text": " up"}}' in text
 
 
 @pytest.mark.parametrize("typed", ["", ":quit\n", "Left\n:quit\nRight\n"])
@@ -140,7 +145,7 @@ def test_parameters_are_laid_over_the_preset() -> None:
             "train",
             0,
             "tags",
-            "--format must be one of react, search, think-answer, tool-json, plain; found 'tags'",
+            "--format must be one of native-tools, react, search, think-answer, tool-json, plain; found 'tags'",
         ),
         (LAKE, "train", 0, "search", "agent.format 'search' writes the actions search[...] and answer[...]"),
         (("webshop", "", []), "test", 100_000, "plain", "--task 100000: count must be at most"),

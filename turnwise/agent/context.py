@@ -48,8 +48,11 @@ class ConversationFrame(Protocol):
     def opening(self, system: str | None, observation: str) -> tuple[int, ...]:
         """Tokens from the start up to where the first reply begins."""
 
-    def continuation(self, observation: str, reply: Sequence[int]) -> tuple[int, ...]:
-        """Tokens between the end of `reply` and the start of the next one."""
+    def continuation(self, observation: str, reply: Sequence[int], *, answers_call: bool = False) -> tuple[int, ...]:
+        """Tokens between the end of `reply` and the start of the next one.
+
+        `answers_call`: the observation is what the world answered to the reply's actions.
+        """
 
     def without_thoughts(
         self, system: str | None, observations: Sequence[str], replies: Sequence[tuple[int, ...]]
@@ -90,6 +93,8 @@ class Exchange:
     reply_tokens: tuple[int, ...]
     note: str
     """The thought of a reply that does not act, to be remembered; empty if the reply could not be read."""
+    called: bool = False
+    """Whether the reply held actions, which the next observation answers."""
 
 
 class Context(ABC):
@@ -126,12 +131,15 @@ class Context(ABC):
                 return message
         return None
 
-    def replied(self, tokens: Sequence[int], note: str = "") -> None:
-        """Add the reply to the last `ask`, token by token as sampled; `note` is its thought where it does not act."""
+    def replied(self, tokens: Sequence[int], note: str = "", *, called: bool = False) -> None:
+        """Add the reply to the last `ask`, token by token as sampled; `note` is its thought where it does not act.
+
+        `called`: it held actions, which the next observation answers.
+        """
         assert self._asked is not None, "ask must be called first"
         observation, ask = self._asked
         self.tokens += tokens
-        self._history.append(Exchange(observation, ask, tuple(tokens), note))
+        self._history.append(Exchange(observation, ask, tuple(tokens), note, called))
 
     def begin_again(self) -> None:
         """Drop all turns, for another attempt at the task: the next message opens a segment. Lessons are kept."""
@@ -155,13 +163,15 @@ class Context(ABC):
         """The message that only extends the context; at the start of an attempt it is the opening."""
         if self._begins:
             return ContextMessage(self._open(observation, *self._notes([]), ask.words), True)
-        return ContextMessage(self._go_on(_joined(observation, ask.words), self._history[-1].reply_tokens), False)
+        return ContextMessage(self._go_on(_joined(observation, ask.words), self._history[-1]), False)
 
     def _open(self, *texts: str) -> tuple[int, ...]:
         return () if self._frame is None else self._frame.opening(self._instruction, _joined(*texts))
 
-    def _go_on(self, text: str, reply: Sequence[int]) -> tuple[int, ...]:
-        return () if self._frame is None else self._frame.continuation(text, reply)
+    def _go_on(self, text: str, before: Exchange) -> tuple[int, ...]:
+        if self._frame is None:
+            return ()
+        return self._frame.continuation(text, before.reply_tokens, answers_call=before.called)
 
     def _notes(self, left_out: Sequence[Exchange]) -> list[str]:
         """The texts kept from turns that are left out: all lessons, the last plan and the last summary."""
@@ -222,7 +232,7 @@ class WindowContext(Context):
         following = [*(_joined(each.observation, each.ask.words) for each in kept), text]
         tokens = list(self._open(self._opening, *self._notes(left_out), following[0]))
         for each, said in zip(kept, following[1:], strict=True):
-            tokens += [*each.reply_tokens, *self._go_on(said, each.reply_tokens)]
+            tokens += [*each.reply_tokens, *self._go_on(said, each)]
         return tuple(tokens)
 
 
@@ -237,7 +247,8 @@ class SummaryContext(Context):
     ) -> None:
         super().__init__(frame, instruction, budget)
         self._every, self._summary = every, summary
-        self._reserve = len(self._go_on(summary.words, ())) + summary.reply_tokens
+        request = () if frame is None else frame.continuation(summary.words, ())
+        self._reserve = len(request) + summary.reply_tokens
         self._acted = 0
 
     def ask(self, observation: str, ask: Ask) -> ContextMessage | None:

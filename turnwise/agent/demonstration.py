@@ -41,7 +41,8 @@ def tokenized(
                 log_probabilities=(0.0,) * len(reply),
             )
         )
-        context.replied(reply, "" if turn.kind is TurnKind.ACT else form.escape(turn.thought))
+        note = "" if turn.kind is TurnKind.ACT else form.escape(turn.thought)
+        context.replied(reply, note, called=bool(turn.actions))
         return True
 
     attempt, last_said = 0, ""

@@ -224,7 +224,7 @@ class Episode:
         """Add the reply to the context. Notes are escaped, since they may reappear as text of an observation."""
         _, tokens, _ = self._reply
         note = "" if self._ask.kind is TurnKind.ACT else self.rules.format.escape(self._reading.thought)
-        self._context.replied(tokens, note)
+        self._context.replied(tokens, note, called=bool(self._allowed))
 
     def _record(self, steps: list[Step], is_invalid: bool) -> None:
         text, tokens, log_probabilities = self._reply

@@ -70,13 +70,15 @@ class ModeSection(Section):
 
 
 Thoughts = Literal["kept", "dropped"]
+NATIVE_TOOLS = "native-tools"
 
 
 class Agent(Section):
     """How a world's text and a policy's tokens meet."""
 
     format: str
-    """How a world is worded and a reply is written: `react`, `search`, `think-answer` or `tool-json`."""
+    """How a world is worded and a reply is written: `native-tools`, `react`, `search`, `think-answer` or
+    `tool-json`."""
     instruction: bool
     """Whether the policy is given the world's instruction. A policy made here never needs it."""
     maximum_reply_tokens: Tokens
@@ -106,6 +108,17 @@ class Agent(Section):
             raise ValueError(
                 f"thoughts: dropped needs context.policy full and mode.name plain; found {self.context.policy} and "
                 f"{self.mode.name}, which show earlier thoughts otherwise: set thoughts to kept"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _require_answers_to_calls(self) -> Self:
+        """Refuse what shows an answer in the user's words, or not at all, where a template expects the role `tool`."""
+        found = (self.mode.name, self.context.policy, self.thoughts)
+        if self.format == NATIVE_TOOLS and (found[0] != "plain" or found[1] == "summary" or found[2] != "kept"):
+            raise ValueError(
+                "format: native-tools needs mode.name plain, context.policy full or window, and thoughts kept; found "
+                f"{', '.join(found)}: change these, or set format to tool-json"
             )
         return self
 

@@ -33,6 +33,8 @@ class ConversationExchange:
 
     observation: str
     reply: str
+    answers_call: bool = False
+    """Whether all messages before the reply are of the role `tool`."""
 
 
 @dataclass(frozen=True)
@@ -148,7 +150,7 @@ def _explained(error: ValidationError) -> str:
 def _joined(messages: Sequence[Message], where: str) -> Conversation:
     instruction: str | None = None
     exchanges: list[ConversationExchange] = []
-    said: list[str] = []
+    said: list[Message] = []
     for number, message in enumerate(messages):
         place = f"{where}: messages[{number}]"
         if message.role == "system":
@@ -156,17 +158,19 @@ def _joined(messages: Sequence[Message], where: str) -> Conversation:
                 raise ConfigurationError(f"{place}.role: a system message must be the first; found one after others")
             instruction = message.content
         elif message.role != "assistant":
-            said.append(message.content)
+            said.append(message)
         else:
             _require_reply(message, said, place)
-            exchanges.append(ConversationExchange("\n".join(said), message.content))
+            observation = "\n".join(each.content for each in said)
+            answers_call = all(each.role == "tool" for each in said)
+            exchanges.append(ConversationExchange(observation, message.content, answers_call))
             said = []
     if not exchanges:
         raise ConfigurationError(f"{where}: messages must hold a reply of the assistant to learn from; found none")
     return Conversation(instruction, tuple(exchanges))
 
 
-def _require_reply(message: Message, said: Sequence[str], place: str) -> None:
+def _require_reply(message: Message, said: Sequence[Message], place: str) -> None:
     if not said:
         raise ConfigurationError(
             f"{place}.role: a reply of the assistant must follow a message of user or tool; found none before it"

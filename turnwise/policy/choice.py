@@ -27,10 +27,13 @@ HUB_ID = re.compile(r"(?=.{1,96}$)[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 """The repository ids that the hub accepts."""
 
 
-def require_policy(policy: Policy, adapter: Adapter | None, engine: str, tags: Sequence[str]) -> None:
+def require_policy(
+    policy: Policy, adapter: Adapter | None, engine: str, tags: Sequence[str], *, needs_functions: bool = False
+) -> None:
     """Raise ConfigurationError for a policy that cannot be made or found, or that the engine cannot sample from.
 
-    `tags` are the tags of `agent.format`, which the vocabulary of a policy from scratch must have room for.
+    `tags` are the tags of `agent.format`, which the vocabulary of a policy from scratch must have room for;
+    `needs_functions`: whether that format needs a chat template that shows functions, which such a policy has not.
     """
     if policy.model == SCRATCH:
         _require_size(policy, engine, tags)
@@ -43,6 +46,11 @@ def require_policy(policy: Policy, adapter: Adapter | None, engine: str, tags: S
             raise ConfigurationError(
                 "policy.chat_template_kwargs are switches of a published model's chat template, and policy.model is "
                 f"scratch, whose template has none; found {', '.join(policy.chat_template_kwargs)}: leave it out"
+            )
+        if needs_functions:
+            raise ConfigurationError(
+                "agent.format native-tools needs a published model, whose chat template shows functions; found "
+                "policy.model: scratch: set agent.format to tool-json"
             )
     elif not policy.model.strip() or (folder := model_directory(policy.model)) is None:
         _require_hub_id(policy.model)

@@ -10,25 +10,32 @@ from typing import Any
 
 from turnwise.config.model_settings import require_kernels
 from turnwise.errors import ConfigurationError
+from turnwise.policy.declared_functions import DeclaredFunctions
 
 NO_SWITCHES: Mapping[str, Any] = MappingProxyType({})
 
 
 def require_usable(
-    folder: Path, *, engine: str, context_tokens: int, chat_template_kwargs: Mapping[str, Any] = NO_SWITCHES
+    folder: Path,
+    *,
+    engine: str,
+    context_tokens: int,
+    chat_template_kwargs: Mapping[str, Any] = NO_SWITCHES,
+    functions: DeclaredFunctions | None = None,
 ) -> None:
     """Raise ConfigurationError unless the model in `folder` can be loaded, sampled from and prompted.
 
     It must be a causal language model whose head dimension the engine's kernels support, with room for `context_tokens`
     tokens. The headers of its weight files must be intact. Its tokenizer must fit the model and have a chat template
-    that ends a reply with a token and reads the switches `chat_template_kwargs`. Its generation configuration must be
-    readable and name end tokens of that tokenizer. No weight is loaded.
+    that ends a reply with a token, reads the switches `chat_template_kwargs` and declares `functions`. Its generation
+    configuration must be readable and name end tokens of that tokenizer. No weight is loaded.
     """
     from transformers import AutoConfig, GenerationConfig
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
     from turnwise.policy.chat_template import set_switches
-    from turnwise.policy.tokenizer import GENERATION_FILE, ChatFrame, generation_end_tokens, load_tokenizer
+    from turnwise.policy.function_frame import frame_of
+    from turnwise.policy.tokenizer import GENERATION_FILE, generation_end_tokens, load_tokenizer
 
     configuration = _read(
         folder, "config.json", lambda: AutoConfig.from_pretrained(str(folder), trust_remote_code=False)
@@ -45,7 +52,7 @@ def require_usable(
         _read(folder, GENERATION_FILE, lambda: GenerationConfig.from_pretrained(str(folder)))
     try:
         set_switches(tokenizer, chat_template_kwargs)
-        ChatFrame(tokenizer, generation_end_tokens(folder))
+        frame_of(tokenizer, generation_end_tokens(folder), functions)
     except ConfigurationError as error:
         raise ConfigurationError(f"policy.model {folder}: {error}") from error
     if len(tokenizer) > configuration.get_text_config().vocab_size:

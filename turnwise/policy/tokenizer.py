@@ -19,10 +19,10 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from jinja2 import TemplateError
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
@@ -192,14 +192,16 @@ class ChatFrame:
             tokens += [*self._text(text), *piece]
         return tuple(tokens)
 
-    def continuation(self, observation: str, reply: Sequence[int]) -> tuple[int, ...]:
-        """The tokens between `reply` and the next one.
+    def continuation(self, observation: str, reply: Sequence[int], *, answers_call: bool = False) -> tuple[int, ...]:
+        """The tokens between `reply` and the next one, whether or not the observation answers a call of the reply.
 
         They begin with the template's end token unless the reply ends with it: a reply that was cut off, or that ended
         with another end token, is closed as the template closes a message.
         """
-        head = () if tuple(reply[-1:]) == (self.end_token,) else (self.end_token,)
-        return (*head, *self._after_end, *self._text(observation), *self._after_observation)
+        return (*self._closing(reply), *self._after_end, *self._text(observation), *self._after_observation)
+
+    def _closing(self, reply: Sequence[int]) -> tuple[int, ...]:
+        return () if tuple(reply[-1:]) == (self.end_token,) else (self.end_token,)
 
     def without_thoughts(
         self, system: str | None, observations: Sequence[str], replies: Sequence[tuple[int, ...]]
@@ -263,20 +265,22 @@ class ChatFrame:
 
     def _between_replies(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
         """The tokens before an earlier reply, after it, and between an observation and a new reply."""
-        rendered = self._render(
-            [
-                {"role": "user", "content": _marker(0)},
-                {"role": "assistant", "content": _marker(1)},
-                {"role": "user", "content": _marker(2)},
-            ]
-        )
-        _, before, close, prompt = (self._frame(piece) for piece in _split(rendered, [0, 1, 2]))
+        _, before, close, prompt = self._pieces_around(["user", "assistant", "user"])
         if not close or close[0] not in self._control_tokens:
             raise ConfigurationError(
                 "the chat template must end an assistant's message with a control token, at which sampling can stop; "
                 f"found {self.tokenizer.decode(list(close))!r} after it"
             )
         return before, close, prompt
+
+    def _pieces_around(self, roles: Sequence[str]) -> tuple[tuple[int, ...], ...]:
+        """The tokens before, between and after messages of these roles, up to where a reply begins."""
+        rendered = self._render([{"role": role, "content": _marker(number)} for number, role in enumerate(roles)])
+        return tuple(self._frame(piece) for piece in _split(rendered, range(len(roles))))
+
+    def _template_arguments(self) -> Mapping[str, Any]:
+        """What the template is given besides the messages."""
+        return {}
 
     def _render(self, messages: list[dict[str, str]]) -> str:
         try:
@@ -287,7 +291,11 @@ class ChatFrame:
 
     def _rendered(self, messages: list[dict[str, str]]) -> str:
         rendered: str = self.tokenizer.apply_chat_template(
-            messages, tokenize=False, add_generation_prompt=True, strftime_now=_refuse_the_date
+            messages,
+            tokenize=False,
+            add_generation_prompt=True,
+            strftime_now=_refuse_the_date,
+            **self._template_arguments(),
         )
         return rendered
 

@@ -42,7 +42,7 @@ def written(folder: Path, *rows: list[dict[str, Any]]) -> Path:
 
 def test_what_was_read_is_kept_and_counted(file: Path) -> None:
     reference = conversations.function(ConversationParameters(file=outside_file(file)))
-    first = ConversationExchange("Where?", "Left\u2028there"), ConversationExchange("You fell.", "Right")
+    first = ConversationExchange("Where?", "Left\u2028there"), ConversationExchange("You fell.", "Right", True)
     assert kept_conversations(reference) == [
         Conversation("Be brief.", first),
         Conversation(None, (ConversationExchange("Where?", "Right"),)),

@@ -6,6 +6,7 @@ See `turnwise.agent.formats.contract` for what a format is responsible for, and 
 from __future__ import annotations
 
 from turnwise.agent.formats.contract import Format, ParsedReply, thought_tokens
+from turnwise.agent.formats.native_tools import NativeToolsFormat
 from turnwise.agent.formats.react import ReactFormat
 from turnwise.agent.formats.search import SearchFormat
 from turnwise.agent.formats.tags import split_at_tags
@@ -18,6 +19,7 @@ from turnwise.world import World
 __all__ = [
     "FORMATS",
     "Format",
+    "NativeToolsFormat",
     "ParsedReply",
     "ReactFormat",
     "SearchFormat",
@@ -30,7 +32,7 @@ __all__ = [
 ]
 
 FORMATS: dict[str, type[Format]] = {
-    form.name: form for form in (ReactFormat, SearchFormat, ThinkAnswerFormat, ToolJsonFormat)
+    form.name: form for form in (NativeToolsFormat, ReactFormat, SearchFormat, ThinkAnswerFormat, ToolJsonFormat)
 }
 
 

@@ -31,6 +31,7 @@ from typing import ClassVar
 from turnwise.agent.context import ConversationFrame
 from turnwise.data.trajectory import Turn, TurnKind
 from turnwise.errors import ConfigurationError
+from turnwise.policy.declared_functions import DeclaredFunctions
 from turnwise.world import ScriptedAction, World
 
 
@@ -92,6 +93,11 @@ class Format(ABC):
 
     def require_expressible(self, world: World) -> None:  # noqa: B027  (most formats can express any text)
         """Raise ConfigurationError when this format cannot express the world's actions."""
+
+    @property
+    def functions(self) -> DeclaredFunctions | None:
+        """The functions that a chat template is to show; None for a format that says all in its instruction."""
+        return None
 
     def instruction(self, world: World) -> str:
         """The complete instruction for a policy that has never seen this world."""

@@ -20,6 +20,7 @@ from typing import Any
 
 from turnwise.agent.formats.contract import Format, ParsedReply
 from turnwise.agent.formats.tags import escape_tags, split_at_tags
+from turnwise.policy.declared_functions import signature
 from turnwise.world import ScriptedAction, World
 
 CALL, CALL_END = "<tool_call>", "</tool_call>"
@@ -45,7 +46,7 @@ class ToolJsonFormat(Format):
 
     def instruction(self, world: World) -> str:
         """The base instruction, with the functions' signatures between the world's grammar and the form."""
-        signatures = "\n".join(json.dumps(_signature(name, self._argument)) for name in self._functions)
+        signatures = "\n".join(json.dumps(signature(name, self._argument)) for name in self._functions)
         return f"{world.instruction}\n{world.grammar}\n<tools>\n{signatures}\n</tools>\n{self.form}"
 
     def write(self, decision: ScriptedAction) -> str:
@@ -123,12 +124,6 @@ class ToolJsonFormat(Format):
         if not isinstance(value, str):
             return None
         return value.strip() if self.verbs is None else f"{name}[{value.strip()}]"
-
-
-def _signature(name: str, argument: str) -> dict[str, Any]:
-    """A function's signature as Qwen's chat template lists it."""
-    parameters = {"type": "object", "properties": {argument: {"type": "string"}}, "required": [argument]}
-    return {"type": "function", "function": {"name": name, "parameters": parameters}}
 
 
 def _json(text: str) -> Any:
