@@ -15,9 +15,9 @@ from safetensors.torch import load_file
 
 from turnwise.config.model_settings import PLAIN, Adapter, ModelSettings
 from turnwise.errors import ArtifactError
+from turnwise.policy.adapter import ADAPTER_FILE
 from turnwise.policy.learner.learner import OPTIMIZER_FILE, Learner
 from turnwise.policy.learner.update import UpdateBatch, UpdateSettings
-from turnwise.policy.model import ADAPTER_FILE
 
 MakePolicy = Callable[..., Path]
 ADAPTED = ModelSettings(adapter=Adapter(rank=4, alpha=8))

@@ -14,10 +14,10 @@ from tests.policy.published_shapes import QWEN, write_published
 from turnwise.config.model_settings import PLAIN, Adapter, ModelSettings
 from turnwise.config.schema import Policy
 from turnwise.data.arrays import SequenceBatch, TokenSequence
+from turnwise.policy.adapter import add_adapter
 from turnwise.policy.dimensions import Dimensions, dimensions_in, dimensions_of
 from turnwise.policy.engines import fused
 from turnwise.policy.memory_plan import TOKENS_AT_ONCE, EngineMemory, ModelMemory
-from turnwise.policy.model import _add_adapter
 from turnwise.policy.reply_states import packed_reply_states, padded_reply_states
 from turnwise.policy.scoring import MicroBatch, lay_out
 from turnwise.policy.sizes import count
@@ -180,7 +180,7 @@ def of_one_layer(kind: str, settings: ModelSettings, forward: Any, folder: Path)
         model = model_of(kind, layers)
         if settings.adapter is not None:
             model = model.to(torch.bfloat16 if settings.precision == "bfloat16" else torch.float32)
-            _add_adapter(model, settings.adapter)
+            add_adapter(model, settings.adapter)
         if settings.gradient_checkpointing:
             model.gradient_checkpointing_enable({"use_reentrant": False, "preserve_rng_state": False})
             for module in model.modules():

@@ -21,16 +21,14 @@ from transformers import AutoModelForCausalLM, PreTrainedModel
 from turnwise.config.model_settings import PLAIN, Adapter, ModelSettings
 from turnwise.config.schema import Section
 from turnwise.errors import ArtifactError, ConfigurationError
+from turnwise.policy.adapter import ADAPTER_FILE, FROZEN_FILE, restore_adapter
 from turnwise.policy.learner.learner import Learner
 from turnwise.policy.model import (
-    ADAPTER_FILE,
     ALIGNMENT,
-    FROZEN_FILE,
     load_policy,
     load_trunk,
     merged_weights,
     require_device,
-    restore_adapter,
     save_policy,
     trained_parameters,
 )

@@ -9,12 +9,7 @@ settings applied to it in place.
 * **Gradient checkpointing.** A layer keeps its input and is recomputed in the backward pass: same gradient to the bit,
   a third more arithmetic. transformers does so only in training mode, which would also turn dropout on; so the mode is
   set on the layers themselves, not on their submodules.
-* **A low-rank adapter** (LoRA, Hu et al. 2021, arXiv 2106.09685, equation 3), by peft, on linear layers chosen by name:
-
-      W' = W + (alpha / rank) B A        A: [rank, in], random; B: [out, rank], zero, so that training starts at W
-
-  W is frozen. Differs from the paper: no dropout on the adapter's input, since an update is a function of its batch.
-  Merging computes W' as a new tensor and never overwrites W, so that rounding errors do not accumulate in W.
+* **A low-rank adapter** (LoRA): see `turnwise.policy.adapter`.
 * **torch.compile**, one graph for all layers, for dynamic shapes.
 """
 
@@ -30,24 +25,19 @@ from weakref import WeakKeyDictionary
 
 import torch
 from safetensors import safe_open
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, GenerationConfig, PreTrainedModel
 from transformers.modeling_layers import GradientCheckpointingLayer
 
-from turnwise.config.model_settings import Adapter, ModelSettings
-from turnwise.errors import ArtifactError, ConfigurationError
+from turnwise.config.model_settings import ModelSettings
+from turnwise.errors import ConfigurationError
+from turnwise.policy.adapter import ADAPTER_NAME, add_adapter, on_cpu, save_adapter
 
-ADAPTER_FILE = "adapter/adapter.safetensors"
-"""In a subfolder, since engines load every safetensors file next to the model's as weights."""
-FROZEN_FILE = "adapter/frozen.safetensors"
-"""The frozen weights under the adapter, W. model.safetensors holds W', from which W cannot be recovered exactly."""
 ALIGNMENT = 64
 """Bytes at a multiple of which every parameter begins. Rounding depends on it, and an engine takes what begins so in
 place; a file's tensors begin anywhere."""
 WEIGHTS_FILE = "model.safetensors"
 
-_ADAPTER = "default"
-_ALPHA = "alpha"
 _RECOMPILATIONS = 64
 """Graphs per layer: with and without gradient, one sequence or several, one token or several."""
 
@@ -66,7 +56,7 @@ def load_policy(policy: Path | str, settings: ModelSettings, device: str = "cpu"
     )
     _forget_contradictions(model)
     if settings.adapter is not None:
-        _add_adapter(model, settings.adapter)
+        add_adapter(model, settings.adapter)
     return _prepared(model, settings, device)
 
 
@@ -84,32 +74,6 @@ def _forget_contradictions(model: PreTrainedModel) -> None:
     except ValueError:
         special = {name: getattr(found, name) for name in ("bos_token_id", "eos_token_id", "pad_token_id")}
         model.generation_config = GenerationConfig(**special)
-
-
-def restore_adapter(model: PreTrainedModel, folder: Path, settings: ModelSettings) -> None:
-    """Load the adapter and the frozen weights in `folder` into `model`, so that it equals the saved one to the bit.
-
-    `model` is the result of `load_policy` for the same folder, which `save_policy` wrote. Without an adapter in the
-    settings nothing is left to do. Raises ArtifactError where the adapter's files are missing, and ConfigurationError
-    where they belong to an adapter with other settings.
-    """
-    if settings.adapter is None:
-        return
-    for file in (ADAPTER_FILE, FROZEN_FILE):
-        if not (folder / file).is_file():
-            raise ArtifactError(
-                f"to go on training an adapter its folder must hold {file}; {folder} does not: begin a new adapter "
-                "with load_policy, or compute the policy again"
-            )
-    with safe_open(folder / ADAPTER_FILE, framework="pt") as file:
-        alpha = int(file.metadata()[_ALPHA])
-    if alpha != settings.adapter.alpha:
-        raise ConfigurationError(
-            f"an adapter goes on with the alpha that it began with, {alpha}; found {settings.adapter.alpha}: set it "
-            "as it was, or begin a new adapter with load_policy"
-        )
-    _take(_adapter_tensors(model), load_file(folder / ADAPTER_FILE), folder / ADAPTER_FILE)
-    _take(_frozen_tensors(model), load_file(folder / FROZEN_FILE), folder / FROZEN_FILE)
 
 
 def load_trunk(policy: Path | str, settings: ModelSettings, device: str, *, seed: int | None = None) -> PreTrainedModel:
@@ -153,7 +117,7 @@ def merged_weights(model: PreTrainedModel) -> Iterator[tuple[str, torch.Tensor]]
         precise = shared.setdefault(tensor.data_ptr(), tensor.float() if tensor.is_floating_point() else tensor)
         owner, base, parameter = name.rpartition(".base_layer.")
         if base and parameter == "weight":
-            precise = precise + modules[owner].get_delta_weight(_ADAPTER).detach()
+            precise = precise + modules[owner].get_delta_weight(ADAPTER_NAME).detach()
         yield (f"{owner}.{parameter}" if base else name), precise
 
 
@@ -171,10 +135,7 @@ def save_policy(model: PreTrainedModel, folder: Path, settings: ModelSettings) -
         configuration.write_text(json.dumps(values, indent=2, sort_keys=True) + "\n")
         _remember_saved(model, folder)
     if settings.adapter is not None:
-        (folder / ADAPTER_FILE).parent.mkdir(exist_ok=True)
-        alpha = {_ALPHA: str(settings.adapter.alpha)}
-        save_file(_on_cpu(_adapter_tensors(model)), folder / ADAPTER_FILE, metadata=alpha)
-        save_file(_on_cpu(_frozen_tensors(model)), folder / FROZEN_FILE)
+        save_adapter(model, folder, settings.adapter)
 
 
 _saved: WeakKeyDictionary[PreTrainedModel, tuple[frozenset[str], dict[str, bytes]]] = WeakKeyDictionary()
@@ -196,7 +157,7 @@ def _save_again(model: PreTrainedModel, folder: Path) -> None:
     for name, content in files.items():
         (folder / name).write_bytes(content)
     weights = {name: tensor.contiguous() for name, tensor in merged_weights(model) if name in names}
-    save_file(_on_cpu(weights), folder / WEIGHTS_FILE, metadata={"format": "pt"})
+    save_file(on_cpu(weights), folder / WEIGHTS_FILE, metadata={"format": "pt"})
 
 
 def dtype_of(settings: ModelSettings) -> torch.dtype:
@@ -249,35 +210,6 @@ def _require_compiler(kind: str) -> None:
         ) from error
 
 
-def _add_adapter(model: PreTrainedModel, settings: Adapter) -> None:
-    """Add the adapter, in float32, to the linear layers that it names, and freeze all other parameters.
-
-    Raises ConfigurationError for a layer that the model does not have.
-    """
-    from peft import LoraConfig, inject_adapter_in_model
-
-    trunk = model.base_model.named_modules()
-    linear = sorted({name.rpartition(".")[2] for name, module in trunk if isinstance(module, torch.nn.Linear)})
-    for target in settings.target_modules:
-        if target not in linear:
-            raise ConfigurationError(
-                f"an adapter's target_modules must be linear layers of {type(model).__name__}, which are "
-                f"{', '.join(linear)}; found {target!r}"
-            )
-    configuration = LoraConfig(
-        r=settings.rank,
-        lora_alpha=settings.alpha,
-        target_modules=list(settings.target_modules),
-        lora_dropout=0.0,
-        bias="none",
-    )
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(settings.seed)
-        inject_adapter_in_model(configuration, model, adapter_name=_ADAPTER)
-    for parameter in trained_parameters(model).values():
-        parameter.data = parameter.data.float()
-
-
 def _prepared(model: PreTrainedModel, settings: ModelSettings, device: str) -> PreTrainedModel:
     """The model on its device, in evaluation mode, with checkpointing, compilation and precision as in the settings."""
     model = model.to(torch.device(device)).eval()
@@ -320,31 +252,3 @@ def _in_context(forward: Any, settings: ModelSettings, device_type: str) -> Any:
                 return forward(*arguments, **named)
 
     return within
-
-
-def _adapter_tensors(model: PreTrainedModel) -> dict[str, torch.Tensor]:
-    return {name: tensor for name, tensor in model.state_dict().items() if ".lora_" in name}
-
-
-def _frozen_tensors(model: PreTrainedModel) -> dict[str, torch.Tensor]:
-    """The frozen weights under the adapter. All others are the same with and without it, so they need no copy."""
-    return {name: tensor for name, tensor in model.state_dict().items() if ".base_layer." in name}
-
-
-def _take(tensors: dict[str, torch.Tensor], stored: dict[str, torch.Tensor], path: Path) -> None:
-    """Copy the stored tensors into the model's. Raises ConfigurationError where their names or shapes differ."""
-    found, expected = ({name: tuple(tensor.shape) for name, tensor in either.items()} for either in (stored, tensors))
-    if found != expected:
-        differing = min(name for name in found | expected if found.get(name) != expected.get(name))
-        raise ConfigurationError(
-            f"an adapter goes on with the rank and target_modules that it began with; {path} holds "
-            f"{found.get(differing, 'nothing')} for {differing}, the settings ask for "
-            f"{expected.get(differing, 'nothing')}: set them as they were, or begin a new adapter with load_policy"
-        )
-    with torch.no_grad():
-        for name, tensor in tensors.items():
-            tensor.copy_(stored[name])
-
-
-def _on_cpu(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    return {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}

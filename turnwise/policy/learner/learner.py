@@ -21,6 +21,7 @@ import torch
 from turnwise.config.model_settings import PLAIN, ModelSettings
 from turnwise.data.arrays import Numbers, Ragged, SequenceBatch, Sequences
 from turnwise.errors import ConfigurationError, MismatchError, NotFiniteError
+from turnwise.policy.adapter import restore_adapter
 from turnwise.policy.critic.critic import VALUE_HEAD_FILE, Critic, value_metrics
 from turnwise.policy.determinism import reproducible_computing
 from turnwise.policy.learner.importance import ImportanceCorrection, importance_weights
@@ -29,7 +30,7 @@ from turnwise.policy.learner.schedule import update_learning_rate
 from turnwise.policy.learner.update import UpdateBatch, UpdateSettings, mini_batches
 from turnwise.policy.memory import keep_freed_memory
 from turnwise.policy.metric_sums import UpdateTally
-from turnwise.policy.model import dtype_of, load_policy, restore_adapter, save_policy, trained_parameters
+from turnwise.policy.model import dtype_of, load_policy, save_policy, trained_parameters
 from turnwise.policy.optimizer import NamedAdamW
 from turnwise.policy.reply_states import reply_states
 from turnwise.policy.scoring import MicroBatch, at_reply_tokens, lay_out, score_replies
