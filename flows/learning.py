@@ -46,12 +46,19 @@ def value_rollout(run: Run, iteration: Iteration) -> Reference:
 def score_under_warm_start(run: Run, iteration: Iteration) -> Reference:
     """The log-probabilities of the rollout under the warm start, divergence from which is penalised."""
     experiment = run.experiment
+    adapter = experiment.optimization.adapter
+    with_critic = adapter is not None and experiment.critic_on_trunk
     parameters = ReferenceParameters(
-        compute=experiment.compute,
+        learner=LearnerParameters(compute=experiment.compute, adapter=adapter, with_critic=with_critic),
         temperature=experiment.rollout.temperature,
         micro_batch_tokens=experiment.optimization.micro_batch_tokens,
     )
-    return reference.named(run.label(iteration))(parameters, policy=run.prepared.warm_start, rollout=iteration.rollout)
+    return reference.named(run.label(iteration))(
+        parameters,
+        policy=run.prepared.warm_start,
+        rollout=iteration.rollout,
+        adapted=None if adapter is None else iteration.before.policy,
+    )
 
 
 def give_credit(run: Run, iteration: Iteration) -> Reference:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from turnwise.config.model_settings import Adapter, Compute, ModelSettings
 from turnwise.config.schema import Section
+from turnwise.data.arrays import Ragged, Sequences
 from turnwise.policy.model_files import MODEL_FILES
 from turnwise.store import MANIFEST, Draft, Reference, default_store
 
@@ -70,8 +71,29 @@ def model_in_memory(digest: str) -> PreTrainedModel | None:
     return next((learner.model for (policy, _), learner in _learners.items() if policy.digest == digest), None)
 
 
-def reference_policy(policy: Reference, compute: Compute) -> Learner:
-    """The frozen reference policy, for log-probabilities. It is never trained and stays in memory."""
+def reference_log_probabilities(
+    policy: Reference,
+    parameters: LearnerParameters,
+    adapted: Reference,
+    sequences: Sequences,
+    temperature: float,
+    micro_batch_tokens: int,
+) -> Ragged:
+    """Log-probabilities of the frozen reference policy, as `Learner.log_probabilities`.
+
+    With an adapter it is the learner of `adapted`, whose training began with `policy`, with the adapter off: no second
+    copy of the weights. Else it is loaded once, is never trained, and stays in memory.
+    """
+    if parameters.adapter is None:
+        held = _reference_policy(policy, parameters.compute)
+        return held.log_probabilities(sequences, temperature, micro_batch_tokens)
+    learner = take_learner(adapted, parameters)
+    found = learner.reference_log_probabilities(sequences, temperature, micro_batch_tokens)
+    keep_learner(adapted, parameters, learner)
+    return found
+
+
+def _reference_policy(policy: Reference, compute: Compute) -> Learner:
     parameters = LearnerParameters(compute=compute)
     if (policy, parameters) not in _references:
         _references.clear()

@@ -1,7 +1,8 @@
 """The memory that one process of an ablation takes on its device, phase by phase, estimated before anything is loaded.
 
 A process holds one learner, one engine and, where a run has them, a reference policy and a critic, from the first
-iteration to the last. What comes on top differs by phase:
+iteration to the last. The reference policy of an adapter is the learner's own model with the adapter off. What comes on
+top differs by phase:
 
     warm start    gradients, activations and logits of the supervised steps; nothing of the later iterations
     sampling      the engine's activations
@@ -89,13 +90,15 @@ def _iteration(own: Experiment, dimensions: Dimensions, engine: EngineMemory) ->
     tokens = _most_tokens(own, optimization.micro_batch_tokens)
     critic = _critic(own, whole)
     held = _held(learner)
-    if optimization.reference is not None or own.monitors.probe_every is not None:
+    asks_reference = optimization.reference is not None or own.monitors.probe_every is not None
+    if asks_reference and optimization.adapter is None:
         held["reference policy"] = whole.weights
     if critic is not None:
         held["critic: weights, moments"] = critic.weights + critic.moments
     yield "sampling", {**held, "activations": engine.sampling}
-    if len(held) > 2:
-        scoring = {"activations": whole.scoring(tokens), "logits": whole.logits(tokens, training=False)}
+    if asks_reference or critic is not None:
+        scorer = learner if asks_reference and optimization.adapter is not None else whole
+        scoring = {"activations": scorer.scoring(tokens), "logits": scorer.logits(tokens, training=False)}
         yield "scoring", {**held, **scoring}
     entropy = optimization.method == "reinforcement" and optimization.entropy_coefficient > 0
     sampler = {"policy that sampled": whole.weights} if own.rollout.lag else {}

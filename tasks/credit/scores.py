@@ -11,9 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as parquet
 
-from tasks.models_in_memory import LearnerParameters, consulted_critic, reference_policy
+from tasks.models_in_memory import LearnerParameters, consulted_critic, reference_log_probabilities
 from tasks.stage import stage
-from turnwise.config.model_settings import Compute
 from turnwise.config.schema import Section
 from turnwise.data.arrays import Numbers, Ragged
 from turnwise.data.trajectory_files import list_column, numbers_of_column, read_arrays, rows_of_column
@@ -36,18 +35,30 @@ class Scores:
 class ReferenceParameters(Section):
     """The parameters of the reference policy's scores."""
 
-    compute: Compute
+    learner: LearnerParameters
+    """How the policy in training is loaded, which with an adapter holds the reference policy, too."""
     temperature: float
     micro_batch_tokens: int
 
 
 @stage("reference")
-def reference(parameters: ReferenceParameters, *, policy: Reference, rollout: Reference) -> Reference:
-    """Log-probabilities of the sampled replies under the reference policy, at the sampling temperature."""
+def reference(
+    parameters: ReferenceParameters, *, policy: Reference, rollout: Reference, adapted: Reference | None = None
+) -> Reference:
+    """Log-probabilities of the sampled replies under the reference policy, at the sampling temperature.
+
+    With an adapter `adapted` is the policy in training, whose adapter is turned off: its training began with `policy`.
+    """
     trajectories = read_arrays(default_store().folder(rollout))
     sequences, _ = trajectories.segments(every_reply=True)
-    learner = reference_policy(policy, parameters.compute)
-    found = learner.log_probabilities(sequences, parameters.temperature, parameters.micro_batch_tokens)
+    found = reference_log_probabilities(
+        policy,
+        parameters.learner,
+        adapted or policy,
+        sequences,
+        parameters.temperature,
+        parameters.micro_batch_tokens,
+    )
     scores = Scores(trajectories.token_rows(found.values), np.zeros(len(trajectories)))
     with default_store().write("scores") as draft:
         _write(draft, scores)

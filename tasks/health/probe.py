@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tasks.models_in_memory import LearnerParameters, keep_learner, reference_policy, take_learner
+from tasks.models_in_memory import LearnerParameters, keep_learner, reference_log_probabilities, take_learner
 from tasks.playing import frame_of
 from tasks.rollout.in_memory import trajectories_of
 from tasks.stage import stage
@@ -43,7 +43,7 @@ def probe(
     trajectories = [each for each in trajectories_of(rollout) if each.turns]
     order = seeding.generator(parameters.seed, "probe", parameters.iteration).permutation(len(trajectories))
     drawn = [trajectories[place] for place in order]
-    distance, scored = _distance(parameters, warm_start, drawn[: parameters.sample])
+    distance, scored = _distance(parameters, policy, warm_start, drawn[: parameters.sample])
     prompts, thoughts = _thoughts(drawn, frame_of(tokenizer), parameters.sample)
     with default_store().write("probe") as draft:
         draft.metrics.update(distance)
@@ -56,7 +56,7 @@ def probe(
 
 
 def _distance(
-    parameters: ProbeParameters, warm_start: Reference, sample: Sequence[Trajectory]
+    parameters: ProbeParameters, policy: Reference, warm_start: Reference, sample: Sequence[Trajectory]
 ) -> tuple[dict[str, float], int]:
     """Estimated divergence from the warm start, in nats per reply token, and the number of tokens that were scored."""
     import torch
@@ -64,8 +64,9 @@ def _distance(
     sequences, _ = trajectory_arrays(sample).segments()
     if not sequences.mask.any():
         return {}, 0
-    reference = reference_policy(warm_start, parameters.learner.compute)
-    scores = reference.log_probabilities(sequences, parameters.temperature, parameters.micro_batch_tokens)
+    scores = reference_log_probabilities(
+        warm_start, parameters.learner, policy, sequences, parameters.temperature, parameters.micro_batch_tokens
+    )
     log_ratios = (sequences.log_probabilities - scores.values)[sequences.mask]
     return {"kl_warm_start": k3(torch.from_numpy(log_ratios)).mean().item()}, len(sequences.tokens)
 

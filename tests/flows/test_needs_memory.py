@@ -125,6 +125,9 @@ def test_what_an_ablation_does_not_use_is_not_in_its_plan() -> None:
     assert "reference policy" in parts(planned(), "update"), "a probe asks it"
     penalty = {"optimization.reference": {"coefficient": 0.1}, "monitors.probe_every": None}
     assert "reference policy" in parts(planned(**penalty), "scoring")
+    adapter = {"optimization.adapter": {"rank": 2, "alpha": 4}}
+    assert all("reference policy" not in phase.parts for phase in planned(**penalty, **adapter).phases), "adapter off"
+    assert "scoring" in {phase.name for phase in planned(**penalty, **adapter).phases}
     lag = {"rollout.lag": 1, "optimization.correction": {"kind": "truncate"}}
     assert "policy that sampled" in parts(planned(**lag), "update")
     assert "warm start" not in {phase.name for phase in planned(**{"warm_start.enabled": False}).phases}

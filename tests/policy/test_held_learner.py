@@ -67,6 +67,25 @@ def test_an_adapter_goes_on_to_the_bit(make_policy: MakePolicy, tmp_path: Path, 
         assert (tmp_path / "first" / file).read_bytes() == (tmp_path / "second" / file).read_bytes()
 
 
+@pytest.mark.parametrize("checkpointing", [False, True])
+def test_the_policy_that_an_adapter_began_with_is_its_model_with_the_adapter_off(
+    make_policy: MakePolicy, checkpointing: bool
+) -> None:
+    policy, sequences = make_policy(0), two_turn_sequences()
+    model = ModelSettings(adapter=Adapter(rank=4, alpha=8), gradient_checkpointing=checkpointing)
+    learner, loaded = Learner(policy, threads=1, model=model), Learner(policy, threads=1)
+    at_the_start = learner.log_probabilities(sequences, 0.9, 40)
+    learner.update(a_batch(), SETTINGS)
+    before = state(learner)
+    found = learner.reference_log_probabilities(sequences, 0.9, 40)
+    assert found.tolist() == at_the_start.tolist() != learner.log_probabilities(sequences, 0.9, 40).tolist()
+    assert found.values == pytest.approx(loaded.log_probabilities(sequences, 0.9, 40).values, abs=1e-5)
+    assert all(torch.equal(tensor, before[name]) for name, tensor in state(learner).items())
+    assert learner.update(a_batch(), SETTINGS)["gradient_norm"] > 0, "the adapter is on again, and is trained"
+    with pytest.raises(ValueError, match="by a learner with an adapter alone"):
+        loaded.reference_log_probabilities(sequences, 0.9, 40)
+
+
 def test_a_learner_without_an_adapter_does_not_take_the_optimizer_of_one(
     make_policy: MakePolicy, tmp_path: Path
 ) -> None:

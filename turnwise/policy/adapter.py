@@ -10,6 +10,8 @@ Merging computes W' as a new tensor and never overwrites W, so that rounding err
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -56,6 +58,21 @@ def add_adapter(model: PreTrainedModel, settings: Adapter) -> None:
     for parameter in model.parameters():
         if parameter.requires_grad:
             parameter.data = parameter.data.float()
+
+
+@contextmanager
+def without_adapter(model: PreTrainedModel) -> Iterator[None]:
+    """Within the block the model computes as if it had no adapter: with the frozen weights that it began with."""
+    from peft.tuners.tuners_utils import BaseTunerLayer
+
+    layers = [module for module in model.modules() if isinstance(module, BaseTunerLayer)]
+    try:
+        for layer in layers:
+            layer.enable_adapters(False)
+        yield
+    finally:
+        for layer in layers:
+            layer.enable_adapters(True)
 
 
 def save_adapter(model: PreTrainedModel, folder: Path, settings: Adapter) -> None:

@@ -5,17 +5,33 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from stage_samples import Small, rows
+from stage_samples import Small, rewarded, rows
 
+from tasks import models_in_memory
+from tasks.credit.credit import CreditParameters, credit
 from tasks.credit.scores import SCORES_FILE, ReferenceParameters, reference
+from tasks.models_in_memory import LearnerParameters
+from tasks.update.update import UpdateParameters, update
+from turnwise.config.model_settings import Adapter
+from turnwise.config.schema import Credit, RewardSection
 from turnwise.data.trajectory import Trajectory
 from turnwise.data.trajectory_files import read_trajectories
 from turnwise.store import Reference, default_store
 
+CREDIT = CreditParameters(
+    rewards={"goal": RewardSection(level="outcome", weight=1.0)},
+    credit=Credit(estimator="rloo", options={}),
+    reference=None,
+)
 
-def scored(small: Small, rollout: Reference | None = None, temperature: float = 1.0) -> list[dict[str, Any]]:
-    parameters = ReferenceParameters(compute=small.experiment.compute, temperature=temperature, micro_batch_tokens=1024)
-    made = reference.function(parameters, policy=small.policy, rollout=rollout or small.rollout)
+
+def scored(
+    small: Small, rollout: Reference | None = None, temperature: float = 1.0, policy: Reference | None = None
+) -> list[dict[str, Any]]:
+    parameters = ReferenceParameters(
+        learner=LearnerParameters(compute=small.experiment.compute), temperature=temperature, micro_batch_tokens=1024
+    )
+    made = reference.function(parameters, policy=policy or small.policy, rollout=rollout or small.rollout)
     return rows(made, SCORES_FILE)
 
 
@@ -46,3 +62,25 @@ def test_the_temperature_is_that_of_the_distribution(small: Small) -> None:
         for temperature in (0.1, 100.0)
     )
     assert max(hot) - min(hot) < 0.1 < max(cold) - min(cold)
+
+
+def test_with_an_adapter_the_policy_in_training_scores_as_the_one_that_it_began_with(small: Small) -> None:
+    adapter = Adapter(rank=2, alpha=4)
+    credited = credit.function(CREDIT, rollout=rewarded(small.rollout, lambda episode: float(episode.replica)))
+    section = small.experiment.optimization.model_copy(update={"learning_rate": 0.1, "adapter": adapter})
+    training = UpdateParameters.of(section, small.experiment.compute, 1.0, seed=1, iteration=1)
+    trained = update.function(training, policy=small.policy, rollout=small.rollout, credit=credited)
+    parameters = ReferenceParameters(learner=training.learner, temperature=1.0, micro_batch_tokens=1024)
+    in_memory = len(models_in_memory._references)
+
+    def scores(policy: Reference, adapted: Reference) -> list[list[float]]:
+        made = reference.function(parameters, policy=policy, rollout=small.rollout, adapted=adapted)
+        return [row["per_token"] for row in rows(made, SCORES_FILE)]
+
+    loaded = [row["per_token"] for row in scored(small)]
+    for row, expected in zip(scores(small.policy, trained), loaded, strict=True):
+        assert row == pytest.approx(expected, abs=1e-5)
+    assert scores(small.policy, trained) == scores(small.policy, small.policy), "to the bit, before and after an update"
+    assert len(models_in_memory._references) == max(in_memory, 1), "no copy of the weights but the one loaded above"
+    moved = [row["per_token"] for row in scored(small, policy=trained)]
+    assert moved[0] != pytest.approx(loaded[0], abs=1e-3), "the adapter has learned something"

@@ -51,7 +51,9 @@ def tuned(small: Small, rollout: Reference, **changes: Any) -> Reference:
 
 def total(small: Small, policy: Reference, rollout: Reference, episode: int) -> float:
     """The log-probability of an episode's replies."""
-    parameters = ReferenceParameters(compute=small.experiment.compute, temperature=1.0, micro_batch_tokens=1024)
+    parameters = ReferenceParameters(
+        learner=LearnerParameters(compute=small.experiment.compute), temperature=1.0, micro_batch_tokens=1024
+    )
     return sum(rows(reference.function(parameters, policy=policy, rollout=rollout), SCORES_FILE)[episode]["per_token"])
 
 

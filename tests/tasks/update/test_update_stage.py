@@ -11,6 +11,7 @@ from stage_samples import Small, rewarded, rows
 
 from tasks.credit.credit import CREDIT_FILE, CreditParameters, credit
 from tasks.credit.scores import SCORES_FILE, ReferenceParameters, reference
+from tasks.models_in_memory import LearnerParameters
 from tasks.update.update import UpdateParameters, update
 from turnwise.config.optimization import ImportanceCorrection
 from turnwise.config.schema import Credit, RewardSection
@@ -35,7 +36,9 @@ def updated(small: Small, rollout: Reference, **changes: Any) -> tuple[Reference
 
 def reply_scores(small: Small, policy: Reference, rollout: Reference) -> list[list[float]]:
     """The sum of a policy's log-probabilities of each reply, by episode and turn."""
-    parameters = ReferenceParameters(compute=small.experiment.compute, temperature=1.0, micro_batch_tokens=1024)
+    parameters = ReferenceParameters(
+        learner=LearnerParameters(compute=small.experiment.compute), temperature=1.0, micro_batch_tokens=1024
+    )
     found = rows(reference.function(parameters, policy=policy, rollout=rollout), SCORES_FILE)
     sums = []
     for row, episode in zip(found, read_trajectories(default_store().folder(rollout)), strict=True):

@@ -21,7 +21,7 @@ import torch
 from turnwise.config.model_settings import PLAIN, ModelSettings
 from turnwise.data.arrays import Numbers, Ragged, SequenceBatch, Sequences
 from turnwise.errors import ConfigurationError, MismatchError, NotFiniteError
-from turnwise.policy.adapter import restore_adapter
+from turnwise.policy.adapter import restore_adapter, without_adapter
 from turnwise.policy.critic.critic import VALUE_HEAD_FILE, Critic, value_metrics
 from turnwise.policy.determinism import reproducible_computing
 from turnwise.policy.learner.importance import ImportanceCorrection, importance_weights
@@ -77,6 +77,16 @@ class Learner:
     def log_probabilities(self, sequences: Sequences, temperature: float, micro_batch_tokens: int) -> Ragged:
         """Log-probabilities in nats, one row per sequence with one number per token; 0.0 at observation tokens."""
         return self._score(sequences, temperature, micro_batch_tokens)[0]
+
+    def reference_log_probabilities(self, sequences: Sequences, temperature: float, micro_batch_tokens: int) -> Ragged:
+        """As `log_probabilities`, of the policy that an adapter began with: the same weights with the adapter off.
+
+        Raises ValueError for a learner without an adapter, which no longer has the weights that it began with.
+        """
+        if self._model_settings.adapter is None:
+            raise ValueError("the policy that training began with is held by a learner with an adapter alone")
+        with without_adapter(self.model):
+            return self.log_probabilities(sequences, temperature, micro_batch_tokens)
 
     def entropies(self, sequences: Sequences, temperature: float, micro_batch_tokens: int) -> Ragged:
         """Entropies in nats of the distributions that reply tokens are drawn from, laid out as `log_probabilities`."""
