@@ -1,9 +1,10 @@
-"""The commands on worlds: list, check, play and serve them. Each imports what it needs only when it runs."""
+"""The commands on worlds: list, check, play, serve and begin them. Each imports what it needs only when it runs."""
 
 from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
@@ -13,6 +14,32 @@ from turnwise.errors import ConfigurationError, TurnwiseError
 
 MOST_WORKERS = 1024
 """Most worker processes of one world in a service; they share its episodes."""
+
+
+def init(
+    folder: Annotated[
+        Path, typer.Argument(metavar="FOLDER", help="The folder, made where it is missing.", show_default=False)
+    ],
+    world: Annotated[
+        str, typer.Option(metavar="NAME", help="The name of the world's module, such as my_task.")
+    ] = "number_game",
+) -> None:
+    """Make a folder for an experiment of one's own: params.yaml, dvc.yaml and a world."""
+    from flows.commands.starting import init_folder
+
+    init_folder(folder, world)
+
+
+def new(
+    kind: Annotated[Literal["world"], typer.Argument(metavar="KIND", help="world", show_default=False)],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="The name of its module, such as my_task.", show_default=False)
+    ],
+) -> None:
+    """Write a world that keeps the contract, and an experiment on it, to begin one's own from."""
+    from flows.commands.starting import new_world
+
+    new_world(name, Path())
 
 
 def worlds() -> None:

@@ -1,0 +1,89 @@
+"""`turnwise init` and `turnwise new` write what can be checked and run at once."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import tomllib
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from flows.commands.cli import status_of
+from turnwise.experiment import load
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where a stranger stands: outside the clone, with nothing in the folder."""
+    monkeypatch.setenv("TURNWISE_HOME", str(tmp_path / "home"))
+    (tmp_path / "mine").mkdir()
+    monkeypatch.chdir(tmp_path / "mine")
+    monkeypatch.syspath_prepend(str(tmp_path / "mine"))
+    return tmp_path / "mine"
+
+
+def test_a_new_world_keeps_the_contract(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert status_of(["new", "world", "first_task"]) == 0
+    assert sorted(path.name for path in folder.iterdir()) == ["first_task.py", "first_task.yaml"]
+    assert "turnwise check first_task:FirstTask" in capsys.readouterr().out
+    assert status_of(["check", "first_task:FirstTask"]) == 0
+    assert "18 of 18 checks passed" in capsys.readouterr().out
+
+
+def test_a_new_world_can_be_trained_on_with_the_default_parameters(folder: Path) -> None:
+    status_of(["new", "world", "second_task"])
+    experiment = load(ROOT / "params.yaml", [folder / "second_task.yaml"])
+    assert experiment.world.name == "second_task:SecondTask"
+    assert experiment.ablation.variants == ["grpo", "rloo"]
+
+
+def test_a_new_folder_holds_an_experiment_that_can_be_run(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert status_of(["init", ".", "--world", "third_task"]) == 0
+    said = capsys.readouterr().out
+    assert sorted(path.name for path in folder.iterdir()) == [
+        ".gitignore", "README.md", "dvc.yaml", "params.yaml", "requirements.txt", "third_task.py",
+    ]  # fmt: skip
+    assert "wrote params.yaml" in said and "turnwise ablation --dry-run" in said
+    assert not any("number_game" in path.read_text() for path in folder.iterdir() if path.is_file())
+    assert (folder / "requirements.txt").read_text() == f"turnwise=={importlib.metadata.version('turnwise')}\n"
+    assert status_of(["ablation", "--dry-run"]) == 0
+    assert "Nothing was computed." in capsys.readouterr().out
+
+
+def test_a_folder_of_ones_own_has_dvcs_stages_of_the_default_experiment(folder: Path) -> None:
+    status_of(["init", ".", "--world", "fourth_task"])
+    mine, ours = (yaml.safe_load((place / "dvc.yaml").read_text())["stages"] for place in (folder, ROOT))
+    of_ours = {"envs", "flows", "tasks", "turnwise", "requirements/cpu.lock"}
+    of_mine = {"fourth_task.py", "requirements.txt"}
+    assert list(mine) == list(ours)
+    for name, stage in mine.items():
+        assert stage["cmd"] == ours[name]["cmd"].replace("${run}", "turnwise stage")
+        assert set(stage["deps"]) - of_mine == set(ours[name]["deps"]) - of_ours
+        assert of_mine <= set(stage["deps"])
+        assert without_dependencies(stage) == without_dependencies(ours[name])
+
+
+def without_dependencies(stage: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in stage.items() if key not in ("cmd", "deps")}
+
+
+def test_nothing_is_overwritten(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "sixth_task.yaml").write_text("mine: true\n")
+    assert status_of(["new", "world", "sixth_task"]) == 2
+    assert "nothing is overwritten; found sixth_task.yaml" in capsys.readouterr().err
+    assert [path.name for path in folder.iterdir()] == ["sixth_task.yaml"]
+
+
+def test_the_installed_package_has_what_init_writes() -> None:
+    """A wheel holds only the data files that pyproject.toml names."""
+    patterns = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]
+    starters = [path for path in (ROOT / "flows" / "commands" / "starters").iterdir() if path.is_file()]
+    data = {path.name for path in starters if path.suffix != ".py"}
+    assert data == {"README.md", "dvc.yaml", "gitignore", "number_game.yaml", "params.yaml"}
+    named = patterns["flows.commands.starters"]
+    assert [name for name in data if not any(fnmatch(name, each) for each in named)] == []
