@@ -15,10 +15,10 @@ from pathlib import Path
 from rich.console import Console
 
 from flows.recording.record import project_tracking_uri
-from flows.recording.recorded_episodes import asked_for, legible, paired, sample_of
+from flows.recording.recorded_episodes import asked_for, instructions, legible, paired, sample_of
 from turnwise.errors import ConfigurationError
 from turnwise.reporting.data.episodes import Wanted, over_iterations, whole_tasks
-from turnwise.reporting.terminal.episodes import print_episodes
+from turnwise.reporting.terminal.episodes import print_episodes, print_instructions
 from turnwise.tracking.finding import find_runs
 
 IN_THE_TERMINAL, ON_THE_PAGE = 4, 300
@@ -46,12 +46,13 @@ def show_episodes(
         from turnwise.reporting.html.episodes_page import write_episodes
 
         chosen, count = sample_of(runs, wanted, limit or ON_THE_PAGE)
-        write_episodes(title, chosen, count, html)
+        write_episodes(title, chosen, count, html, instructions(runs, chosen))
         console.print(f"{len(chosen)} of {count:,} episodes in {html}", highlight=False, soft_wrap=True)
         return
     if against is not None:
         others = [] if against in runs[0].baselines else find_runs(uri, against)[:1]
         chosen, count = paired(runs[0], others, against, wanted, limit or IN_THE_TERMINAL)
+        print_instructions(instructions([runs[0], *others], chosen), console)
         print_episodes(chosen, console, in_columns=True)
         console.print(f"{len(chosen) // 2} of {count:,} tasks that both have played", style="dim", highlight=False)
         return
@@ -59,6 +60,7 @@ def show_episodes(
     chosen = found if wanted.task is None else over_iterations(found)
     limit = limit or (IN_THE_TERMINAL if wanted.task is None else len(chosen))
     chosen = legible(runs, whole_tasks(chosen, limit))
+    print_instructions(instructions(runs, chosen), console)
     print_episodes(chosen, console)
     console.print(f"{len(chosen)} of {len(found):,} episodes that were asked for", style="dim", highlight=False)
 

@@ -83,6 +83,25 @@ def legible(runs: Sequence[RecordedRun], episodes: Iterable[ShownEpisode]) -> li
     return shown
 
 
+def instructions(runs: Sequence[RecordedRun], episodes: Iterable[ShownEpisode]) -> dict[str, str]:
+    """What policies were shown before the first observation, each text with the names of its policies joined.
+
+    It is the beginning of the prompt as the chat template makes it of the instruction, and of functions that it
+    declares; one that is no more than the header of the user's message is left out. Baseline policies are shown none.
+    """
+    by_name = {run.name: run for run in runs}
+    found: dict[str, str] = {}
+    for episode in episodes:
+        turns = episode.sample.trajectory.turns
+        run = by_name.get(episode.policy)
+        if run is None or episode.policy in found or not turns or not turns[0].observation_tokens:
+            continue
+        spelling = _spelling(default_store().folder(run.artifacts.prepared["tokenizer"]))
+        found[episode.policy] = "".join(spelling(turns[0].observation_tokens)).partition(turns[0].observation)[0]
+    texts = [text for text in found.values() if "\n" in text.strip()]
+    return {text: ", ".join(name for name in found if found[name] == text) for text in texts}
+
+
 def asked_for(runs: Sequence[RecordedRun], wanted: Wanted) -> list[ShownEpisode]:
     """All episodes that match the request, to be read one by one.
 

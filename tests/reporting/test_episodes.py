@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from turnwise.reporting.data.episodes import ShownEpisode, Wanted, by_task, whole_tasks
-from turnwise.reporting.terminal.episodes import print_episodes
+from turnwise.reporting.html.episodes_page import episodes_page
+from turnwise.reporting.terminal.episodes import print_episodes, print_instructions
 from turnwise.reporting.token_heat_map import rarity, step
 
 
@@ -77,6 +78,17 @@ def printed(episodes, width, in_columns=False):
     buffer = io.StringIO()
     print_episodes(episodes, Console(file=buffer, width=width, force_terminal=False), in_columns)
     return buffer.getvalue()
+
+
+def test_an_instruction_is_shown_whole_and_as_text(episodes):
+    buffer = io.StringIO()
+    text = "<|im_start|>system\nPush.\x1b[2J\n" + "a rule\n" * 30
+    print_instructions({text: "one, two"}, Console(file=buffer, width=60, force_terminal=False))
+    assert buffer.getvalue().startswith("before the first observation · one, two")
+    assert buffer.getvalue().count("a rule") == 30 and "\x1b" not in buffer.getvalue()
+    page = episodes_page("", "", episodes, {"<|im_start|>system\nPush.": "one"})
+    assert "what one is shown before the first observation" in page
+    assert "<pre>&lt;|im_start|&gt;system\nPush.</pre>" in page
 
 
 def test_the_terminal_shows_every_turn_and_no_control_character(episodes):

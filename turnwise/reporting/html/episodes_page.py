@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 from turnwise.reporting.data.episodes import OCCASIONS, ShownEpisode, by_task
 from turnwise.reporting.formatting import ending
@@ -18,24 +19,34 @@ from turnwise.reporting.html.rendering import render, source
 from turnwise.reporting.token_heat_map import largest_advantage
 from turnwise.store.atomic_write import write_whole
 
+NO_INSTRUCTIONS: Mapping[str, str] = MappingProxyType({})
 
-def write_episodes(title: str, episodes: Sequence[ShownEpisode], count: int, path: Path) -> None:
-    """Write the page of `episodes`, a sample of `count` episodes, to `path` with an atomic write."""
+
+def write_episodes(
+    title: str, episodes: Sequence[ShownEpisode], count: int, path: Path, instructions: Mapping[str, str]
+) -> None:
+    """Write the page of `episodes`, a sample of `count` episodes, to `path` with an atomic write.
+
+    `instructions`: what policies were shown before the first observation, each text with their names.
+    """
     statement = (
         f"{len(episodes):,} of {count:,} episodes. On the validation and the test task set: the first tasks, each with "
         "one greedy and one sampled episode of every policy. In training: of each batch after which the policy was "
         "evaluated, the first group whose advantages differ. `turnwise show` finds the others."
     )
-    write_whole(path, episodes_page(title, statement, episodes))
+    write_whole(path, episodes_page(title, statement, episodes, instructions))
 
 
-def episodes_page(title: str, statement: str, episodes: Sequence[ShownEpisode]) -> str:
-    """The page as HTML text. `statement` says what the episodes are a sample of."""
+def episodes_page(
+    title: str, statement: str, episodes: Sequence[ShownEpisode], instructions: Mapping[str, str] = NO_INSTRUCTIONS
+) -> str:
+    """The page as HTML text. `statement` says what the episodes are a sample of; `instructions` as `write_episodes`."""
     script = source("episodes.js")
     return render(
         "episodes.html.jinja",
         title=title,
         statement=statement,
+        instructions=instructions,
         tasks=by_task(episodes),
         choices=_choices(episodes),
         largest_advantage=largest_advantage([episode.sample for episode in episodes]),

@@ -43,6 +43,14 @@ def print_episodes(episodes: Sequence[ShownEpisode], console: Console, in_column
             console.print(row)
 
 
+def print_instructions(instructions: Mapping[str, str], console: Console) -> None:
+    """Print what policies were shown before the first observation, whole; `instructions` maps it to their names."""
+    for text, policies in instructions.items():
+        console.print(Rule(Text(f"before the first observation · {visible(policies)}"), style="dim", align="left"))
+        console.print(Text(visible(text).rstrip(), style="dim"))
+        console.print()
+
+
 def _episode(episode: ShownEpisode, largest: float) -> RenderableType:
     trajectory = episode.sample.trajectory
     parts: list[RenderableType] = [

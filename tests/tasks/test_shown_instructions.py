@@ -1,0 +1,41 @@
+"""What a policy sees before the first observation, as `turnwise show` shows it: read from sampled tokens."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+from stage_samples import Small
+
+from flows.recording.recorded_episodes import instructions
+from tasks.playing import frame_of
+from turnwise.data.trajectory import Trajectory
+from turnwise.data.trajectory_files import read_trajectories
+from turnwise.reporting.data.episodes import ShownEpisode
+from turnwise.reporting.data.report_data import Sample
+from turnwise.store import default_store
+
+
+def episode(policy: str, trajectory: Trajectory) -> ShownEpisode:
+    return ShownEpisode(policy, "training", 1, "sampled", Sample("", trajectory, None, {}))
+
+
+def run(name: str, small: Small) -> Any:
+    return SimpleNamespace(name=name, artifacts=SimpleNamespace(prepared={"tokenizer": small.tokenizer}))
+
+
+def instructed(trajectory: Trajectory, small: Small) -> Trajectory:
+    """The episode as if its policy had been given an instruction."""
+    opening = frame_of(small.tokenizer).opening("Push the boxes.", trajectory.turns[0].observation)
+    return replace(trajectory, turns=(replace(trajectory.turns[0], observation_tokens=opening), *trajectory.turns[1:]))
+
+
+def test_what_a_policy_sees_before_the_first_observation_is_told_once_and_of_policies_alone(small: Small) -> None:
+    sampled = read_trajectories(default_store().folder(small.rollout))
+    first, second = (instructed(trajectory, small) for trajectory in sampled[:2])
+    episodes = [episode("one", first), episode("one", second), episode("two", second), episode("oracle", first)]
+    seen = "<|im_start|>system\nPush the boxes.<|im_end|>\n<|im_start|>user\n"
+    runs = [run("one", small), run("two", small)]
+    assert instructions(runs, episodes) == {seen: "one, two"}
+    assert instructions(runs, [episode("one", sampled[0])]) == {}, "there is no instruction"
