@@ -1,4 +1,4 @@
-"""Every command of the README is run, in a copy of the project whose default experiment is tiny."""
+"""Every command of the README and of the tutorial is run, in a copy of the project whose default experiment is tiny."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from project_copy import ROOT, TINY, asked_outside, copy_project, environment, g
 
 pytestmark = [pytest.mark.engine, pytest.mark.chain]
 
+PAGES = (ROOT / "README.md", ROOT / "docs" / "tutorial.md")
 TINY_SEARCH = TINY.with_name("tiny_search.yaml")
 SERVERS = {
     "make ui": "http://127.0.0.1:5000/health",
@@ -28,20 +29,27 @@ SERVERS = {
 ELSEWHERE = {
     "make test": "this very test is run by it",
     "make repro": "it is `dvc repro`, which test_dvc.py runs in a copy",
+    ".venv/bin/turnwise ablation clips.yaml": "its dry run is run, and test_chain.py runs ablations",
 }
 """Commands that are not run, and why."""
 
 
+def blocks() -> list[tuple[str, str]]:
+    """The blocks of code of the pages, in their order: what stands after the first fence, and the text."""
+    pages = "\n".join(page.read_text() for page in PAGES)
+    return re.findall(r"^```([^\n]*)\n(.*?)^```$", pages, flags=re.MULTILINE | re.DOTALL)
+
+
 def commands() -> list[str]:
-    """The lines of the README's blocks that have no language: what a reader types, without comments."""
-    blocks = re.findall(r"^```(\w*)\n(.*?)^```$", (ROOT / "README.md").read_text(), flags=re.MULTILINE | re.DOTALL)
-    typed = [block for language, block in blocks if not language]
+    """The lines of the blocks that have no language: what a reader types, without comments."""
+    typed = [block for language, block in blocks() if not language]
     lines = [re.sub(r"\s+#.*$", "", line) for block in typed for line in block.splitlines()]
     return list(dict.fromkeys(line for line in lines if line))
 
 
 def test_the_readme_names_commands() -> None:
-    assert {"make demo", "make test"} <= set(commands())
+    assert {"make demo", "make test", ".venv/bin/turnwise ablation clips.yaml"} <= set(commands())
+    assert set(ELSEWHERE) <= set(commands())
 
 
 @pytest.fixture(scope="module")
@@ -54,6 +62,10 @@ def project(tmp_path_factory: pytest.TempPathFactory, prefect_server: str) -> It
     (folder / "experiments" / "frozen_lake.yaml").write_text(
         TINY.read_text().replace("name: tiny", "name: frozen_lake").replace("iterations: 2", "iterations: 1")
     )
+    # What a page lets its reader write into a file.
+    for language, text in blocks():
+        if title := re.search(r'title="([\w.]+)"', language):
+            (folder / title[1]).write_text(text)
     yield folder
 
 
