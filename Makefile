@@ -1,6 +1,7 @@
 # Everything a user needs: `make demo` and `make test`. Each sets up what it needs first.
 
-PYTHON ?= python3.11
+# Empty: the first of 3.11, 3.12 and 3.13 that there is; requirements/python.sh looks for it.
+PYTHON ?=
 VENV := .venv
 BIN := $(VENV)/bin
 DOCS_VENV := .venv-docs
@@ -41,8 +42,8 @@ docs: $(VENV)/ready $(DOCS_VENV)/ready ## the documentation as a site, every lin
 
 setup: $(VENV)/ready
 
-$(VENV)/ready: $(LOCK) pyproject.toml requirements/install.sh
-	PYTHON=$(PYTHON) sh requirements/install.sh $(VENV) $(LOCK)
+$(VENV)/ready: $(LOCK) pyproject.toml requirements/install.sh requirements/python.sh
+	PYTHON='$(PYTHON)' sh requirements/install.sh $(VENV) $(LOCK)
 	@touch $@
 
 $(DOCS_VENV)/ready: requirements/docs.lock

