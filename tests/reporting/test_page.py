@@ -5,6 +5,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from html.parser import HTMLParser
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +13,7 @@ from turnwise.reporting.data.history import AlarmRaised, Endings, VariantWork
 from turnwise.reporting.data.report_data import ReportData, Row
 from turnwise.reporting.finding import finding
 from turnwise.reporting.formatting import verdict
+from turnwise.reporting.glossary import GLOSSARY
 from turnwise.reporting.html.page import page
 from turnwise.reporting.html.report_files import write_report
 
@@ -243,3 +245,18 @@ def test_the_table_as_csv_has_one_line_per_cell_with_its_interval(report, tmp_pa
     assert rows[0]["row"] == "grpo-or"
     assert (float(rows[0]["value"]), float(rows[0]["low"])) == (cell.value, cell.low)
     assert (rows[0]["over"], rows[0]["count"], rows[0]["method"]) == ("seeds", "2", "Student's t")
+
+
+def test_the_page_opens_with_the_figure_of_what_was_found(report, text):
+    opening = text[: text.index("<h2>Comparison</h2>")]
+    (figure,) = re.findall(r"<figure>.*?</figure>", opening, flags=re.DOTALL)
+    assert report.judgement.measure in figure
+    assert "<figure>" not in page(replace(report, judgement=None)).partition("<h2>Comparison</h2>")[0]
+
+
+def test_the_words_of_a_page_are_explained_on_it_as_in_the_glossary(read):
+    entries = (Path(__file__).parents[2] / "docs" / "glossary.md").read_text()
+    for word, meaning in GLOSSARY.items():
+        (entry,) = re.findall(rf"^### {re.escape(word)}\n\n(.+?)(?=\n\n|\Z)", entries, flags=re.MULTILINE | re.DOTALL)
+        assert re.sub(r"[`*]", "", " ".join(entry.split())).startswith(meaning), word
+        assert word in read.texts and meaning in read.texts

@@ -36,8 +36,21 @@ def reference_dashes(report: ReportData) -> dict[str, tuple[float, ...]]:
 
 def comparisons(report: ReportData) -> list[Figure]:
     """One dot plot per column with values: variants and warm start with intervals, baselines as reference lines."""
-    valued = [column for column in report.columns if any(row.cells.get(column.key) for row in report.rows)]
-    return [_comparison(report, column, place) for place, column in enumerate(valued, 1)]
+    return [_comparison(report, column, place) for place, column in enumerate(_valued(report), 1)]
+
+
+def answer(report: ReportData) -> Figure | None:
+    """The one of `comparisons` that shows the measure which the finding is about; None where nothing is judged."""
+    if report.judgement is None:
+        return None
+    for place, column in enumerate(_valued(report), 1):
+        if column.heading == report.judgement.measure:
+            return _comparison(report, column, place)
+    return None
+
+
+def _valued(report: ReportData) -> list[ReportColumn]:
+    return [column for column in report.columns if any(row.cells.get(column.key) for row in report.rows)]
 
 
 def _comparison(report: ReportData, column: ReportColumn, place: int) -> Figure:

@@ -15,18 +15,19 @@ from turnwise.reporting.data.tables import (
     TABLE_FILE,
     VERDICTS_FILE,
 )
-from turnwise.reporting.figures.comparison import comparisons, profile_figure, reference_dashes, time_account
+from turnwise.reporting.figures.comparison import answer, comparisons, profile_figure, reference_dashes, time_account
 from turnwise.reporting.figures.drawing import Figure, styles
 from turnwise.reporting.figures.endings import endings_figure, looks, variants_with_endings
 from turnwise.reporting.figures.learning_curves import curves_by_topic, learning_curves
 from turnwise.reporting.finding import finding
+from turnwise.reporting.glossary import GLOSSARY
 from turnwise.reporting.html.rendering import render
 from turnwise.reporting.token_heat_map import largest_advantage
 
 
 def page(report: ReportData) -> str:
     """The report's page as HTML text."""
-    variants = variants_with_endings(report)
+    variants, first = variants_with_endings(report), answer(report)
     return render(
         "report.html.jinja",
         title=report.title,
@@ -34,7 +35,9 @@ def page(report: ReportData) -> str:
         finding=None if report.judgement is None else finding(report.judgement, report.greedy),
         styles=styles(report),
         reference_dashes=reference_dashes(report),
-        comparisons=comparisons(report),
+        answer=first,
+        comparisons=[figure for figure in comparisons(report) if first is None or figure.name != first.name],
+        glossary=GLOSSARY,
         profiles=_profiles(report),
         curves=curves_by_topic(report),
         seeds=len({curve.seed for curve in report.curves}),

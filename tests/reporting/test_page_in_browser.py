@@ -1,0 +1,56 @@
+"""The report in the real browser, on a screen and on a phone: nothing is cut, and the words are at hand."""
+
+import pytest
+from playwright.sync_api import expect, sync_playwright
+
+from envs.browser.chromium import find_chromium
+from tests.envs.browser.browser_pages import needs_chromium
+from turnwise.reporting.html.page import page
+
+pytestmark = needs_chromium
+
+CUT = """() => [...document.querySelectorAll('main *')]
+  .filter(each => !each.closest('svg') && !each.closest('pre') && getComputedStyle(each).display !== 'inline')
+  .filter(each => each.scrollWidth > each.clientWidth + 1 || each.getBoundingClientRect().right > innerWidth + 1)
+  .map(each => `${each.tagName} ${each.className} ${each.textContent.trim().slice(0, 40)}`)"""
+"""The elements that are wider than their box or than the window."""
+
+
+@pytest.fixture(scope="module")
+def file(report, tmp_path_factory):
+    path = tmp_path_factory.mktemp("report") / "report.html"
+    path.write_text(page(report), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=find_chromium(None), args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.mark.parametrize("width", [1280, 420])
+def test_nothing_is_cut(browser, file, width):
+    opened = browser.new_page(viewport={"width": width, "height": 900})
+    opened.goto(file.as_uri())
+    assert opened.evaluate(CUT) == []
+
+
+@pytest.mark.parametrize("width", [1280, 420])
+def test_the_first_screen_shows_what_was_found_and_its_figure(browser, file, width):
+    opened = browser.new_page(viewport={"width": width, "height": 900})
+    opened.goto(file.as_uri())
+    figure = opened.locator(".answer figure").bounding_box()
+    assert 0 < opened.locator("h1").bounding_box()["y"] < figure["y"]
+    assert figure["y"] + figure["height"] <= 900
+
+
+def test_the_words_open_from_the_first_screen(browser, file):
+    opened = browser.new_page()
+    opened.goto(file.as_uri())
+    expect(opened.locator("#words")).not_to_be_visible()
+    opened.locator(".answer a").focus()
+    opened.keyboard.press("Enter")
+    expect(opened.locator("#words")).to_be_visible()
