@@ -44,6 +44,9 @@ def show_ablation(experiment: Experiment, processes: int = 1) -> None:
     result = comparison.found_or_run(experiment, processes)
     variants, runs = experiment.ablation.variants, len(experiment.ablation.variants) * len(experiment.ablation.seeds)
     saves_nothing = processes <= runs and any(experiment.variant(name).rollout.lag for name in variants)
+    from flows.commands.next_steps import next_steps
+
+    steps = next_steps(experiment.ablation.name, variants, experiment.ablation.seeds, result.report.columns[0].heading)
     print_report(result.report, console)
     console.print()
     for name, value in (
@@ -52,8 +55,9 @@ def show_ablation(experiment: Experiment, processes: int = 1) -> None:
         *([("repeat", result.repeat)] if result.repeat else []),
         *([("lag", f"saves time with a process that samples ahead: --processes {runs + 1}")] if saves_nothing else []),
         ("report", result.folder / "report.html"),
-        ("MLflow", f"make ui   (store: {home() / 'mlflow.db'})"),
+        ("MLflow", home() / "mlflow.db"),
         ("took", f"{time.monotonic() - began:.0f} s"),
+        *[("" if place else "next", step) for place, step in enumerate(steps)],
     ):
         console.print(f"{name:<8}{value}", highlight=False, soft_wrap=True)
 

@@ -1,0 +1,33 @@
+"""What to look at after an ablation: commands that work in the folder in which it was run."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+
+def own_command() -> str:
+    """How the command `turnwise` of this environment is given from here: by its name where the shell finds it by that,
+    else by its path, below this folder without what leads to it.
+    """
+    script = Path(sys.executable).with_name("turnwise")
+    found = shutil.which("turnwise")
+    if found is not None and Path(found).parent == script.parent:
+        return "turnwise"
+    if not script.exists():
+        return f"{sys.executable} -m flows.commands.cli"
+    return os.path.relpath(script) if script.is_relative_to(Path.cwd()) else str(script)
+
+
+def next_steps(ablation: str, variants: Sequence[str], seeds: Sequence[int], heading: str) -> list[str]:
+    """Commands that show episodes, the comparison, where its first number comes from, and all runs in MLflow.
+
+    `heading` is that of the table's first column.
+    """
+    run = f"{ablation}/{variants[0]} seed {seeds[0]}"
+    compared = [f"compare {ablation}"] if len(variants) > 1 else []
+    steps = [f'show "{run}" --limit 2', *compared, f'lineage "{variants[0]}/{heading}"', "ui"]
+    return [f"{own_command()} {step}" for step in steps]
