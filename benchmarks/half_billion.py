@@ -187,11 +187,13 @@ def print_accounts(command: Sequence[str], folder: Path, environment: dict[str, 
         if told.get("began") == STRUCK and killed:
             time.sleep(STRUCK_AFTER_SECONDS)
             child.kill()
-            break
+            child.wait()
+            return
         if "seconds" in told:
             print_account(StageAccount(**told))
-    if child.wait() and not killed:
-        raise SystemExit(f"the run must end well; it ended with {child.returncode}")
+    if child.wait() or killed:
+        wanted = f"reach its {STRUCK}" if killed else "end well"
+        raise SystemExit(f"the run must {wanted}; it ended with {child.returncode}")
 
 
 def print_account(account: StageAccount) -> None:
