@@ -56,9 +56,9 @@ class AblationResult:
 
 
 @flow_run("comparison", "{experiment.ablation.name}")
-def comparison(experiment: Experiment, processes: int = 1) -> AblationResult:
-    """`compare` as a flow run of its own, shown in the terminal."""
-    return compare(experiment, Console(), processes)
+def comparison(experiment: Experiment, processes: int = 1, quiet: bool = False) -> AblationResult:
+    """`compare` as a flow run of its own, shown in the terminal unless it is to be `quiet`."""
+    return compare(experiment, Console(quiet=quiet), processes)
 
 
 def compare(experiment: Experiment, console: Console, processes: int = 1) -> AblationResult:

@@ -21,7 +21,7 @@ from turnwise.config.messages import explain, with_places
 from turnwise.config.model_settings import Compute
 from turnwise.config.monitoring import Alarms, Guards, Monitors
 from turnwise.config.optimization import Evolution, Optimization
-from turnwise.config.overlays import layered, merged
+from turnwise.config.overlays import Overlay, layered, merged
 from turnwise.config.presets import preset_and_own
 from turnwise.config.schema import (
     Ablation,
@@ -210,12 +210,14 @@ def _named(before: str) -> Iterator[None]:
 
 def load(
     parameters: Path,
-    overlays: Sequence[Path] = (),
+    overlays: Sequence[Overlay] = (),
     settings: Iterable[str] | Mapping[str, Any] = (),
     *,
     to_plan: bool = False,
 ) -> Experiment:
     """The experiment of a parameters file, overlays applied in order, then settings (`a.b=value`, or by dotted key).
+
+    An overlay is a file, or a mapping of sections as such a file would hold.
 
     `to_plan`: it is counted and not run, so that files which its world reads need not be there.
 

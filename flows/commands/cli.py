@@ -22,6 +22,7 @@ from flows.commands.record_commands import compare, export, lineage, reproduce, 
 from flows.commands.store_commands import prune, restore, verify
 from flows.commands.study_commands import baselines, calibrate, credit, pretrain, results, science
 from flows.commands.world_commands import check, init, new, play, serve, worlds
+from flows.runtime.process_settings import prepare_process
 from turnwise.errors import ConfigurationError, TurnwiseError
 from turnwise.suggestions import meant
 
@@ -33,15 +34,6 @@ COMMANDS: Mapping[str, Sequence[Callable[..., None]]] = {
     "Keep, repeat and repair": (export, reproduce, verify, prune, restore, stage),
     "Studies: the pages of docs/": (credit, science, calibrate, baselines, results, pretrain),
 }
-OFFLINE = {
-    "DO_NOT_TRACK": "true",
-    "MLFLOW_DISABLE_TELEMETRY": "true",
-    "DVC_NO_ANALYTICS": "1",
-    "VLLM_NO_USAGE_STATS": "1",
-}
-"""Environment variables that turn off telemetry."""
-THREADS = {"OMP_WAIT_POLICY": "PASSIVE", "TOKENIZERS_PARALLELISM": "false"}
-"""Threads that spin while they wait slow each other down, tenfold was seen, when anything else uses the cores."""
 
 
 class CommandGroup(TyperGroup):
@@ -106,8 +98,7 @@ def status_of(arguments: Sequence[str]) -> int:
     # A user's own world, `module:Class`, is imported from the folder in which the command is run.
     if os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())
-    for name, value in {**OFFLINE, **THREADS}.items():
-        os.environ.setdefault(name, value)
+    prepare_process()
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
     warnings.filterwarnings("ignore", category=DeprecationWarning)
     try:

@@ -12,15 +12,14 @@ from pathlib import Path
 
 from rich.console import Console
 
-from flows.recording.record import project_tracking_uri
+from flows.python.recorded import runs as recorded_runs
 from flows.roster import spending
-from turnwise.reporting.data.run_groups import at_equal_budgets, grouped, how_tested, judged, references
+from turnwise.reporting.data.run_groups import at_equal_budgets, grouped, how_tested, references
 from turnwise.reporting.terminal.tables import TextTable, as_csv, print_table
 from turnwise.reporting.terminal.verdicts import cell, tables
 from turnwise.statistics.curves import AtEqualBudget
-from turnwise.statistics.evaluation_protocol import differences, require_comparable, told
+from turnwise.statistics.evaluation_protocol import differences, told
 from turnwise.store.atomic_write import write_whole
-from turnwise.tracking.finding import find_runs
 
 
 def compare_runs(
@@ -37,18 +36,15 @@ def compare_runs(
         tracking: MLflow's store, or None for the project's own.
     """
     console = Console(record=html is not None, highlight=False)
-    uri = tracking or project_tracking_uri()
-    groups = grouped([run for wanted in runs for run in find_runs(uri, wanted)])
-    of_runs = how_tested(groups)
-    if not anyway:
-        require_comparable(of_runs)
+    found = recorded_runs(*runs, tracking=tracking)
+    groups = grouped(found)
     made = [
-        *tables(judged(groups, success, spending()), references(groups)),
+        *tables(found.judgement(success=success, anyway=anyway), references(groups)),
         *_budgets(at_equal_budgets(groups, spending())),
     ]
     for table in made:
         print_table(table, console)
-    for difference in told(differences(of_runs)):
+    for difference in told(differences(how_tested(groups))):
         console.print(f"Not tested alike, compared anyway: {difference}", soft_wrap=True)
     if csv is not None:
         for table in made:

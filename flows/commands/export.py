@@ -7,32 +7,11 @@ turnwise export "mt-grpo seed 1" --iteration 0 --to policies/start     the warm 
 
 from __future__ import annotations
 
-import json
-import os
-import shutil
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 
 from rich.console import Console
 
-import tasks.stage  # noqa: F401  (recomputes what was pruned)
-from flows.recording.record import project_tracking_uri
-from tasks.playing import instruction_of
-from tasks.rollout.evaluate import success_of
-from turnwise.config.agent import Agent
-from turnwise.errors import ConfigurationError
-from turnwise.policy.model_files import MODEL_FILES
-from turnwise.store import Reference, default_store
-from turnwise.store.digests import digest_of
-from turnwise.store.provenance import ancestry, codes, platforms
-from turnwise.studies.markdown import render
-from turnwise.tracking.finding import RecordedRun, RunArtifacts, find_runs
-from turnwise.world import make_world
-
-CARD = "README.md"
-FIGURES = ("greedy/success", "sampled/success", "sampled/turns")
-"""The metrics of an evaluation that the card shows."""
+from flows.python.recorded import runs
 
 
 def export_run(wanted: str, iteration: int | None, best: bool, to: Path, tracking: str | None) -> None:
@@ -42,110 +21,9 @@ def export_run(wanted: str, iteration: int | None, best: bool, to: Path, trackin
     the most success in validation. Raises ConfigurationError where `wanted` names several runs, the run has no such
     iteration, or `to` is not empty.
     """
-    if best and iteration is not None:
-        raise ConfigurationError("--best and --iteration each choose a policy; found both: leave one out")
-    if to.exists() and (not to.is_dir() or any(to.iterdir())):
-        raise ConfigurationError(f"--to must be an empty folder or one to make; found something at {to}: name another")
     to = to.absolute()
-    run = _one_run(wanted, find_runs(tracking or project_tracking_uri(), wanted))
-    number = best_iteration(run.artifacts) if best else iteration
-    policy = policy_of(run.artifacts, number)
-    write_policy(run, policy, number, to)
+    found = runs(wanted, tracking=tracking)
+    policy = found.export(to, iteration=iteration, best=best)
     console = Console(highlight=False, soft_wrap=True)
-    console.print(f"{policy} of {run.name} in {to}")
+    console.print(f"{policy} of {found.one.name} in {to}")
     console.print(f"serve it: vllm serve {to} --host 127.0.0.1; train on: policy.model={to}")
-
-
-def best_iteration(artifacts: RunArtifacts) -> int:
-    """The number of the evaluated iteration with the most success in validation, the earliest of several; 0: start."""
-    evaluated = {0: artifacts.start}
-    evaluated |= {n: made["evaluation"] for n, made in enumerate(artifacts.iterations, 1) if "evaluation" in made}
-    return max(evaluated, key=lambda number: (success_of(evaluated[number]), -number))
-
-
-def policy_of(artifacts: RunArtifacts, iteration: int | None) -> Reference:
-    """The policy after `iteration` updates; None: the final one. Raises ConfigurationError where it was not made."""
-    if iteration is None:
-        return artifacts.final_policy
-    if iteration > len(artifacts.iterations):
-        raise ConfigurationError(
-            f"--iteration must be one that the run has made, 0 to {len(artifacts.iterations)}; found {iteration}"
-        )
-    return artifacts.iterations[iteration - 1]["policy"] if iteration else artifacts.prepared["warm_start"]
-
-
-def write_policy(run: RecordedRun, policy: Reference, iteration: int | None, folder: Path) -> None:
-    """Write a policy of the run, its tokenizer and its card into `folder`, all or nothing, and check that it loads."""
-    from turnwise.policy.publication import export_policy
-    from turnwise.policy.published import require_usable
-
-    experiment, store = run.artifacts.experiment, default_store()
-    tokenizer = store.folder(run.artifacts.prepared["tokenizer"])
-    with _made_whole(folder) as partial:
-        export_policy(
-            store.folder(policy, MODEL_FILES), tokenizer, partial, temperature=experiment["rollout"]["temperature"]
-        )
-        (partial / CARD).write_text(card_of(run, policy, iteration), encoding="utf-8")
-        require_usable(partial, engine="embedded", context_tokens=experiment["agent"]["context_tokens"])
-
-
-def card_of(run: RecordedRun, policy: Reference, iteration: int | None) -> str:
-    """The model card: what the policy was made from and by, how it is prompted, and what it can do."""
-    artifacts = run.artifacts
-    section = artifacts.experiment["world"]
-    agent = Agent.model_validate_json(json.dumps(artifacts.experiment["agent"]))
-    tree = ancestry(default_store(), policy)
-    return render(
-        "model-card.md.jinja",
-        run=run,
-        policy=policy,
-        iteration=len(artifacts.iterations) if iteration is None else iteration,
-        model=artifacts.experiment["policy"]["model"],
-        content=run.tags.get("pretrained"),
-        world=section["name"],
-        agent=agent,
-        instruction=instruction_of(agent, make_world(section["name"], section["parameters"])),
-        temperature=artifacts.experiment["rollout"]["temperature"],
-        parameters=digest_of(artifacts.experiment),
-        codes=codes(tree),
-        platforms=platforms(tree),
-        figures=list(_figures(run, policy, iteration)),
-    )
-
-
-def _figures(run: RecordedRun, policy: Reference, iteration: int | None) -> Iterator[Sequence[str]]:
-    """Rows of the card's table: who played which task set, and the metrics in FIGURES as far as there are any."""
-    artifacts = run.artifacts
-    number = len(artifacts.iterations) if iteration is None else iteration
-    validation = artifacts.iterations[number - 1].get("evaluation") if number else artifacts.start
-    if validation is not None and policy == policy_of(artifacts, number):
-        yield ["this policy", "validation", *_shown(validation)]
-    if artifacts.test is not None and policy == artifacts.final_policy:
-        yield ["this policy", "test", *_shown(artifacts.test)]
-    for name, evaluation in run.baselines.items():
-        yield [name, "test", *_shown(evaluation)]
-
-
-def _shown(evaluation: Reference) -> list[str]:
-    metrics = default_store().metrics(evaluation)
-    return [f"{metrics[name]:.3f}" if name in metrics else "–" for name in FIGURES]
-
-
-def _one_run(wanted: str, runs: list[RecordedRun]) -> RecordedRun:
-    if len(runs) > 1:
-        raise ConfigurationError(
-            f"RUN must name one run; {wanted!r} names {len(runs)}: say {' or '.join(repr(run.name) for run in runs)}"
-        )
-    return runs[0]
-
-
-@contextmanager
-def _made_whole(folder: Path) -> Iterator[Path]:
-    """A folder next to `folder` to write into, which becomes `folder` at the end, and is removed where that fails."""
-    partial = folder.with_name(f".{folder.name}.{os.getpid()}.partial")
-    partial.mkdir(parents=True)
-    try:
-        yield partial
-        os.replace(partial, folder)  # an empty folder is replaced, any other is refused
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -94,28 +93,10 @@ WorldSettings = Annotated[
 def load_experiment(
     parameters: Path, overlays: list[Path] | None, settings: list[str] | None, *, to_plan: bool = False
 ) -> Experiment:
-    """The experiment that a command line describes. `to_plan`: it is counted and not run; see `load`.
+    """The experiment that a command line describes, as `flows.python.experiments.load` reads it."""
+    from flows.python.experiments import load
 
-    Where vLLM is not installed and nothing but the parameters file asks for it, the embedded engine takes its place,
-    and a line says so. Prefect's local server, if it is started, lists finished runs as long as the experiment says.
-
-    Raises ConfigurationError where the experiment contradicts itself, or asks for vLLM itself.
-    """
-    from flows.runtime.server_settings import keep_finished_runs
-    from turnwise.config.overlays import layered
-    from turnwise.experiment import load
-    from turnwise.store.paths import project_root
-
-    path, overlays, settings = project_root() / parameters, overlays or [], settings or []
-    experiment = load(path, overlays, settings, to_plan=to_plan)
-    keep_finished_runs(experiment.storage.keep_finished_days)
-    if experiment.compute.engine != "vllm" or find_spec("vllm") is not None:
-        return experiment
-    written = layered(path, overlays, settings).written(("compute", "engine"))
-    if experiment.compute.device != "cpu" or (written is not None and written.layer > 1):
-        raise ConfigurationError("compute.engine: vllm needs vLLM, which is not installed: set it to embedded")
-    typer.echo("vLLM is not installed: replies are sampled with the embedded engine (compute.engine: embedded).")
-    return load(path, overlays, [*settings, "compute.engine=embedded"], to_plan=to_plan)
+    return load(*(overlays or []), parameters=parameters, settings=settings or [], to_plan=to_plan, tell=typer.echo)
 
 
 def refusal(error: typer.TyperException) -> ConfigurationError:

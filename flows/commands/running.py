@@ -1,4 +1,4 @@
-"""Runs flows and prints their results. What is recorded is found without Prefect; else its server is started."""
+"""Runs experiments and prints their results."""
 
 from __future__ import annotations
 
@@ -6,42 +6,19 @@ import time
 
 from rich.console import Console
 
-from flows.ablation import comparison
-from flows.prepare import Prepared, evaluate_baselines, evaluate_warm_start, prepare_materials, prepare_policy
-from flows.runtime.display import Display, expected_work
-from flows.runtime.flow_runs import flow_run
+from flows.python.running import ablation, evaluate, prepare
 from flows.studies.credit_study import credit_study_flow
 from turnwise.experiment import Experiment
 from turnwise.reporting.terminal.comparison import print_report
-from turnwise.store import default_store
 from turnwise.store.paths import home
 from turnwise.studies.credit_page import print_study
-
-
-@flow_run("preparation", "prepare {experiment.world.name}")
-def preparation(experiment: Experiment) -> Prepared:
-    """Make the artifacts that every run starts from."""
-    with Display(Console(), expected_work(experiment)).showing():
-        return prepare_policy(experiment, prepare_materials(experiment))
-
-
-@flow_run("evaluation", "evaluate {experiment.world.name}")
-def evaluation(experiment: Experiment) -> dict[str, dict[str, float]]:
-    """Evaluate the baseline policies and the warm start on the test task set; their metrics, by name."""
-    with Display(Console(), expected_work(experiment)).showing():
-        prepared = prepare_policy(experiment, prepare_materials(experiment))
-        evaluated = {
-            **evaluate_baselines(experiment, prepared),
-            "warm start": evaluate_warm_start(experiment, prepared),
-        }
-    return {name: default_store().metrics(reference) for name, reference in evaluated.items()}
 
 
 def show_ablation(experiment: Experiment, processes: int = 1) -> None:
     """Run an ablation, whose runs `processes` processes share, and print its comparison."""
     console = Console()
     began = time.monotonic()
-    result = comparison.found_or_run(experiment, processes)
+    result = ablation(experiment, processes=processes).result
     variants, runs = experiment.ablation.variants, len(experiment.ablation.variants) * len(experiment.ablation.seeds)
     saves_nothing = processes <= runs and any(experiment.variant(name).rollout.lag for name in variants)
     from flows.commands.next_steps import next_steps
@@ -64,13 +41,13 @@ def show_ablation(experiment: Experiment, processes: int = 1) -> None:
 
 def show_preparation(experiment: Experiment) -> None:
     """Make the artifacts that every run starts from, and print their digests."""
-    for name, reference in vars(preparation.found_or_run(experiment)).items():
+    for name, reference in vars(prepare(experiment)).items():
         Console().print(f"{name:<16}{reference}", highlight=False, soft_wrap=True)
 
 
 def show_evaluation(experiment: Experiment) -> None:
     """Evaluate the baseline policies and the warm start on the test task set, and print their success."""
-    for name, metrics in evaluation.found_or_run(experiment).items():
+    for name, metrics in evaluate(experiment).items():
         Console().print(
             f"{name:<14}success {metrics['sampled/success']:.3f}  turns {metrics['sampled/turns']:.2f}", highlight=False
         )

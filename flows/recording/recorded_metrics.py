@@ -9,12 +9,13 @@ A number without a unit in its name is a count, a share or a mean of the world's
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from flows import roster
 from flows.roster import IterationStage, MachineCost
 from flows.run_state import Iteration
 from turnwise.store import Reference, default_store
+from turnwise.tracking.finding import RunArtifacts
 
 
 def metrics_of(iteration: Iteration) -> dict[str, float]:
@@ -22,15 +23,34 @@ def metrics_of(iteration: Iteration) -> dict[str, float]:
 
     Success on the validation task set comes first: MLflow's compare page plots the metric that was recorded first.
     """
+    return _metrics_of(roster.made_in(iteration))
+
+
+def _metrics_of(artifacts: Iterable[tuple[IterationStage, Reference]]) -> dict[str, float]:
     found: dict[str, float] = {}
     costs: dict[str, float] = {}
-    for stage, made in roster.made_in(iteration):
+    for stage, made in artifacts:
         found |= _of_stage(stage, stage.groups[0], made) if stage.groups else {}
         for cost in stage.costs:
             value = _measured(cost, default_store().clock(made))
             if value is not None:
                 costs[cost.metric] = costs.get(cost.metric, 0.0) + value
     return _success_first({**found, **costs}, "validation")
+
+
+def curves_of(run: RunArtifacts) -> dict[int, dict[str, float]]:
+    """All metrics of a recorded run by iteration, 0 being the evaluation of the warm start."""
+    found = {0: evaluation_metrics("validation", run.start, run.start_at_horizon)}
+    named = set(run.prepared.values())  # while a critic warms up, an iteration names the policy of an earlier stage
+    for number, made in enumerate(run.iterations, start=1):
+        own: dict[Reference, IterationStage] = {}
+        for name, reference in made.items():
+            stage = next((stage for stage in roster.ROSTER if stage.name == name), None)
+            if stage is not None and reference not in named:
+                own.setdefault(reference, stage)
+        named |= own.keys()
+        found[number] = _metrics_of((stage, reference) for reference, stage in own.items())
+    return found
 
 
 def evaluation_metrics(split: str, full: Reference, at_horizon: Reference | None) -> dict[str, float]:

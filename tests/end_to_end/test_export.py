@@ -21,8 +21,8 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
 from flows.commands import cli
-from flows.commands.export import best_iteration
 from flows.prepare import require_model
+from flows.recording.exported_policy import best_iteration
 from tasks.playing import frame_of
 from turnwise.data.evaluations import GREEDY, read_evaluation
 from turnwise.data.trajectory import Trajectory

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from flows.commands import options
+from flows.python import experiments
 from turnwise.errors import ConfigurationError
 
 PARAMETERS = Path("params.yaml")
@@ -14,7 +15,7 @@ PARAMETERS = Path("params.yaml")
 
 @pytest.fixture(autouse=True)
 def _without_vllm(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(options, "find_spec", lambda name: None)
+    monkeypatch.setattr(experiments, "find_spec", lambda name: None)
 
 
 def test_the_embedded_engine_takes_the_place_of_vllm_and_the_first_line_says_so(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,8 @@ from typing import Any
 from turnwise.config.strict_yaml import DEEPEST, Keys, YamlDocument, read_document
 from turnwise.errors import ConfigurationError
 
+Overlay = Path | Mapping[str, Any]
+"""What is laid over the parameters: a YAML file, or the sections that it would hold."""
 REPLACED_WHOLE = ("world", "rewards", "variants")
 """Sections that an overlay replaces instead of merging: the parameters and rewards of two worlds do not combine."""
 
@@ -39,13 +41,32 @@ class Layered:
     """By the path of keys to a value."""
     _layers: int = 0
 
-    def lay_file(self, path: Path) -> None:
-        """Apply a file on top of the present values. Raises ConfigurationError."""
-        document = _document_of(path)
-        changes = _sections(document, path)
+    def lay(self, overlay: Overlay) -> None:
+        """Apply a file, or sections that are given as values, on top of what is there. Raises ConfigurationError."""
+        if isinstance(overlay, Mapping):
+            self._lay_values(overlay)
+        else:
+            self._lay_file(overlay)
+
+    def _lay_values(self, changes: Mapping[str, Any]) -> None:
+        self._merge(changes)
+        for section in changes:
+            if section in REPLACED_WHOLE:
+                self._forget((section,))
+        for keys in _paths_to_values(changes):
+            self._forget(keys)
+            self._places[keys] = Written(self._layers, "")
+
+    def _merge(self, changes: Mapping[str, Any]) -> None:
+        """Merge sections into the values, as a new layer."""
         kept = {key: value for key, value in self.values.items() if key not in REPLACED_WHOLE or key not in changes}
         self.values = merged(kept, changes)
         self._layers += 1
+
+    def _lay_file(self, path: Path) -> None:
+        document = _document_of(path)
+        changes = _sections(document, path)
+        self._merge(changes)
         for keys, place in document.places.items():
             replaces = keys[0] in REPLACED_WHOLE if len(keys) == 1 else isinstance(_value_at(keys, changes), list)
             if replaces and keys in self._places:
@@ -83,17 +104,28 @@ def _value_at(keys: Keys, values: Any) -> Any:
     return values
 
 
+def _paths_to_values(values: Mapping[str, Any], within: Keys = ()) -> Iterator[Keys]:
+    """The path of keys to everything in nested values that is no mapping, or an empty one."""
+    for key, value in values.items():
+        if isinstance(value, Mapping) and value:
+            yield from _paths_to_values(value, (*within, key))
+        else:
+            yield (*within, key)
+
+
 def layered(
-    parameters: Path, overlays: Sequence[Path] = (), settings: Iterable[str] | Mapping[str, Any] = ()
+    parameters: Path, overlays: Sequence[Overlay] = (), settings: Iterable[str] | Mapping[str, Any] = ()
 ) -> Layered:
     """The values of a parameters file, with overlays applied in order, then settings (`a.b=value`, or by dotted key).
+
+    An overlay is a file, or a mapping of sections as such a file would hold.
 
     Raises:
         ConfigurationError: a file or setting cannot be read, or sets a key within something that is no section.
     """
     values = Layered()
-    for path in (parameters, *overlays):
-        values.lay_file(path)
+    for overlay in (parameters, *overlays):
+        values.lay(overlay)
     for key, value in settings.items() if isinstance(settings, Mapping) else map(parse_setting, settings):
         values.set(key, value)
     return values

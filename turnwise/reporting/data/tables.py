@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from turnwise.reporting.data.history import VariantWork
 from turnwise.reporting.data.report_data import ReportData
+from turnwise.statistics import Judgement
 from turnwise.statistics.interval import Interval
 
 DATA_FILE = "report.json"
@@ -50,11 +51,11 @@ def tables(report: ReportData) -> dict[str, bytes]:
     """The files of the report's data, by name; a table without content is left out."""
     files = {
         DATA_FILE: report.to_json().encode(),
-        TABLE_FILE: as_csv(TABLE_HEADER, _table_rows(report)),
-        CURVES_FILE: as_csv(CURVES_HEADER, _curve_rows(report)),
+        TABLE_FILE: as_csv(TABLE_HEADER, table_rows(report)),
+        CURVES_FILE: as_csv(CURVES_HEADER, curve_rows(report)),
     }
     if report.judgement is not None:
-        files[VERDICTS_FILE] = as_csv(VERDICTS_HEADER, _verdict_rows(report))
+        files[VERDICTS_FILE] = as_csv(VERDICTS_HEADER, verdict_rows(report))
     if report.work:
         files[ACCOUNT_FILE] = as_csv(ACCOUNT_HEADER, _work_rows(report))
     return files
@@ -65,7 +66,8 @@ def interval_data(interval: Interval) -> tuple[float, float | None, float | None
     return (interval.value, interval.low, interval.high, interval.over, interval.count, interval.level)
 
 
-def _table_rows(report: ReportData) -> list[tuple[object, ...]]:
+def table_rows(report: ReportData) -> list[tuple[object, ...]]:
+    """The rows under `TABLE_HEADER`: every cell that has a value."""
     return [
         (row.name, row.kind, column.key, *interval_data(interval), interval.method)
         for row in report.rows
@@ -74,7 +76,8 @@ def _table_rows(report: ReportData) -> list[tuple[object, ...]]:
     ]
 
 
-def _curve_rows(report: ReportData) -> list[tuple[object, ...]]:
+def curve_rows(report: ReportData) -> list[tuple[object, ...]]:
+    """The rows under `CURVES_HEADER`: every point of every curve."""
     return [
         (curve.metric, curve.variant, curve.seed, iteration, value)
         for curve in report.curves
@@ -82,8 +85,14 @@ def _curve_rows(report: ReportData) -> list[tuple[object, ...]]:
     ]
 
 
-def _verdict_rows(report: ReportData) -> list[tuple[object, ...]]:
-    """All comparisons, sampled and then greedy: gains over the warm start first, then pairs of variants."""
+def verdict_rows(report: ReportData) -> list[tuple[object, ...]]:
+    """The rows under `VERDICTS_HEADER`: all comparisons, sampled and then greedy: see `comparison_rows`."""
+    judgements = [judgement for judgement in (report.judgement, report.greedy) if judgement is not None]
+    return [row for judgement in judgements for row in comparison_rows(judgement)]
+
+
+def comparison_rows(judgement: Judgement) -> list[tuple[object, ...]]:
+    """The comparisons of a judgement: gains over the warm start first, then pairs of variants."""
     return [
         (
             judgement.measure,
@@ -98,8 +107,6 @@ def _verdict_rows(report: ReportData) -> list[tuple[object, ...]]:
             each.improvement,
             each.verdict,
         )
-        for judgement in (report.judgement, report.greedy)
-        if judgement is not None
         for each in judgement.comparisons
     ]
 

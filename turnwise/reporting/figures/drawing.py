@@ -93,6 +93,10 @@ class Figure:
             self.draw(True).savefig(buffer, format="png", dpi=200, metadata={"Software": None}, facecolor="white")
         return buffer.getvalue()
 
+    def _repr_png_(self) -> bytes:
+        """What a notebook shows: the drawing with its legend."""
+        return self.png()
+
 
 @dataclass(frozen=True)
 class LineStyle:

@@ -1,0 +1,84 @@
+"""The report of an ablation as pandas tables and as figures that a notebook shows."""
+
+from __future__ import annotations
+
+import os
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from turnwise.errors import ConfigurationError
+from turnwise.reporting.data.report_data import ReportData
+from turnwise.reporting.data.tables import (
+    CURVES_HEADER,
+    DATA_FILE,
+    TABLE_HEADER,
+    VERDICTS_HEADER,
+    curve_rows,
+    table_rows,
+    verdict_rows,
+)
+from turnwise.reporting.formatting import heading, with_bounds
+from turnwise.reporting.html.report_files import PAGE_FILE
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from turnwise.reporting.figures.drawing import Figure
+
+
+class AblationReport:
+    """What an ablation found: the report's tables and figures. In a notebook it shows its table."""
+
+    def __init__(self, data: ReportData, folder: Path) -> None:
+        self.data, self.folder = data, folder
+
+    @property
+    def page(self) -> Path:
+        """The report's page, which a browser opens."""
+        return self.folder / PAGE_FILE
+
+    def table(self) -> pd.DataFrame:
+        """One row per row and column of the report's table: the value, the bounds of its interval, and over what."""
+        return _frame(TABLE_HEADER, table_rows(self.data))
+
+    def verdicts(self) -> pd.DataFrame:
+        """One row per comparison: the difference with its interval, p, and the verdict. Empty with one seed."""
+        return _frame(VERDICTS_HEADER, verdict_rows(self.data))
+
+    def curves(self) -> pd.DataFrame:
+        """One row per plotted metric, run and iteration."""
+        return _frame(CURVES_HEADER, curve_rows(self.data))
+
+    @property
+    def figures(self) -> dict[str, Figure]:
+        """The report's figures by name; a notebook shows each, and `png()` and `svg()` give its file."""
+        from turnwise.reporting.html.page import all_figures
+
+        return {figure.name: figure for figure in all_figures(self.data)}
+
+    def _repr_html_(self) -> str:
+        columns = self.data.columns
+        heads = "".join(f"<th>{escape(heading(each))}</th>" for each in columns)
+        rows = []
+        for row in self.data.rows:
+            cells = [with_bounds(row.cells.get(each.key), each.digits) for each in columns]
+            rows.append(f"<tr><th>{escape(row.name)}</th>{''.join(f'<td>{escape(cell)}</td>' for cell in cells)}</tr>")
+        return f"<table><thead><tr><th></th>{heads}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+
+
+def read_report(folder: str | os.PathLike[str]) -> AblationReport:
+    """The report in a folder such as `results/credit`. Raises ConfigurationError where there is none."""
+    path = Path(folder) / DATA_FILE
+    if not path.is_file():
+        raise ConfigurationError(
+            f"a report's folder must hold {DATA_FILE}; found none in {folder}: run the ablation, which writes it to "
+            "results/<name>, and finds in the store what is computed"
+        )
+    return AblationReport(ReportData.from_json(path.read_text(encoding="utf-8")), Path(folder))
+
+
+def _frame(header: tuple[str, ...], rows: list[tuple[object, ...]]) -> pd.DataFrame:
+    import pandas as pd
+
+    return pd.DataFrame(rows, columns=list(header))

@@ -1,0 +1,241 @@
+"""Recorded runs, read back: results, curves, episodes, turns with their advantages, and policies.
+
+    recorded = runs("credit")                     the runs of an ablation, or of the latest
+    recorded.curves()                             a pandas DataFrame: one row per run and iteration
+    recorded["mt-grpo seed 1"].policy().model     a transformers model
+
+MLflow names what a run has made and the store holds it: nothing is computed here but what had been pruned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, overload
+
+from flows.python.episode_tables import episode_rows, turn_rows
+from flows.recording.exported_policy import chosen_iteration, policy_of, require_empty, write_policy
+from flows.recording.record import project_tracking_uri
+from flows.recording.recorded_episodes import in_training, of_baselines, on_task_sets
+from flows.recording.recorded_metrics import curves_of, evaluation_metrics
+from flows.roster import spending
+from flows.runtime.process_settings import prepare_process
+from turnwise.errors import ConfigurationError
+from turnwise.reporting.data.episodes import Occasion, ShownEpisode, Wanted
+from turnwise.reporting.data.run_groups import grouped, how_tested, judged
+from turnwise.reporting.data.tables import VERDICTS_HEADER, comparison_rows
+from turnwise.statistics import Judgement
+from turnwise.statistics.evaluation_protocol import require_comparable
+from turnwise.store import Reference
+from turnwise.store.paths import home
+from turnwise.suggestions import meant
+from turnwise.tracking.finding import RecordedRun, find_runs
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+Mode = Literal["greedy", "sampled"]
+
+
+@dataclass(frozen=True)
+class OpenedPolicy:
+    """A policy of a recorded run, as transformers opens it."""
+
+    model: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+    folder: Path
+    """Where it lies in Hugging Face's layout, with a card."""
+    reference: Reference
+
+
+class RecordedRuns(Sequence[RecordedRun]):
+    """Runs that are recorded in MLflow, in the order in which they were started.
+
+    An index is a number, the name of a run or a variant: `runs[0].artifacts`, `runs["mt-grpo seed 1"].policy()`.
+    """
+
+    def __init__(self, found: Sequence[RecordedRun], tracking: str) -> None:
+        self._found, self.tracking = tuple(found), tracking
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def __iter__(self) -> Iterator[RecordedRun]:
+        return iter(self._found)
+
+    @overload
+    def __getitem__(self, which: int) -> RecordedRun: ...
+    @overload
+    def __getitem__(self, which: slice | str) -> RecordedRuns: ...
+    def __getitem__(self, which: int | slice | str) -> RecordedRun | RecordedRuns:
+        if isinstance(which, int):
+            return self._found[which]
+        if isinstance(which, slice):
+            return RecordedRuns(self._found[which], self.tracking)
+        chosen = [run for run in self._found if which in (run.name, run.artifacts.variant)]
+        if not chosen:
+            known = [run.name for run in self._found]
+            raise ConfigurationError(
+                f"a run must be one of {', '.join(known)}, or a variant; found {which!r}{meant(which, known)}"
+            )
+        return RecordedRuns(chosen, self.tracking)
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} runs: {', '.join(run.name for run in self._found)}>"
+
+    @property
+    def one(self) -> RecordedRun:
+        """The only run. Raises ConfigurationError where there are several."""
+        if len(self._found) > 1:
+            named = " or ".join(repr(run.name) for run in self._found)
+            raise ConfigurationError(f"RUN must name one run; this names {len(self._found)}: say {named}")
+        return self._found[0]
+
+    def results(self) -> pd.DataFrame:
+        """The metrics on the test tasks, one row per run, then one per baseline policy and warm start.
+
+        `kind` is `run` or `baseline`; variant and seed are missing where there are none.
+        """
+        rows: list[dict[str, Any]] = []
+        for run in self._found:
+            made = run.artifacts
+            if made.test is not None:
+                tested = evaluation_metrics("test", made.test, made.test_at_horizon)
+                rows.append(_named(run) | {"kind": "run"} | tested)
+        for name, reference in {name: each for run in self._found for name, each in run.baselines.items()}.items():
+            rows.append({"run": name, "kind": "baseline"} | evaluation_metrics("test", reference, None))
+        return _frame(rows)
+
+    def curves(self) -> pd.DataFrame:
+        """Every metric over the iterations: one row per run and iteration, a column per metric, as MLflow names them.
+
+        Iteration 0 is the warm start. A metric that an iteration did not measure is missing (NaN).
+        """
+        return _frame(
+            [
+                _named(run) | {"iteration": number} | metrics
+                for run in self._found
+                for number, metrics in curves_of(run.artifacts).items()
+            ]
+        )
+
+    def trajectories(
+        self,
+        split: Occasion = "training",
+        *,
+        mode: Mode | None = None,
+        iterations: tuple[int, int] | None = None,
+        baselines: bool = False,
+    ) -> pd.DataFrame:
+        """Episodes, one row each: task, group, ending, success, turns, rewards and metrics by name.
+
+        Args:
+            split: the batches that were trained on, or the evaluations on the validation or the test tasks.
+            mode: of evaluations: only greedy or only sampled episodes.
+            iterations: first and last, both included; None: all.
+            baselines: with those of the baseline policies and the warm start, on the test tasks.
+        """
+        return _frame(list(episode_rows(self._episodes(split, mode, iterations, baselines))))
+
+    def turns(
+        self,
+        split: Occasion = "training",
+        *,
+        mode: Mode | None = None,
+        iterations: tuple[int, int] | None = None,
+        baselines: bool = False,
+    ) -> pd.DataFrame:
+        """Turns, one row each: observation, reply, actions, rewards, and in training the advantage.
+
+        `token_advantages` has a list per turn where the credit rule judges tokens. `group`, `replica` and `turn` name a
+        turn within its iteration. All arguments are as in `trajectories`.
+        """
+        return _frame(list(turn_rows(self._episodes(split, mode, iterations, baselines))))
+
+    def judgement(self, *, success: float = 0.8, anyway: bool = False) -> Judgement:
+        """The statistical comparison of the runs' variants, by the world's primary metric on the test tasks.
+
+        Args:
+            success: the success whose first time is reported.
+            anyway: compare even runs that were not tested alike.
+
+        Raises:
+            ConfigurationError: the runs were not tested alike, or one has not been tested.
+        """
+        groups = grouped(self._found)
+        if not anyway:
+            require_comparable(how_tested(groups))
+        return judged(groups, success, spending())
+
+    def verdicts(self, *, anyway: bool = False) -> pd.DataFrame:
+        """`judgement` as a table: one row per comparison, with its interval, p, corrected p and verdict."""
+        import pandas as pd
+
+        rows = comparison_rows(self.judgement(anyway=anyway))
+        return pd.DataFrame(rows, columns=list(VERDICTS_HEADER))
+
+    def export(self, folder: Path, *, iteration: int | None = None, best: bool = False) -> Reference:
+        """Write the policy of the only run into an empty folder, for transformers and vLLM, with a model card.
+
+        `iteration` counts updates, 0 is the warm start; by default the final policy; `best` takes the evaluated
+        iteration with the most success in validation. Raises ConfigurationError for several runs, an iteration that
+        was not made, and a folder that holds something.
+        """
+        require_empty(folder)
+        number = chosen_iteration(self.one.artifacts, iteration, best)
+        policy = policy_of(self.one.artifacts, number)
+        write_policy(self.one, policy, number, folder)
+        return policy
+
+    def policy(self, *, iteration: int | None = None, best: bool = False) -> OpenedPolicy:
+        """The policy of the only run as a transformers model on the CPU, with its tokenizer.
+
+        It is written to the project's home once. Arguments and errors are as in `export`.
+        """
+        prepare_process()
+        from transformers import AutoModelForCausalLM, AutoTokenizer
+
+        number = chosen_iteration(self.one.artifacts, iteration, best)
+        policy = policy_of(self.one.artifacts, number)
+        folder = home() / "exported" / self.one.id / policy.digest
+        if not folder.exists():
+            write_policy(self.one, policy, number, folder)
+        return OpenedPolicy(
+            AutoModelForCausalLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder), folder, policy
+        )
+
+    def _episodes(
+        self, split: Occasion, mode: Mode | None, iterations: tuple[int, int] | None, baselines: bool
+    ) -> Iterator[tuple[dict[str, Any], ShownEpisode]]:
+        """The episodes, each with what names its run."""
+        wanted = Wanted(occasion=split, mode=mode, iterations=iterations)
+        for place, run in enumerate(self._found):
+            batches = range(1, len(run.artifacts.iterations) + 1)
+            for episode in [*in_training(run, wanted, batches), *on_task_sets(run, wanted)]:
+                yield _named(run), episode
+            if baselines and place == 0:
+                for episode in of_baselines(run, wanted):
+                    yield {"run": episode.policy}, episode
+
+
+def runs(*wanted: str, tracking: str | None = None) -> RecordedRuns:
+    """The recorded runs that are named: by the id, name or tag of runs or ablations; without any the latest ablation.
+
+    `tracking` is MLflow's store, by default the project's. Raises ConfigurationError where there are none.
+    """
+    prepare_process()
+    uri = tracking or project_tracking_uri()
+    found = {run.id: run for each in wanted or ("",) for run in find_runs(uri, each)}
+    return RecordedRuns(list(found.values()), uri)
+
+
+def _named(run: RecordedRun) -> dict[str, Any]:
+    return {"run": run.name, "variant": run.artifacts.variant, "seed": run.artifacts.seed}
+
+
+def _frame(rows: list[dict[str, Any]]) -> pd.DataFrame:
+    import pandas as pd
+
+    return pd.DataFrame(rows)
