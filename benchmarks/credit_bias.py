@@ -1,6 +1,6 @@
 """Which credit rules are biased, in numbers: writes `docs/credit-bias.md` and `docs/credit-bias.png`.
 
-The same seed gives the same page. `turnwise.studies.credit_bias` says what is computed.
+The same seed gives the same page. `turnwise.checking.credit_bias` says what is computed.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from turnwise.studies.credit_bias import BASELINES, DEVIATIONS, PROBLEMS, DecisionProblem, Rule, RuleBias, examine
+from turnwise.checking.credit_bias import BASELINES, DEVIATIONS, PROBLEMS, DecisionProblem, Rule, RuleBias, examine
 
 DOCS = Path(__file__).parent.parent / "docs"
 GROUP_SIZE, GROUPS, SEED = 4, 400_000, 0

@@ -18,7 +18,7 @@ MAY_IMPORT = {
     "turnwise": {"turnwise"},
     "envs": {"envs", "turnwise"},
 }
-GROUND = {"world", "seeding", "errors", "progress", "suggestions"}
+GROUND = {"world", "seeding", "errors", "plugins", "progress", "suggestions"}
 """What every room of the library may import."""
 ROOMS: Mapping[str, set[str]] = {
     "config": set(),
@@ -30,11 +30,11 @@ ROOMS: Mapping[str, set[str]] = {
     "curriculum": {"config", "data"},
     "health": {"config", "data", "credit"},
     "agent": {"config", "data", "credit", "policy"},
-    "checking": {"config", "statistics", "store"},
+    "checking": {"agent", "config", "credit", "data", "statistics", "store"},
     "tracking": {"config", "data", "store"},
     "reporting": {"checking", "config", "data", "statistics", "store", "tracking"},
     "experiment": {"agent", "config", "credit", "curriculum", "data", "health", "policy", "store"},
-    "studies": {"config", "credit", "data", "experiment", "health", "reporting", "statistics", "store"},
+    "studies": {"checking", "config", "credit", "data", "experiment", "health", "reporting", "statistics", "store"},
 }
 """The rooms of the library, from the ground upward, and what each may import besides the ground. Each imports only
 rooms that stand before it in this list, so there is no circle."""

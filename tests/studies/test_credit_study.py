@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from turnwise.checking.credit_bias import Rule
 from turnwise.credit import ESTIMATORS, CreditBatch, estimate
 from turnwise.errors import CreditError
-from turnwise.studies.credit_bias import Rule
 from turnwise.studies.credit_study import RULES, TRUTH, Study, advantages_of_turns, examine
 from turnwise.studies.credit_truth import Truth
 from turnwise.studies.gradient_noise import group_gradients

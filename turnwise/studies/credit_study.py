@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import TypeAdapter
 
+from turnwise.checking.credit_bias import Rule
 from turnwise.credit import ESTIMATORS, CreditBatch, estimate
 from turnwise.errors import CreditError
-from turnwise.studies.credit_bias import Rule
 from turnwise.studies.credit_truth import Agreement, Truth, agreement
 from turnwise.studies.gradient_noise import GradientNoise, gradient_noise, group_gradients
 

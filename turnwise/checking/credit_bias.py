@@ -97,20 +97,14 @@ class Path:
 
 
 @dataclass(frozen=True)
-class RuleBias:
-    """A rule's gradient estimate compared with a problem's true gradient. Vectors have one entry per state."""
+class ExactBias:
+    """The expectation of a rule's gradient estimate, and the true gradient. Vectors have one entry per state."""
 
     rule: Rule
     truth: Vector
     """The true gradient."""
     expected: Vector
     """The exact expectation of the estimate, over all groups."""
-    mean: Vector
-    """The mean estimate over the groups that were drawn."""
-    standard_error: Vector
-    """The standard error of `mean`."""
-    deviation: Vector
-    """The standard deviation of the estimate from one group."""
 
     @property
     def kept(self) -> Vector:
@@ -128,6 +122,18 @@ class RuleBias:
         if np.allclose(self.kept, self.kept[0], rtol=0.0, atol=1e-9):
             return "rescaled" if self.kept[0] > 0 else "no signal"
         return "wrong sign" if (self.kept < 0).any() else "distorted"
+
+
+@dataclass(frozen=True)
+class RuleBias(ExactBias):
+    """The same, and what was estimated from groups that were drawn."""
+
+    mean: Vector
+    """The mean estimate over the groups that were drawn."""
+    standard_error: Vector
+    """The standard error of `mean`."""
+    deviation: Vector
+    """The standard deviation of the estimate from one group."""
 
 
 def paths(problem: DecisionProblem) -> list[Path]:
@@ -178,17 +184,25 @@ def estimated_gradient(problem: DecisionProblem, rule: Rule, group: Sequence[Pat
     return np.array(list(gradient.values()))
 
 
+def bias_of(problem: DecisionProblem, rule: Rule, group_size: int) -> ExactBias:
+    """A rule's bias on a problem, exactly: over all groups of so many trajectories, with their probabilities."""
+    kinds = paths(problem)
+    compositions = _compositions(kinds, group_size)
+    probabilities = np.array([_probability(kinds, composition) for composition in compositions])
+    return ExactBias(rule, true_gradient(problem), probabilities @ _estimates(problem, rule, kinds, compositions))
+
+
 def examine(
     problem: DecisionProblem, rules: Sequence[Rule], *, group_size: int, groups: int, seed: int
 ) -> list[RuleBias]:
     """Each rule's bias on a problem: exact, and estimated over `groups` drawn groups, the same ones for every rule."""
     kinds = paths(problem)
-    compositions = list(combinations_with_replacement(range(len(kinds)), group_size))
+    compositions = _compositions(kinds, group_size)
     probabilities = np.array([_probability(kinds, composition) for composition in compositions])
     drawn = _draw(kinds, compositions, groups, seed)
     verdicts = []
     for rule in rules:
-        estimates = np.array([estimated_gradient(problem, rule, [kinds[kind] for kind in c]) for c in compositions])
+        estimates = _estimates(problem, rule, kinds, compositions)
         mean = drawn @ estimates / groups
         variance = drawn @ (estimates - mean) ** 2 / (groups - 1)
         verdicts.append(
@@ -202,6 +216,17 @@ def examine(
             )
         )
     return verdicts
+
+
+def _compositions(kinds: Sequence[Path], group_size: int) -> list[Composition]:
+    return list(combinations_with_replacement(range(len(kinds)), group_size))
+
+
+def _estimates(
+    problem: DecisionProblem, rule: Rule, kinds: Sequence[Path], compositions: Sequence[Composition]
+) -> Vector:
+    """A rule's gradient estimate from each kind of group, [compositions, states]."""
+    return np.array([estimated_gradient(problem, rule, [kinds[kind] for kind in each]) for each in compositions])
 
 
 def _probability(kinds: Sequence[Path], composition: Composition) -> float:

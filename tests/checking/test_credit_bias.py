@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks import credit_bias
-from turnwise.seeding import generator
-from turnwise.studies.credit_bias import (
+from turnwise.checking.credit_bias import (
     BASELINES,
     DEVIATIONS,
     PROBLEMS,
@@ -18,6 +17,7 @@ from turnwise.studies.credit_bias import (
     paths,
     true_gradient,
 )
+from turnwise.seeding import generator
 
 GROUP_SIZE, GROUPS = 4, 100_000
 SHRINKAGE = (GROUP_SIZE - 1) / GROUP_SIZE
