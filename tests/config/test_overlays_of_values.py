@@ -17,8 +17,9 @@ SECTIONS: dict[str, Any] = {
     "world": {"name": "bandit", "parameters": {}},
     "rewards": {"payoff": {"level": "turn", "weight": 1.0}},
     "agent": {"format": "think-answer"},
+    "credit": {"estimator": "grpo"},
     "ablation": {"name": "values", "seeds": [3], "variants": ["grpo"]},
-    "variants": {"grpo": {"credit": {"estimator": "grpo"}}},
+    "variants": {"grpo": {}},
 }
 
 
@@ -42,8 +43,8 @@ def test_what_is_laid_later_wins_and_settings_win_last(tmp_path: Path) -> None:
 def test_a_mistake_in_values_has_no_place_in_a_file_and_one_in_a_file_keeps_its_own(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError) as found:
         load(PARAMETERS, [{"optimization": {"iterations": -1}}])
-    assert str(found.value).startswith("optimization.iterations: ")
+    assert str(found.value).startswith("optimization.iterations must be")
     file = tmp_path / "overlay.yaml"
     file.write_text("optimization: { iterations: -1 }\n")
-    with pytest.raises(ConfigurationError, match=r"overlay\.yaml:1:\d+: optimization\.iterations: "):
+    with pytest.raises(ConfigurationError, match=r"overlay\.yaml:1:\d+: optimization\.iterations must be"):
         load(PARAMETERS, [{"rollout": {"prompts": 8}}, file])
