@@ -71,6 +71,7 @@ def keep_books(run: Run, iteration: Iteration) -> Reference:
             prompts=experiment.rollout.prompts if experiment.rollout.scheme == "branching" else None,
             lag=experiment.rollout.lag,
             limit=(iteration.limit or experiment.made_world.limits.turns) if experiment.rollout.lag else None,
+            added=experiment.monitors.added,
         ),
         rollout=iteration.rollout,
         credit=iteration.credit,

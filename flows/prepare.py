@@ -23,7 +23,7 @@ from tasks.prepare.materials import (
 from tasks.prepare.warm_start import WarmStartParameters, warm_start
 from tasks.rollout.evaluate import BaselineParameters, EvaluationParameters, baseline, evaluate
 from turnwise.agent.formats import make_format
-from turnwise.config.agent_rewards import requested_rewards
+from turnwise.config.agent_rewards import added_rewards, requested_rewards
 from turnwise.config.model_settings import Compute
 from turnwise.config.schema import RetryOptions
 from turnwise.data.task_sets import require_disjoint
@@ -66,7 +66,13 @@ def play_parameters(experiment: Experiment) -> PlayParameters:
         agent=experiment.agent,
         patience=RetryOptions.taken_from(experiment.rollout),
         further_rewards=requested_rewards(experiment.rewards, experiment.made_world),
+        added_rewards=added_rewards(experiment.rewards),
     )
+
+
+def _imitation_parameters(experiment: Experiment) -> PlayParameters:
+    """`play_parameters` without rewards of one's own: what is imitated, and where that stops, does not ask for them."""
+    return play_parameters(experiment).changed(added_rewards={})
 
 
 def task_set_parameters(experiment: Experiment, split: Split) -> TaskSetParameters:
@@ -134,7 +140,7 @@ def _to_imitate(experiment: Experiment, train_task_set: Reference) -> Reference:
         return conversations(ConversationParameters(file=outside_file(project_root() / data.conversations)))
     return demonstrations(
         DemonstrationParameters(
-            **dict(play_parameters(experiment)),
+            **dict(_imitation_parameters(experiment)),
             seed=data.seed,
             count=data.demonstrations,
             noise=data.demonstration_noise,
@@ -152,7 +158,7 @@ def prepare_policy(experiment: Experiment, materials: Materials) -> Prepared:
     if experiment.warm_start.enabled:
         policy = warm_start(
             WarmStartParameters(
-                **dict(play_parameters(experiment)), compute=experiment.compute, warm_start=experiment.warm_start
+                **dict(_imitation_parameters(experiment)), compute=experiment.compute, warm_start=experiment.warm_start
             ),
             policy=policy,
             tokenizer=materials.tokenizer,

@@ -5,27 +5,33 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+
+from pydantic import Field
 
 from tasks.models_in_memory import model_in_memory
 from turnwise import progress, seeding
+from turnwise.agent.added_rewards import BUILT_IN, files_of, reward_function, with_added_rewards
 from turnwise.agent.episode import Episode
 from turnwise.agent.episode_config import EpisodeConfig
-from turnwise.agent.formats import make_format
+from turnwise.agent.formats import FORMATS, make_format
 from turnwise.agent.host import RetryPolicy
 from turnwise.agent.loop import RolloutResult, make_episodes, play_scripted, require_few_losses, roll_out
 from turnwise.agent.modes import make_mode
 from turnwise.config.agent import Agent
+from turnwise.config.agent_rewards import AddedReward
 from turnwise.config.model_settings import Compute
 from turnwise.config.schema import RetryOptions, Section, WorldSection
 from turnwise.data.metrics import recorded_in
 from turnwise.data.task_sets import read_task_set
 from turnwise.data.trajectory import Trajectory
 from turnwise.data.trajectory_files import write_trajectories
+from turnwise.plugins import FORMAT, REWARD, plugin_modules
 from turnwise.policy.declared_functions import DeclaredFunctions
 from turnwise.policy.engines.contract import Sampling
 from turnwise.policy.engines.resident import close_resident_engine, resident_engine
 from turnwise.store import Draft, Reference, default_store
+from turnwise.store.plugin_identity import plugin_ingredients
 from turnwise.world import Split, Task, World, make_world, world_class
 
 if TYPE_CHECKING:
@@ -45,6 +51,8 @@ class PlayParameters(Section):
     patience: RetryOptions
     further_rewards: tuple[str, ...] = ()
     """The agent's rewards that are recorded in addition to those of every episode: see `GIVEN_ON_REQUEST`."""
+    added_rewards: dict[str, AddedReward] = Field(default_factory=dict)
+    """Rewards of the user's own, by name."""
 
 
 class PlaysWorld(Protocol):
@@ -58,6 +66,29 @@ class PlaysWorld(Protocol):
 def world_code(parameters: PlaysWorld) -> list[str]:
     """The modules of the world and of its parts, for the cache key: their code determines the result too."""
     return list(world_class(parameters.world.name).modules(parameters.world.parameters))
+
+
+def playing_code(parameters: PlayParameters) -> list[str]:
+    """The modules that determine how episodes are played, for the cache key: the world's, and those of plug-ins."""
+    return [*world_code(parameters), *_plugin_modules(parameters)]
+
+
+def playing_reads(parameters: PlayParameters) -> dict[str, Any]:
+    """What the plug-ins that play episodes read besides their code, for the cache key; empty without any."""
+    added = parameters.added_rewards
+    declared = {name for each in added.values() for name in reward_function(each.function).distributions}
+    files = {f"{name}.{option}": path for name, each in added.items() for option, path in files_of(each).items()}
+    return plugin_ingredients(_plugin_modules(parameters), declared, files)
+
+
+def _plugin_modules(parameters: PlayParameters) -> list[str]:
+    functions = [BUILT_IN.get(each.function, each.function) for each in parameters.added_rewards.values()]
+    return [*format_code(parameters.agent.format), *plugin_modules(REWARD, functions)]
+
+
+def format_code(name: str) -> list[str]:
+    """The module of a reply format, for the cache key; none for those of this package."""
+    return plugin_modules(FORMAT, [] if name in FORMATS else [name])
 
 
 def the_world(section: WorldSection) -> World:
@@ -148,6 +179,7 @@ def play_episodes(
         close_resident_engine()  # replies may still be in flight: a retry must not receive them
         raise
     played.seconds["sampled_tokens"] = engine.tokens_generated - before
+    played = with_added_rewards(played, parameters.added_rewards)
     require_few_losses(played, parameters.world.name, parameters.patience.maximum_lost_share)
     return played
 
@@ -169,6 +201,7 @@ def play_with_script(
     episodes = make_episodes(rules, tasks, replicas, worlds_seed(seed))
     write, baseline_seed = rules.format.demonstrate, seeding.derive(seed, "players")
     played = play_scripted(episodes, write, choose, baseline_seed, looks_ahead=looks_ahead)
+    played = with_added_rewards(played, parameters.added_rewards)
     require_few_losses(played, parameters.world.name, parameters.patience.maximum_lost_share)
     return played
 
@@ -209,7 +242,8 @@ def recorded_by(parameters: PlayParameters) -> frozenset[str]:
 
     Call this before playing: if the world became unreachable afterwards, all episodes would be wasted.
     """
-    return recorded_in(the_world(parameters.world), parameters.agent, parameters.further_rewards)
+    further = [*parameters.further_rewards, *parameters.added_rewards]
+    return recorded_in(the_world(parameters.world), parameters.agent, further)
 
 
 def instruction_of(agent: Agent, world: World) -> str | None:

@@ -26,7 +26,7 @@ import json
 import logging
 import pkgutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
@@ -83,6 +83,7 @@ def stage(
     retries: int = 1,
     retry_delay_seconds: float = 2.0,
     code: Callable[[Any], Sequence[str]] | None = None,
+    reads: Callable[[Any], Mapping[str, Any]] | None = None,
     platform_bound: bool = True,
 ) -> Callable[[Callable[Arguments, Reference]], Stage[Arguments]]:
     """Turn a function into a cached, retried stage.
@@ -93,11 +94,13 @@ def stage(
         retry_delay_seconds: seconds to wait before each retry.
         code: maps the parameters to the names of further modules that the result depends on and that the function's
             own module does not import, such as the module of the world.
+        reads: maps the parameters to what else the result depends on, as plain values: contents of files and versions
+            of packages that plug-ins declare.
         platform_bound: whether the result's bits depend on processor and package versions.
     """
 
     def decorate(function: Callable[Arguments, Reference]) -> Stage[Arguments]:
-        return Stage(name, function, retries, retry_delay_seconds, code, platform_bound)
+        return Stage(name, function, retries, retry_delay_seconds, code, reads, platform_bound)
 
     return decorate
 
@@ -112,6 +115,7 @@ class Stage(Generic[Arguments]):
         retries: int,
         retry_delay_seconds: float,
         code: Callable[[Any], Sequence[str]] | None,
+        reads: Callable[[Any], Mapping[str, Any]] | None,
         platform_bound: bool,
     ) -> None:
         self.name = name
@@ -119,6 +123,7 @@ class Stage(Generic[Arguments]):
         self.retries = retries
         self.retry_delay_seconds = retry_delay_seconds
         self.code = code
+        self.reads = reads
         self.platform_bound = platform_bound
         self.signature = inspect.signature(function)
         functools.update_wrapper(self, function)
@@ -222,7 +227,9 @@ class Stage(Generic[Arguments]):
         _read_declared_sources()
         inputs = self._arguments(*args, **kwargs)
         parameters = inputs.pop("parameters")
+        read = self.reads(parameters) if self.reads else {}
         return {
+            **({"reads": dict(read)} if read else {}),
             "stage": self.name,
             "parameters": known_by_content(parameters),
             "inputs": {name: _digests(value, f"{self.name}'s input {name}") for name, value in inputs.items()},

@@ -15,8 +15,11 @@ from flows.python.running import evaluate as evaluate
 from flows.python.running import prepare as prepare
 from flows.python.running import run as run
 from tasks.observing import StageCall as StageCall
+from turnwise.agent.added_rewards import RewardFunction as RewardFunction
 from turnwise.checking import CheckReport as CheckReport
 from turnwise.checking import check_world as check_world
+from turnwise.checking.added_rewards import check_reward as check_reward
+from turnwise.checking.credit_rules import check_rule as check_rule
 from turnwise.credit import CreditBatch as CreditBatch
 from turnwise.credit import Estimator as Estimator
 from turnwise.credit import Restriction as Restriction
@@ -27,6 +30,7 @@ from turnwise.data.trajectory import Trajectory as Trajectory
 from turnwise.data.trajectory import Turn as Turn
 from turnwise.data.trajectory import TurnKind as TurnKind
 from turnwise.errors import ConfigurationError as ConfigurationError
+from turnwise.errors import RewardMissing as RewardMissing
 from turnwise.errors import TrainingEnded as TrainingEnded
 from turnwise.errors import TurnwiseError as TurnwiseError
 from turnwise.experiment import Experiment as Experiment

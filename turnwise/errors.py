@@ -36,6 +36,10 @@ class WorldLost(TurnwiseError, RuntimeError):
     """A world raised, hung or diverged on replay more often than the retries allow; the episode is missing data."""
 
 
+class RewardMissing(TurnwiseError, RuntimeError):
+    """A reward could not be determined, e.g. because a judge did not answer; the episode is missing data."""
+
+
 class MismatchError(TurnwiseError, RuntimeError):
     """The learner's log-probabilities differ from those that the engine sampled with, e.g. because of stale weights."""
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from turnwise.agent.added_rewards import require_added_rewards
 from turnwise.agent.branching import require_branching
 from turnwise.agent.formats import make_format
 from turnwise.config import schema
@@ -134,6 +135,7 @@ class Experiment(Section):
         require_primary_column(world)
         require_demonstrations(self.data, self.warm_start, self.policy, world)
         require_rewards(self.rewards, world, form.tags)
+        require_added_rewards(self.rewards, world)
         curriculum = self.made_curriculum
         require_playable(curriculum, optimization.iterations, self.world, world)
         engine, needs_functions = self.compute.engine, form.functions is not None

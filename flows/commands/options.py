@@ -67,6 +67,15 @@ WorldName = Annotated[
         show_default=False,
     ),
 ]
+CheckedName = Annotated[
+    str,
+    typer.Argument(
+        metavar="NAME",
+        help="A world's name or module:Class; a credit rule's or a reward's name or module:name.",
+        autocompletion=installed_world_names,
+        show_default=False,
+    ),
+]
 WorldNames = Annotated[
     list[str] | None,
     typer.Argument(
@@ -77,6 +86,17 @@ WorldNames = Annotated[
     ),
 ]
 Preset = Annotated[str, typer.Option(metavar="NAME", help="Published settings of the world.", show_default=False)]
+CheckedSettings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        "-s",
+        "-p",
+        metavar="KEY=VALUE",
+        help="Set one parameter of the world, or one option of the rule or reward; may be repeated.",
+        show_default=False,
+    ),
+]
 WorldSettings = Annotated[
     list[str] | None,
     typer.Option(

@@ -27,6 +27,7 @@ from turnwise.agent.formats import (
 from turnwise.agent.host import RetryPolicy
 from turnwise.data.trajectory import Lost, Trajectory
 from turnwise.errors import ConfigurationError
+from turnwise.plugins import FORMAT, is_named
 from turnwise.suggestions import meant
 from turnwise.world import SPLITS, ScriptedAction, Task, World
 
@@ -94,7 +95,7 @@ def play(world: World, split: str, number: int, form: str, seed: int, source: Te
     Raises ConfigurationError for an unknown task or form, or for a form that cannot express the world's actions.
     """
     task = _task(world, split, number)
-    if form not in FORMS:
+    if form not in FORMS and not is_named(FORMAT, form):
         raise ConfigurationError(f"--format must be one of {', '.join(FORMS)}; found {form!r}{meant(form, FORMS)}")
     screen, written = Screen(output), make_format(ThinkAnswerFormat.name if form == PLAIN else form, world)
     instruction = _instruction(world, written, form)

@@ -1,4 +1,7 @@
-"""The commands on worlds: list, check, play, serve and begin them. Each imports what it needs only when it runs."""
+"""The commands on worlds: list, check, play, serve and begin them. Each imports what it needs only when it runs.
+
+`check` takes credit rules and rewards, too.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,17 @@ from typing import Annotated, Literal
 
 import typer
 
-from flows.commands.options import LARGEST_SEED, MOST, Port, Preset, WorldName, WorldSettings, installed_world_names
+from flows.commands.options import (
+    LARGEST_SEED,
+    MOST,
+    CheckedName,
+    CheckedSettings,
+    Port,
+    Preset,
+    WorldName,
+    WorldSettings,
+    installed_world_names,
+)
 from turnwise.errors import ConfigurationError, TurnwiseError
 
 MOST_WORKERS = 1024
@@ -49,16 +62,32 @@ def worlds() -> None:
     show_worlds(DOCS)
 
 
-def check(world: WorldName, preset: Preset = "", settings: WorldSettings = None) -> None:
-    """Check that a world keeps its contract."""
+def check(
+    name: CheckedName,
+    preset: Preset = "",
+    settings: CheckedSettings = None,
+    kind: Annotated[
+        Literal["world", "rule", "reward"] | None,
+        typer.Option("--as", help="What it is to be checked as.", show_default="what the name leads to"),
+    ] = None,
+) -> None:
+    """Check that a world, a credit rule or a reward keeps its contract."""
     from flows.commands.worlds import named_world
     from turnwise.checking import check_world
+    from turnwise.checking.named_subjects import check_named, kind_of
+    from turnwise.config.overlays import parse_setting
 
-    made, parameters = named_world(world, preset, settings or [])
-    found = check_world(made, parameters=parameters)
+    kind = kind or kind_of(name)
+    if kind == "world":
+        made, parameters = named_world(name, preset, settings or [])
+        found = check_world(made, parameters=parameters)
+    else:
+        if preset:
+            raise ConfigurationError(f"--preset belongs to worlds; {name!r} is a {kind}: leave it out")
+        found = check_named(kind, name, dict(map(parse_setting, settings or [])))
     sys.stdout.write("\n".join(found.lines()) + "\n")
     if not found.passed:
-        raise TurnwiseError(f"the world {world!r} does not keep its contract")
+        raise TurnwiseError(f"the {found.what} {name!r} does not keep its contract")
 
 
 def play(

@@ -13,16 +13,19 @@ from pathlib import Path
 from typing import Literal
 
 from flows import roster
-from flows.prepare import Prepared
+from flows.prepare import Prepared, play_parameters
 from flows.recording.recorded_metrics import evaluation_metrics, metrics_of
 from flows.run_state import Iteration, Run
 from tasks.credit.credit import read_credit
-from tasks.playing import world_code
+from tasks.playing import playing_code, world_code
 from tasks.rollout.in_memory import trajectories_of
 from turnwise.config.schema import BESIDE_RESULTS
+from turnwise.credit import ESTIMATORS
+from turnwise.credit.selection import RULES
 from turnwise.data.evaluations import SAMPLED, read_evaluation
 from turnwise.data.task_sets import read_task_set, task_set_digest, task_set_file
 from turnwise.experiment import Experiment, load
+from turnwise.plugins import CREDIT_RULE, MONITOR, SELECTION_RULE, plugin_modules
 from turnwise.policy.pretrained import pretrained
 from turnwise.store import Reference, default_store, run_environment
 from turnwise.store.digests import digest_of
@@ -60,7 +63,21 @@ def project_tracking_uri() -> str:
 def computing_code(experiment: Experiment) -> str:
     """The fingerprint of all code that determines an ablation's numbers, its world's included."""
     of_iterations = dict.fromkeys(stage.stage.function.__module__ for stage in roster.ROSTER)
-    return fingerprint([*MODULES_OF_PREPARATION, *of_iterations, *world_code(experiment)])
+    variants = [experiment.variant(name) for name in experiment.ablation.variants]
+    plugins = sorted({module for variant in variants for module in _plugin_code(variant)})
+    return fingerprint([*MODULES_OF_PREPARATION, *of_iterations, *world_code(experiment), *plugins])
+
+
+def _plugin_code(experiment: Experiment) -> list[str]:
+    """The modules of all plug-ins that an experiment names."""
+    credit = experiment.credit
+    rules = [credit.estimator] if credit.thought is None else [credit.estimator, credit.thought.estimator]
+    return [
+        *playing_code(play_parameters(experiment)),
+        *plugin_modules(CREDIT_RULE, [name for name in rules if name not in ESTIMATORS]),
+        *plugin_modules(SELECTION_RULE, [name for name in [experiment.selection.rule] if name not in RULES]),
+        *plugin_modules(MONITOR, experiment.monitors.added.values()),
+    ]
 
 
 def describe(experiment: Experiment, prepared: Prepared) -> AblationDescription:

@@ -13,17 +13,28 @@ import pyarrow.parquet as parquet
 
 from tasks.credit.scores import read_scores
 from tasks.credit.select import read_kept
+from tasks.playing import format_code
 from tasks.rollout.in_memory import trajectories_of
 from tasks.stage import stage
 from turnwise.agent.formats import format_class, thought_tokens
 from turnwise.config.optimization import ReferencePenalty
 from turnwise.config.schema import Credit, RewardSection, Section
-from turnwise.credit import ESTIMATORS, Advantages, CreditBatch, TrajectoryAdvantages, account, rollout_advantages
+from turnwise.credit import (
+    ESTIMATORS,
+    Advantages,
+    CreditBatch,
+    TrajectoryAdvantages,
+    account,
+    estimator_of,
+    rollout_advantages,
+)
 from turnwise.credit.selection import trainable
 from turnwise.data.arrays import Ragged, offsets_of
 from turnwise.data.trajectory import Trajectory, trajectory_arrays
 from turnwise.data.trajectory_files import list_column, numbers_of_column, rows_of_column
+from turnwise.plugins import CREDIT_RULE, plugin_modules
 from turnwise.store import Draft, Reference, default_store
+from turnwise.store.plugin_identity import plugin_ingredients
 
 logger = logging.getLogger(__name__)
 
@@ -41,7 +52,24 @@ class CreditParameters(Section):
     """The format of replies, needed where thoughts have credit of their own."""
 
 
-@stage("credit", platform_bound=False)
+def _rules(parameters: CreditParameters) -> list[str]:
+    section = parameters.credit
+    return [section.estimator] if section.thought is None else [section.estimator, section.thought.estimator]
+
+
+def _plugin_code(parameters: CreditParameters) -> list[str]:
+    """The modules of credit rules and formats that are plug-ins."""
+    of_format = [] if parameters.format is None else format_code(parameters.format)
+    rules = [name for name in _rules(parameters) if name not in ESTIMATORS]
+    return [*plugin_modules(CREDIT_RULE, rules), *of_format]
+
+
+def _plugin_reads(parameters: CreditParameters) -> dict[str, Any]:
+    declared = {package for name in _rules(parameters) for package in estimator_of(name).distributions}
+    return plugin_ingredients(_plugin_code(parameters), declared)
+
+
+@stage("credit", code=_plugin_code, reads=_plugin_reads, platform_bound=False)
 def credit(
     parameters: CreditParameters,
     *,
@@ -62,9 +90,8 @@ def credit(
     """
     trajectories = trajectories_of(rollout)
     section = parameters.credit
-    rules = [section.estimator] if section.thought is None else [section.estimator, section.thought.estimator]
     groups = None if selection is None else read_kept(selection)
-    kept = trainable(trajectories, groups, grouped=any(ESTIMATORS[name].grouped for name in rules))
+    kept = trainable(trajectories, groups, grouped=any(estimator_of(name).grouped for name in _rules(parameters)))
     chosen = [trajectories[index] for index in kept]
     scores = None if values is None else read_scores(values)
     batch = CreditBatch.of(

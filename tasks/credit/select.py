@@ -11,9 +11,11 @@ from turnwise import seeding
 from turnwise.config.schema import RewardSection, Section
 from turnwise.config.schema import SelectionSection as SelectionSection
 from turnwise.credit.batch import weighted_return
-from turnwise.credit.selection import group_deviations
+from turnwise.credit.selection import RULES, group_deviations
 from turnwise.credit.selection import select as choose
+from turnwise.plugins import SELECTION_RULE, plugin_modules
 from turnwise.store import Reference, default_store
+from turnwise.store.plugin_identity import plugin_ingredients
 
 SELECTION_FILE = "selection.json"
 
@@ -29,7 +31,16 @@ class SelectParameters(Section):
     iteration: int
 
 
-@stage("select", platform_bound=False)
+def _plugin_code(parameters: SelectParameters) -> list[str]:
+    rule = parameters.selection.rule
+    return plugin_modules(SELECTION_RULE, [] if rule in RULES else [rule])
+
+
+def _plugin_reads(parameters: SelectParameters) -> dict[str, Any]:
+    return plugin_ingredients(_plugin_code(parameters))
+
+
+@stage("select", code=_plugin_code, reads=_plugin_reads, platform_bound=False)
 def select(parameters: SelectParameters, *, rollout: Reference) -> Reference:
     """Choose the groups to keep; saves these, the deviation of every group, and as metrics what was dropped."""
     trajectories = trajectories_of(rollout)

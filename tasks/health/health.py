@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
+
+from pydantic import Field
 
 from tasks.models_in_memory import begin_with
 from tasks.playing import frame_of
@@ -26,10 +28,13 @@ from turnwise.credit.batch import weighted_return
 from turnwise.curriculum.plateau import IterationCounts
 from turnwise.curriculum.rules import HorizonState, make_curriculum
 from turnwise.data.trajectory import Trajectory
+from turnwise.health.added_monitors import measure_added
 from turnwise.health.alarms import AlarmRecord, AlarmState, Change, judge
 from turnwise.health.guards import in_a_row
 from turnwise.health.monitors import OF_PROBE, Values, compare, measure, remembered
+from turnwise.plugins import MONITOR, plugin_modules
 from turnwise.store import Reference, default_store
+from turnwise.store.plugin_identity import plugin_ingredients
 
 HEALTH_FILE = "health.json"
 
@@ -67,9 +72,19 @@ class HealthParameters(Section):
     """The turn limit that is set is the one of iteration `iteration + 1 + lag`."""
     limit: int | None = None
     """With a lag, the turn limit of this iteration's episodes. None: that of the state before, as without a lag."""
+    added: dict[str, str] = Field(default_factory=dict)
+    """The monitors of the user's own, by name."""
 
 
-@stage("health", platform_bound=False)
+def _plugin_code(parameters: HealthParameters) -> list[str]:
+    return plugin_modules(MONITOR, parameters.added.values())
+
+
+def _plugin_reads(parameters: HealthParameters) -> dict[str, Any]:
+    return plugin_ingredients(_plugin_code(parameters))
+
+
+@stage("health", code=_plugin_code, reads=_plugin_reads, platform_bound=False)
 def health(
     parameters: HealthParameters,
     *,
@@ -143,6 +158,7 @@ def _measured(
     """The monitors of one iteration by itself; those that compare it with earlier ones are not among them."""
     totals = [weighted_return(trajectory, parameters.rewards) for trajectory in trajectories]
     values = measure(trajectories, totals, end_tokens=frame_of(tokenizer).end_tokens, n_gram=parameters.n_gram)
+    values |= measure_added(parameters.added, trajectories, totals)
     credited = default_store().metrics(credit)
     values["no_signal"] = float(credited["zero_variance_groups"] == credited["groups"])
     updated = {} if policy is None else default_store().metrics(policy)

@@ -7,7 +7,18 @@ import shutil
 
 from pydantic import Field
 
-from tasks.playing import PlayParameters, play_with_script, recorded_by, save_played, tasks_of, the_world, world_code
+from tasks.playing import (
+    PlayParameters,
+    format_code,
+    play_with_script,
+    playing_code,
+    playing_reads,
+    recorded_by,
+    save_played,
+    tasks_of,
+    the_world,
+    world_code,
+)
 from tasks.prepare.imitation import texts_to_imitate
 from tasks.stage import stage
 from turnwise import seeding
@@ -70,7 +81,7 @@ class DemonstrationParameters(PlayParameters):
     noise: float
 
 
-@stage("demonstrations", code=world_code)
+@stage("demonstrations", code=playing_code, reads=playing_reads)
 def demonstrations(parameters: DemonstrationParameters, *, task_set: Reference) -> Reference:
     """Play train tasks with a noisy oracle: each turn is played by the random baseline with probability `noise`.
 
@@ -112,7 +123,7 @@ class TokenizerParameters(Section):
     format: str
 
 
-@stage("tokenizer")
+@stage("tokenizer", code=lambda parameters: format_code(parameters.format))
 def tokenizer(parameters: TokenizerParameters, *, demonstrations: Reference) -> Reference:
     """Train a byte-level BPE on the demonstrations, or copy the tokenizer of a pretrained policy."""
     with default_store().write("tokenizer") as draft:

@@ -11,7 +11,7 @@ import shutil
 from pathlib import Path
 
 from tasks.models_in_memory import LearnerParameters, take_learner
-from tasks.playing import PlayParameters, play_with_policy, tasks_of, the_world, world_code
+from tasks.playing import PlayParameters, play_with_policy, playing_code, playing_reads, tasks_of, the_world
 from tasks.prepare.imitation import sequences_to_imitate
 from tasks.stage import stage
 from turnwise import progress, seeding
@@ -31,7 +31,7 @@ class WarmStartParameters(PlayParameters):
     warm_start: WarmStart
 
 
-@stage("warm_start", code=world_code)
+@stage("warm_start", code=playing_code, reads=playing_reads)
 def warm_start(
     parameters: WarmStartParameters,
     *,

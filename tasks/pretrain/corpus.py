@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import load_file, save_file
 
-from tasks.playing import PlayParameters, the_world, world_code
+from tasks.playing import PlayParameters, playing_code, the_world
 from tasks.prepare.imitation import conversation_sequence, sequences_to_imitate, texts_to_imitate
 from tasks.stage import stage
 from turnwise import seeding
@@ -67,7 +67,7 @@ class CorpusParameters(Section):
 
 
 def _code_of_worlds(parameters: CorpusParameters) -> list[str]:
-    return sorted({module for play in parameters.play.values() for module in world_code(play)})
+    return sorted({module for play in parameters.play.values() for module in playing_code(play)})
 
 
 @stage("corpus", code=_code_of_worlds)

@@ -6,11 +6,12 @@ from tasks.playing import (
     PlayParameters,
     play_with_policy,
     play_with_script,
+    playing_code,
+    playing_reads,
     recorded_by,
     save_played,
     tasks_of,
     the_world,
-    world_code,
 )
 from tasks.stage import stage
 from turnwise import seeding
@@ -57,7 +58,7 @@ class EvaluationParameters(PlayParameters):
         )
 
 
-@stage("evaluate", retries=1, code=world_code)
+@stage("evaluate", retries=1, code=playing_code, reads=playing_reads)
 def evaluate(
     parameters: EvaluationParameters, *, policy: Reference, tokenizer: Reference, task_set: Reference
 ) -> Reference:
@@ -101,7 +102,7 @@ class BaselineParameters(PlayParameters):
     split: Split
 
 
-@stage("baseline", retries=1, code=world_code)
+@stage("baseline", retries=1, code=playing_code, reads=playing_reads)
 def baseline(parameters: BaselineParameters, *, task_set: Reference) -> Reference:
     """Play `samples` episodes per task with a scripted baseline policy, saved in the folder `sampled`."""
     tasks = tasks_of(task_set, parameters.split)

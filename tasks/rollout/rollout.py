@@ -10,7 +10,16 @@ from dataclasses import replace
 from functools import partial
 from typing import Literal
 
-from tasks.playing import PlayParameters, play_episodes, recorded_by, save_played, tasks_of, world_code, worlds_seed
+from tasks.playing import (
+    PlayParameters,
+    play_episodes,
+    playing_code,
+    playing_reads,
+    recorded_by,
+    save_played,
+    tasks_of,
+    worlds_seed,
+)
 from tasks.rollout.branching import play_branching
 from tasks.stage import stage
 from turnwise import seeding
@@ -52,7 +61,7 @@ def drawn_tasks(tasks: Sequence[Task], count: int, seed: int, iteration: int, ro
     return [tasks[order[place % len(tasks)]] for place in range(round * count, (round + 1) * count)]
 
 
-@stage("rollout", retries=1, code=world_code)
+@stage("rollout", retries=1, code=playing_code, reads=playing_reads)
 def rollout(
     parameters: RolloutParameters, *, policy: Reference, tokenizer: Reference, task_set: Reference
 ) -> Reference:

@@ -9,10 +9,11 @@ from tasks.playing import (
     PlayParameters,
     play_episodes,
     play_with_policy,
+    playing_code,
+    playing_reads,
     recorded_by,
     save_played,
     tasks_of,
-    world_code,
     worlds_seed,
 )
 from tasks.stage import stage
@@ -39,7 +40,7 @@ class EpisodesParameters(PlayParameters):
     seed: int
 
 
-@stage("study_episodes", retries=1, code=world_code)
+@stage("study_episodes", retries=1, code=playing_code, reads=playing_reads)
 def study_episodes(
     parameters: EpisodesParameters, *, policy: Reference, tokenizer: Reference, task_set: Reference
 ) -> Reference:
@@ -75,7 +76,7 @@ class ReplaysParameters(PlayParameters):
     """The seed of the episodes, from which their worlds' noise is reproduced."""
 
 
-@stage("replays", retries=1, code=world_code)
+@stage("replays", retries=1, code=playing_code, reads=playing_reads)
 def replays(
     parameters: ReplaysParameters, *, policy: Reference, tokenizer: Reference, episodes: Reference
 ) -> Reference:

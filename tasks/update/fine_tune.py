@@ -9,7 +9,7 @@ import logging
 
 from tasks.credit.credit import read_advantages
 from tasks.models_in_memory import LearnerParameters, keep_learner, take_learner
-from tasks.playing import PlayParameters, world_code
+from tasks.playing import PlayParameters, playing_code, playing_reads
 from tasks.prepare.imitation import sequences_to_imitate
 from tasks.stage import stage
 from tasks.update.update import same_policy
@@ -35,7 +35,7 @@ class FineTuneParameters(PlayParameters):
     iteration: int
 
 
-@stage("fine_tune", code=world_code)
+@stage("fine_tune", code=playing_code, reads=playing_reads)
 def fine_tune(
     parameters: FineTuneParameters,
     *,

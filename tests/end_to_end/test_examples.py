@@ -57,7 +57,14 @@ def test_the_notebook_runs_and_every_cell_shows_something(folder: Path) -> None:
     )
 
 
-@pytest.mark.parametrize(("script", "said"), [("own_world.py", "The world 'till' keeps its contract: 18 of 18 checks")])
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ("own_world.py", "The world 'till' keeps its contract: 18 of 18 checks"),
+        ("own_credit_rule.py", "The credit rule 'own_credit_rule:best_of_group' keeps its contract: 10 of 10 checks"),
+        ("own_reward.py", "The reward 'own_reward:brevity' keeps its contract: 5 of 5 checks passed."),
+    ],
+)
 def test_a_script_runs(script: str, said: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     runpy.run_path(str(folder / script), run_name="__main__")
     printed = capsys.readouterr().out

@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from turnwise.credit import ESTIMATORS
+from turnwise.credit import ESTIMATORS, estimator_of
 from turnwise.data.trajectory import Trajectory, Turn
 from turnwise.errors import ConfigurationError
 
@@ -72,11 +72,12 @@ def cost(trajectories: Sequence[Trajectory], prompts: int) -> dict[str, float]:
 
 def require_branching(estimator: str, selection: str) -> None:
     """Raise ConfigurationError for an estimator or a selection rule that cannot be used with branching groups."""
-    suited = [name for name, found in ESTIMATORS.items() if found.grouped and "anchors" not in found.needs]
-    if estimator not in suited:
+    suited = [name for name, each in ESTIMATORS.items() if each.grouped and "anchors" not in each.needs]
+    found = estimator_of(estimator)
+    if not found.grouped or "anchors" in found.needs:
         reason = (
             "its anchor states are what a branching group shares already, and replayed turns would count as visits"
-            if "anchors" in ESTIMATORS[estimator].needs
+            if "anchors" in found.needs
             else "it compares nothing within a group, so that the groups would be sampled for nothing"
         )
         raise ConfigurationError(

@@ -5,10 +5,14 @@ A world's author runs it from a terminal (`turnwise check WORLD`) or in a test:
     report = check_world(MyWorld(size=5), parameters={"size": 5})
     assert report.passed, report.lines()
 
-`report` has the result types, `examination` the list of checks and most of them, `answers` the checks of a world's
-answers, `declared` the check of what a world reads, `subject` the world under test with its episodes, `playing` how an
-episode is played and serialised, here and in another process, `fuzz` replies that no world expects, and `baselines` the
-scores of the baseline policies.
+A credit rule and a reward of one's own are checked by `turnwise check module:name`, or in a test by `check_rule` and
+`check_reward`; `credit_rules`, `credit_bias` and `added_rewards` have their checks, and `named_subjects` tells which of
+the three a name leads to.
+
+Of worlds, `report` has the result types, `examination` the list of checks and most of them, `answers` the checks of a
+world's answers, `declared` the check of what a world reads, `subject` the world under test with its episodes, `playing`
+how an episode is played and serialised, here and in another process, `fuzz` replies that no world expects, and
+`baselines` the scores of the baseline policies.
 """
 
 from turnwise.checking.examination import check_world

@@ -12,7 +12,7 @@ class Broken(Exception):
 
 
 class NotApplicable(Exception):
-    """Raised by a check that cannot apply to the world. The message says what the world lacks."""
+    """Raised by a check that cannot apply. The message says what the subject lacks."""
 
 
 @dataclass(frozen=True)
@@ -23,19 +23,21 @@ class Check:
     passed: bool
     found: str
     applies: bool = True
-    """False if the world lacks what the check looks at; such a check counts as passed."""
+    """False if the subject lacks what the check looks at; such a check counts as passed."""
 
 
 @dataclass(frozen=True)
 class CheckReport:
-    """The results of all checks of one world, in the order in which they ran."""
+    """The results of all checks of one subject, in the order in which they ran."""
 
-    world: str
+    name: str
     checks: tuple[Check, ...]
+    what: str = "world"
+    """What it is: a world, a credit rule or a reward."""
 
     @property
     def passed(self) -> bool:
-        """Whether the world keeps its contract."""
+        """Whether it keeps its contract."""
         return not self.failed
 
     @property
@@ -55,11 +57,11 @@ class CheckReport:
         verdict = "keeps its contract" if self.passed else "does not keep its contract"
         left_out = len(self.checks) - len(applied)
         note = f", {left_out} do not apply" if left_out else ""
-        return [*rows, f"The world {self.world!r} {verdict}: {kept} of {len(applied)} checks passed{note}."]
+        return [*rows, f"The {self.what} {self.name!r} {verdict}: {kept} of {len(applied)} checks passed{note}."]
 
 
 def examine(name: str, check: Callable[[], str]) -> Check:
-    """Run one check. Any exception of the world becomes a finding, with the file and line that raised it."""
+    """Run one check. Any exception of the subject becomes a finding, with the file and line that raised it."""
     try:
         return Check(name, True, check())
     except NotApplicable as reason:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from turnwise.config.quantities import Options
+from turnwise.config.schema import RewardSection, Section
 from turnwise.world import Reward, World
 
 ALWAYS_GIVEN: Mapping[str, Reward] = {
@@ -25,3 +27,19 @@ AGENT_REWARDS: Mapping[str, Reward] = {**ALWAYS_GIVEN, **GIVEN_ON_REQUEST}
 def requested_rewards(named: Collection[str], world: World) -> tuple[str, ...]:
     """Those of `GIVEN_ON_REQUEST` among the names; a world's reward of the same name is the world's."""
     return tuple(name for name in GIVEN_ON_REQUEST if name in named and name not in world.rewards)
+
+
+class AddedReward(Section):
+    """A reward of one's own, as the stages that play episodes read it: see `turnwise.agent.added_rewards`."""
+
+    function: str
+    options: Options
+
+
+def added_rewards(rewards: Mapping[str, RewardSection]) -> dict[str, AddedReward]:
+    """The rewards of one's own, by name: those that have a function."""
+    return {
+        name: AddedReward(function=section.function, options=section.options)
+        for name, section in rewards.items()
+        if section.function is not None
+    }

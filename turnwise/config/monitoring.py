@@ -24,6 +24,9 @@ class Monitors(Section):
     prompts. null: none."""
     probe_sample: int = Field(ge=2, le=10_000)
     """Trajectories of a probe. Its cost grows with their square."""
+    added: dict[str, str] = Field(default_factory=dict)
+    """Monitors of your own, by name: each a function as `module:name` or by entry point, see
+    `turnwise.health.added_monitors`."""
 
 
 class AlarmRule(Section):

@@ -84,6 +84,18 @@ class RewardSection(Section):
 
     level: Literal["turn", "outcome"]
     weight: Number
+    function: str | None = None
+    """A reward of your own: the function that gives it, as `module:name` or by entry point, see
+    `turnwise.agent.added_rewards`. null: the world or the agent gives it."""
+    options: Options = {}
+    """Of that function."""
+
+    @field_validator("options")
+    @classmethod
+    def _require_function(cls, options: dict[str, Any], read: ValidationInfo) -> dict[str, Any]:
+        if options and read.data.get("function") is None:
+            raise ValueError("belongs to a reward with a function of its own; this one has none: leave it out")
+        return options
 
 
 class Data(Section):

@@ -41,8 +41,8 @@ def require_rewards(rewards: Mapping[str, RewardSection], world: World, tags: Se
     `tags` are those of the reply format: without any there is nothing to reward.
     """
     known = {**world.rewards, **AGENT_REWARDS}
-    for name in rewards:
-        if name not in known:
+    for name, reward in rewards.items():
+        if reward.function is None and name not in known:
             raise ConfigurationError(f"rewards of the world {world.name!r}: {unknown(name, known)}")
     if "tags" in requested_rewards(rewards, world) and not tags:
         raise ConfigurationError(

@@ -10,6 +10,7 @@ its equation, its paper, what differs, and when it is biased; `docs/credit-bias.
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -29,7 +30,7 @@ from turnwise.credit.turn_level import mt_grpo
 from turnwise.data.arrays import Integers, Ragged
 from turnwise.data.trajectory import Trajectory
 from turnwise.errors import ConfigurationError, CreditError
-from turnwise.suggestions import meant
+from turnwise.plugins import CREDIT_RULE, plugin
 
 __all__ = [
     "ESTIMATORS",
@@ -40,6 +41,7 @@ __all__ = [
     "TrajectoryAdvantages",
     "account",
     "estimate",
+    "estimator_of",
     "require_options",
     "rollout_advantages",
     "turn_means",
@@ -80,6 +82,9 @@ class Estimator:
     belongs_to: Mapping[str, tuple[str, tuple[str, ...]]] = field(default_factory=dict)
     """Options that belong to certain values of another option, and are None under its other values: by their name, the
     other option and these values."""
+    distributions: tuple[str, ...] = ()
+    """Of a plug-in: the installed packages, as pip calls them, whose version may change an advantage. They are looked
+    for before anything is computed, and their versions are part of the cache key."""
 
     def restriction(self, options: Mapping[str, Any]) -> Restriction | None:
         """The restriction under these options; None where there is none."""
@@ -103,7 +108,30 @@ ESTIMATORS: Mapping[str, Estimator] = {
     "bi-level-gae": Estimator(bi_level_gae, "token", needs=_CRITIC),
     "gigpo": Estimator(gigpo, "turn", needs=("anchors",), grouped=True),
 }
-"""The advantage estimators by name."""
+"""The advantage estimators of this package by name; `estimator_of` finds those of others as well."""
+
+
+def estimator_of(name: str) -> Estimator:
+    """The estimator of a name: one of `ESTIMATORS`, or a plug-in (`turnwise.plugins`).
+
+    A plug-in that is a plain function is read as an `Estimator` of turns that compares within groups and needs nothing
+    else. Raises CreditError where there is none, or what is named is neither.
+    """
+    if name in ESTIMATORS:
+        return ESTIMATORS[name]
+    try:
+        found = plugin(CREDIT_RULE, "credit.estimator", name, sorted(ESTIMATORS))
+    except ConfigurationError as error:
+        raise CreditError(str(error)) from error
+    if isinstance(found, Estimator):
+        return found
+    if inspect.isfunction(found):
+        return Estimator(found, "turn", grouped=True)
+    raise CreditError(
+        f"credit.estimator {name!r} must name an Estimator of turnwise.credit, or a function from a CreditBatch to "
+        f"advantages; found {found!r}"
+    )
+
 
 _IN_WORDS: Mapping[str, str] = {
     "reply_lengths": "the tokens of each turn's reply",
@@ -121,7 +149,7 @@ def estimate(name: str, batch: CreditBatch, **options: Any) -> Ragged:
     advantages = _raw(name, batch, options)
     if batch.trained is None:
         return advantages
-    trained = batch.trained_turns if ESTIMATORS[name].level == "turn" else batch.trained_tokens
+    trained = batch.trained_turns if estimator_of(name).level == "turn" else batch.trained_tokens
     return Ragged(np.where(trained.values, advantages.values, 0.0), advantages.offsets)
 
 
@@ -132,20 +160,16 @@ def value_targets(name: str, batch: CreditBatch, **options: Any) -> Ragged:
     targets as well. The options are those of `estimate`. Raises CreditError for an estimator without a critic.
     """
     require_options(name, options)
-    if "values" not in ESTIMATORS[name].needs:
+    if "values" not in estimator_of(name).needs:
         with_critic = [known for known in ESTIMATORS if "values" in ESTIMATORS[known].needs]
         raise CreditError(f"estimators with a critic are {', '.join(with_critic)}; found {name!r}, which has none")
     advantages = _raw(name, batch, {**options, "whiten": False})
-    return critic_targets(batch, advantages, of_turns=ESTIMATORS[name].level == "turn")
+    return critic_targets(batch, advantages, of_turns=estimator_of(name).level == "turn")
 
 
 def require_options(name: str, options: Mapping[str, Any]) -> None:
     """Raise CreditError unless `name` is an estimator that has these `options` and accepts their values."""
-    if name not in ESTIMATORS:
-        raise CreditError(
-            f"credit.estimator must be one of {', '.join(sorted(ESTIMATORS))}; found {name!r}{meant(name, ESTIMATORS)}"
-        )
-    estimator = ESTIMATORS[name]
+    estimator = estimator_of(name)
     try:
         read = read_options(name, estimator.function, options)
     except ConfigurationError as error:
@@ -160,10 +184,26 @@ def require_options(name: str, options: Mapping[str, Any]) -> None:
 def _raw(name: str, batch: CreditBatch, options: Mapping[str, Any]) -> Ragged:
     """The advantages of all turns, before those that are not trained are set to 0."""
     require_options(name, options)
-    for needed in ESTIMATORS[name].needs:
+    estimator = estimator_of(name)
+    for needed in estimator.needs:
         if getattr(batch, needed) is None:
             raise CreditError(f"{name!r} needs {needed}, {_IN_WORDS[needed]}; the batch has none")
-    return ESTIMATORS[name].function(batch, **options)
+    advantages = estimator.function(batch, **options)
+    return advantages if name in ESTIMATORS else _required(name, estimator, batch, advantages)
+
+
+def _required(name: str, estimator: Estimator, batch: CreditBatch, found: Any) -> Ragged:
+    """A plug-in's advantages as an array. Raises CreditError unless each turn or token has a finite one."""
+    advantages = found if isinstance(found, Ragged) else Ragged.of(found)
+    expected = batch.trained_turns if estimator.level == "turn" else batch.trained_tokens
+    if not np.array_equal(advantages.offsets, expected.offsets):
+        raise CreditError(
+            f"{name!r} must return one row per trajectory, with one advantage per {estimator.level}: "
+            f"{expected.lengths.tolist()[:8]}; found {advantages.lengths.tolist()[:8]}"
+        )
+    if not np.isfinite(advantages.values).all():
+        raise CreditError(f"{name!r} must return finite numbers; found {advantages.values.tolist()[:8]}")
+    return advantages
 
 
 @dataclass(frozen=True)
@@ -220,14 +260,15 @@ def rollout_advantages(
     turn's reply; it is needed where thoughts have credit of their own. Raises CreditError as `estimate` does.
     """
     advantages = estimate(credit.estimator, batch, **credit.options)
-    tokens = advantages if ESTIMATORS[credit.estimator].level == "token" else None
+    estimator = estimator_of(credit.estimator)
+    tokens = advantages if estimator.level == "token" else None
     targets = None
-    if "values" in ESTIMATORS[credit.estimator].needs:
+    if "values" in estimator.needs:
         targets = value_targets(credit.estimator, batch, **credit.options)
     if credit.thought is not None:
         assert thought_lengths is not None, "thoughts that have credit of their own must have been found"
         of_thoughts = estimate(credit.thought.estimator, batch, **credit.thought.options)
-        if ESTIMATORS[credit.thought.estimator].level == "turn":
+        if estimator_of(credit.thought.estimator).level == "turn":
             of_thoughts = batch.on_reply_tokens(of_thoughts)
         of_actions = batch.on_reply_tokens(advantages) if tokens is None else tokens
         tokens = divided(batch, of_actions, of_thoughts, thought_lengths, credit.thought.weight)

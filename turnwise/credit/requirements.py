@@ -1,6 +1,6 @@
 """What credit rules need of an experiment, held against what the experiment has: before any compute.
 
-A rule declares its needs in its entry of `turnwise.credit.ESTIMATORS`.
+A rule declares its needs in its `Estimator`: the entry of `turnwise.credit.ESTIMATORS`, or the plug-in itself.
 """
 
 from __future__ import annotations
@@ -8,8 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from turnwise.config.schema import Credit, ThoughtCredit
-from turnwise.credit import ESTIMATORS, require_options
+from turnwise.credit import estimator_of, require_options
 from turnwise.errors import ConfigurationError, CreditError
+from turnwise.plugins import require_installed
 
 
 @dataclass(frozen=True)
@@ -48,16 +49,21 @@ def require_credit(credit: Credit, inputs: CreditInputs) -> None:
 
 def needs_critic(estimator: str) -> bool:
     """Whether an estimator needs a critic's state values."""
-    return "values" in ESTIMATORS[estimator].needs
+    return "values" in estimator_of(estimator).needs
 
 
 def _require_estimator(key: str, section: Credit | ThoughtCredit, inputs: CreditInputs) -> None:
     name = section.estimator
     try:
+        estimator_of(name)
+    except CreditError as error:
+        raise ConfigurationError(str(error).replace("credit.estimator", f"{key}.estimator", 1)) from error
+    try:
         require_options(name, section.options)
     except CreditError as error:
-        raise ConfigurationError(str(error) if name not in ESTIMATORS else f"{key}.options: {error}") from error
-    estimator = ESTIMATORS[name]
+        raise ConfigurationError(f"{key}.options: {error}") from error
+    estimator = estimator_of(name)
+    require_installed(f"{key}.estimator {name}", estimator.distributions)
     if estimator.grouped and inputs.group_size < 2:
         raise ConfigurationError(
             "group size must be at least 2 to form a baseline; "

@@ -21,6 +21,7 @@ compare with `random`, and at equal updates.
 
 from __future__ import annotations
 
+import inspect
 import math
 import statistics
 from collections import Counter
@@ -34,8 +35,8 @@ from pydantic import Field
 from turnwise.config.options import read_options
 from turnwise.data.trajectory import Trajectory
 from turnwise.errors import ConfigurationError
+from turnwise.plugins import SELECTION_RULE, plugin
 from turnwise.seeding import generator
-from turnwise.suggestions import meant
 
 Deviations = Mapping[int, float]
 """The deviation of each group's rewards, by group, in the order of the batch."""
@@ -115,7 +116,9 @@ def select(name: str, deviations: Deviations, *, seed: int, wanted: int | None =
     for group, deviation in deviations.items():
         if not (math.isfinite(deviation) and deviation >= 0):
             raise ValueError(f"a group's deviation must be a number from 0 up; group {group} has {deviation}")
-    kept = RULES[name](deviations, seed, **options)
+    kept = tuple(rule_of(name)(deviations, seed, **options))
+    if name not in RULES:
+        kept = _required(name, deviations, kept)
     wanted = len(deviations) if wanted is None else wanted
     if name != "mixed":
         return Selection(deviations, kept)
@@ -124,9 +127,34 @@ def select(name: str, deviations: Deviations, *, seed: int, wanted: int | None =
 
 def require_selection(name: str, options: Mapping[str, Any]) -> None:
     """Raise ConfigurationError unless `name` is a rule that has these `options` and accepts their values."""
-    if name not in RULES:
-        raise ConfigurationError(f"the selection must be one of {', '.join(RULES)}; found {name!r}{meant(name, RULES)}")
-    read_options(name, RULES[name], options)
+    read_options(name, rule_of(name), options)
+
+
+def rule_of(name: str) -> Callable[..., Sequence[int]]:
+    """The rule of a name: one of `RULES`, or a plug-in (`turnwise.plugins`).
+
+    A rule takes the deviations, the seed of the iteration, and its options as keywords, and returns the groups to keep.
+    Raises ConfigurationError where there is none.
+    """
+    if name in RULES:
+        return RULES[name]
+    found = plugin(SELECTION_RULE, "the selection", name, [*RULES])
+    if not inspect.isfunction(found):
+        raise ConfigurationError(
+            f"the selection {name!r} must name a function from deviations and a seed to the groups to keep; "
+            f"found {found!r}"
+        )
+    chosen: Callable[..., Sequence[int]] = found
+    return chosen
+
+
+def _required(name: str, deviations: Deviations, kept: Sequence[int]) -> tuple[int, ...]:
+    """What a plug-in keeps, in the order of the batch. Raises ValueError for a group that there is not, or twice."""
+    if len(set(kept)) != len(kept) or not set(kept) <= set(deviations):
+        raise ValueError(
+            f"the selection {name!r} must keep groups of the batch, each once; of {list(deviations)} it keeps {[*kept]}"
+        )
+    return _in_order(deviations, kept)
 
 
 def _all(deviations: Deviations, seed: int) -> tuple[int, ...]:

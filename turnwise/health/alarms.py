@@ -20,6 +20,7 @@ from turnwise.config.monitoring import AlarmRule, Alarms, Monitors
 from turnwise.config.schema import Section, SelectionSection
 from turnwise.credit.selection import require_selection
 from turnwise.errors import ConfigurationError
+from turnwise.health.added_monitors import require_added_monitors
 from turnwise.health.monitors import FEWEST_NORMS, MONITORS, OF_HISTORY, OF_PROBE, Values
 from turnwise.suggestions import nearest
 
@@ -173,9 +174,11 @@ def require_alarms(alarms: Alarms, monitors: Monitors, selection: SelectionSecti
     `selection` and `iterations` are those of the experiment.
     """
     rules = {name: rule for name, rule in alarms.rules.items() if rule is not None}
+    require_added_monitors(monitors.added, MONITORS)
     for name in alarms.rules:
-        if name not in MONITORS:
-            raise ConfigurationError(f"alarms.rules: {name!r} is not a monitor; {nearest(name, MONITORS)}")
+        if name not in (*MONITORS, *monitors.added):
+            known = (*MONITORS, *monitors.added)
+            raise ConfigurationError(f"alarms.rules: {name!r} is not a monitor; {nearest(name, known)}")
     for name in rules:
         if name in OF_PROBE and monitors.probe_every is None:
             raise ConfigurationError(

@@ -6,14 +6,13 @@ left out of the result: another folder with the same content is the same world.
 
 from __future__ import annotations
 
-import importlib.metadata
 from collections.abc import Mapping
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 from turnwise.config.schema import WorldSection
 from turnwise.errors import ConfigurationError
+from turnwise.plugins import versions
 from turnwise.store.digests import digest_of
 from turnwise.store.fingerprint import fingerprint
 from turnwise.store.outside import cached_sha256, outside_files
@@ -53,7 +52,7 @@ def what_it_reads(world: type[World], parameters: Mapping[str, Any]) -> dict[str
     """
     return {
         "files": {key: _content(key, path) for key, path in world.files(parameters).items() if path is not None},
-        "distributions": {name: _version(name) for name in sorted(world.distributions(parameters))},
+        "distributions": versions(world.distributions(parameters)),
         "state": dict(world.state(parameters)),
     }
 
@@ -79,14 +78,6 @@ def _content(key: str, path: Path) -> str:
             f"world.parameters.{key} must not change while a process plays the world; {path} has: start again"
         )
     return found
-
-
-@cache
-def _version(distribution: str) -> str | None:
-    try:
-        return importlib.metadata.version(distribution)
-    except importlib.metadata.PackageNotFoundError:
-        return None
 
 
 def _without(parameters: Mapping[str, Any], keys: list[str]) -> dict[str, Any]:

@@ -6,15 +6,14 @@ import importlib
 import importlib.metadata
 import inspect
 import reprlib
-import sys
 import typing
 from collections.abc import Callable, Mapping
-from functools import cache
 from types import ModuleType
 from typing import Any
 
 from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
 
+from turnwise.plugins import entry_points
 from turnwise.suggestions import meant
 from turnwise.world.contract import World
 
@@ -33,12 +32,11 @@ def world_class(name: str) -> type[World]:
         if not (isinstance(found, type) and issubclass(found, World)) or inspect.isabstract(found):
             raise ValueError(f"world {name!r} must name a subclass of turnwise.world.World; found {found!r}")
         return found
-    for entry_point in _entry_points(tuple(sys.path)):
-        if entry_point.name == name:
-            loaded = _loaded(entry_point)
-            if not (isinstance(loaded, type) and issubclass(loaded, World)):
-                raise ValueError(f"entry point {name!r} must load a subclass of turnwise.world.World; found {loaded!r}")
-            return loaded
+    if (entry_point := entry_points(ENTRY_POINTS).get(name)) is not None:
+        loaded = _loaded(entry_point)
+        if not (isinstance(loaded, type) and issubclass(loaded, World)):
+            raise ValueError(f"entry point {name!r} must load a subclass of turnwise.world.World; found {loaded!r}")
+        return loaded
     worlds = installed_worlds()
     raise ValueError(
         f"world must be one of {', '.join(worlds)}, or 'module:Class'; found {name!r}{meant(name, worlds)}"
@@ -77,16 +75,7 @@ def missing_package(world: str, package: str) -> str:
 
 def installed_worlds() -> tuple[str, ...]:
     """The names of all installed worlds, sorted."""
-    return tuple(sorted({entry_point.name for entry_point in _entry_points(tuple(sys.path))}))
-
-
-@cache
-def _entry_points(path: tuple[str, ...]) -> tuple[importlib.metadata.EntryPoint, ...]:
-    """The entry points of installed worlds. Cached, since the search takes as long as a turn of an episode.
-
-    `path` is `sys.path` as a tuple: the cache's key.
-    """
-    return tuple(importlib.metadata.entry_points(group=ENTRY_POINTS))
+    return tuple(sorted(entry_points(ENTRY_POINTS)))
 
 
 def make_world(name: str, parameters: Mapping[str, Any]) -> World:

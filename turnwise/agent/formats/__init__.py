@@ -5,6 +5,8 @@ See `turnwise.agent.formats.contract` for what a format is responsible for, and 
 
 from __future__ import annotations
 
+import inspect
+
 from turnwise.agent.formats.contract import Format, ParsedReply, thought_tokens
 from turnwise.agent.formats.native_tools import NativeToolsFormat
 from turnwise.agent.formats.react import ReactFormat
@@ -13,7 +15,7 @@ from turnwise.agent.formats.tags import split_at_tags
 from turnwise.agent.formats.think_answer import ThinkAnswerFormat
 from turnwise.agent.formats.tool_json import ToolJsonFormat
 from turnwise.errors import ConfigurationError
-from turnwise.suggestions import meant
+from turnwise.plugins import FORMAT, plugin
 from turnwise.world import World
 
 __all__ = [
@@ -37,11 +39,16 @@ FORMATS: dict[str, type[Format]] = {
 
 
 def format_class(name: str) -> type[Format]:
-    """The class of a format by name. Raises ConfigurationError for an unknown one."""
-    if name not in FORMATS:
-        known = sorted(FORMATS)
-        raise ConfigurationError(f"agent.format must be one of {', '.join(known)}; found {name!r}{meant(name, known)}")
-    return FORMATS[name]
+    """The class of a format: one of `FORMATS`, or a plug-in (`turnwise.plugins`). Raises ConfigurationError."""
+    if name in FORMATS:
+        return FORMATS[name]
+    found = plugin(FORMAT, "agent.format", name, sorted(FORMATS))
+    if not (isinstance(found, type) and issubclass(found, Format)) or inspect.isabstract(found):
+        raise ConfigurationError(
+            f"agent.format {name!r} must name a subclass of turnwise.agent.formats.Format with all of its methods; "
+            f"found {found!r}"
+        )
+    return found
 
 
 def make_format(name: str, world: World) -> Format:

@@ -1,0 +1,144 @@
+"""Rewards of one's own: functions of an episode that has ended, next to the rewards of the world and the agent.
+
+    def brevity(trajectory: Trajectory, *, most: int = 20) -> float:
+        return 1.0 if sum(len(turn.reply_tokens) for turn in trajectory.turns) <= most else 0.0
+
+    rewards:
+      brevity: { level: outcome, weight: 0.1, function: "my_rewards:brevity", options: { most: 30 } }
+
+The function is called once for every episode of a rollout or an evaluation, by a policy or a baseline policy, before
+the episode is stored: its raw value is kept as `reward/brevity`, and level and weight count later, in the credit. One
+number is given with the last turn; one number per turn goes to the turns. Demonstrations are imitated whatever they
+earn, and are not asked for.
+
+A reward that cannot be determined (`RewardMissing`) makes the episode missing data, like a world that was lost.
+Anything else that the function raises is a bug, and is raised. It must depend on the trajectory and its options alone:
+what it returns is cached with the episode.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from numbers import Real
+from pathlib import Path
+from typing import Any
+
+from turnwise.agent.loop import RolloutResult
+from turnwise.config.agent_rewards import AGENT_REWARDS, AddedReward, added_rewards
+from turnwise.config.options import read_options
+from turnwise.config.schema import RewardSection
+from turnwise.data.trajectory import Lost, Trajectory
+from turnwise.errors import ConfigurationError, RewardMissing
+from turnwise.plugins import REWARD, plugin, require_installed
+from turnwise.store.paths import project_root
+from turnwise.world import World
+
+BUILT_IN: Mapping[str, str] = {}
+"""Reward functions of this package, by the name that `rewards.NAME.function` gives them: where each is defined."""
+MOST_AT_ONCE = 64
+
+
+@dataclass(frozen=True)
+class RewardFunction:
+    """A reward of one's own with what it needs: read by the checks of a configuration, before any compute."""
+
+    function: Callable[..., float | Sequence[float]]
+    """Maps a `Trajectory` and keyword options to one number for the episode, or one number per turn."""
+    at_once: int = 1
+    """How many episodes are asked for at once, each in a thread of its own: for a function that waits for a server. The
+    results do not depend on it."""
+    files: tuple[str, ...] = ()
+    """The options that name files which the function reads, from the project's folder. They must be there, and their
+    content is part of the cache key."""
+    distributions: tuple[str, ...] = ()
+    """The packages, as pip calls them, whose version may change a reward, besides those that its module imports."""
+
+
+def reward_function(name: str) -> RewardFunction:
+    """The reward function of a name (`turnwise.plugins`). Raises ConfigurationError where there is none."""
+    found = plugin(REWARD, "a reward's function", BUILT_IN.get(name, name), [*BUILT_IN])
+    if isinstance(found, RewardFunction):
+        return found
+    if inspect.isfunction(found):
+        return RewardFunction(found)
+    raise ConfigurationError(
+        f"a reward's function {name!r} must name a function from a Trajectory to numbers, or a RewardFunction of "
+        f"turnwise.agent.added_rewards; found {found!r}"
+    )
+
+
+def require_added_rewards(rewards: Mapping[str, RewardSection], world: World) -> None:
+    """Raise ConfigurationError for a reward of one's own that cannot be computed, or has the name of another reward."""
+    for name, added in added_rewards(rewards).items():
+        if name in world.rewards or name in AGENT_REWARDS or not name.isidentifier():
+            raise ConfigurationError(
+                f"rewards.{name} must have a name of its own, in letters, digits and _, since it has a function; "
+                f"{'the world or the agent gives a reward of that name' if name.isidentifier() else 'found others'}: "
+                "call it something else"
+            )
+        try:
+            found = reward_function(added.function)
+            read_options(added.function, found.function, added.options)
+            files_of(added)
+            require_installed(f"the reward function {added.function}", found.distributions)
+        except ConfigurationError as error:
+            raise ConfigurationError(f"rewards.{name}: {error}") from error
+
+
+def files_of(added: AddedReward) -> dict[str, Path]:
+    """The files that a reward's options name, by option. Raises ConfigurationError for one that is not there."""
+    found = {}
+    for option in reward_function(added.function).files:
+        if (named := added.options.get(option)) is not None:
+            found[option] = project_root() / str(named)
+            if not found[option].is_file():
+                raise ConfigurationError(f"options.{option} must name a file; found nothing at {found[option]}")
+    return found
+
+
+def with_added_rewards(played: RolloutResult, added: Mapping[str, AddedReward]) -> RolloutResult:
+    """The rollout with these rewards in its trajectories; those for which one could not be determined are lost.
+
+    Raises ValueError where a function returns something else than finite numbers, one for the episode or one per turn.
+    """
+    for name, section in added.items():
+        found = reward_function(section.function)
+        options = read_options(section.function, found.function, section.options)
+
+        def rewarded(
+            each: Trajectory, name: str = name, found: RewardFunction = found, options: dict[str, Any] = options
+        ) -> Trajectory | Lost:
+            try:
+                return _given(each, name, found.function(each, **options))
+            except RewardMissing as error:
+                return Lost(each.task, each.group, each.replica, f"the reward {name} could not be determined: {error}")
+
+        with ThreadPoolExecutor(max(1, min(found.at_once, MOST_AT_ONCE))) as threads:
+            results = list(threads.map(rewarded, played.trajectories))
+        played = replace(
+            played,
+            trajectories=[each for each in results if isinstance(each, Trajectory)],
+            lost=[*played.lost, *(each for each in results if isinstance(each, Lost))],
+        )
+    return played
+
+
+def _given(trajectory: Trajectory, name: str, value: Any) -> Trajectory:
+    """The trajectory with a reward on its turns: on the last one, if it is one number."""
+    turns = list(trajectory.turns)
+    if not turns:
+        return trajectory
+    values = [value] if isinstance(value, Real) else list(value)
+    places = [len(turns) - 1] if isinstance(value, Real) else list(range(len(turns)))
+    if len(values) != len(places) or not all(isinstance(each, Real) and math.isfinite(each) for each in values):
+        raise ValueError(
+            f"the reward {name} must be a finite number, or one per turn; for an episode of {len(turns)} turns its "
+            f"function returned {value!r}"
+        )
+    for place, number in zip(places, values, strict=True):
+        turns[place] = replace(turns[place], rewards={**turns[place].rewards, name: float(number)})
+    return replace(trajectory, turns=tuple(turns))
