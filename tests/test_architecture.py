@@ -29,7 +29,7 @@ ROOMS: Mapping[str, set[str]] = {
     "policy": {"config", "data", "store"},
     "curriculum": {"config", "data"},
     "health": {"config", "data", "credit"},
-    "agent": {"config", "data", "credit", "policy"},
+    "agent": {"config", "data", "credit", "policy", "store"},
     "checking": {"agent", "config", "credit", "data", "statistics", "store"},
     "tracking": {"config", "data", "store"},
     "reporting": {"checking", "config", "data", "statistics", "store", "tracking"},

@@ -109,9 +109,8 @@ def test_a_rule_of_tokens_must_declare_their_number() -> None:
 def test_the_bias_is_that_of_the_page() -> None:
     found = {check.name: check.found for check in check_rule("mt-grpo").checks}
     assert found["bias: Two turns: look, then answer"].startswith("unbiased: keeps 100% / 100%")
-    merged = {
-        check.name: check.found for check in check_rule("grpo", {"rewards": "merged", "deviation": "none"}).checks
-    }
+    options = {"rewards": "merged", "deviation": "none"}
+    merged = {check.name: check.found for check in check_rule("grpo", options).checks}
     assert merged["bias: Three turns: each look costs something"].startswith("rescaled: keeps 75% / 75% / 75%")
 
 

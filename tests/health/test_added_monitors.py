@@ -46,7 +46,7 @@ def test_an_alarm_may_watch_it() -> None:
         "alarms": {"rules": {"longest": {"above": 40.0}}},
     }
     assert load(PARAMETERS, [watched]).monitors.added == {"longest": f"{HERE}:most_turns"}
-    with pytest.raises(ConfigurationError, match="alarms.rules: 'longst' is not a monitor"):
+    with pytest.raises(ConfigurationError, match=r"alarms\.rules: 'longst' is not a monitor"):
         load(PARAMETERS, [watched, {"alarms": {"rules": {"longst": {"above": 1.0}}}}])
 
 

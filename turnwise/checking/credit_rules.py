@@ -140,11 +140,11 @@ def numbers_are_finite(rule: CheckedRule) -> str:
 def credit_repeats(rule: CheckedRule) -> str:
     """Check that a batch gives the same advantages twice, and is not changed."""
     batch = rule.batch(longest=_longest(rule))
-    before = [batch.turn_rewards.values.copy(), np.array(batch.outcome)]
+    before = batch.turn_rewards.values.copy(), list(batch.outcome)
     first, second = rule.credited(batch), rule.credited(batch)
     if not np.array_equal(first.values, second.values):
         raise Broken("advantages must be a function of the batch; asked twice, the rule gave others")
-    if not all(np.array_equal(*pair) for pair in zip(before, [batch.turn_rewards.values, batch.outcome], strict=True)):
+    if not np.array_equal(before[0], batch.turn_rewards.values) or before[1] != list(batch.outcome):
         raise Broken("a rule must not change the batch; it did")
     return "to the last bit"
 
@@ -235,7 +235,8 @@ def _only_needed(rule: CheckedRule, batch: CreditBatch) -> CreditBatch:
     further = ("values", "truncated", "bootstrap") if "values" in needs else ()
     left_out = {"reply_lengths", "values", "anchors", "truncated", "bootstrap"} - {*needs, *further}
     lengths = {"reply_lengths"} if "values" in needs else set()
-    return replace(batch, **dict.fromkeys(left_out - lengths))
+    without: dict[str, Any] = dict.fromkeys(left_out - lengths)
+    return replace(batch, **without)
 
 
 def _taken(batch: CreditBatch, order: list[int]) -> CreditBatch:
