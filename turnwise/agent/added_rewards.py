@@ -37,7 +37,7 @@ from turnwise.plugins import REWARD, plugin, require_installed
 from turnwise.store.paths import project_root
 from turnwise.world import World
 
-BUILT_IN: Mapping[str, str] = {}
+BUILT_IN: Mapping[str, str] = {"judge": "turnwise.agent.judge:judge"}
 """Reward functions of this package, by the name that `rewards.NAME.function` gives them: where each is defined."""
 MOST_AT_ONCE = 64
 
@@ -56,6 +56,8 @@ class RewardFunction:
     content is part of the cache key."""
     distributions: tuple[str, ...] = ()
     """The packages, as pip calls them, whose version may change a reward, besides those that its module imports."""
+    require: Callable[..., None] | None = None
+    """Called with all options before anything is computed: raises ConfigurationError for those that cannot work."""
 
 
 def reward_function(name: str) -> RewardFunction:
@@ -81,12 +83,19 @@ def require_added_rewards(rewards: Mapping[str, RewardSection], world: World) ->
                 "call it something else"
             )
         try:
-            found = reward_function(added.function)
-            read_options(added.function, found.function, added.options)
-            files_of(added)
-            require_installed(f"the reward function {added.function}", found.distributions)
+            require_reward(added)
         except ConfigurationError as error:
             raise ConfigurationError(f"rewards.{name}: {error}") from error
+
+
+def require_reward(added: AddedReward) -> None:
+    """Raise ConfigurationError for options, files or packages with which a reward function cannot work."""
+    found = reward_function(added.function)
+    options = read_options(added.function, found.function, added.options)
+    files_of(added)
+    require_installed(f"the reward function {added.function}", found.distributions)
+    if found.require is not None:
+        found.require(**options)
 
 
 def files_of(added: AddedReward) -> dict[str, Path]:

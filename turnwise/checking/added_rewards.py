@@ -13,13 +13,18 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
 
-from turnwise.agent.added_rewards import RewardFunction, files_of, reward_function, with_added_rewards
+from turnwise.agent.added_rewards import (
+    RewardFunction,
+    files_of,
+    require_reward,
+    reward_function,
+    with_added_rewards,
+)
 from turnwise.agent.loop import RolloutResult
 from turnwise.checking.report import Broken, CheckReport, examine
 from turnwise.config.agent_rewards import AddedReward
 from turnwise.config.options import read_options
 from turnwise.data.trajectory import Ending, Trajectory, Turn, TurnKind
-from turnwise.plugins import require_installed
 from turnwise.world import Task
 
 REWARD = "checked"
@@ -75,10 +80,9 @@ def check_reward(name: str, options: Mapping[str, Any] | None = None) -> CheckRe
 
 def declares_itself(reward: CheckedReward) -> str:
     """Check that the options are the function's, that its files are there and its packages are installed."""
+    require_reward(reward.section)
     read = read_options(reward.name, reward.function.function, reward.options)
-    files = files_of(reward.section)
-    require_installed(f"the reward {reward.name}", reward.function.distributions)
-    return f"{len(read)} options, {len(files)} files, {reward.function.at_once} at once"
+    return f"{len(read)} options, {len(files_of(reward.section))} files, {reward.function.at_once} at once"
 
 
 def numbers_are_given(reward: CheckedReward) -> str:
