@@ -14,7 +14,7 @@ GROUP_OF_ONE = "ignore:a trajectory that has no other"
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
-        ("grppo", {}, "must be one of bi-level-gae, gae, .*, turn-gae; found 'grppo'"),
+        ("grppo", {}, "must be one of bi-level-gae, gae, .*, turn-gae, or 'module:name'; found 'grppo'"),
         ("grpo", {"epsilom": 1.0}, "options of 'grpo' are .*; found 'epsilom'"),
         ("grpo", {"rewards": "both"}, "rewards must be one of outcome, merged"),
         ("mt-grpo", {"rule": "papers"}, "rule must be one of paper, per-index, padded, return-to-go"),
