@@ -70,7 +70,8 @@ class Payment(tw.Environment):
 
 def main() -> None:
     """Check the world, run an ablation on it, and print what it found."""
-    checked = tw.check_world(Till())
+    # By its name and not as `Till()`: run as a script this module is called __main__, which no other process can import.
+    checked = tw.check_world(tw.make_world("own_world:Till", {}))
     print(checked.lines()[-1])
     experiment = tw.load(
         Path(__file__).with_name("small.yaml"),
