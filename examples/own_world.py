@@ -70,7 +70,7 @@ class Payment(tw.Environment):
 
 def main() -> None:
     """Check the world, run an ablation on it, and print what it found."""
-    # By its name and not as `Till()`: run as a script this module is called __main__, which no other process can import.
+    # By its name and not as `Till()`: a script's module is called __main__, which no other process can import.
     checked = tw.check_world(tw.make_world("own_world:Till", {}))
     print(checked.lines()[-1])
     experiment = tw.load(
