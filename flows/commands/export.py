@@ -12,6 +12,7 @@ from pathlib import Path
 from rich.console import Console
 
 from flows.python.recorded import runs
+from flows.recording.exported_policy import require_empty, require_one_choice
 
 
 def export_run(wanted: str, iteration: int | None, best: bool, to: Path, tracking: str | None) -> None:
@@ -22,6 +23,8 @@ def export_run(wanted: str, iteration: int | None, best: bool, to: Path, trackin
     iteration, or `to` is not empty.
     """
     to = to.absolute()
+    require_one_choice(iteration, best)
+    require_empty(to)
     found = runs(wanted, tracking=tracking)
     policy = found.export(to, iteration=iteration, best=best)
     console = Console(highlight=False, soft_wrap=True)

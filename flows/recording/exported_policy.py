@@ -27,10 +27,15 @@ FIGURES = ("greedy/success", "sampled/success", "sampled/turns")
 """The metrics of an evaluation that the card shows."""
 
 
-def chosen_iteration(artifacts: RunArtifacts, iteration: int | None, best: bool) -> int | None:
-    """The iteration that is asked for: that number, or the best one; None: the last. Raises ConfigurationError."""
+def require_one_choice(iteration: int | None, best: bool) -> None:
+    """Raise ConfigurationError where both an iteration and the best one are asked for."""
     if best and iteration is not None:
         raise ConfigurationError("--best and --iteration each choose a policy; found both: leave one out")
+
+
+def chosen_iteration(artifacts: RunArtifacts, iteration: int | None, best: bool) -> int | None:
+    """The iteration that is asked for: that number, or the best one; None: the last. Raises ConfigurationError."""
+    require_one_choice(iteration, best)
     return best_iteration(artifacts) if best else iteration
 
 
