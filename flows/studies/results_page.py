@@ -17,6 +17,7 @@ from turnwise.store.paths import project_root
 from turnwise.studies.results_page import (
     PAGE_FILE,
     RECORD_FILE,
+    REMARKS_FILE,
     LearningResult,
     learning_results,
     page,
@@ -44,7 +45,8 @@ def record_results_page(overlays: Sequence[Path], folder: Path) -> None:
     recorded = {line.experiment for line in found}
     missing = [overlay.stem for overlay in every if overlay.stem not in recorded]
     write_whole(record, record_text(found))
-    write_whole(folder / PAGE_FILE, page(found, missing))
+    remarks = folder / REMARKS_FILE
+    write_whole(folder / PAGE_FILE, page(found, missing, read_yaml(remarks) if remarks.is_file() else {}))
 
 
 def _of_results(overlay: Path) -> list[LearningResult]:

@@ -6,7 +6,7 @@ The page is a function of the record.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pydantic import TypeAdapter
@@ -17,7 +17,7 @@ from turnwise.reporting.formatting import UNDEFINED
 from turnwise.statistics import Interval
 from turnwise.studies.markdown import render
 
-RECORD_FILE, PAGE_FILE = "worlds-learning.json", "worlds-learning.md"
+RECORD_FILE, PAGE_FILE, REMARKS_FILE = "worlds-learning.json", "worlds-learning.md", "worlds-learning-remarks.yaml"
 
 
 @dataclass(frozen=True)
@@ -28,47 +28,57 @@ class LearningResult:
     """The name of the configuration overlay, which is the world's name if the world has only one overlay."""
     variant: str
     measure: str
-    """The metric of the four scores: the heading of the first column of the world's table."""
+    """The metric of all scores: the heading of the first column of the world's table."""
     random: Interval | None
     warm_start: Interval | None
+    """Over sampled episodes of the policy from which reinforcement began, which may be a base policy."""
     trained: Interval | None
+    """Over sampled episodes."""
     oracle: Interval | None
     """None if the world has no oracle."""
+    greedy_warm_start: Interval | None
+    greedy_trained: Interval | None
     iterations: int
     digest: str
     """Digest of everything that the ablation computed."""
 
     @property
     def verdict(self) -> str:
-        """`higher` or `lower` if the trained mean lies outside the warm start's interval, else `no difference seen`.
+        """Of greedy episodes: `higher` or `lower` if the trained mean lies outside the warm start's interval.
 
+        Else `no difference seen`: reinforcement may still have made sampled replies less noisy.
         Without an interval the values themselves are compared; `UNDEFINED` if one of them is missing.
         """
-        if self.warm_start is None or self.trained is None:
+        if self.greedy_warm_start is None or self.greedy_trained is None:
             return UNDEFINED
-        start, end = self.warm_start, self.trained.value
+        start, end = self.greedy_warm_start, self.greedy_trained.value
         if start.low is not None and start.high is not None and start.low <= end <= start.high:
             return "no difference seen"
         return "higher" if end > start.value else "lower" if end < start.value else "no difference seen"
 
 
 def learning_results(experiment: str, report: ReportData, digest: str) -> list[LearningResult]:
-    """The record's lines of one ablation, one per variant. `digest` is that of everything that it computed."""
-    column = report.columns[0]
+    """The record's lines of one ablation, one per variant. `digest` is that of everything that it computed.
+
+    A report's first column is the primary metric over sampled episodes, its last the same over greedy ones.
+    """
+    sampled, greedy = report.columns[0].key, report.columns[-1].key
     rows = {row.name: row for row in report.rows if row.kind != "variant"}
 
-    def of(row: Row | None) -> Interval | None:
-        return None if row is None else row.cells.get(column.key)
+    def of(row: Row | None, key: str = sampled) -> Interval | None:
+        return None if row is None else row.cells.get(key)
 
     return [
         LearningResult(
             experiment,
             row.name,
-            column.heading,
+            report.columns[0].heading,
             of(rows.get("random")),
             of(rows.get("warm start")),
             of(row),
             of(rows.get("oracle")),
+            of(rows.get("warm start"), greedy),
+            of(row, greedy),
             max(
                 (point for curve in report.curves if curve.variant == row.name for point, _ in curve.points), default=0
             ),
@@ -89,7 +99,12 @@ def read_record(text: str) -> list[LearningResult]:
     return TypeAdapter(list[LearningResult]).validate_json(text)
 
 
-def page(found: Sequence[LearningResult], missing: Sequence[str] = ()) -> str:
-    """The whole page as Markdown. `missing`: experiments without a recorded result."""
+def page(found: Sequence[LearningResult], missing: Sequence[str] = (), remarks: Mapping[str, str] | None = None) -> str:
+    """The whole page as Markdown. `missing`: experiments without a recorded result.
+
+    `remarks` say of an experiment what was tried, and what stands in the way where nothing was learned.
+    """
     digests = dict.fromkeys((line.experiment, line.digest) for line in found)
-    return render("worlds-learning.md.jinja", lines=found, missing=missing, digests=list(digests))
+    return render(
+        "worlds-learning.md.jinja", lines=found, missing=missing, remarks=remarks or {}, digests=list(digests)
+    )
