@@ -27,7 +27,7 @@ from turnwise.errors import ConfigurationError
 from turnwise.experiment import load
 
 ROOT = Path(__file__).parents[2]
-PARAMETERS = ROOT / "params.yaml"
+PARAMETERS = ROOT / "tests" / "parameters.yaml"
 VALUES = (*NAMES, *NOT_FINITE, *OUT_OF_BOUNDS, *MODELS, *TRACKING, *WORLDS, *PRESETS)
 CASES = (*YAML_TEXT, *BY_SETTING, *VALUES, *WORLD_FILES)
 LONGEST = 1200

@@ -14,6 +14,7 @@ from turnwise.errors import ConfigurationError
 from turnwise.experiment import Experiment, load
 
 ROOT = Path(__file__).parents[2]
+PARAMETERS = ROOT / "tests" / "parameters.yaml"
 MR = {"ablation.variants": ["grpo-mr"]}
 PAPER = ROOT / "experiments" / "paper"
 PAPERS = {
@@ -53,7 +54,7 @@ def test_the_configurations_of_the_papers_make_sense_on_a_machine_that_cannot_ru
     overlays: list[Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     fresh_clone(tmp_path, monkeypatch)
-    experiment = load(ROOT / "params.yaml", overlays, to_plan=True)
+    experiment = load(PARAMETERS, overlays, to_plan=True)
     said = plan(experiment)
     for variant in experiment.ablation.variants:
         assert f"\n{variant} " in said
@@ -68,11 +69,11 @@ def test_task_sets_are_drawn_as_soon_as_their_files_are_there(monkeypatch: pytes
     files = {f"world.parameters.{name}": f"{name}.jsonl" for name in ("questions", "corpus")}
     questions(tmp_path)
     with pytest.raises(ConfigurationError, match=r"world\.parameters\.corpus: must be .* nothing at .*corpus\.jsonl"):
-        load(ROOT / "params.yaml", [overlay], {**few, **files})
-    said = plan(load(ROOT / "params.yaml", [overlay], {**few, **files}, to_plan=True))
+        load(PARAMETERS, [overlay], {**few, **files})
+    said = plan(load(PARAMETERS, [overlay], {**few, **files}, to_plan=True))
     assert "task sets   not drawn before corpus.jsonl is there" in said and "8 tasks" not in said
     write_corpus(tmp_path)
-    assert "train       8 tasks of search_corpus, " in plan(load(ROOT / "params.yaml", [overlay], {**few, **files}))
+    assert "train       8 tasks of search_corpus, " in plan(load(PARAMETERS, [overlay], {**few, **files}))
 
 
 def test_the_work_is_counted() -> None:
@@ -92,26 +93,26 @@ def test_the_work_is_counted() -> None:
     stages = {"rollout": 25, "probe": 5, "credit": 25, "update": 25, "evaluate": 3, "health": 25}
     # 25 x 4 x 3 episodes of two turns of ten tokens; 25 x 2 x 2 steps; the validation tasks before the first iteration
     # and after the 10th, 20th and 25th, the test tasks once: (4 x 5 + 7) tasks, each once greedily and three times not.
-    experiment = load(ROOT / "params.yaml", settings=settings)
+    experiment = load(PARAMETERS, settings=settings)
     assert planned_run(experiment, "grpo-or") == PlannedRun("grpo-or", "grpo", 300, 6000, 100, 108, False, stages)
 
 
 def test_branching_is_counted_with_a_group_for_each_state() -> None:
-    base = load(ROOT / "params.yaml")
-    branching = load(ROOT / "params.yaml", settings={"rollout.scheme": "branching"})
+    base = load(PARAMETERS)
+    branching = load(PARAMETERS, settings={"rollout.scheme": "branching"})
     assert planned_run(branching, "grpo-or").episodes == 2 * planned_run(base, "grpo-or").episodes
 
 
 def test_thoughts_and_further_attempts_are_counted() -> None:
     mode = {"name": "reflect", "tokens": 20, "attempts": 3}
-    acting = load(ROOT / "params.yaml", settings=MR)
-    reflecting = load(ROOT / "params.yaml", settings={**MR, "agent.mode": mode})
+    acting = load(PARAMETERS, settings=MR)
+    reflecting = load(PARAMETERS, settings={**MR, "agent.mode": mode})
     # Replies of 40 tokens; three times as many, and a lesson of 20 with each.
     most = planned_run(acting, "grpo-mr").reply_tokens
     assert planned_run(reflecting, "grpo-mr").reply_tokens == most // 40 * 3 * 60
 
 
 def test_a_task_set_that_the_world_cannot_fill_is_refused() -> None:
-    experiment = load(ROOT / "params.yaml", settings={"data.train_tasks": 10**6})
+    experiment = load(PARAMETERS, settings={"data.train_tasks": 10**6})
     with pytest.raises(ConfigurationError, match=r"data\.train_tasks: count must be at most"):
         show_plan(experiment, Console(file=io.StringIO()))

@@ -10,7 +10,7 @@ from rich.console import Console
 from flows.runtime.display import bars, expected_work
 from turnwise.experiment import load
 
-ROOT = Path(__file__).parents[2]
+PARAMETERS = Path(__file__).parents[2] / "tests" / "parameters.yaml"
 
 
 @pytest.mark.parametrize(
@@ -26,8 +26,8 @@ ROOT = Path(__file__).parents[2]
 def test_the_stages_that_a_variant_adds_are_expected(variant: str, more: float) -> None:
     iterations, seeds = 7, 3
     settings = [f"optimization.iterations={iterations}", "ablation.seeds=[1, 2, 3]", "ablation.variants=[one]"]
-    base = load(ROOT / "params.yaml", settings=[*settings, "variants={one: {}}"])
-    changed = load(ROOT / "params.yaml", settings=[*settings, f"variants={{one: {variant}}}"])
+    base = load(PARAMETERS, settings=[*settings, "variants={one: {}}"])
+    changed = load(PARAMETERS, settings=[*settings, f"variants={{one: {variant}}}"])
     assert expected_work(changed) - expected_work(base) == pytest.approx(seeds * iterations * more)
 
 

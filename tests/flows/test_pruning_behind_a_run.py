@@ -19,7 +19,7 @@ from turnwise.store.retention import Keep, Link, kept
 
 pytestmark = pytest.mark.usefixtures("turnwise_home")
 
-EXPERIMENT = load(Path(__file__).parents[2] / "params.yaml")
+EXPERIMENT = load(Path(__file__).parents[2] / "tests" / "parameters.yaml")
 
 
 def reference(kind: str, number: int) -> Reference:

@@ -18,12 +18,12 @@ from turnwise.policy.architecture import create_policy
 from turnwise.policy.tokenizer import ChatFrame, save_tokenizer, train_tokenizer
 from turnwise.tracking.database import require_store
 
-ROOT = Path(__file__).parents[2]
+PARAMETERS = Path(__file__).parents[2] / "tests" / "parameters.yaml"
 
 
 def refused(*settings: str, ask: Callable[..., object] = require_model) -> str:
     with pytest.raises(ConfigurationError) as caught:
-        ask(load(ROOT / "params.yaml", settings=settings))
+        ask(load(PARAMETERS, settings=settings))
     assert len(str(caught.value).splitlines()) == 1
     return str(caught.value)
 
@@ -67,7 +67,7 @@ def model(folder: Path) -> tuple[str, ...]:
 
 def test_a_model_that_can_be_used_is_taken_whatever_its_generation_configuration(published: Path, home: Path) -> None:
     changed(published, "generation_config.json", temperature=0.7)
-    require_model(load(ROOT / "params.yaml", settings=model(published)))
+    require_model(load(PARAMETERS, settings=model(published)))
     assert not home.exists()
 
 
@@ -119,7 +119,7 @@ def test_a_model_that_brings_code_of_its_own_is_refused_and_none_of_it_runs(publ
     assert "contains custom code" in refused(*model(published))
     changed(published, "config.json", model_type="qwen3")
     changed(published, "tokenizer_config.json", auto_map=own)
-    require_model(load(ROOT / "params.yaml", settings=model(published)))
+    require_model(load(PARAMETERS, settings=model(published)))
     assert not (tmp_path / "ran").exists(), "what transformers knows itself is read without the folder's code"
 
 

@@ -17,7 +17,7 @@ from turnwise.health.alarms import MEANINGS, AlarmState, in_words, out_of_bounds
 from turnwise.health.guards import COUNTED, GUARDS, in_a_row, message
 from turnwise.health.monitors import MONITORS, Values
 
-ROOT = Path(__file__).parents[2]
+PARAMETERS = Path(__file__).parents[2] / "tests" / "parameters.yaml"
 RULES = {"entropy": AlarmRule(below=1.0, patience=2), "reply_tokens": AlarmRule(below=4.0, above=9.0)}
 
 
@@ -111,7 +111,7 @@ def test_every_guard_says_what_it_means_what_to_change_and_which_policy_is_good(
 
 def refused(**settings: Any) -> str:
     with pytest.raises(ConfigurationError) as caught:
-        load(ROOT / "params.yaml", (), {name.replace("__", "."): value for name, value in settings.items()})
+        load(PARAMETERS, (), {name.replace("__", "."): value for name, value in settings.items()})
     return str(caught.value)
 
 
@@ -123,7 +123,7 @@ def test_rules_that_make_no_sense_are_refused() -> None:
 
 
 def test_a_response_that_could_not_happen_or_would_change_nothing_is_refused() -> None:
-    none = dict.fromkeys(load(ROOT / "params.yaml").alarms.rules)
+    none = dict.fromkeys(load(PARAMETERS).alarms.rules)
     assert "there are 20 iterations" in refused(alarms__response="stop", alarms__rules=none)
     late = {**none, "entropy_of_start": {"below": 0.1, "patience": 20}}
     assert "in iteration 25 at the earliest" in refused(alarms__response="stop", alarms__rules=late)

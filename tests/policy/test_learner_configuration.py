@@ -18,7 +18,7 @@ from turnwise.errors import ConfigurationError
 from turnwise.experiment import Experiment, load
 from turnwise.policy.memory import forget_peak_memory, peak_memory_bytes
 
-PARAMETERS = Path(__file__).parents[2] / "params.yaml"
+PARAMETERS = Path(__file__).parents[2] / "tests" / "parameters.yaml"
 GAE = ("credit={estimator: gae, options: {}}", "ablation.variants=[gae]", "variants={gae: {}}")
 
 

@@ -17,6 +17,7 @@ from turnwise.policy.pretrained import pretrained, pretrained_folder, require_un
 from turnwise.store.outside import Outside
 
 ROOT = Path(__file__).parents[2]
+PARAMETERS = ROOT / "tests" / "parameters.yaml"
 FILES = {
     "config.json": "{}",
     "generation_config.json": '{"temperature": 0.6}',
@@ -32,7 +33,7 @@ COMMITS = ("1" * 40, "2" * 40)
 
 
 def policy(model: str | Path, revision: str | None = None) -> Policy:
-    section = load(ROOT / "params.yaml").policy
+    section = load(PARAMETERS).policy
     return section.model_copy(update={"model": str(model), "revision": revision})
 
 
@@ -177,4 +178,4 @@ def test_a_revision_of_what_has_none_is_refused(model: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"policy\.revision is one of a hub repository"):
         pretrained(policy(model, "main"))
     with pytest.raises(ConfigurationError, match=r"policy\.model is scratch; found 'main'"):
-        load(ROOT / "params.yaml", settings=["policy.revision=main"])
+        load(PARAMETERS, settings=["policy.revision=main"])

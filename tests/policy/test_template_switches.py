@@ -15,7 +15,7 @@ from turnwise.experiment import load
 from turnwise.policy.chat_template import set_switches, switches_of
 from turnwise.policy.tokenizer import ChatFrame, load_frame, save_tokenizer
 
-ROOT = Path(__file__).parents[2]
+PARAMETERS = Path(__file__).parents[2] / "tests" / "parameters.yaml"
 MESSAGES = [{"role": "user", "content": "Where?"}]
 
 
@@ -96,4 +96,4 @@ def test_any_value_means_the_same_in_the_template_as_outside(value: Any) -> None
 
 def test_a_policy_from_scratch_has_no_switches() -> None:
     with pytest.raises(ConfigurationError, match="is scratch, whose template has none"):
-        load(ROOT / "params.yaml", settings=["policy.chat_template_kwargs={enable_thinking: false}"])
+        load(PARAMETERS, settings=["policy.chat_template_kwargs={enable_thinking: false}"])

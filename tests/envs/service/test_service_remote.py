@@ -31,7 +31,7 @@ from turnwise.errors import ConfigurationError
 from turnwise.experiment import load
 from turnwise.world import SPLITS, World, make_world
 
-ROOT = Path(__file__).parents[3]
+PARAMETERS = Path(__file__).parents[3] / "tests" / "parameters.yaml"
 SLIPPERY = {"success_rate": 0.7, "actions_per_turn": 2}
 HOPS = {"hops": [1, 2], "turns": 4}
 SERVED: dict[str, dict[str, Any]] = {"frozen_lake": SLIPPERY, "search": HOPS}
@@ -344,9 +344,9 @@ def test_credit_by_visits_to_a_state_is_refused_where_the_served_world_names_non
             "variants={base: {}}",
             "ablation.variants=[base]",
         )
-        assert load(ROOT / "params.yaml", settings=settings).credit.estimator == "grpo"
+        assert load(PARAMETERS, settings=settings).credit.estimator == "grpo"
         with pytest.raises(ConfigurationError, match=r"'gymnasium' names none: choose another estimator"):
-            load(ROOT / "params.yaml", settings=(*settings, "credit.estimator=gigpo"))
+            load(PARAMETERS, settings=(*settings, "credit.estimator=gigpo"))
 
 
 def test_a_process_that_was_forked_off_shares_no_connection(url: str) -> None:
