@@ -37,6 +37,7 @@ SIZES: dict[str, dict[str, int]] = {
 EPISODES, CONTEXT_TOKENS, REPLY_TOKENS = 16, 320, 128
 END, PAD = 1, 2
 SETTINGS: dict[str, Any] = {
+    "policy.model": "scratch",
     "policy.vocabulary": 4096,
     "warm_start.enabled": False,
     "agent.context_tokens": CONTEXT_TOKENS,

@@ -11,13 +11,14 @@ from tasks.update.update import UpdateParameters
 from tests.config.counted_world import CountedLake
 from turnwise.config.agent_rewards import requested_rewards
 from turnwise.config.optimization import UpdateOptions
-from turnwise.config.overlays import merged, parse_setting, read_yaml, with_value
+from turnwise.config.overlays import REPLACED_WHOLE, merged, parse_setting, read_yaml, with_value
 from turnwise.errors import ConfigurationError
 from turnwise.experiment import Experiment, load, single
 from turnwise.policy.learner.settings import UpdateSettings
 
 ROOT = Path(__file__).parents[2]
-PARAMETERS = ROOT / "params.yaml"
+DEFAULT = ROOT / "params.yaml"
+PARAMETERS = ROOT / "tests" / "parameters.yaml"
 YAML_FILES = sorted([*ROOT.glob("*.yaml"), *ROOT.glob("experiments/*.yaml")])
 
 
@@ -28,10 +29,19 @@ def refused(*settings: str, overlays: tuple[Path, ...] = ()) -> str:
 
 
 def test_the_default_parameters_are_accepted() -> None:
-    experiment = load(PARAMETERS)
+    experiment = load(DEFAULT)
     assert experiment.ablation.variants == ["grpo-or", "grpo-mr", "mt-grpo"]
-    assert experiment.variant("mt-grpo").credit.estimator == "mt-grpo"
+    assert experiment.variant("mt-grpo").credit.options == {"rule": "return-to-go"}
     assert experiment.variant("grpo-mr").credit.options == {"rewards": "merged"}
+
+
+def test_the_tests_own_parameters_have_the_keys_of_the_default_ones() -> None:
+    def keys(path: Path) -> set[str]:
+        sections = read_yaml(path)
+        return {f"{name}.{key}" for name, section in sections.items() for key in section if name not in REPLACED_WHOLE}
+
+    assert keys(PARAMETERS) == keys(DEFAULT)
+    assert load(PARAMETERS).ablation.variants == ["grpo-or", "grpo-mr", "mt-grpo"]
 
 
 OVERLAYS = sorted(ROOT.glob("experiments/*.yaml"))
@@ -40,8 +50,8 @@ OVERLAYS = sorted(ROOT.glob("experiments/*.yaml"))
 @pytest.mark.parametrize("overlay", OVERLAYS, ids=lambda path: path.stem)
 def test_every_overlay_is_accepted(overlay: Path) -> None:
     base = re.match(r"# Laid over (\S+\.yaml)", overlay.read_text())
-    beneath = [overlay.with_name(base[1])] if base and base[1] != PARAMETERS.name else []
-    load(PARAMETERS, [*beneath, overlay])
+    beneath = [overlay.with_name(base[1])] if base and base[1] != DEFAULT.name else []
+    load(DEFAULT, [*beneath, overlay])
 
 
 @pytest.mark.parametrize("path", YAML_FILES, ids=lambda path: path.name)
@@ -473,8 +483,8 @@ def test_an_experiment_and_its_variants_make_their_world_once() -> None:
 )
 def test_thoughts_are_dropped_from_a_whole_plain_conversation_alone(other: str) -> None:
     with pytest.raises(ConfigurationError, match=r"thoughts: dropped needs context\.policy full and mode\.name plain"):
-        load(ROOT / "params.yaml", settings=["agent.thoughts=dropped", other])
-    assert load(ROOT / "params.yaml", settings=["agent.thoughts=dropped"]).agent.thoughts == "dropped"
+        load(ROOT / "tests" / "parameters.yaml", settings=["agent.thoughts=dropped", other])
+    assert load(ROOT / "tests" / "parameters.yaml", settings=["agent.thoughts=dropped"]).agent.thoughts == "dropped"
 
 
 def test_native_tools_are_for_a_published_model_that_only_acts_and_keeps_its_thoughts() -> None:
@@ -482,10 +492,10 @@ def test_native_tools_are_for_a_published_model_that_only_acts_and_keeps_its_tho
     with pytest.raises(
         ConfigurationError, match=r"native-tools needs a published model, .*policy\.model: scratch: set"
     ):
-        load(ROOT / "params.yaml", settings=[native])
+        load(ROOT / "tests" / "parameters.yaml", settings=[native])
     settings = [native, "policy.model=Qwen/Qwen2.5-0.5B-Instruct"]
-    assert load(ROOT / "params.yaml", settings=settings).agent.format == "native-tools"
+    assert load(ROOT / "tests" / "parameters.yaml", settings=settings).agent.format == "native-tools"
     summary = "agent.context={policy: summary, every: 2, summary_tokens: 8}"
     for other in ("agent.thoughts=dropped", "agent.mode={name: plan, tokens: 8}", summary):
         with pytest.raises(ConfigurationError, match=r"native-tools needs mode\.name plain.*set format to tool-json"):
-            load(ROOT / "params.yaml", settings=[*settings, other])
+            load(ROOT / "tests" / "parameters.yaml", settings=[*settings, other])
