@@ -36,11 +36,12 @@ class LearningResult:
     """Over sampled episodes."""
     oracle: Interval | None
     """None if the world has no oracle."""
-    greedy_warm_start: Interval | None
-    greedy_trained: Interval | None
     iterations: int
     digest: str
     """Digest of everything that the ablation computed."""
+    greedy_warm_start: Interval | None = None
+    """None in records from before greedy play was recorded, as the next."""
+    greedy_trained: Interval | None = None
 
     @property
     def verdict(self) -> str:
@@ -77,12 +78,12 @@ def learning_results(experiment: str, report: ReportData, digest: str) -> list[L
             of(rows.get("warm start")),
             of(row),
             of(rows.get("oracle")),
-            of(rows.get("warm start"), greedy),
-            of(row, greedy),
             max(
                 (point for curve in report.curves if curve.variant == row.name for point, _ in curve.points), default=0
             ),
             digest,
+            of(rows.get("warm start"), greedy),
+            of(row, greedy),
         )
         for row in report.rows
         if row.kind == "variant"
