@@ -1,4 +1,4 @@
-"""A small world that keeps the contract, worlds that each break it in one way, and one that nobody has solved."""
+"""A small world that keeps the contract, worlds that each break it in one way, and two that are hard to begin with."""
 
 from collections.abc import Mapping
 from typing import ClassVar
@@ -40,7 +40,7 @@ class Walk(Environment):
 
 
 class Corridor(World):
-    """Keeps the contract; each class below but the last breaks it in one way."""
+    """Keeps the contract; each class below but the last two breaks it in one way."""
 
     name: ClassVar[str] = "corridor"
     version: ClassVar[str] = "1"
@@ -275,6 +275,14 @@ class Lost(Corridor):
     class walk(Walk):
         def oracle(self, remaining: Remaining) -> ScriptedAction:
             return ScriptedAction("on", ("left",))
+
+
+class Timid(Corridor):
+    """Its random policy never leaves the first cell, and so never earns anything."""
+
+    class walk(Walk):
+        def random(self, generator: np.random.Generator, remaining: Remaining) -> ScriptedAction:
+            return ScriptedAction("back", ("left",))
 
 
 class Unknown(Corridor):

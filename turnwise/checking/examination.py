@@ -15,6 +15,7 @@ from turnwise.checking.answers import (
     rewards_are_declared,
     states_are_named_as_said,
 )
+from turnwise.checking.beginning import random_play_earns_differences
 from turnwise.checking.declared import reads_are_declared
 from turnwise.checking.playing import (
     PlayedEpisode,
@@ -74,6 +75,7 @@ def check_world(
         ("any reply is answered", any_reply_is_answered),
         ("close works after any prefix", close_works),
         ("the oracle reaches its score", partial(oracle_reaches_its_score, oracle_success)),
+        ("random play earns differences", random_play_earns_differences),
     ]
     return CheckReport(world.name, tuple(examine(name, partial(check, subject)) for name, check in named))
 

@@ -15,6 +15,10 @@ class NotApplicable(Exception):
     """Raised by a check that cannot apply. The message says what the subject lacks."""
 
 
+class Doubtful(Exception):
+    """Raised by a check that the subject passes with a warning: it keeps the contract, but may be of little use."""
+
+
 @dataclass(frozen=True)
 class Check:
     """The result of one check: its name, whether it passed, and what was found."""
@@ -24,6 +28,17 @@ class Check:
     found: str
     applies: bool = True
     """False if the subject lacks what the check looks at; such a check counts as passed."""
+    doubtful: bool = False
+    """Whether `found` is a warning; such a check counts as passed."""
+
+    @property
+    def sign(self) -> str:
+        """The result in a word, as the report shows it: `ok`, `warn`, `FAILED`, or `-` where it does not apply."""
+        if not self.applies:
+            return "-"
+        if not self.passed:
+            return "FAILED"
+        return "warn" if self.doubtful else "ok"
 
 
 @dataclass(frozen=True)
@@ -48,15 +63,13 @@ class CheckReport:
     def lines(self) -> list[str]:
         """The report for the terminal: one line per check, and a verdict."""
         width = max(len(check.name) for check in self.checks)
-        signs = ["-" if not check.applies else "ok" if check.passed else "FAILED" for check in self.checks]
-        rows = [
-            f"{sign:<6}  {check.name:<{width}}  {check.found}" for sign, check in zip(signs, self.checks, strict=True)
-        ]
+        rows = [f"{check.sign:<6}  {check.name:<{width}}  {check.found}" for check in self.checks]
         applied = [check for check in self.checks if check.applies]
         kept = len(applied) - len(self.failed)
         verdict = "keeps its contract" if self.passed else "does not keep its contract"
         left_out = len(self.checks) - len(applied)
         note = f", {left_out} do not apply" if left_out else ""
+        note += f", {doubtful} with a warning" if (doubtful := sum(check.doubtful for check in applied)) else ""
         return [*rows, f"The {self.what} {self.name!r} {verdict}: {kept} of {len(applied)} checks passed{note}."]
 
 
@@ -66,6 +79,8 @@ def examine(name: str, check: Callable[[], str]) -> Check:
         return Check(name, True, check())
     except NotApplicable as reason:
         return Check(name, True, f"does not apply: {reason}", applies=False)
+    except Doubtful as doubt:
+        return Check(name, True, str(doubt), doubtful=True)
     except Broken as broken:
         return Check(name, False, str(broken))
     except Exception as error:

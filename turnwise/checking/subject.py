@@ -7,6 +7,7 @@ from contextlib import closing, contextmanager
 from functools import cached_property
 from typing import Any
 
+from turnwise import seeding
 from turnwise.checking.playing import PlayedEpisode, first_tasks, open_episode, play
 from turnwise.checking.report import Broken
 from turnwise.world import SPLITS, Environment, Observation, Split, Task, World
@@ -73,6 +74,17 @@ class Subject:
     def episodes(self, baseline: str) -> list[PlayedEpisode]:
         """One episode of a baseline policy on each task of the test task set."""
         return [self.played(task, baseline) for task in self.task_sets["test"]]
+
+    def random_groups(self, groups: int, size: int) -> list[list[PlayedEpisode]]:
+        """Groups of `size` episodes of the random policy, each on one of the first `groups` test tasks.
+
+        The first episode of each is the one that other checks look at; the others have seeds of their own.
+        """
+        seeds = [seeding.derive(self.seed, "random group", replica) for replica in range(1, size)]
+        return [
+            [self.played(task, "random"), *(play(self.world, task, seed, "random") for seed in seeds)]
+            for task in self.task_sets["test"][:groups]
+        ]
 
     def success(self, baseline: str) -> float:
         """The share (0 to 1) of the test task set that a baseline policy solves."""
