@@ -92,6 +92,11 @@ def prepare_materials(experiment: Experiment) -> Materials:
     # Before the first stage: what this machine cannot do is refused while nothing has been computed.
     _require_device(experiment.compute)
     require_model(experiment)
+    return make_materials(experiment)
+
+
+def make_materials(experiment: Experiment) -> Materials:
+    """As `prepare_materials`, whatever this machine can do: to find what is recorded (`tasks.stage.recorded_only`)."""
     made = {split: task_set.named(f"{split} task set")(task_set_parameters(experiment, split)) for split in SPLITS}
     # The contract promises disjoint splits; a world that breaks it would make every later number worthless.
     require_disjoint({split: tasks_of(reference, split) for split, reference in made.items()})

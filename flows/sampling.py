@@ -42,13 +42,19 @@ def turn_limit(run: Run, number: int) -> int | None:
     It is set by the iteration before or, with a lag, by the one before that: the last whose results are known when
     sampling begins.
     """
-    curriculum, turns = run.experiment.made_curriculum, run.experiment.made_world.limits.turns
     known = number - 1 - run.experiment.rollout.lag
-    if known > 0:
-        limit = read_health(run.iterations[known - 1].health).horizon.limit
-    else:
-        limit = curriculum.first_at(number).limit
-    return limit if limit < turns else None
+    if known <= 0:
+        return first_turn_limit(run.experiment, number)
+    return _below_the_worlds(run.experiment, read_health(run.iterations[known - 1].health).horizon.limit)
+
+
+def first_turn_limit(experiment: Experiment, number: int = 1) -> int | None:
+    """The turn limit of an early iteration, while no result is known; None if the world's own is as short."""
+    return _below_the_worlds(experiment, experiment.made_curriculum.first_at(number).limit)
+
+
+def _below_the_worlds(experiment: Experiment, limit: int) -> int | None:
+    return limit if limit < experiment.made_world.limits.turns else None
 
 
 def rollout_call(run: Run, iteration: Iteration, round: int = 0) -> RolloutCall:
