@@ -186,7 +186,7 @@ def test_a_world_whose_random_policy_never_earns_a_difference_passes_with_a_warn
 def test_a_world_whose_random_policy_sometimes_arrives_has_a_beginning() -> None:
     found = {check.name: check for check in check_world(Corridor(), count=4).checks}
     assert not found["random play earns differences"].doubtful
-    # Six random steps miss the goal next to the start once in 64 times; of the three farther ones they reach each at times.
+    # Six random steps miss the goal next to the start once in 64 times; the farther ones they reach now and then.
     assert "rewards differ within 75% of 4 groups of 8" in found["random play earns differences"].found
 
 
