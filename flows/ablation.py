@@ -163,7 +163,7 @@ def run_recorded(
     name = f"{variant} seed {seed}"
     record.open(name, variant, seed, own)
     try:
-        run = run_variant(own, prepared, variant, seed, record.iteration, sampler)
+        run = run_variant(own, prepared, variant, seed, record.iteration, sampler, record.start)
     except Exception as error:
         record.fail(name, repr(error))
         raise

@@ -1,6 +1,7 @@
 """Monitoring of a run: probes, bookkeeping, alarms and guards. They read what the run has made and change nothing,
 except where an alarm or a guard is configured to stop the run or to return it to an earlier policy.
 
+    evaluation of the warm start --> a warning where reinforcement would have nothing to begin with
     rollout_k --probe--> probe_k         every few iterations, before the update
     rollout_k, credit_k, P_(k+1), probe_k, health_(k-1) --health--> health_k
     health_k, P_h --return_to--> P'_(k+1)    where the response is to go back to the healthy P_h
@@ -16,13 +17,40 @@ from flows.run_state import Iteration, Models, Run
 from tasks.health.health import HealthParameters, ReturnParameters, health, read_health, return_to
 from tasks.health.probe import ProbeParameters, probe
 from tasks.models_in_memory import LearnerParameters
+from turnwise.credit import estimator_of
+from turnwise.data.evaluations import SAMPLED, read_evaluation
 from turnwise.errors import MismatchError, NotFiniteError, TrainingEnded
 from turnwise.experiment import Experiment
 from turnwise.health.alarms import AlarmRecord, Change
 from turnwise.health.guards import COUNTED, message
+from turnwise.health.initial_signal import InitialSignal, initial_signal
 from turnwise.store import Reference
 
 logger = logging.getLogger(__name__)
+
+
+def signal_at_start(experiment: Experiment, evaluation: Reference) -> InitialSignal | None:
+    """What a variant could learn from at first, by an evaluation of the policy that its reinforcement starts from.
+
+    None where no sampled episode came to its end.
+    """
+    trajectories = read_evaluation(evaluation, SAMPLED)
+    if not trajectories:
+        return None
+    # Rejection-sampling fine-tuning imitates the best of all episodes.
+    compared = experiment.optimization.method == "reinforcement" and estimator_of(experiment.credit.estimator).grouped
+    return initial_signal(trajectories, experiment.rewards, experiment.rollout, grouped=compared)
+
+
+def judge_start(run: Run) -> None:
+    """Set and log the run's warning if its reinforcement has no beginning, at the turn limit of its first iteration.
+
+    All seeds of a variant start alike, so it is logged for the first of them alone.
+    """
+    signal = signal_at_start(run.experiment, run.start_at_horizon or run.start)
+    run.start_warning = "" if signal is None else signal.warning()
+    if run.start_warning and run.seed == run.experiment.ablation.seeds[0]:
+        logger.warning("before iteration 1 of %s: %s", run.variant, run.start_warning)
 
 
 def probe_policy(run: Run, iteration: Iteration) -> Reference:

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from flows import roster
-from flows.health import may_return_to, respond
+from flows.health import judge_start, may_return_to, respond
 from flows.learning import first_critic
 from flows.prepare import Prepared
 from flows.run_state import Iteration, Models, Run
@@ -39,8 +39,12 @@ def run_variant(
     seed: int,
     on_iteration: Callable[[Run, Iteration], None] = lambda run, iteration: None,
     sampler: Sampler | None = None,
+    on_start: Callable[[Run], None] = lambda run: None,
 ) -> Run:
     """Train and test one variant with one seed. `experiment` is the variant's own configuration.
+
+    `on_start` is called when the warm start was evaluated and nothing was trained yet, `on_iteration` after each
+    iteration.
 
     `sampler` makes rollouts while this process updates policies, where `rollout.lag` allows it. Results do not depend
     on it.
@@ -50,6 +54,8 @@ def run_variant(
     """
     run = _begin(experiment, prepared, variant, seed)
     run.sampler = sampler
+    judge_start(run)
+    on_start(run)
     for number in range(1, experiment.optimization.iterations + 1):
         iteration = _iterate(run, number)
         run.iterations.append(iteration)

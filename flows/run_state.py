@@ -104,6 +104,8 @@ class Run:
     """Evaluation of the warm start on the validation task set: iteration 0 of the curves."""
     start_at_horizon: Reference | None = None
     """The same at the turn limit of the first iteration, where that is below the world's."""
+    start_warning: str = ""
+    """Why its reinforcement has nothing to begin with; empty where it has something."""
     iterations: list[Iteration] = field(default_factory=list)
     test: Reference | None = None
     """Evaluation of the final policy on the test task set."""

@@ -28,7 +28,7 @@ ROOMS: Mapping[str, set[str]] = {
     "credit": {"config", "data"},
     "policy": {"config", "data", "store"},
     "curriculum": {"config", "data"},
-    "health": {"config", "data", "credit"},
+    "health": {"config", "data", "statistics", "credit"},
     "agent": {"config", "data", "credit", "policy", "store"},
     "checking": {"agent", "config", "credit", "data", "statistics", "store"},
     "tracking": {"config", "data", "store"},

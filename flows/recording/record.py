@@ -133,6 +133,11 @@ class AblationRecord:
         self._configured[run_name] = experiment
         self.tracked.open(run_name, variant, seed, _own_parameters(experiment))
 
+    def start(self, run: Run) -> None:
+        """Record why reinforcement has nothing to begin with, if it has nothing: see `flows.health.judge_start`."""
+        if run.start_warning:
+            self.tracked.children[run.name].warn_of_start(run.start_warning)
+
     def iteration(self, run: Run, iteration: Iteration) -> None:
         """Record one iteration's metrics; after an evaluation also a few trajectories, and all artifacts so far.
 

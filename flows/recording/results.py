@@ -126,6 +126,8 @@ def with_circumstances(
 ) -> ReportData:
     """Report data plus run metadata: times, also of each variant's runs, and the run environment and parameters.
 
+    Notes are added that say of which variants the reinforcement had nothing to begin with.
+
     `evaluations` are those of the baseline policies and the warm start on the test task set.
     """
     work = []
@@ -138,7 +140,17 @@ def with_circumstances(
         seconds=account(prepared, report, evaluations, runs),
         work=work,
         lineage=lineage_of(experiment, prepared, report),
+        notes=[*data.notes, *start_notes(runs)],
     )
+
+
+def start_notes(runs: Sequence[Run]) -> list[str]:
+    """For each warning of a start, a note that names the variants whose reinforcement had nothing to begin with."""
+    variants: dict[str, dict[str, None]] = {}
+    for run in runs:
+        if run.start_warning:
+            variants.setdefault(run.start_warning, {})[run.variant] = None
+    return [f"Before iteration 1 of {', '.join(names)}: {words}." for words, names in variants.items()]
 
 
 def keep_time(report: Reference, seconds: float, processes: int, recomputed: bool) -> None:

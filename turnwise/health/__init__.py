@@ -1,1 +1,1 @@
-"""The health of training: monitors, alarms over them, and guards that end a run which cannot learn."""
+"""The health of training: its first signal, monitors, alarms over them, and guards that end a run that cannot learn."""

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 RESULT = "turnwise.result"
 LATER_RESULT = "turnwise.result.later"
 FAILURE = "turnwise.failure"
+START_WARNING = "turnwise.start"
+"""The tag that says why a run's reinforcement has nothing to begin with; only such a run has it."""
 WRITER = "turnwise.writer"
 """The tag that names who has written a run's metrics last: an id of one `TrackedRun` of one process."""
 NOT_FINITE = "not_finite"
@@ -220,6 +222,12 @@ class TrackedRun:
         with self._unfinished() as unfinished:
             if unfinished:
                 log_traces(self._client, self._entity, label, trajectories, advantages, weights)
+
+    def warn_of_start(self, words: str) -> None:
+        """Record why the run's reinforcement has nothing to begin with, as the tag `turnwise.start`."""
+        with self._unfinished() as unfinished:
+            if unfinished:
+                self._client.set_tag(self.id, START_WARNING, shortened(words, TAG_LENGTH))
 
     def finish(self, result_digest: str) -> None:
         """Mark the run as finished with this result; afterwards only MLflow artifacts and summaries can be added.
