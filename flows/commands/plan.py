@@ -8,7 +8,7 @@ early, replies may be shorter than allowed, and what is cached is not recomputed
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from rich import box
 from rich.console import Console
@@ -16,6 +16,7 @@ from rich.table import Table
 
 from flows.commands.memory_table import show_memory
 from flows.needs.disk import free_disk, needs_of
+from flows.needs.start import recorded_signals
 from flows.needs.work import PlannedRun, planned_run
 from flows.prepare import require_model, task_set_parameters
 from tasks.prepare.materials import draw_task_set
@@ -35,8 +36,10 @@ def show_plan(experiment: Experiment, console: Console, processes: int = 1) -> N
     """
     if model_directory(experiment.policy.model) is not None:  # a hub model is not downloaded for a plan
         require_model(experiment)
-    _show_task_sets(experiment, console)
+    drawn = _show_task_sets(experiment, console)
     console.print(f"{'policy':<12}{_policy(experiment)}", highlight=False, soft_wrap=True)
+    for line in _start(experiment) if drawn else []:
+        console.print(f"{'start':<12}{line}", highlight=False, soft_wrap=True)
     seeds = experiment.ablation.seeds
     console.print(f"\n{experiment.ablation.name}: for each of {len(seeds)} seeds, at most\n", highlight=False)
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
@@ -56,19 +59,36 @@ def show_plan(experiment: Experiment, console: Console, processes: int = 1) -> N
     console.print("Nothing was computed.", highlight=False)
 
 
-def _show_task_sets(experiment: Experiment, console: Console) -> None:
-    """Print the size and the digest of each task set, or which of the world's files is needed to draw them."""
+def _show_task_sets(experiment: Experiment, console: Console) -> bool:
+    """Print the size and the digest of each task set, or which of the world's files is needed to draw them.
+
+    Returns whether they could be drawn.
+    """
     missing = missing_files(experiment.world)
     for path in missing.values():
         console.print(f"{'task sets':<12}not drawn before {path} is there", highlight=False, soft_wrap=True)
     if missing:
-        return
+        return False
     task_sets = {split: draw_task_set(task_set_parameters(experiment, split)) for split in SPLITS}
     require_disjoint(task_sets)
     for split, tasks in task_sets.items():
         console.print(
             f"{split:<12}{len(tasks)} tasks of {experiment.world.name}, {task_set_digest(tasks)}", highlight=False
         )
+    return True
+
+
+def _start(experiment: Experiment) -> Iterator[str]:
+    """What is known of the policy that reinforcement starts from, and a warning where that gives it no beginning."""
+    policy = "the untrained policy" if experiment.policy.model == "scratch" else experiment.policy.model
+    start = "the warm start" if experiment.warm_start.enabled else policy
+    found = recorded_signals(experiment)
+    if not found:
+        yield f"{start} was not evaluated yet; it is, on the validation tasks, before training begins"
+        return
+    for signal, variants in found.items():
+        of = "" if len(found) == 1 else f" of {', '.join(variants)}"
+        yield f"warning: {signal.warning()}{of}" if signal.is_missing else f"{start}{of}: {signal.found()}"
 
 
 def _by_stages(runs: Sequence[PlannedRun]) -> dict[str, str]:

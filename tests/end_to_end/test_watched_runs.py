@@ -19,6 +19,8 @@ from typing import Any
 import pytest
 
 from flows.ablation import every_run
+from flows.health import signal_at_start
+from flows.needs.start import recorded_signals
 from flows.prepare import Prepared, prepare_materials, prepare_policy
 from flows.recording.record import AblationRecord
 from flows.run import run_variant
@@ -92,6 +94,12 @@ def test_what_is_trained_does_not_depend_on_who_watches(
         (each.rollout, each.policy) for each in unwatched.iterations
     ]
     assert [each.health for each in watched.iterations] != [each.health for each in unwatched.iterations]
+
+
+def test_the_plan_finds_what_the_run_started_from(returned: Run) -> None:
+    start = signal_at_start(returned.experiment, returned.start)
+    assert recorded_signals(experiment(**AWAY_FROM_THE_START)) == {start: ["base"]}
+    assert recorded_signals(experiment(**AWAY_FROM_THE_START, **{"evaluation.samples": 7})) is None
 
 
 def test_the_first_probe_finds_the_warm_start_where_it_is(returned: Run) -> None:
