@@ -35,5 +35,6 @@ def recorded_signals(experiment: Experiment) -> dict[InitialSignal, list[str]] |
 
 def _start(experiment: Experiment, prepared: Prepared) -> Reference:
     """The evaluation of the first policy on the validation task set, at the turn limit of the first iteration."""
-    given = ("the start", experiment, "validation", prepared, prepared.warm_start)
-    return evaluation_at_horizon(*given, first_turn_limit(experiment)) or evaluation(*given)
+    policy, limit = prepared.warm_start, first_turn_limit(experiment)
+    at_horizon = evaluation_at_horizon("the start", experiment, "validation", prepared, policy, limit)
+    return at_horizon or evaluation("the start", experiment, "validation", prepared, policy)

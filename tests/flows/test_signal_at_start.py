@@ -36,8 +36,8 @@ def without_rewards(experiment: Experiment) -> Experiment:
 
 @pytest.fixture
 def prepared(turnwise_home: Path) -> Prepared:
-    task_sets = [task_set.function(task_set_parameters(tiny(), split)) for split in SPLITS]
-    return Prepared(*task_sets, made("demonstrations"), made("tokenizer"), made("policy"))
+    train, validation, test = (task_set.function(task_set_parameters(tiny(), split)) for split in SPLITS)
+    return Prepared(train, validation, test, made("demonstrations"), made("tokenizer"), made("policy"))
 
 
 def begun(prepared: Prepared, experiment: Experiment, variant: str, seed: int) -> Run:
