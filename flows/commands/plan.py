@@ -88,7 +88,7 @@ def _start(experiment: Experiment) -> Iterator[str]:
         return
     for signal, variants in found.items():
         of = "" if len(found) == 1 else f" of {', '.join(variants)}"
-        yield f"warning: {signal.warning()}{of}" if signal.is_missing else f"{start}{of}: {signal.found()}"
+        yield f"warning, {start}{of}: {signal.warning()}" if signal.is_missing else f"{start}{of}: {signal.found()}"
 
 
 def _by_stages(runs: Sequence[PlannedRun]) -> dict[str, str]:

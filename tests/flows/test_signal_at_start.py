@@ -10,6 +10,7 @@ import pytest
 from recorded_runs import played, tiny
 from rich.console import Console
 
+from flows.commands import plan
 from flows.commands.plan import show_plan
 from flows.health import judge_start
 from flows.prepare import Prepared, task_set_parameters
@@ -18,6 +19,8 @@ from flows.recording.results import start_notes
 from flows.run_state import Models, Run
 from tasks.prepare.materials import task_set
 from turnwise.experiment import Experiment
+from turnwise.health.initial_signal import InitialSignal
+from turnwise.statistics.group_spread import SpreadShare
 from turnwise.store import Reference, default_store
 from turnwise.world import SPLITS
 
@@ -75,6 +78,23 @@ def test_of_a_start_with_signal_nothing_is_said(prepared: Prepared, caplog: pyte
     with caplog.at_level(logging.WARNING):
         judge_start(run)
     assert run.start_warning == "" and not caplog.records and start_notes([run]) == []
+
+
+def test_the_plan_warns_of_the_variants_whose_start_has_no_signal(
+    turnwise_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    some, none = (
+        InitialSignal(0.25, 16, 64, SpreadShare(least, most), group_size=8, groups=4, grouped=True)
+        for least, most in ((0.5, 0.75), (0.0, 0.0))
+    )
+    monkeypatch.setattr(plan, "recorded_signals", lambda experiment: {some: ["a"], none: ["b", "c"]})
+    said = io.StringIO()
+    show_plan(tiny(), Console(file=said, width=500))
+    seen = "sampled success 0.25 in 64 episodes of 16 tasks; rewards differ within"
+    told, warned = [line for line in said.getvalue().splitlines() if line.startswith("start ")]
+    assert told == f"start       the warm start of a: {seen} 50% to 75% of groups of 8, 2.0 to 3.0 of 4 an iteration"
+    begins = "start       warning, the warm start of b, c: reinforcement has nothing to begin with: "
+    assert warned.startswith(f"{begins}{seen} no group. What may help: a longer warm start")
 
 
 def test_the_plan_says_that_a_start_is_measured_before_training_where_nothing_is_stored(turnwise_home: Path) -> None:
