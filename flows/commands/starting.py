@@ -23,11 +23,11 @@ from turnwise.store.atomic_write import write_whole
 
 MODULE, CLASS = "number_game", "NumberGame"
 """The names in the starters, which those that were asked for replace."""
-FOLDER = ("params.yaml", "dvc.yaml", "number_game.py", "README.md", "gitignore")
+FOLDER = ("params.yaml", "stages.yaml", "number_game.py", "README.md", "gitignore")
 """The starters of a folder."""
 WORLD = ("number_game.py", "number_game.yaml")
 """The starters of a world."""
-RENAMED = {"gitignore": ".gitignore"}
+RENAMED = {"gitignore": ".gitignore", "stages.yaml": "dvc.yaml"}
 """Starters whose own name would act on this repository."""
 
 

@@ -113,7 +113,7 @@ def test_what_cannot_leave_is_refused_and_nothing_is_written(run: RecordedRun, t
     (full / "mine").write_text("mine")
     for arguments, says in (
         ([RUN, "--to", str(full)], "must be an empty folder or one to make"),
-        (["tiny", "--to", str(tmp_path / "new")], "RUN must name one run; 'tiny' names 2"),
+        (["tiny", "--to", str(tmp_path / "new")], "RUN must name one run; this names 2: say 'grpo-or seed 1'"),
         ([RUN, "--to", str(tmp_path / "new"), "--iteration", "3"], "must be one that the run has made, 0 to 2"),
     ):
         with pytest.raises(ConfigurationError, match=says):

@@ -84,6 +84,6 @@ def test_the_installed_package_has_what_init_writes() -> None:
     patterns = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]
     starters = [path for path in (ROOT / "flows" / "commands" / "starters").iterdir() if path.is_file()]
     data = {path.name for path in starters if path.suffix != ".py"}
-    assert data == {"README.md", "dvc.yaml", "gitignore", "number_game.yaml", "params.yaml"}
+    assert data == {"README.md", "gitignore", "number_game.yaml", "params.yaml", "stages.yaml"}
     named = patterns["flows.commands.starters"]
     assert [name for name in data if not any(fnmatch(name, each) for each in named)] == []
