@@ -39,7 +39,7 @@ def show_plan(experiment: Experiment, console: Console, processes: int = 1) -> N
     drawn = _show_task_sets(experiment, console)
     console.print(f"{'policy':<12}{_policy(experiment)}", highlight=False, soft_wrap=True)
     for line in _start(experiment) if drawn else []:
-        console.print(f"{'start':<12}{line}", highlight=False, soft_wrap=True)
+        console.print(f"{'start':<12}{line}", highlight=False)
     seeds = experiment.ablation.seeds
     console.print(f"\n{experiment.ablation.name}: for each of {len(seeds)} seeds, at most\n", highlight=False)
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))

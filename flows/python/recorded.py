@@ -203,7 +203,10 @@ class RecordedRuns(Sequence[RecordedRun]):
         if not folder.exists():
             write_policy(self.one, policy, number, folder)
         return OpenedPolicy(
-            AutoModelForCausalLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder), folder, policy
+            AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=False),
+            AutoTokenizer.from_pretrained(folder, trust_remote_code=False),
+            folder,
+            policy,
         )
 
     def _episodes(

@@ -350,7 +350,8 @@ def test_an_episode_answers_whatever_it_is_told(form: Format, replies: list[str]
 def test_formats_are_found_by_name_and_an_unknown_one_is_refused() -> None:
     assert {name: type(make_format(name, make_world("search", {}))) for name in FORMATS} == FORMATS
     with pytest.raises(
-        ConfigurationError, match=r"one of native-tools, react, search, think-answer, tool-json; found 'xml'"
+        ConfigurationError,
+        match=r"react, search, think-answer, tool-json, or 'module:name'; found 'xml'",
     ):
         format_class("xml")
 

@@ -150,7 +150,7 @@ def test_no_smaller_set_reaches_the_cumulative_share(deviations: dict[int, float
 @pytest.mark.parametrize(
     ("name", "options", "reason"),
     [
-        ("best", {}, "one of all, uncertainty, cumulative, random, mixed; found 'best'"),
+        ("best", {}, "one of all, uncertainty, cumulative, random, mixed, or 'module:name'; found 'best'"),
         ("uncertainty", {"shares": 0.5}, "the options of 'uncertainty' are share; found 'shares'"),
         ("all", {"share": 0.5}, "'all' has no options; found 'share'"),
         ("random", {"seed": 3}, "the options of 'random' are share; found 'seed'"),

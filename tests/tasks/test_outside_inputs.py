@@ -14,6 +14,7 @@ from pydantic import BaseModel
 
 import tasks
 from tasks.stage import Stage, _stages
+from turnwise.config.agent import Agent
 from turnwise.config.schema import WorldSection
 from turnwise.errors import ConfigurationError
 from turnwise.store import Reference, fingerprint, world_identity
@@ -66,11 +67,21 @@ def declared(kind: type) -> list[Stage[Any]]:
 PLAYING, OUTSIDE = declared(WorldSection), declared(Outside)
 
 
-def key(stage: Stage[Any], **parameters: Any) -> str:
-    """The key of a call; parameters that nobody looks at here are left out."""
+WITHOUT_PLUGINS = {"agent": Agent.model_construct(format="search"), "added_rewards": {}, "format": "search"}
+"""Parameters in which stages that play look for plug-ins."""
+
+
+def parameters_of(stage: Stage[Any], **parameters: Any) -> BaseModel:
+    """The parameters of a call; those that nobody looks at here are left out."""
     model: type[BaseModel] = get_type_hints(stage.function)["parameters"]
+    plain = {name: value for name, value in WITHOUT_PLUGINS.items() if name in model.model_fields}
+    return model.model_construct(**plain, **parameters)
+
+
+def key(stage: Stage[Any], **parameters: Any) -> str:
+    """The key of a call."""
     inputs = {name: NOTHING for name in stage.signature.parameters if name != "parameters"}
-    return digest_of(stage._ingredients(model.model_construct(**parameters), **inputs))
+    return digest_of(stage._ingredients(parameters_of(stage, **parameters), **inputs))
 
 
 @pytest.fixture
@@ -86,7 +97,7 @@ def place(tmp_path: Path) -> Path:
 def fresh_process(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Contents are those of the first look in a process; what is asked for is what this test says."""
     world_identity.forget_contents()
-    monkeypatch.setattr(world_identity, "_version", lambda name: VERSIONS[name])
+    monkeypatch.setattr(world_identity, "versions", lambda names: {name: VERSIONS[name] for name in names})
     yield
     world_identity.forget_contents()
 
@@ -201,7 +212,7 @@ def test_stages_of_every_kind_were_looked_at() -> None:
 
 @pytest.mark.parametrize("stage", PLAYING, ids=lambda stage: stage.name)
 def test_the_worlds_code_is_part_of_every_stage_that_plays_it(stage: Stage[Any], place: Path) -> None:
-    parameters = get_type_hints(stage.function)["parameters"].model_construct(world=in_a_mixture(place))
+    parameters = parameters_of(stage, world=in_a_mixture(place))
     assert {"envs.mixture.world", "envs.bandit.world", __name__} <= set(stage._modules(parameters))
 
 
