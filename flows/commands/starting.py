@@ -3,6 +3,7 @@
 turnwise init my-experiment             a folder with params.yaml, dvc.yaml and a world, outside a clone
 turnwise init my-experiment --world till
 turnwise new world till                 till.py and till.yaml, in the current folder
+turnwise new rule best_half             best_half.py, best_half.yaml and test_best_half.py; the same for a reward
 
 The files are those of `flows.commands.starters`, with the names that were asked for. Nothing is overwritten.
 """
@@ -12,21 +13,41 @@ from __future__ import annotations
 import importlib.metadata
 import importlib.resources
 import keyword
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Literal
 
 from rich.console import Console
 
 from turnwise.errors import ConfigurationError
 from turnwise.store.atomic_write import write_whole
 
-MODULE, CLASS = "number_game", "NumberGame"
-"""The names in the starters, which those that were asked for replace."""
+NewKind = Literal["world", "rule", "reward"]
 FOLDER = ("params.yaml", "stages.yaml", "number_game.py", "README.md", "gitignore")
 """The starters of a folder."""
-WORLD = ("number_game.py", "number_game.yaml")
-"""The starters of a world."""
+
+
+@dataclass(frozen=True)
+class Starters:
+    """The starters of one kind of plug-in."""
+
+    module: str
+    """The name of the module in them, which the one that was asked for replaces."""
+    files: tuple[str, ...]
+    object: str = ""
+    """The name of the object in them where it is not the module's."""
+
+    def named(self, module: str) -> str:
+        """The name that a configuration gives to what stands in a module of this name."""
+        return f"{module}:{_class_name(module) if self.object else module}"
+
+
+WORLD = Starters("number_game", ("number_game.py", "number_game.yaml"), "NumberGame")
+RULE = Starters("own_rule", ("own_rule.py", "own_rule.yaml", "test_own_rule.py"))
+REWARD = Starters("own_reward", ("own_reward.py", "own_reward.yaml", "test_own_reward.py"))
+KINDS: Mapping[NewKind, Starters] = {"world": WORLD, "rule": RULE, "reward": REWARD}
 RENAMED = {"gitignore": ".gitignore", "stages.yaml": "dvc.yaml"}
 """Starters whose own name would act on this repository."""
 
@@ -34,32 +55,44 @@ RENAMED = {"gitignore": ".gitignore", "stages.yaml": "dvc.yaml"}
 def init_folder(folder: Path, world: str) -> None:
     """Write the files of an experiment of one's own into a folder, which is made where it is missing.
 
-    Raises ConfigurationError where a file is there already, or the world's name is no good name for a module.
+    Raises ConfigurationError where a file is there already, or the name is no good one for a module.
     """
-    files = _written(FOLDER, world, folder)
+    files = _written(WORLD, FOLDER, world, folder)
     files[folder / "requirements.txt"] = f"turnwise=={importlib.metadata.version('turnwise')}\n"
     _write(files)
-    _say(files, [f"cd {folder}"] if folder.resolve() != Path.cwd() else [], world, "turnwise ablation")
+    first = [f"cd {folder}"] if folder.resolve() != Path.cwd() else []
+    _say(files, [*first, *_first_steps("world", world), "turnwise ablation --dry-run", "turnwise ablation"])
 
 
-def new_world(name: str, folder: Path) -> None:
-    """Write a world that keeps the contract, and an experiment on it, into a folder.
+def new_plugin(kind: NewKind, name: str, folder: Path) -> None:
+    """Write a world, a credit rule or a reward that keeps its contract, and an experiment on it, into a folder.
 
     Raises ConfigurationError as `init_folder` does.
     """
-    files = _written(WORLD, name, folder)
+    files = _written(KINDS[kind], KINDS[kind].files, name, folder)
     _write(files)
-    _say(files, [], name, f"turnwise ablation {name}.yaml")
+    run = f"turnwise ablation {name}.yaml"
+    _say(files, [*_first_steps(kind, name), f"{run} --dry-run", run])
 
 
-def _written(starters: tuple[str, ...], name: str, folder: Path) -> dict[Path, str]:
+def _first_steps(kind: NewKind, name: str) -> tuple[str, str]:
+    """The commands that look at what was written, before anything is trained."""
+    named = KINDS[kind].named(name)
+    if kind == "world":
+        return f"turnwise check {named}", f"turnwise play {named}"
+    return f"turnwise check {named}", f"pytest test_{name}.py"
+
+
+def _written(of: Starters, starters: tuple[str, ...], name: str, folder: Path) -> dict[Path, str]:
     """The text of each starter under the name that was asked for, by the file that it becomes."""
     _require_module_name(name, folder)
     written = {}
     for starter in starters:
         text = importlib.resources.files("flows.commands.starters").joinpath(starter).read_text(encoding="utf-8")
-        path = folder / RENAMED.get(starter, starter.replace(MODULE, name))
-        written[path] = text.replace(CLASS, _class_name(name)).replace(MODULE, name)
+        if of.object:
+            text = text.replace(of.object, _class_name(name))
+        path = folder / RENAMED.get(starter, starter.replace(of.module, name))
+        written[path] = text.replace(of.module, name)
     return written
 
 
@@ -71,12 +104,11 @@ def _require_module_name(name: str, folder: Path) -> None:
     """Raise ConfigurationError unless a module of this name can be imported from the folder, and hides no other."""
     if not name.isidentifier() or keyword.iskeyword(name) or name != name.lower() or not name.strip("_"):
         raise ConfigurationError(
-            "a world's name must be one of a Python module, in lower case, such as my_task; "
-            f"found {name!r}: choose another"
+            f"the name must be one of a Python module, in lower case, such as my_task; found {name!r}: choose another"
         )
     if not (folder / f"{name}.py").exists() and find_spec(name) is not None:
         raise ConfigurationError(
-            "a world's name must be that of no module that can be imported already, which it would hide; "
+            "the name must be that of no module that can be imported already, which it would hide; "
             f"found {name!r}: choose another"
         )
 
@@ -91,11 +123,10 @@ def _write(files: Mapping[Path, str]) -> None:
         write_whole(path, text)
 
 
-def _say(files: Mapping[Path, str], first: list[str], world: str, run: str) -> None:
+def _say(files: Mapping[Path, str], commands: Sequence[str]) -> None:
     console = Console(highlight=False, markup=False, soft_wrap=True)
     for path in files:
         console.print(f"wrote {path}")
-    named = f"{world}:{_class_name(world)}"
     console.print("next:")
-    for command in (*first, f"turnwise check {named}", f"turnwise play {named}", f"{run} --dry-run", run):
+    for command in commands:
         console.print(f"  {command}")

@@ -44,15 +44,18 @@ def init(
 
 
 def new(
-    kind: Annotated[Literal["world"], typer.Argument(metavar="KIND", help="world", show_default=False)],
+    kind: Annotated[
+        Literal["world", "rule", "reward"],
+        typer.Argument(metavar="KIND", help="world | rule | reward", show_default=False),
+    ],
     name: Annotated[
         str, typer.Argument(metavar="NAME", help="The name of its module, such as my_task.", show_default=False)
     ],
 ) -> None:
-    """Write a world that keeps the contract, and an experiment on it, to begin one's own from."""
-    from flows.commands.starting import new_world
+    """Write a world, a credit rule or a reward that keeps its contract, and an experiment on it, to begin from."""
+    from flows.commands.starting import new_plugin
 
-    new_world(name, Path())
+    new_plugin(kind, name, Path())
 
 
 def worlds() -> None:

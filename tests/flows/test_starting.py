@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib.metadata
+import runpy
 import tomllib
+from collections.abc import Callable
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
@@ -40,6 +42,33 @@ def test_a_new_world_can_be_trained_on_with_the_default_parameters(folder: Path)
     experiment = load(ROOT / "params.yaml", [folder / "second_task.yaml"])
     assert experiment.world.name == "second_task:SecondTask"
     assert experiment.ablation.variants == ["grpo", "rloo"]
+
+
+@pytest.mark.parametrize(("kind", "checks"), [("rule", 10), ("reward", 5)])
+def test_a_new_rule_or_reward_keeps_its_contract_passes_its_test_and_can_be_trained_with(
+    kind: str, checks: int, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = f"first_{kind}"
+    assert status_of(["new", kind, name]) == 0
+    assert sorted(path.name for path in folder.iterdir()) == [f"{name}.py", f"{name}.yaml", f"test_{name}.py"]
+    assert not any(f"own_{kind}" in path.read_text() for path in folder.iterdir())
+    said = capsys.readouterr().out
+    assert f"  turnwise check {name}:{name}\n  pytest test_{name}.py\n" in said
+    assert status_of(["check", f"{name}:{name}"]) == 0
+    assert f"{checks} of {checks} checks passed" in capsys.readouterr().out
+    for test in functions_of(folder / f"test_{name}.py"):
+        test()
+    for parameters in (ROOT / "params.yaml", ROOT / "flows" / "commands" / "starters" / "params.yaml"):
+        status_of(["new", "world", "number_game"])
+        experiment = load(parameters, [folder / f"{name}.yaml"])
+        assert name in f"{experiment.variant(experiment.ablation.variants[1]).model_dump()}"
+
+
+def functions_of(path: Path) -> list[Callable[[], None]]:
+    """The tests of a file, as pytest finds them."""
+    found = [test for name, test in runpy.run_path(str(path)).items() if name.startswith("test_")]
+    assert len(found) == 2
+    return found
 
 
 def test_a_new_folder_holds_an_experiment_that_can_be_run(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -84,6 +113,14 @@ def test_the_installed_package_has_what_init_writes() -> None:
     patterns = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]
     starters = [path for path in (ROOT / "flows" / "commands" / "starters").iterdir() if path.is_file()]
     data = {path.name for path in starters if path.suffix != ".py"}
-    assert data == {"README.md", "gitignore", "number_game.yaml", "params.yaml", "stages.yaml"}
+    assert data == {
+        "README.md",
+        "gitignore",
+        "number_game.yaml",
+        "own_reward.yaml",
+        "own_rule.yaml",
+        "params.yaml",
+        "stages.yaml",
+    }
     named = patterns["flows.commands.starters"]
     assert [name for name in data if not any(fnmatch(name, each) for each in named)] == []
