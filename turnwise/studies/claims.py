@@ -78,6 +78,18 @@ class Claim(Section):
     relations: Annotated[tuple[Relationship, ...], Field(strict=False, min_length=1)]
 
 
+class PlannedPower(Section):
+    """The power analysis of a measure, written down before the runs: see `turnwise.statistics.power`."""
+
+    measure: str
+    worth_having: Annotated[float, Field(gt=0)]
+    """The smallest difference that matters, in the unit of the measure."""
+    deviation: Annotated[float, Field(gt=0)]
+    """Of the differences between two variants over the seeds of a pilot."""
+    pilot: str
+    """What the pilot was: its seeds and its task set, which are not those that decide, and its length."""
+
+
 class PlannedAblation(Section):
     """An ablation that the page is about."""
 
@@ -89,6 +101,8 @@ class PlannedAblation(Section):
     """What it adds, in a sentence."""
     tunes: str | None = None
     """The ablation whose learning rates it chooses: see `turnwise.studies.tuning`."""
+    power: Annotated[tuple[PlannedPower, ...], Field(strict=False)] = ()
+    """The power analysis of each measure that a claim needs."""
 
     @property
     def command(self) -> str:

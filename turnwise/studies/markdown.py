@@ -30,8 +30,10 @@ def templates() -> Environment:
     environment.filters |= {
         "cell": cell,
         "code": lambda text: f"`{text}`",
+        "duration": formatting.duration,
         "number": formatting.number,
         "probability": formatting.probability,
+        "signed": formatting.signed,
         "with_bounds": formatting.with_bounds,
     }
     return environment

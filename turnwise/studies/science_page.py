@@ -21,6 +21,7 @@ from turnwise.reporting.formatting import UNDEFINED, duration, number, of_proces
 from turnwise.statistics.curves import AtEqualBudget
 from turnwise.studies.claim_verdicts import LEVEL, decide
 from turnwise.studies.claims import ClaimsPage
+from turnwise.studies.claims_power import open_relations, planned_seeds
 from turnwise.studies.markdown import render
 from turnwise.studies.tuning import chosen_rates, tried_rates
 from turnwise.world import SPLITS
@@ -43,7 +44,8 @@ class Record:
 
 def page(name: str, claims: ClaimsPage, records: Mapping[str, Record]) -> str:
     """The page as Markdown. `records` holds the ablations that were run, by name."""
-    decisions = decide(claims, {ablation: record.report for ablation, record in records.items()})
+    reports = {ablation: record.report for ablation, record in records.items()}
+    decisions = decide(claims, reports)
     return render(
         "science.md.jinja",
         name=name,
@@ -51,6 +53,8 @@ def page(name: str, claims: ClaimsPage, records: Mapping[str, Record]) -> str:
         level=LEVEL,
         decisions=decisions,
         evidence=[evidence for decided in decisions for evidence in decided.evidence],
+        planned_seeds=planned_seeds(claims, reports),
+        open_relations=open_relations(claims, decisions, reports),
         ablations=[_ablation(name, ablation, claims, record) for ablation, record in records.items()],
         missing={ablation: planned for ablation, planned in claims.ablations.items() if ablation not in records},
     )

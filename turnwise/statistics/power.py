@@ -1,0 +1,59 @@
+"""Power: how many seeds decide a difference that is worth having.
+
+Runs of two variants with the same seed are compared in pairs. If the differences have deviation s and mean d, the t
+statistic of n pairs follows the noncentral t distribution; a two-sided test of level a finds d, on its own side, with
+
+    power(n) = P(T > t),   T ~ t(n - 1, noncentrality d sqrt(n) / s),   t = the 1 - a / 2 quantile of t(n - 1)
+
+(Cohen 1988, chapter 2). s is a pilot's: runs on other seeds, before those that decide. Where many relations are tested
+together, a is divided by their number: Holm's correction begins there, so the seeds are too many rather than too few.
+"""
+
+from __future__ import annotations
+
+import math
+
+POWER = 0.8
+"""The probability with which a difference that is worth having is to be found."""
+MOST_SEEDS = 1000
+
+
+def power(difference: float, deviation: float, seeds: int, level: float) -> float:
+    """The probability that a two-sided paired t test finds `difference`, which is at least 0, on its own side.
+
+    `deviation` is that of the differences over seeds, `level` the significance level. Raises ValueError for fewer than
+    two seeds, and for a deviation that is not above 0.
+    """
+    from scipy import special
+
+    if seeds < 2 or not deviation > 0:
+        raise ValueError(f"seeds must be 2 or more, and the deviation above 0; found {seeds} and {deviation:g}")
+    bound = special.stdtrit(seeds - 1, 1 - level / 2)
+    return float(1 - special.nctdtr(seeds - 1, difference * math.sqrt(seeds) / deviation, bound))
+
+
+def seeds_to_decide(difference: float, deviation: float, level: float, wanted: float = POWER) -> int | None:
+    """The fewest seeds with which `difference` is found with probability `wanted`; None if `MOST_SEEDS` are too few."""
+    fewest, most = 2, 2
+    while power(difference, deviation, most, level) < wanted:
+        if most >= MOST_SEEDS:
+            return None
+        fewest, most = most, min(2 * most, MOST_SEEDS)
+    while fewest < most:
+        middle = (fewest + most) // 2
+        if power(difference, deviation, middle, level) < wanted:
+            fewest = middle + 1
+        else:
+            most = middle
+    return most
+
+
+def smallest_decided(deviation: float, seeds: int, level: float, wanted: float = POWER) -> float:
+    """The smallest difference that `seeds` find with probability `wanted`, in the unit of `deviation`."""
+    from scipy import optimize
+
+    largest = deviation
+    while power(largest, deviation, seeds, level) < wanted:
+        largest *= 2
+    found = optimize.brentq(lambda each: power(each, deviation, seeds, level) - wanted, 0.0, largest)
+    return float(found)
