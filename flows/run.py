@@ -52,6 +52,23 @@ def run_variant(
     Raises:
         TrainingEnded: a guard or an alarm ends the run.
     """
+    run = train_variant(experiment, prepared, variant, seed, on_iteration, sampler, on_start)
+    label, limit = f"{run.name} on the test task set", run.iterations[-1].limit
+    run.test = evaluation(label, experiment, "test", prepared, run.policy)
+    run.test_at_horizon = evaluation_at_horizon(label, experiment, "test", prepared, run.policy, limit)
+    return run
+
+
+def train_variant(
+    experiment: Experiment,
+    prepared: Prepared,
+    variant: str,
+    seed: int,
+    on_iteration: Callable[[Run, Iteration], None] = lambda run, iteration: None,
+    sampler: Sampler | None = None,
+    on_start: Callable[[Run], None] = lambda run: None,
+) -> Run:
+    """As `run_variant`, without the test: no test task is played, and `test` of the run is None."""
     run = _begin(experiment, prepared, variant, seed)
     run.sampler = sampler
     judge_start(run)
@@ -63,9 +80,6 @@ def run_variant(
         on_iteration(run, iteration)
         respond(run)
         _prune_behind(run)
-    label, limit = f"{run.name} on the test task set", run.iterations[-1].limit
-    run.test = evaluation(label, experiment, "test", prepared, run.policy)
-    run.test_at_horizon = evaluation_at_horizon(label, experiment, "test", prepared, run.policy, limit)
     return run
 
 

@@ -14,12 +14,15 @@ from flows.python.running import ablation as ablation
 from flows.python.running import evaluate as evaluate
 from flows.python.running import prepare as prepare
 from flows.python.running import run as run
+from flows.python.sweeping import sweep as sweep
+from flows.sweep import SweepResult as SweepResult
 from tasks.observing import StageCall as StageCall
 from turnwise.agent.added_rewards import RewardFunction as RewardFunction
 from turnwise.checking import CheckReport as CheckReport
 from turnwise.checking import check_world as check_world
 from turnwise.checking.added_rewards import check_reward as check_reward
 from turnwise.checking.credit_rules import check_rule as check_rule
+from turnwise.config.sweeps import Range as Range
 from turnwise.credit import CreditBatch as CreditBatch
 from turnwise.credit import Estimator as Estimator
 from turnwise.credit import Restriction as Restriction

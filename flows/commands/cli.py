@@ -21,6 +21,7 @@ from flows.commands.options import refusal
 from flows.commands.record_commands import compare, export, lineage, reproduce, show, ui
 from flows.commands.store_commands import prune, restore, verify
 from flows.commands.study_commands import baselines, calibrate, credit, pretrain, results, science
+from flows.commands.sweep_command import sweep
 from flows.commands.world_commands import check, init, new, play, serve, worlds
 from flows.runtime.process_settings import prepare_process
 from turnwise.errors import ConfigurationError, TurnwiseError
@@ -28,7 +29,7 @@ from turnwise.suggestions import meant
 
 COMMANDS: Mapping[str, Sequence[Callable[..., None]]] = {
     "Begin": (init, new),
-    "Run an experiment": (ablation, experiment, prepare, evaluate),
+    "Run an experiment": (ablation, experiment, sweep, prepare, evaluate),
     "Look at what was run": (show, compare, lineage, ui),
     "Worlds": (worlds, check, play, serve),
     "Keep, repeat and repair": (export, reproduce, verify, prune, restore, stage),

@@ -159,22 +159,26 @@ class AblationRecord:
                 self._name_artifacts(child, run)
 
     def finish(self, run: Run) -> None:
-        """Finish a child run: record its test metrics, a few test episodes and the digest of its policy."""
+        """Finish a child run: record the digest of its policy, and of its test, if it had one, metrics and episodes."""
         self._write(run.name)
         child = self.tracked.children[run.name]
-        assert run.test is not None, "the run has not been tested"
+        if run.test is not None:
+            self._record_test(child, run, run.test)
+        if not child.finished or child.result == run.policy.digest:
+            self._name_artifacts(child, run)
+        child.finish(run.policy.digest)
+
+    def _record_test(self, child: TrackedRun, run: Run, tested: Reference) -> None:
+        """Record the tested policy as a logged model, with its metrics and a few test episodes."""
         policy = child.log_policy(
             run.policy,
             len(run.iterations),
             {"variant": run.variant, "seed": str(run.seed), "world": run.experiment.world.name},
             recorded_task_set(run.experiment, self._prepared, "test"),
         )
-        child.log_summary(evaluation_metrics("test", run.test, run.test_at_horizon), policy)
-        test = read_evaluation(run.test, SAMPLED)[: self._experiment.tracking.traces]
+        child.log_summary(evaluation_metrics("test", tested, run.test_at_horizon), policy)
+        test = read_evaluation(tested, SAMPLED)[: self._experiment.tracking.traces]
         child.log_trajectories("test", test, weights=self._weights)
-        if not child.finished or child.result == run.policy.digest:
-            self._name_artifacts(child, run)
-        child.finish(run.policy.digest)
 
     def fail(self, run_name: str, reason: str) -> None:
         """Mark the child run as failed."""

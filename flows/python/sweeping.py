@@ -1,0 +1,44 @@
+"""Sweeps from Python: what is recorded is found without Prefect; else its server is started."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from flows.runtime.process_settings import prepare_process
+from flows.sweep import SweepResult, sweep_experiment
+from flows.sweep import sweep as run_sweep
+from turnwise.config.sweeps import Range, candidates
+from turnwise.experiment import Experiment
+
+
+def sweep(
+    experiment: Experiment,
+    values: Mapping[str, Sequence[Any] | Range],
+    *,
+    random: int | None = None,
+    variant: str | None = None,
+    seeds: int = 3,
+    quiet: bool = False,
+) -> SweepResult:
+    """Try values of some keys before variants are compared: on the validation task set, with seeds of their own.
+
+    The folder `results/<name>-sweep` of the project gets `sweep.csv` and `sweep.json`, MLflow a run for each candidate
+    and seed. What is computed already is found.
+
+    Args:
+        experiment: what `load` returned.
+        values: by dotted key, a list of values, or a range to draw from.
+        random: how many candidates are drawn; None: every combination of the values.
+        variant: the variant of the experiment that the values are tried in; None: the parameters as they are.
+        seeds: how many seeds each candidate gets. None of them is a seed of the experiment's own comparison.
+        quiet: show no progress.
+
+    Raises:
+        ConfigurationError: the values cannot be set, or the device or the disk has too little room.
+        TrainingEnded: of every candidate some run was ended by a guard or an alarm.
+    """
+    prepare_process()
+    choices = {key: found if isinstance(found, Range) else list(found) for key, found in values.items()}
+    tried = candidates(choices, random)
+    return run_sweep.found_or_run(sweep_experiment(experiment, tried, variant, seeds), tried, quiet)

@@ -1,0 +1,204 @@
+"""Sweep: tries values of some keys, before variants are compared.
+
+A sweep is an ablation whose variants are the candidates, with two differences that keep the choice apart from the
+comparison that follows it:
+
+* its seeds are others than those of the comparison (`sweep_seeds`);
+* its runs are not tested: they count by their last evaluation on the validation task set. No test task is played, by
+  them or by a baseline policy.
+
+Everything is cached as in an ablation: a candidate that was tried before costs nothing.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from flows.needs.disk import DiskGuard, needs_of
+from flows.needs.fitting import require_memory
+from flows.prepare import Prepared, prepare_materials, prepare_policy
+from flows.recording.record import AblationRecord, tracking_uri
+from flows.recording.results import all_references, results_folder
+from flows.run import train_variant
+from flows.run_state import Run
+from flows.runtime.display import Display, expected_work
+from flows.runtime.flow_runs import flow_run
+from tasks.observing import observing
+from tasks.playing import tasks_of, the_world
+from turnwise.config.overlays import merged, with_value
+from turnwise.config.sweeps import Candidate
+from turnwise.config.variants import require_distinct_variants
+from turnwise.errors import ConfigurationError, TrainingEnded
+from turnwise.experiment import Experiment, build
+from turnwise.reporting.data.cells import curve, task_means
+from turnwise.statistics import ReferencePoints, Results, judge
+from turnwise.store import Reference
+from turnwise.store.atomic_write import write_whole
+from turnwise.store.digests import digest_of
+from turnwise.studies.sweep import SweepReport
+from turnwise.tracking.database import require_store
+from turnwise.world import World
+
+FIRST_SEED = 1001
+"""Seeds of sweeps are counted from here; those of the comparison are left out."""
+
+
+@dataclass(frozen=True)
+class SweepResult:
+    """What a sweep found and how it was computed."""
+
+    report: SweepReport
+    folder: Path
+    """Folder of `sweep.csv` and `sweep.json`."""
+    digest: str
+    """Digest of all results: the same parameters and seeds give the same digest."""
+    computed: int
+    found: int
+    """Numbers of stages that were computed now, and that came from the cache."""
+
+
+def sweep_seeds(experiment: Experiment, number: int) -> list[int]:
+    """So many seeds, none of which the experiment's own comparison uses."""
+    taken = set(experiment.ablation.seeds)
+    return list(itertools.islice((seed for seed in itertools.count(FIRST_SEED) if seed not in taken), number))
+
+
+def sweep_experiment(
+    experiment: Experiment, candidates: Sequence[Candidate], variant: str | None = None, seeds: int = 3
+) -> Experiment:
+    """The ablation of a sweep: the parameters as they are, or one variant of theirs, with the values of each candidate.
+
+    Raises ConfigurationError for values that cannot be set, that all variants share, or that are no variants.
+    """
+    base = experiment if variant is None else experiment.variant(variant)
+    values = base.model_dump(mode="json")
+    own = f"-{variant}" if variant is not None else ""
+    values["ablation"] |= {
+        "name": f"{experiment.ablation.name}{own}-sweep",
+        "seeds": sweep_seeds(experiment, seeds),
+        "variants": [candidate.name for candidate in candidates],
+    }
+    values["variants"] = {candidate.name: _changes(candidate, values) for candidate in candidates}
+    chosen = build(values, like=experiment)
+    require_distinct_variants(chosen)
+    return chosen
+
+
+def _changes(candidate: Candidate, values: Mapping[str, object]) -> dict[str, object]:
+    """A candidate as a variant's changes; none for one that has the values of the parameters already."""
+    changes: dict[str, object] = {}
+    for key, value in candidate.values.items():
+        changes = with_value(changes, key, value)
+    return {} if merged(values, changes) == values else changes
+
+
+@flow_run("sweep", "{experiment.ablation.name}")
+def sweep(experiment: Experiment, candidates: Sequence[Candidate], quiet: bool = False) -> SweepResult:
+    """Train every candidate with every seed, and compare them on the validation task set.
+
+    `experiment` is what `sweep_experiment` made of these candidates. A candidate of which a run is ended by a guard or
+    an alarm has no result; the others go on.
+
+    Raises:
+        ConfigurationError: the device has too little memory or the disk too little room.
+        TrainingEnded: no candidate has a result.
+    """
+    require_store(tracking_uri(experiment))
+    require_memory(experiment, 1)
+    display = Display(Console(quiet=quiet), expected_work(experiment))
+    needed = needs_of(experiment, 1)
+    with display.showing(), observing(DiskGuard(needed.disk if needed else 0)):
+        prepared = prepare_policy(experiment, prepare_materials(experiment))
+        record = AblationRecord(experiment, prepared)
+        made = {
+            (variant, seed): _run(experiment, prepared, record, variant, seed)
+            for seed in experiment.ablation.seeds
+            for variant in experiment.ablation.variants
+        }
+    report = _report(experiment, candidates, prepared, made)
+    runs = [run for run in made.values() if isinstance(run, Run)]
+    digest = digest_of([str(reference) for reference in all_references(runs)])
+    folder = results_folder(experiment)
+    write_whole(folder / "sweep.json", report.to_json())
+    write_whole(folder / "sweep.csv", report.to_csv())
+    record.close(folder / "sweep.csv", digest)
+    return SweepResult(report, folder, digest, display.computed, display.found)
+
+
+def _run(
+    experiment: Experiment, prepared: Prepared, record: AblationRecord, variant: str, seed: int
+) -> Run | TrainingEnded:
+    """Train one candidate with one seed, recorded in MLflow; or why it was ended early."""
+    own = experiment.variant(variant)
+    name = f"{variant} seed {seed}"
+    record.open(name, variant, seed, own)
+    try:
+        run = train_variant(own, prepared, variant, seed, record.iteration, on_start=record.start)
+    except Exception as error:
+        record.fail(name, repr(error))
+        if isinstance(error, TrainingEnded):
+            return error
+        raise
+    record.finish(run)
+    return run
+
+
+def _report(
+    experiment: Experiment,
+    candidates: Sequence[Candidate],
+    prepared: Prepared,
+    made: Mapping[tuple[str, int], Run | TrainingEnded],
+) -> SweepReport:
+    world = the_world(experiment.world)
+    ended: dict[str, str] = {}
+    for (variant, _), run in made.items():
+        if isinstance(run, TrainingEnded):
+            ended.setdefault(variant, str(run))
+    by_variant: dict[str, list[Run]] = {}
+    for (variant, _), run in made.items():
+        if isinstance(run, Run) and variant not in ended:
+            by_variant.setdefault(variant, []).append(run)
+    if not by_variant:
+        raise TrainingEnded(
+            "every candidate of the sweep has a run that was ended early, so there is no best one; what they made is "
+            "kept. Change what the messages say, or try other values.\n" + "\n".join(ended.values())
+        )
+    column = world.primary_column
+    start = task_means(next(iter(by_variant.values()))[0].start, world, column)
+    frame = ReferencePoints(Results({0: start}) if start else None)
+    judgement = judge(
+        column.heading,
+        {name: Results({run.seed: _last(run, world) for run in runs}) for name, runs in by_variant.items()},
+        frames=dict.fromkeys(by_variant, frame),
+        curves={name: [_points(run, world) for run in runs] for name, runs in by_variant.items()},
+        stated=experiment.ablation.success_threshold,
+        share=column.percent,
+    )
+    tasks = len(tasks_of(prepared.validation_task_set, "validation"))
+    return SweepReport(list(candidates), experiment.ablation.seeds, tasks, judgement, column.better != "lower", ended)
+
+
+def _evaluations(run: Run) -> list[Reference | None]:
+    return [iteration.evaluation for iteration in run.iterations]
+
+
+def _last(run: Run, world: World) -> dict[str, float]:
+    """The mean of each validation task in the evaluation after the last iteration."""
+    evaluation = run.iterations[-1].evaluation
+    assert evaluation is not None, "the last iteration is always evaluated"
+    found = task_means(evaluation, world, world.primary_column)
+    if not found:
+        raise ConfigurationError(
+            f"a sweep's runs must have a value of {world.primary_column.heading!r} on the validation task set; "
+            f"{run.name} has none"
+        )
+    return found
+
+
+def _points(run: Run, world: World) -> list[tuple[float, float]]:
+    return [(at, value) for at, value in curve(run.start, _evaluations(run), world, world.primary_column)]

@@ -1,0 +1,133 @@
+"""What a sweep found: how each candidate did on the validation task set, and which did best.
+
+The statistics are those of an ablation whose variants are the candidates: means with intervals over seeds, and pairs
+compared with Holm's correction. The best of several candidates is partly lucky, so its own number is too high; what it
+is worth is told by a comparison on test tasks with other seeds.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from turnwise.config.sweeps import Candidate
+from turnwise.reporting.formatting import bounds, number, with_bounds
+from turnwise.reporting.terminal.tables import TextTable
+from turnwise.statistics import Judgement
+from turnwise.statistics.verdict import Standing
+
+OPPOSITE = {"higher": "lower", "lower": "higher"}
+DIGITS = 2
+
+
+@dataclass(frozen=True)
+class SweepReport:
+    """The candidates of a sweep and how they compare."""
+
+    candidates: list[Candidate]
+    seeds: list[int]
+    tasks: int
+    """How many validation tasks each run was evaluated on."""
+    judgement: Judgement
+    """Over the candidates of which every run was finished."""
+    higher_is_better: bool = True
+    ended: Mapping[str, str] = field(default_factory=dict)
+    """Why a candidate has no result: what a guard or an alarm said of its first run that was ended early."""
+
+    @property
+    def best(self) -> Standing:
+        """The candidate with the best mean; of equal ones the first."""
+        sign = 1 if self.higher_is_better else -1
+        return max(self.judgement.standings, key=lambda standing: sign * standing.mean.value)
+
+    @property
+    def winner(self) -> Candidate:
+        """The values of the best."""
+        return next(each for each in self.candidates if each.name == self.best.name)
+
+    def than_best(self, name: str) -> str:
+        """How a candidate compares with the best."""
+        if name in self.ended:
+            return "ended early"
+        if name == self.best.name:
+            return "the best"
+        for pair in self.judgement.pairs:
+            if {pair.first, pair.second} == {name, self.best.name}:
+                return pair.verdict if pair.first == name else OPPOSITE.get(pair.verdict, pair.verdict)
+        raise ValueError(f"{name} must be one of the candidates")
+
+    def table(self) -> TextTable:
+        """One row per candidate: its values, its mean with the interval over seeds, and how it compares."""
+        found = {standing.name: standing.mean for standing in self.judgement.standings}
+        keys = list(self.candidates[0].values)
+        rows = []
+        for each in self.candidates:
+            mean = found.get(each.name)
+            rows.append(
+                [
+                    *(str(each.values[key]) for key in keys),
+                    "–" if mean is None else number(mean.value, DIGITS),
+                    "–" if mean is None else bounds(mean, DIGITS) or mean.absence or "–",
+                    self.than_best(each.name),
+                ]
+            )
+        columns = [*(key.rpartition(".")[2] for key in keys), self.judgement.measure, "95 % interval", "than the best"]
+        seeds = ", ".join(map(str, self.seeds))
+        notes = [f"On the {self.tasks} validation tasks; the interval is over the seeds {seeds}."]
+        notes += [f"{name}: {why.splitlines()[0]}" for name, why in self.ended.items()]
+        return TextTable("sweep", "Sweep", columns, rows, [*notes, *self.judgement.notes])
+
+    def finding(self) -> str:
+        """The result in a few sentences."""
+        values = ", ".join(f"{key} {value}" for key, value in self.winner.values.items())
+        said = f"Best: {values}, with {self.judgement.measure} {with_bounds(self.best.mean, DIGITS)}."
+        alike = [each.name for each in self.candidates if self.than_best(each.name) == "not distinguishable"]
+        if alike:
+            said += f" Not distinguishable from it: {', '.join(alike)}."
+        return (
+            f"{said} The best of several is partly lucky: a comparison with other seeds, on test tasks, says what it "
+            "is worth."
+        )
+
+    def to_json(self) -> str:
+        """Everything that was found, for other programs."""
+        found = {standing.name: standing.mean for standing in self.judgement.standings}
+        rows: list[dict[str, Any]] = []
+        for each in self.candidates:
+            row: dict[str, Any] = {
+                "name": each.name,
+                "values": dict(each.values),
+                "than_best": self.than_best(each.name),
+            }
+            if (mean := found.get(each.name)) is not None:
+                runs = dict(zip(map(str, self.seeds), mean.sample, strict=False))
+                row |= {"mean": mean.value, "interval": [mean.low, mean.high], "runs": runs}
+            else:
+                row["ended"] = self.ended[each.name]
+            rows.append(row)
+        content = {
+            "measure": self.judgement.measure,
+            "split": "validation",
+            "tasks": self.tasks,
+            "seeds": self.seeds,
+            "best": dict(self.winner.values),
+            "candidates": rows,
+        }
+        return json.dumps(content, indent=1) + "\n"
+
+    def to_csv(self) -> str:
+        """One line per candidate and seed."""
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        keys: Sequence[str] = list(self.candidates[0].values)
+        writer.writerow([*keys, "seed", self.judgement.measure])
+        found = {standing.name: standing.mean for standing in self.judgement.standings}
+        for each in self.candidates:
+            if (mean := found.get(each.name)) is not None:
+                for seed, value in zip(self.seeds, mean.sample, strict=False):
+                    writer.writerow([*(each.values[key] for key in keys), seed, repr(value)])
+        return text.getvalue()
