@@ -12,6 +12,7 @@ EXTRAS = [
     ("browser", "playwright"),
     ("sciworld", "scienceworld"),
     ("textcraft", "minecraft_data"),
+    ("webarena", "playwright"),
 ]
 CORE = ("bandit", "frozen_lake", "search", "sokoban", "webshop")
 WITHOUT = """

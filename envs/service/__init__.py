@@ -10,6 +10,7 @@ The server:
   with `worker` on the far side of a process and `orders` as their protocol.
 * `episodes`: leases, limits, step numbers, losses.
 * `listing`: a world's tasks.
+* `agentgym`, `agentgym_routes`: the same episodes by AgentGym's protocol, for its clients and trainers.
 * `routes`, `guards`, `connections`, `metrics`, `application`, `server`: the routes, the checks before them, the
   metrics, and the assembly and start of the server.
 

@@ -16,6 +16,8 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 
+from envs.service.agentgym import AgentGymEnvironments
+from envs.service.agentgym_routes import agentgym_routes
 from envs.service.episodes import Episodes, ServiceLimits
 from envs.service.guards import Authorisation, BodyLimit, OwnHost, refused
 from envs.service.metrics import Metrics, RequestCounter
@@ -59,8 +61,11 @@ def create_application(
             Middleware(BodyLimit, most_bytes=limits.body_bytes, seconds=limits.request_seconds),
         ],
     )
-    app.state.service = Service(worlds, Episodes(worlds, limits, metrics, clock), metrics)
+    episodes = Episodes(worlds, limits, metrics, clock)
+    app.state.service = Service(worlds, episodes, metrics)
+    app.state.agentgym = AgentGymEnvironments(worlds, episodes)
     app.include_router(routes)
+    app.include_router(agentgym_routes)
     _add_error_answers(app)
     return app
 

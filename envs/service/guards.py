@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import hmac
 import ipaddress
 from collections.abc import Collection
@@ -90,7 +91,11 @@ class OwnHost:
 
 
 class Authorisation:
-    """Passes only requests with the token, compared in constant time so that timing reveals nothing of it."""
+    """Passes only requests with the token, compared in constant time so that timing reveals nothing of it.
+
+    A client that can be given an address but no header, such as AgentGym's, sends the token as the password of the
+    address, `http://any:TOKEN@host`, which arrives as basic authentication.
+    """
 
     def __init__(self, app: ASGIApp, token: str | None) -> None:
         self._app = app
@@ -101,10 +106,22 @@ class Authorisation:
         if scope["type"] != "http" or self._expected is None or scope["path"] == OPEN_TO_ALL:
             return await self._app(scope, receive, send)
         given = dict(scope["headers"]).get(b"authorization", b"")
-        if hmac.compare_digest(given, self._expected):
+        if hmac.compare_digest(_bearer(given), self._expected):
             return await self._app(scope, receive, send)
         message = "the request must have the header `Authorization: Bearer TOKEN` with the server's token"
         return await refused(Refusal(Reason.UNAUTHORISED, message))(scope, receive, send)
+
+
+def _bearer(given: bytes) -> bytes:
+    """An Authorization header as one with a bearer token, if it is basic authentication; else as it is."""
+    scheme, _, encoded = given.partition(b" ")
+    if scheme != b"Basic":
+        return given
+    try:
+        _, colon, password = base64.b64decode(encoded, validate=True).partition(b":")
+    except ValueError:
+        return given
+    return b"Bearer " + password if colon else given
 
 
 class BodyLimit:

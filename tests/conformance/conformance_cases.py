@@ -52,7 +52,7 @@ EFFORT: Mapping[str, Effort] = {
     "webshop": Effort(random_episodes=1000),
 }
 
-OF_OTHER_PROGRAMS = ("agentgym", "browser", "remote", "sciworld")
+OF_OTHER_PROGRAMS = ("agentgym", "browser", "remote", "sciworld", "webarena")
 """The worlds whose episodes are played in a server, a browser or a simulator."""
 
 NEEDED: Mapping[str, tuple[Sequence[str], str]] = {
@@ -60,6 +60,12 @@ NEEDED: Mapping[str, tuple[Sequence[str], str]] = {
     "sciworld": (["java"], "the sciworld world needs Java: apt-get install default-jre-headless"),
 }
 """Programs of which a machine may lack all, and what to do about it."""
+
+
+ELSEWHERE: Mapping[str, str] = {
+    "webarena": "the sites of webarena are the user's and keep their state: test_browser_webarena.py plays it instead",
+}
+"""The worlds that this suite cannot hold to their contract, and what does so instead."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +81,8 @@ class Case:
 @contextmanager
 def opened_case(name: str, folder: Path) -> Iterator[Case]:
     """An installed world with what it needs; skips where the machine lacks a program."""
+    if name in ELSEWHERE:
+        pytest.skip(ELSEWHERE[name])
     programs, advice = NEEDED.get(name, (["python3"], ""))
     if not any(map(shutil.which, programs)):
         pytest.skip(advice)
