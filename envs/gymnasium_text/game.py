@@ -27,10 +27,15 @@ class Game:
         self._template = Template(settings.template, settings.fields) if settings.view == "template" else None
         self._idle: list[Any] = []
         environment = self.take()
-        self.actions = _ordered(settings.action_values, environment.action_space)
-        """The value of every action by name, sorted by value."""
-        observation, _ = environment.reset(seed=0)
+        self.actions = _ordered(settings.action_values or {}, environment.action_space)
+        """The value of every action by name, sorted by value; none where an action is any text."""
+        self.texts = _texts(environment.action_space) if settings.action == "text" else None
+        """The space of the actions where an action is any text."""
+        observation, information = environment.reset(seed=0)
         self.describe(environment, observation)
+        for key in ("offers", "solution"):
+            if (named := getattr(settings, key)) is not None:
+                listed(key, named, information)
         self.plan = self._plan(environment.unwrapped)
         """The oracle's plan; None where no oracle is possible."""
         self.give_back(environment)
@@ -65,9 +70,19 @@ class Game:
             return bool(information.get(self._settings.success_info, False))
         return self._settings.success_reward is not None and reward >= self._settings.success_reward
 
+    def offered(self, information: Mapping[str, Any]) -> tuple[str, ...] | None:
+        """The actions that the environment says are possible now; None where it says nothing."""
+        return None if self._settings.offers is None else listed("offers", self._settings.offers, information)
+
+    def solution(self, information: Mapping[str, Any]) -> tuple[str, ...] | None:
+        """The actions that solve the task from here, as the environment says; None where it says nothing."""
+        return None if self._settings.solution is None else listed("solution", self._settings.solution, information)
+
     @property
     def legal(self) -> str:
-        """The names of the actions as listed in a refusal."""
+        """The names of the actions as listed in a refusal, or the grammar without its full stop."""
+        if self.texts is not None:
+            return str(self._settings.grammar).rstrip(". ")
         *others, last = self.actions
         return f"{', '.join(others)} or {last}" if others else last
 
@@ -88,6 +103,20 @@ class Game:
         if any(state not in model for state in range(len(model))):
             return None
         return GamePlan(model, list(self.actions.values()), self._settings.success_reward)
+
+
+def listed(key: str, named: str, information: Mapping[str, Any]) -> tuple[str, ...]:
+    """The texts under a key of an environment's information. Raises ValueError where there is no list of texts."""
+    found = information.get(named)
+    if not isinstance(found, list | tuple) or not all(isinstance(each, str) for each in found):
+        raise ValueError(f"{key} must be a key of the information with a list of texts; found {found!r} under {named}")
+    return tuple(found)
+
+
+def _texts(space: Any) -> gymnasium.spaces.Text:
+    if not isinstance(space, gymnasium.spaces.Text):
+        raise ValueError(f"action 'text' must be for an environment whose actions are texts; found {space}")
+    return space
 
 
 def _ordered(action_values: Mapping[str, int], space: Any) -> dict[str, int]:

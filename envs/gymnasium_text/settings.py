@@ -12,6 +12,7 @@ from typing import Any
 
 from turnwise.world import whole_number
 
+ACTIONS = ("named", "text")
 VIEWS = ("template", "ansi", "text")
 STARTS = ("apart", "shared")
 
@@ -21,7 +22,11 @@ class Settings:
     """How an environment is played in text: the parameters of `GymnasiumText`, whose docstring explains each."""
 
     instruction: str
-    action_values: Mapping[str, int]
+    action_values: Mapping[str, int] | None = None
+    action: str = "named"
+    grammar: str | None = None
+    offers: str | None = None
+    solution: str | None = None
     success_reward: float | None = None
     success_info: str | None = None
     view: str = "template"
@@ -33,11 +38,10 @@ class Settings:
     def __post_init__(self) -> None:
         if not isinstance(self.instruction, str) or not self.instruction.strip():
             raise ValueError(f"instruction must be a text; found {self.instruction!r}")
-        if not isinstance(self.action_values, Mapping) or not self.action_values:
-            raise ValueError(f"action_values must name the actions, such as {{Left: 0}}; found {self.action_values!r}")
-        names = [str(name).strip().casefold() for name in self.action_values]
-        if not all(names) or len(set(names)) < len(names):
-            raise ValueError(f"action_values must be named apart, not only by case; found {[*self.action_values]}")
+        if self.action == "text":
+            self._require_text()
+        else:
+            self._require_names()
         if (self.success_reward is None) == (self.success_info is None):
             raise ValueError(
                 "success_reward or success_info must say when an episode succeeds, and not both; "
@@ -47,6 +51,21 @@ class Settings:
             if value not in allowed:
                 raise ValueError(f"{name} must be one of {', '.join(allowed)}; found {value!r}")
         whole_number("turns", self.turns, 1, 10_000)
+
+    def _require_names(self) -> None:
+        if not isinstance(self.action_values, Mapping) or not self.action_values:
+            raise ValueError(f"action_values must name the actions, such as {{Left: 0}}; found {self.action_values!r}")
+        names = [str(name).strip().casefold() for name in self.action_values]
+        if not all(names) or len(set(names)) < len(names):
+            raise ValueError(f"action_values must be named apart, not only by case; found {[*self.action_values]}")
+        if given := [name for name in ("grammar", "offers", "solution") if getattr(self, name) is not None]:
+            raise ValueError(f"{' and '.join(given)} must be left out where actions are named; set action to 'text'")
+
+    def _require_text(self) -> None:
+        if self.action_values is not None:
+            raise ValueError(f"action_values must be left out where action is 'text'; found {self.action_values!r}")
+        if not isinstance(self.grammar, str) or not self.grammar.strip():
+            raise ValueError(f"grammar must say in words what an action looks like; found {self.grammar!r}")
 
 
 def settings_of(identifier: str, given: Mapping[str, Any]) -> Settings:
@@ -61,12 +80,39 @@ def settings_of(identifier: str, given: Mapping[str, Any]) -> Settings:
     if {"success_reward", "success_info"} & chosen.keys():
         known.update(success_reward=None, success_info=None)
     complete = {**known, **chosen}
-    if missing := [name for name in ("instruction", "action_values") if name not in complete]:
+    if complete.get("action", "named") not in ACTIONS:
+        raise ValueError(f"action must be one of {', '.join(ACTIONS)}; found {complete['action']!r}")
+    needed = ("instruction", "grammar" if complete.get("action") == "text" else "action_values")
+    if missing := [name for name in needed if complete.get(name) is None]:
         raise ValueError(f"{' and '.join(missing)} must be given for {identifier!r}: known are only {', '.join(KNOWN)}")
     return Settings(**complete)
 
 
+TEXTWORLD = "envs.gymnasium_text.textworld_games:TextWorld-v0"
+TEXTARENA = "envs.gymnasium_text.textarena_games:TextArena-v0"
+
 KNOWN: dict[str, Settings] = {
+    TEXTWORLD: Settings(
+        instruction="Play the text adventure. Its first text says what you are to do.",
+        action="text",
+        grammar=(
+            "A short command in English, such as look, inventory, go east, open door, take key, put key on table, "
+            "unlock door with key."
+        ),
+        offers="admissible_commands",
+        solution="policy_commands",
+        success_info="won",
+        view="text",
+        turns=30,
+    ),
+    TEXTARENA: Settings(
+        instruction="Play the game that the first text explains.",
+        action="text",
+        grammar="What the first text says, between square brackets where it says so.",
+        success_info="won",
+        view="text",
+        turns=30,
+    ),
     "Taxi-v4": Settings(
         instruction=(
             "Drive the taxi to the passenger, pick up, drive to the goal, drop off. Places are a row, counted from 0 "

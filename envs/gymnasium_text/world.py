@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 
 from envs.gymnasium_text.episode import GymnasiumEpisode
 from envs.gymnasium_text.game import Game
-from envs.gymnasium_text.settings import settings_of
+from envs.gymnasium_text.settings import TEXTARENA, TEXTWORLD, settings_of
+from envs.gymnasium_text.text_episode import TextEpisode
 from turnwise import seeding
 from turnwise.world import (
     Column,
@@ -32,18 +34,22 @@ MAXIMUM_DRAWS = 2_000
 
 
 class GymnasiumText(World):
-    """Any environment that `gymnasium.make` makes with numbered actions, played in text.
+    """Any environment that `gymnasium.make` makes with numbered actions or with texts as actions, played in text.
 
     Parameters: `id`, as `gymnasium.make` takes it, also `module:Name-v0`; `arguments`, further arguments of
-    `gymnasium.make`; `instruction`, what a newcomer must know; `action_values`, the number of every action by its name;
-    `success_reward`: an episode succeeds if it terminates with at least this reward in its last step, or
+    `gymnasium.make`; `instruction`, what a newcomer must know; `action_values`, the number of every action by its
+    name; `success_reward`: an episode succeeds if it terminates with at least this reward in its last step, or
     `success_info`: if it terminates with a true value under this key of its information; `view`, "template" with
     `template` and `fields` (see `views.Template`), "ansi" for the environment's own picture, or "text" for an
-    observation that is a text; `starts`, "apart" if no first observation may be in two splits, else "shared"; `turns`,
-    `actions_per_turn` and `actions`, the limits of an episode.
+    observation that is a text; `action`, "named" for numbered actions, or "text" for an environment that takes any
+    text (a `gymnasium.spaces.Text`), with `grammar`, what an action looks like, and, where its information has them,
+    the keys `offers`, the list of possible actions, of which the random baseline policy draws, and `solution`, the
+    list of actions that solve the task from here, which the oracle plays; `starts`, "apart" if no first observation
+    may be in two splits, else "shared"; `turns`, `actions_per_turn` and `actions`, the limits of an episode.
 
     Missing values are taken from `settings.KNOWN`, which covers the four environments of Gymnasium that are made for
-    text. A limit that the environment was registered with applies as well, and truncates the episode.
+    text, TextWorld's games and TextArena's. A limit that the environment was registered with applies as well, and
+    truncates the episode.
 
     `oracle_success` is that of Taxi, the default. On Gymnasium's slippery 4 x 4 lake the best policy succeeds three
     times out of four.
@@ -67,7 +73,11 @@ class GymnasiumText(World):
         id: str = "Taxi-v4",
         arguments: Mapping[str, Any] | None = None,
         instruction: str | None = None,
+        action: str | None = None,
         action_values: Mapping[str, int] | None = None,
+        grammar: str | None = None,
+        offers: str | None = None,
+        solution: str | None = None,
         success_reward: float | None = None,
         success_info: str | None = None,
         view: str | None = None,
@@ -82,7 +92,11 @@ class GymnasiumText(World):
             id,
             {
                 "instruction": instruction,
+                "action": action,
                 "action_values": action_values,
+                "grammar": grammar,
+                "offers": offers,
+                "solution": solution,
                 "success_reward": success_reward,
                 "success_info": success_info,
                 "view": view,
@@ -100,8 +114,12 @@ class GymnasiumText(World):
         self._id = id
         self._arguments = dict(arguments or {})
         self._game = Game(id, self._arguments, self.settings)
-        if self._game.plan is None:
-            # Only an instance knows whether its environment publishes a model.
+        # Only an instance knows whether its environment publishes a model, or tells what is possible and what is best.
+        if self._game.texts is not None:
+            told = {"random": self.settings.offers, "oracle": self.settings.solution}
+            self.baselines = tuple(name for name, key in told.items() if key is not None)
+            self.names_states = False
+        elif self._game.plan is None:
             self.baselines = ("random",)
             self.names_states = False
 
@@ -113,8 +131,17 @@ class GymnasiumText(World):
 
     @classmethod
     def distributions(cls, parameters: Mapping[str, Any]) -> tuple[str, ...]:
-        """Gymnasium. An environment from another package carries its version in its identifier."""
-        return ("gymnasium",)
+        """Gymnasium, and the package of games. Another environment carries its version in its identifier."""
+        packages = {TEXTWORLD: ("textworld",), TEXTARENA: ("textarena",)}
+        return ("gymnasium", *packages.get(str(parameters.get("id", "")), ()))
+
+    @classmethod
+    def files(cls, parameters: Mapping[str, Any]) -> Mapping[str, Path | None]:
+        """TextWorld's game files."""
+        arguments = parameters.get("arguments")
+        if parameters.get("id") != TEXTWORLD or not isinstance(arguments, Mapping) or "games" not in arguments:
+            return {}
+        return {"arguments.games": Path(str(arguments["games"]))}
 
     @property
     def instruction(self) -> str:
@@ -135,19 +162,22 @@ class GymnasiumText(World):
         """The first `count` seeds of a split, which is unbounded."""
         return [self._task(split, number) for number in range(count)]
 
-    def make(self, task: Task, seed: int) -> GymnasiumEpisode:
+    def make(self, task: Task, seed: int) -> GymnasiumEpisode | TextEpisode:
         """Environment that begins as the task fixes; `seed` drives its noise.
 
         Raises ValueError for another world's task.
         """
         require_family(task, self._family)
-        return GymnasiumEpisode(self._game, task, seed)
+        kind = GymnasiumEpisode if self._game.texts is None else TextEpisode
+        return kind(self._game, task, seed)
 
     @property
     def _family(self) -> str:
         variant = ""
-        if self._arguments:
-            written = json.dumps(self._arguments, sort_keys=True)
+        # A folder of games is known by what it holds, see `files`, and not by its place.
+        arguments = {name: each for name, each in self._arguments.items() if (self._id, name) != (TEXTWORLD, "games")}
+        if arguments:
+            written = json.dumps(arguments, sort_keys=True)
             variant = f"-{seeding.derive(0, 'gymnasium arguments', written):x}"
         return f"{self.name}/{self.version}/{self._id}{variant}/starts-{self.settings.starts}/"
 
