@@ -150,14 +150,13 @@ def test_the_data_can_be_checked_against_the_digests(reproduction: Reproduction)
 
 def test_metrics_and_plots_are_shown(reproduction: Reproduction) -> None:
     (workspace,) = json.loads(run(reproduction.clone, "dvc", "metrics", "show", "--json")).values()
-    shown = workspace["data"]
-    tested = shown["runs/mt-grpo/1/metrics.json"]["data"]["test"]
-    assert tested == read_json(reproduction.clone / "runs" / "mt-grpo" / "1" / "metrics.json")["test"]
-    assert 0 <= tested["sampled"]["success"] <= 1
-    assert (
-        shown["data/baselines.json"]["data"]["oracle"]["success"]
-        > shown["data/baselines.json"]["data"]["random"]["success"]
-    )
+    shown = {Path(path).stem: each["data"] for path, each in workspace["data"].items()}
+    assert set(shown) == {"grpo-or", "mt-grpo", "warm-start", "random", "oracle"}
+    tested = read_json(reproduction.clone / "runs" / "mt-grpo" / "1" / "metrics.json")["test"]
+    assert shown["mt-grpo"] == {"success": tested["sampled"]["success"], "greedy": tested["greedy"]["success"]}
+    assert shown["oracle"]["success"] > shown["random"]["success"]
+    table = run(reproduction.clone, "dvc", "metrics", "show").splitlines()
+    assert len(table) == 6 and max(map(len, table)) <= 80
     run(reproduction.clone, "dvc", "plots", "show", "--out", str(reproduction.clone.parent / "plots"))
     page = (reproduction.clone.parent / "plots" / "index.html").read_text()
     for name in ("models_warm_start_csv", "runs_grpo-or_1_validation_csv", "runs_mt-grpo_1_training_csv"):
@@ -173,6 +172,21 @@ def test_a_change_of_one_variant_runs_that_variant_only_with_the_same_store(
     found = re.search(r"(\d+) found in the store", experiment)
     assert found is not None and int(found[1]) >= 7, "the copy in the temporary folder shares the preparation"
     assert git(reproduction.clone, "status", "--porcelain") == "", "the workspace is left alone"
+
+
+def test_the_difference_of_two_experiments_names_what_changed_and_no_more(
+    reproduction: Reproduction, experiment: str
+) -> None:
+    table = run(reproduction.clone, "dvc", "metrics", "diff", "HEAD", "half").splitlines()
+    assert all("mt-grpo.json" in line for line in table[1:]) and max(map(len, table), default=0) <= 100
+    same = run(reproduction.clone, "dvc", "metrics", "diff", "HEAD", "HEAD")
+    assert same == ""
+
+
+def test_the_graph_of_the_report_is_that_of_this_experiment(reproduction: Reproduction) -> None:
+    drawn = run(reproduction.clone, "dvc", "dag", "--mermaid", "report")
+    base_policies = {f"experiments/pretraining/dvc.yaml:base-{size}" for size in ("1m", "3m")}
+    assert set(re.findall(r'\["(.+?)"\]', drawn)) == {*STAGES, *base_policies}, "which lie in the code folder"
 
 
 def test_an_experiment_can_be_repeated_in_the_workspace(reproduction: Reproduction, experiment: str) -> None:

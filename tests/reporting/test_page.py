@@ -216,10 +216,12 @@ def test_the_folder_holds_each_figure_as_picture_and_data_and_nothing_of_a_forme
     write_report(replace(small(report), columns=report.columns[:2]), tmp_path)
     (tmp_path / "verdicts.csv").write_text("of another report")
     (tmp_path / "mine.csv").write_text("kept")
+    (tmp_path / "metrics" / "former.json").write_text("of another report")
     write_report(small(report), tmp_path)
     figures = ["comparison-01-exact_match", "curve-01-reward", "endings", "time-account"]
     assert sorted(files(tmp_path)) == sorted(
         ["account.csv", "curves.csv", "mine.csv", "report.html", "report.json", "table.csv"]
+        + [f"metrics/{re.sub('[^a-z-]+', '-', row.name)}.json" for row in report.rows]
         + [f"figures/{name}.{suffix}" for name in figures for suffix in ("csv", "png")]
     )
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
+import json
+import re
 from collections.abc import Callable, Iterable, Sequence
 
 from turnwise.reporting.data.history import VariantWork
@@ -17,6 +19,8 @@ CURVES_FILE = "curves.csv"
 VERDICTS_FILE = "verdicts.csv"
 ACCOUNT_FILE = "account.csv"
 FIGURES_FOLDER = "figures"
+METRICS_FOLDER = "metrics"
+"""A file per row of the table, with its two most important numbers: what `dvc metrics show` lists."""
 
 TABLE_HEADER = ("row", "kind", "column", "value", "low", "high", "over", "count", "level", "method")
 CURVES_HEADER = ("metric", "variant", "seed", "iteration", "value")
@@ -53,11 +57,31 @@ def tables(report: ReportData) -> dict[str, bytes]:
         DATA_FILE: report.to_json().encode(),
         TABLE_FILE: as_csv(TABLE_HEADER, table_rows(report)),
         CURVES_FILE: as_csv(CURVES_HEADER, curve_rows(report)),
+        **metric_files(report),
     }
     if report.judgement is not None:
         files[VERDICTS_FILE] = as_csv(VERDICTS_HEADER, verdict_rows(report))
     if report.work:
         files[ACCOUNT_FILE] = as_csv(ACCOUNT_HEADER, _work_rows(report))
+    return files
+
+
+def headline_columns(report: ReportData) -> dict[str, str]:
+    """The keys of the table's two most important columns: the first as `sampled`, and it over `greedy` episodes."""
+    first = report.columns[0]
+    greedy = [each.key for each in report.columns if each.heading == f"greedy {first.heading}"]
+    return {"sampled": first.key, **({"greedy": greedy[0]} if greedy else {})}
+
+
+def metric_files(report: ReportData) -> dict[str, bytes]:
+    """By file name, the two most important numbers of each row."""
+    headings = {"sampled": report.columns[0].heading}
+    names = {headings.get(mode, mode): key for mode, key in headline_columns(report).items()}
+    files = {}
+    for row in report.rows:
+        values = {name: cell.value for name, key in names.items() if (cell := row.cells.get(key)) is not None}
+        name = re.sub(r"[^A-Za-z0-9_.-]+", "-", row.name)
+        files[f"{METRICS_FOLDER}/{name}.json"] = (json.dumps(values) + "\n").encode()
     return files
 
 

@@ -12,7 +12,15 @@ from importlib.metadata import version
 from pathlib import Path
 
 from turnwise.reporting.data.report_data import ReportData
-from turnwise.reporting.data.tables import ACCOUNT_FILE, DATA_FILE, FIGURES_FOLDER, VERDICTS_FILE, as_csv, tables
+from turnwise.reporting.data.tables import (
+    ACCOUNT_FILE,
+    DATA_FILE,
+    FIGURES_FOLDER,
+    METRICS_FOLDER,
+    VERDICTS_FILE,
+    as_csv,
+    tables,
+)
 from turnwise.store.atomic_write import write_together, write_whole
 from turnwise.store.digests import digest_of, sha256_of
 from turnwise.store.fingerprint import fingerprint
@@ -37,6 +45,7 @@ def write_report(
             drawn from the same, they stay. None: they are drawn in any case.
     """
     files, obsolete = tables(report), [VERDICTS_FILE, ACCOUNT_FILE]
+    obsolete += [f"{METRICS_FOLDER}/{path.name}" for path in (folder / METRICS_FOLDER).glob("*.json")]
     source = _source(files[DATA_FILE])
     if drawn is None or not _holds(folder, drawn, source):
         former = [path.name for path in (folder / FIGURES_FOLDER).glob("*") if path.suffix in (".png", ".csv")]
