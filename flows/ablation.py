@@ -12,6 +12,7 @@ from flows.needs.disk import DiskGuard, needs_of
 from flows.needs.fitting import require_memory
 from flows.prepare import Prepared, evaluate_baselines, evaluate_warm_start, prepare_materials, prepare_policy
 from flows.recording.record import AblationRecord, tracking_uri
+from flows.recording.recorded_metrics import summary_metrics
 from flows.recording.results import (
     all_references,
     compared_with_former,
@@ -104,7 +105,7 @@ def compare(experiment: Experiment, console: Console, processes: int = 1) -> Abl
     digests = digests_of(experiment, digest, prepared, {**baselines, WARM_START: warm_start}, runs)
     repeat = compared_with_former(folder, digests)
     write_results(folder, data, digests)
-    record.close(folder / "report.html", digest)
+    record.close(folder / "report.html", digest, summary_metrics(data))
     return AblationResult(data, folder, digest, repeat, display.computed, display.found)
 
 

@@ -147,10 +147,15 @@ def ui(port: Port = 5000) -> None:
     from turnwise.store.paths import home
     from turnwise.tracking import ui_command
     from turnwise.tracking.database import prepare_database
+    from turnwise.tracking.finding import newest_view
 
     database = f"sqlite:///{home() / 'mlflow.db'}"
     command = ui_command(database, port)
     prepare_database(database)
-    sys.stdout.write(f"MLflow on http://127.0.0.1:{port} (a few seconds to start; Ctrl-C ends it)\n")
+    address = f"http://127.0.0.1:{port}"
+    sys.stdout.write(f"MLflow on {address} (a few seconds to start; Ctrl-C ends it)\n")
+    if (view := newest_view(database)) is not None:
+        name, place = view
+        sys.stdout.write(f"The curves and the table of {name}: {address}/{place}\n")
     sys.stdout.flush()
     os.execvp(command[0], command)

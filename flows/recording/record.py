@@ -186,9 +186,9 @@ class AblationRecord:
             self._write(run_name)
             self.tracked.children[run_name].fail(reason)
 
-    def close(self, report: Path, result_digest: str) -> None:
-        """Finish the ablation's parent run with its report."""
-        self.tracked.close(report, result_digest)
+    def close(self, report: Path, result_digest: str, summary: Mapping[str, float] | None = None) -> None:
+        """Finish the ablation's parent run with its report, and the figures of its table as metrics."""
+        self.tracked.close(report, result_digest, summary)
 
     def _write(self, run_name: str) -> None:
         """Write the metrics of the run's iterations that wait to be written."""

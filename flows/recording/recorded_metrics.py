@@ -2,6 +2,7 @@
 
     the groups of the roster               the metrics of that stage
     validation, test, .._at_horizon        those of an evaluation, `greedy` and `sampled`
+    table                                  of an ablation: each row of its table, in the first column and greedy
     seconds, speed, memory                 what the stages cost the machine
 
 A number without a unit in its name is a count, a share or a mean of the world's own.
@@ -9,11 +10,14 @@ A number without a unit in its name is a count, a share or a mean of the world's
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 
 from flows import roster
 from flows.roster import IterationStage, MachineCost
 from flows.run_state import Iteration
+from turnwise.reporting.data.report_data import ReportData
+from turnwise.reporting.data.tables import headline_columns
 from turnwise.store import Reference, default_store
 from turnwise.tracking.finding import RunArtifacts
 
@@ -90,3 +94,17 @@ def _under(group: str, metrics: Mapping[str, float]) -> dict[str, float]:
 
 def _success_first(metrics: Mapping[str, float], split: str) -> dict[str, float]:
     return dict(sorted(metrics.items(), key=lambda metric: metric[0] != f"{split}/sampled/success"))
+
+
+def summary_metrics(report: ReportData) -> dict[str, float]:
+    """The figures of an ablation's table: for each row the first column with its interval, and over greedy episodes."""
+    found = {}
+    for row in report.rows:
+        name = re.sub(r"[^A-Za-z0-9_.-]+", "_", row.name)
+        for mode, key in headline_columns(report).items():
+            cell = row.cells.get(key)
+            if cell is not None:
+                found[f"table/{name}/{mode}"] = cell.value
+                if cell.low is not None and cell.high is not None:
+                    found |= {f"table/{name}/{mode}_low": cell.low, f"table/{name}/{mode}_high": cell.high}
+    return found

@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from flows.recording.recorded_metrics import evaluation_metrics, metrics_of
+from flows.recording.recorded_metrics import evaluation_metrics, metrics_of, summary_metrics
 from flows.run_state import Iteration, Models
 from turnwise.config.schema import BESIDE_RESULTS
 from turnwise.experiment import load
+from turnwise.reporting.data.report_data import ReportColumn, ReportData, Row
+from turnwise.statistics import Interval
 from turnwise.store import Reference, default_store
 from turnwise.tracking import Recorder
 from turnwise.tracking.ablations import SAME, differing_first
@@ -108,3 +110,15 @@ def test_parameters_that_differ_between_variants_are_sorted_before_those_that_do
     assert names[:4] == ["credit.estimator", "credit.options.rule", "seed", "variant"]
     assert all(name.startswith(SAME) for name in names[4:])
     assert f"{SAME}optimization.learning_rate" in names
+
+
+def test_an_ablation_has_the_figures_of_its_table() -> None:
+    columns = [ReportColumn(name, name, "", "up", 2, "") for name in ("exact match", "turns", "greedy exact match")]
+    sampled = Interval(0.5, 0.4, 0.6, "seeds", 3)
+    cells = {"exact match": sampled, "turns": Interval(2.0, None, None, "seeds", 1), "greedy exact match": None}
+    report = ReportData("title", "", columns, [Row("warm start", "warm start", cells)])
+    assert summary_metrics(report) == {
+        "table/warm_start/sampled": 0.5,
+        "table/warm_start/sampled_low": 0.4,
+        "table/warm_start/sampled_high": 0.6,
+    }

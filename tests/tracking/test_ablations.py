@@ -11,7 +11,7 @@ from tracking_samples import TASK_SET
 from turnwise.store import Reference
 from turnwise.tracking import Recorder
 from turnwise.tracking.ablations import AblationDescription, TrackedAblation, differing_first
-from turnwise.tracking.finding import BASELINES_FILE, UNCOMMITTED_FILE, read_text
+from turnwise.tracking.finding import BASELINES_FILE, UNCOMMITTED_FILE, newest_view, read_text
 
 PLAIN = {"credit": {"estimator": "grpo", "options": {}}, "prompts": 8}
 TURNS = {"credit": {"estimator": "mt-grpo", "options": {"rule": "paper"}}, "prompts": 8}
@@ -49,8 +49,14 @@ def test_an_ablation_that_is_recorded_again_adds_no_run(open_recorder: Callable[
     assert TrackedAblation(open_recorder(), replace(ABOUT, identity="another")).parent.id != first.parent.id
     report = tmp_path / "report.html"
     report.write_text("<p>report</p>")
-    again.close(report, "digest")
+    uri = open_recorder().tracking_uri
+    assert newest_view(uri) is None, "none has ended"
+    again.close(report, "digest", {"table/turns/sampled": 0.5, "table/turns/sampled_low": 0.4})
     assert (again.parent.finished, again.parent.result) == (True, "digest")
+    found = open_recorder()._client.run(again.parent.id)
+    assert found.data.metrics == {"table/turns/sampled": 0.5, "table/turns/sampled_low": 0.4}
+    place = f"runs?viewStateShareKey=turnwise-{again.parent.id[:12]}&compareRunsMode=CHART"
+    assert newest_view(uri) == ("credit rules", f"#/experiments/{found.info.experiment_id}/{place}")
 
 
 def test_parent_and_children_hold_the_diff_and_the_parent_what_they_are_compared_with(

@@ -23,6 +23,7 @@ from turnwise.errors import ConfigurationError
 from turnwise.tracking import Dataset, Recorder, TrackedRun, ui_command
 from turnwise.tracking.runs import IterationMetrics
 from turnwise.tracking.values import batches, flatten, shortened
+from turnwise.tracking.views import Chart
 
 
 def all_runs(recorder: Recorder) -> list[Any]:
@@ -325,7 +326,8 @@ def test_an_ablation_has_one_saved_view_however_often_it_is_closed(open_recorder
     for _ in range(2):
         recorder = open_recorder()
         parent = recorder.parent("credit rules", "parent-1", PARAMETERS)
-        parent.save_view("credit rules: by variant", ["test/success"])
+        charts = [Chart("LINE", "validation/success", "Validation"), Chart("BAR", "test/success", "Test")]
+        parent.save_view("credit rules: by variant", ["test/success"], charts)
     tags = recorder._client.get_experiment(recorder._experiment_id).tags
     (value,) = [value for key, value in tags.items() if key == f"mlflow.sharedViewState.turnwise-{parent.id[:12]}"]
     view = json.loads(value)
@@ -333,7 +335,14 @@ def test_an_ablation_has_one_saved_view_however_often_it_is_closed(open_recorder
     state = json.loads(zlib.decompress(base64.b64decode(view["state"].removeprefix("deflate;"))))
     assert state["searchFilter"] == f"tags.mlflow.parentRunId = '{parent.id}'"
     assert state["groupBy"]["groupByKeys"] == [{"mode": "param", "groupByData": "variant"}]
-    assert "metrics.`test/success`" in state["selectedColumns"]
+    assert state["selectedColumns"] == ["params.`variant`", "metrics.`test/success`"], "not the mean of the seeds"
+    shown = {section["uuid"]: section["name"] for section in state["compareRunSections"]}
+    assert [
+        (each["type"], each["metricKey"], shown[each["metricSectionId"]]) for each in state["compareRunCharts"]
+    ] == [
+        ("LINE", "validation/success", "Validation"),
+        ("BAR", "test/success", "Test"),
+    ]
 
 
 def test_an_iteration_s_metrics_are_recorded_with_as_many_queries_late_in_a_run_as_early(

@@ -20,11 +20,21 @@ from turnwise.tracking.finding import BASELINES_FILE, UNCOMMITTED_FILE, Baseline
 from turnwise.tracking.recorder import Recorder
 from turnwise.tracking.runs import Dataset, TrackedRun
 from turnwise.tracking.values import flatten
+from turnwise.tracking.views import Chart
 
 SAME = "with/"
 """Prefix of the parameters that all variants share. MLflow sorts by name, so the differing ones come first."""
-COLUMNS = ("test/sampled/success", "test/greedy/success")
+COLUMNS = ("test/sampled/success", "test/greedy/success", "validation/sampled/success")
 """The columns of an ablation's saved view in MLflow."""
+CHARTS = (
+    Chart("LINE", "validation/sampled/success", "On the validation tasks"),
+    Chart("LINE", "validation/greedy/success", "On the validation tasks"),
+    Chart("BAR", "test/sampled/success", "On the test tasks"),
+    Chart("BAR", "test/greedy/success", "On the test tasks"),
+    Chart("LINE", "rollout/success", "In training"),
+    Chart("LINE", "update/entropy_nats", "In training"),
+)
+"""The charts of the view: the results first."""
 
 
 @dataclass(frozen=True)
@@ -75,10 +85,11 @@ class TrackedAblation:
             BaselinesArtifacts(evaluations=dict(evaluations)).model_dump_json(indent=1), BASELINES_FILE
         )
 
-    def close(self, report: Path, result_digest: str) -> None:
-        """Finish the parent run with the ablation's report."""
+    def close(self, report: Path, result_digest: str, summary: Mapping[str, float] | None = None) -> None:
+        """Finish the parent run with the ablation's report, and the figures of its table as metrics."""
         self.parent.log_artifact(report)
-        self.parent.save_view(f"{self._about.name}: by variant", COLUMNS)
+        self.parent.log_summary(summary or {})
+        self.parent.save_view(f"{self._about.name}: by variant", COLUMNS, CHARTS)
         self.parent.finish(result_digest)
 
     def _log_diff(self, run: TrackedRun) -> None:

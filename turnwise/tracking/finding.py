@@ -21,6 +21,7 @@ from turnwise.errors import ConfigurationError
 from turnwise.store import Reference
 from turnwise.tracking.client import TrackingClient
 from turnwise.tracking.library import PARENT
+from turnwise.tracking.views import view_address
 from turnwise.world import Split
 
 ARTIFACTS_FILE = "artifacts.json"
@@ -134,6 +135,22 @@ def find_runs(tracking_uri: str, wanted: str = "") -> list[RecordedRun]:
             f"{ARTIFACTS_FILE}: run it again, which finds in the store what is computed, or choose another"
         )
     return runs
+
+
+def newest_view(tracking_uri: str) -> tuple[str, str] | None:
+    """The name of the ablation that was begun last and has ended, and where MLflow shows its charts by variant.
+
+    The place is relative to the address of MLflow's pages. None where no ablation has ended.
+    """
+    ended = [
+        entity
+        for entity in TrackingClient(tracking_uri).runs()
+        if PARENT not in entity.data.tags and entity.info.status == "FINISHED"
+    ]
+    if not ended:
+        return None
+    info = ended[-1].info
+    return info.run_name, view_address(info.experiment_id, info.run_id)
 
 
 def read_text(tracking_uri: str, run_id: str, name: str) -> str | None:

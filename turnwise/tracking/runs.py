@@ -28,7 +28,7 @@ from turnwise.tracking.values import (
     shortened,
     shortened_tags,
 )
-from turnwise.tracking.views import VIEW, saved_view, view_key
+from turnwise.tracking.views import VIEW, Chart, saved_view, view_key
 
 if TYPE_CHECKING:
     from turnwise.data.trajectory import Trajectory
@@ -202,9 +202,9 @@ class TrackedRun:
         if self._client.content(self._entity, name) != text.encode():
             self._client.log_text(self.id, text, name)
 
-    def save_view(self, name: str, columns: Sequence[str]) -> None:
+    def save_view(self, name: str, columns: Sequence[str], charts: Sequence[Chart] = ()) -> None:
         """Save a view (*Views* on the experiment's page): this run's children by variant, these metrics as columns."""
-        value = saved_view(name, self._entity.info.start_time, self.id, columns)
+        value = saved_view(name, self._entity.info.start_time, self.id, columns, charts)
         self._client.tag_experiment(self._entity.info.experiment_id, f"{VIEW}{view_key(self.id)}", value)
 
     def log_trajectories(

@@ -1,4 +1,4 @@
-"""A saved view for MLflow's UI: the table of an ablation's runs by variant, offered under *Views*.
+"""A saved view for MLflow's UI: an ablation's runs by variant, as a table and as charts, offered under *Views*.
 
 MLflow keeps a saved view as a tag of the experiment, in the format that its own pages write: a name, and the state of
 the page as compressed (deflate) JSON. A version of MLflow that does not know a part of the state ignores it.
@@ -9,9 +9,21 @@ from __future__ import annotations
 import base64
 import json
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
 
 VIEW = "mlflow.sharedViewState."
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A chart of one metric: its curve over iterations, or a bar for its last value."""
+
+    kind: Literal["LINE", "BAR"]
+    metric: str
+    section: str
+    """The heading that it stands under."""
 
 
 def view_key(parent_id: str) -> str:
@@ -19,10 +31,16 @@ def view_key(parent_id: str) -> str:
     return f"turnwise-{parent_id[:12]}"
 
 
-def saved_view(name: str, created: int, parent_id: str, columns: Sequence[str]) -> str:
+def view_address(experiment_id: str, parent_id: str) -> str:
+    """Where MLflow shows the view's charts, below the address of its pages."""
+    return f"#/experiments/{experiment_id}/runs?viewStateShareKey={view_key(parent_id)}&compareRunsMode=CHART"
+
+
+def saved_view(name: str, created: int, parent_id: str, columns: Sequence[str], charts: Sequence[Chart] = ()) -> str:
     """The tag's value: the child runs of a parent, grouped by variant, with the mean of these metrics over seeds.
 
-    `columns` are metric names; `created` is in milliseconds since the epoch.
+    `columns` are metric names; `created` is in milliseconds since the epoch. The seed is no column: MLflow would show
+    its mean. It stands in the name of each run, within the group.
     """
     state = {
         "searchFilter": f"tags.mlflow.parentRunId = '{parent_id}'",
@@ -32,7 +50,7 @@ def saved_view(name: str, created: int, parent_id: str, columns: Sequence[str]) 
         "lifecycleFilter": "Active",
         "datasetsFilter": [],
         "modelVersionFilter": "All Runs",
-        "selectedColumns": ["params.`variant`", "params.`seed`", *(f"metrics.`{name}`" for name in columns)],
+        "selectedColumns": ["params.`variant`", *(f"metrics.`{name}`" for name in columns)],
         "columnOrder": [],
         "columnWidths": {},
         "runsHiddenMode": "FIRST_10_RUNS",
@@ -43,7 +61,58 @@ def saved_view(name: str, created: int, parent_id: str, columns: Sequence[str]) 
         "hideEmptyCharts": True,
         "groupBy": {"aggregateFunction": "average", "groupByKeys": [{"mode": "param", "groupByData": "variant"}]},
         "groupsExpanded": {},
+        **_charts(charts),
         "globalLineChartConfig": {"xAxisKey": "step", "lineSmoothness": 0, "selectedXAxisMetricKey": ""},
     }
     packed = base64.b64encode(zlib.compress(json.dumps(state, separators=(",", ":")).encode())).decode()
     return json.dumps({"name": name, "createdAt": created, "state": f"deflate;{packed}"}, separators=(",", ":"))
+
+
+def _charts(charts: Sequence[Chart]) -> dict[str, Any]:
+    """The part of the state that has the charts; none: MLflow makes one for each metric, by name."""
+    if not charts:
+        return {}
+    sections = {chart.section: f"turnwise-section-{place}" for place, chart in enumerate(charts)}
+    return {
+        "compareRunCharts": list(_cards(charts, sections)),
+        "compareRunSections": [
+            {
+                "uuid": section,
+                "name": name,
+                "display": True,
+                "isReordered": True,
+                "deleted": False,
+                "isGenerated": False,
+                "columns": 2,
+                "cardHeight": 360,
+            }
+            for name, section in sections.items()
+        ],
+        "isAccordionReordered": True,
+        "autoRefreshEnabled": False,
+    }
+
+
+def _cards(charts: Sequence[Chart], sections: dict[str, str]) -> Iterator[dict[str, Any]]:
+    for place, chart in enumerate(charts):
+        card = {
+            "type": chart.kind,
+            "uuid": f"turnwise-chart-{place}",
+            "metricKey": chart.metric,
+            "metricSectionId": sections[chart.section],
+            "runsCountToCompare": 100,
+            "deleted": False,
+            "isGenerated": False,
+        }
+        if chart.kind == "LINE":
+            card |= {
+                "selectedMetricKeys": [chart.metric],
+                "scaleType": "linear",
+                "xAxisKey": "step",
+                "xAxisScaleType": "linear",
+                "selectedXAxisMetricKey": "",
+                "lineSmoothness": 0,
+                "useGlobalLineSmoothing": False,
+                "useGlobalXaxisKey": False,
+            }
+        yield card
