@@ -30,7 +30,7 @@ from transformers import PreTrainedModel
 from turnwise.data.arrays import Integers, Numbers, Ragged, SequenceBatch
 
 
-def micro_batches(lengths: Sequence[int], token_budget: int) -> list[list[int]]:
+def by_length(lengths: Sequence[int], token_budget: int) -> list[list[int]]:
     """The indices of the sequences in each micro-batch, whose padded size (longest x count) is within the budget.
 
     `lengths` and `token_budget` are in tokens. Sequences are sorted by length, longest first and equal lengths in the
@@ -80,10 +80,10 @@ class MicroBatch:
 
 
 def lay_out(sequences: SequenceBatch, token_budget: int, pad_token: int, device: torch.device) -> list[MicroBatch]:
-    """The sequences as micro-batches on `device`, within a budget of padded tokens: see `micro_batches`."""
+    """The sequences as micro-batches on `device`, within a budget of padded tokens: see `by_length`."""
     return [
         _pad(sequences, members, pad_token, device)
-        for members in micro_batches(sequences.lengths.tolist(), token_budget)
+        for members in by_length(sequences.lengths.tolist(), token_budget)
     ]
 
 

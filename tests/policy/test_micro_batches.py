@@ -6,17 +6,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from turnwise.data.arrays import SequenceBatch, TokenSequence
-from turnwise.policy.scoring import at_reply_tokens, lay_out, micro_batches
+from turnwise.policy.scoring import at_reply_tokens, by_length, lay_out
 
 
 def test_micro_batches_by_hand() -> None:
     # Longest first: 9, 5, 5, 3, 1. Budget 10: 9 alone; 5 + 5 = 2 x 5; then 3 and 1 = 2 x 3.
-    assert micro_batches([3, 5, 9, 5, 1], 10) == [[2], [1, 3], [0, 4]]
+    assert by_length([3, 5, 9, 5, 1], 10) == [[2], [1, 3], [0, 4]]
 
 
 @given(st.lists(st.integers(1, 50), max_size=40), st.integers(1, 120))
 def test_every_sequence_is_in_one_micro_batch_within_the_budget(lengths: list[int], budget: int) -> None:
-    batches = micro_batches(lengths, budget)
+    batches = by_length(lengths, budget)
     assert sorted(index for batch in batches for index in batch) == list(range(len(lengths)))
     for batch in batches:
         assert max(lengths[index] for index in batch) * len(batch) <= budget or len(batch) == 1
@@ -24,7 +24,7 @@ def test_every_sequence_is_in_one_micro_batch_within_the_budget(lengths: list[in
 
 def test_a_budget_must_be_positive() -> None:
     with pytest.raises(ValueError, match="at least 1"):
-        micro_batches([1], 0)
+        by_length([1], 0)
 
 
 def test_reply_tokens_are_found_one_column_after_what_predicts_them() -> None:
