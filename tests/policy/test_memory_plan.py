@@ -128,7 +128,7 @@ def test_the_dimensions_of_a_policy_from_scratch_are_those_of_the_model_that_is_
 def model_of(kind: str, layers: int) -> PreTrainedModel:
     configuration = AutoConfig.for_model(
         kind,
-        vocab_size=64,
+        vocab_size=65,
         hidden_size=96,
         intermediate_size=256,
         num_hidden_layers=layers,
@@ -148,10 +148,10 @@ def dimensions_like(model: PreTrainedModel, folder: Path) -> Dimensions:
 
 
 def micro_batch() -> MicroBatch:
-    """Four sequences of 56 to 64 tokens, of which the last half is replies."""
+    """Four sequences of 56 to 64 tokens, of which the last half is replies. No two begin alike."""
     lengths = (64, 62, 60, 56)
     sequences = [
-        TokenSequence((3,) * length, (-1,) * (length // 2) + (0,) * (length - length // 2), (0.0,) * length)
+        TokenSequence((length,) * length, (-1,) * (length // 2) + (0,) * (length - length // 2), (0.0,) * length)
         for length in lengths
     ]
     return lay_out(SequenceBatch.of(sequences), 10_000, 0, torch.device("cpu"))[0]

@@ -43,6 +43,13 @@ def test_reply_tokens_are_found_one_column_after_what_predicts_them() -> None:
     assert at_reply_tokens(sequences.log_probabilities, micro_batch).tolist() == pytest.approx([-0.3, -0.4, -0.1, -0.2])
 
 
+def test_positions_count_with_padding_unless_the_forward_pass_leaves_it_out() -> None:
+    sequences = SequenceBatch.of([TokenSequence((3,) * length, (-1,) * length, (0.0,) * length) for length in (2, 5)])
+    for packed, positions in ((False, 10), (True, 7)):
+        (micro_batch,) = lay_out(sequences, 100, 0, torch.device("cpu"), packed=packed)
+        assert micro_batch.padded_tokens == positions
+
+
 def test_a_sequence_that_begins_with_a_reply_is_refused() -> None:
     with pytest.raises(ValueError, match="begin with an observation"):
         lay_out(SequenceBatch.of([TokenSequence((5, 6), (0, 0), (0.0, 0.0))]), 10, 0, torch.device("cpu"))

@@ -179,7 +179,8 @@ def test_the_defaults_are_the_plain_token_mean_to_the_bit(make_policy: MakePolic
     learner = Learner(policy, threads=1)
     chosen = SETTINGS.changed(clip_low=0.2, clip_high=0.28)
     part = batch.select([0, 2, 3, 4, 5])  # Sequence 1 has no advantage, and is not propagated backward.
-    for micro_batch in lay_out(part.sequences, chosen.micro_batch_tokens, learner._pad_token, torch.device("cpu")):
+    tokens, pad_token = chosen.micro_batch_tokens, learner._pad_token
+    for micro_batch in lay_out(part.sequences, tokens, pad_token, torch.device("cpu"), packed=True):
         states = reply_states(learner.model, micro_batch)
         log_pi, _ = score_replies(
             learner.model, states, micro_batch.targets, temperature=chosen.temperature, chunk_tokens=4096

@@ -84,10 +84,27 @@ def micro_batch_of(lengths: list[int]) -> MicroBatch:
     return micro_batch
 
 
-@pytest.mark.parametrize("lengths", [[17, 9, 2, 12], [8, 8, 8], [5]], ids=["padded", "of equal length", "alone"])
+def beginning_alike() -> MicroBatch:
+    """Two groups of sequences that share a prompt; some share more, one begins another, and two are equal."""
+    rows = [[7, 8, 9, *row] for row in ([3, 4, 5, 6, 4], [3, 4, 5, 9], [3, 4], [3, 9, 4], [6, 5, 4], [6, 5, 4])]
+    rows += [[9, 8, 7, 3], [9, 8, 7, 4, 4, 4, 5], [9, 8]]
+    sequences = [TokenSequence(tuple(row), (-1, *[0] * (len(row) - 1)), (0.0,) * len(row)) for row in rows]
+    (micro_batch,) = lay_out(SequenceBatch.of(sequences), 10_000, 0, torch.device("cpu"), packed=True)
+    return micro_batch
+
+
+MICRO_BATCHES: dict[str, Callable[[], MicroBatch]] = {
+    "padded": lambda: micro_batch_of([17, 9, 2, 12]),
+    "of equal length": lambda: micro_batch_of([8, 8, 8]),
+    "alone": lambda: micro_batch_of([5]),
+    "beginning alike": beginning_alike,
+}
+
+
+@pytest.mark.parametrize("of", MICRO_BATCHES)
 @pytest.mark.parametrize("name", PACKABLE)
-def test_states_and_gradients_are_those_of_transformers(name: str, lengths: list[int]) -> None:
-    model, micro_batch = model_of(PACKABLE[name]), micro_batch_of(lengths)
+def test_states_and_gradients_are_those_of_transformers(name: str, of: str) -> None:
+    model, micro_batch = model_of(PACKABLE[name]), MICRO_BATCHES[of]()
     assert is_packable(model)
     states, gradients = [], []
     for forward in (packed_reply_states, padded_reply_states):

@@ -117,8 +117,8 @@ class UpdateOptions(Section):
     weight_decay: NotNegative = 0.0
     maximum_gradient_norm: Positive = 1.0
     micro_batch_tokens: Tokens
-    """Tokens, padding included, that go through the model at once. Changes memory and speed; the result only in its
-    rounding."""
+    """Tokens, padding included, that go through the model at once. Where sequences begin alike, fewer are computed.
+    Changes memory and speed; the result only in its rounding."""
     maximum_mismatch: Positive = 0.1
     """Mean |learner - engine| per reply token, in nats, above which nothing is trained and the run is stopped. Both
     hold the policy that sampled: a `rollout.lag` is no mismatch."""

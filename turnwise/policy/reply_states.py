@@ -2,7 +2,8 @@
 
 Decoders that `turnwise.policy.decoder` knows are computed faster on the CPU, with the same result up to rounding:
 
-* the tokens of a micro-batch lie side by side: only attention computes padding;
+* the tokens of a micro-batch lie side by side, and what sequences begin with alike is computed once
+  (`turnwise.policy.packing`): only attention computes padding;
 * queries, keys and values are one product;
 * after the attention of the last layer only states that predict a reply token are computed;
 * norms and rotations have backward passes of their own. Element-wise work is bound by memory, and autograd's backward
@@ -13,7 +14,6 @@ Feed-forward layers and projections are transformers' own modules.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -23,7 +23,11 @@ from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel
 
 from turnwise.policy.decoder import is_known_decoder, rotations
+from turnwise.policy.packing import Packing
 from turnwise.policy.scoring import MicroBatch
+
+Rotation = tuple[torch.Tensor, torch.Tensor]
+"""Cosine and sine of each token's position: see `rotations`."""
 
 
 def reply_states(model: PreTrainedModel, micro_batch: MicroBatch) -> torch.Tensor:
@@ -54,54 +58,24 @@ def is_packable(model: PreTrainedModel) -> bool:
 def packed_reply_states(model: PreTrainedModel, micro_batch: MicroBatch) -> torch.Tensor:
     """The `reply_states` of a model that `is_packable`."""
     trunk = model.base_model
-    packing = _Packing.of(model, micro_batch)
-    states = trunk.embed_tokens(micro_batch.inputs.flatten()[packing.unpadded])
+    packing = Packing.of(micro_batch, model.dtype)
+    rotation = rotations(model, packing.positions)
+    scored, reply_of = packing.scored.unique(return_inverse=True)
+    states = trunk.embed_tokens(packing.inputs)
     for layer in trunk.layers:
-        scored = packing.scored if layer is trunk.layers[-1] else None
+        inputs = (layer, states, packing, rotation, scored if layer is trunk.layers[-1] else None)
         if trunk.gradient_checkpointing and layer.training:
-            states = checkpoint(_layer, layer, states, packing, scored, use_reentrant=False, preserve_rng_state=False)
+            states = checkpoint(_layer, *inputs, use_reentrant=False, preserve_rng_state=False)
         else:
-            states = _layer(layer, states, packing, scored)
-    return _norm(trunk.norm, states)
+            states = _layer(*inputs)
+    return _norm(trunk.norm, states).index_select(0, reply_of)
 
 
-@dataclass(frozen=True)
-class _Packing:
-    """Where the tokens of a micro-batch are when they lie side by side, sequence after sequence."""
-
-    padded_shape: tuple[int, int]
-    """Sequences, and tokens of the longest."""
-    unpadded: torch.Tensor
-    """The padded place of each token, [tokens]."""
-    padded: torch.Tensor | None
-    """The token of each padded place, and any before it where there is none; None where nothing is padded."""
-    scored: torch.Tensor
-    """The tokens before reply tokens, whose states predict these: [replies]."""
-    cosine: torch.Tensor
-    """Of each token's position, as is `sine`: see `rotations`."""
-    sine: torch.Tensor
-
-    @classmethod
-    def of(cls, model: PreTrainedModel, micro_batch: MicroBatch) -> _Packing:
-        sequences, longest = micro_batch.inputs.shape
-        lengths, columns = micro_batch.lengths[:, None], torch.arange(longest)
-        begins = lengths.cumsum(0) - lengths
-        unpadded = (columns < lengths).flatten().nonzero().squeeze(1)
-        cosine, sine = rotations(model, columns)
-        positions = unpadded % longest
-        return cls(
-            padded_shape=(sequences, longest),
-            unpadded=unpadded,
-            padded=None if len(unpadded) == sequences * longest else (begins + columns.minimum(lengths - 1)).flatten(),
-            scored=begins[micro_batch.rows, 0] + micro_batch.columns,
-            cosine=cosine[positions],
-            sine=sine[positions],
-        )
-
-
-def _layer(layer: Any, states: torch.Tensor, packing: _Packing, scored: torch.Tensor | None) -> torch.Tensor:
+def _layer(
+    layer: Any, states: torch.Tensor, packing: Packing, rotation: Rotation, scored: torch.Tensor | None
+) -> torch.Tensor:
     """One layer, [tokens, hidden]; with `scored` its states at these tokens only."""
-    attended = _attention(layer.self_attn, _norm(layer.input_layernorm, states), packing)
+    attended = _attention(layer.self_attn, _norm(layer.input_layernorm, states), packing, rotation)
     if scored is not None:
         attended, states = attended.index_select(0, scored), states.index_select(0, scored)
     states = states + layer.self_attn.o_proj(attended)
@@ -109,7 +83,7 @@ def _layer(layer: Any, states: torch.Tensor, packing: _Packing, scored: torch.Te
     return between
 
 
-def _attention(attention: Any, states: torch.Tensor, packing: _Packing) -> torch.Tensor:
+def _attention(attention: Any, states: torch.Tensor, packing: Packing, rotation: Rotation) -> torch.Tensor:
     """The heads' outputs, [tokens, heads x dimension]."""
     projections = (attention.q_proj, attention.k_proj, attention.v_proj)
     weight = torch.cat([each.weight for each in projections])
@@ -121,16 +95,24 @@ def _attention(attention: Any, states: torch.Tensor, packing: _Packing) -> torch
         of_query, of_key = attention.q_norm.weight, attention.k_norm.weight
         weight = torch.cat([of_query.expand(heads, -1), of_key.expand(key_value_heads, -1)])
         placed = _RmsNorm.apply(placed, weight, attention.q_norm.variance_epsilon)
-    placed = _Rotation.apply(placed, packing.cosine, packing.sine)
-    if packing.padded is not None:
-        placed, values = placed.index_select(0, packing.padded), values.index_select(0, packing.padded)
-    placed, values = (each.view(*packing.padded_shape, -1, attention.head_dim) for each in (placed, values))
-    queries, keys = placed.split((heads, key_value_heads), dim=2)
-    queries, keys, values = (each.transpose(1, 2) for each in (queries, keys, values))
-    # The padding comes last, so that under causal attention no token sees it.
-    seen = scaled_dot_product_attention(queries, keys, values, is_causal=True, enable_gqa=True, scale=attention.scaling)
-    seen = seen.transpose(1, 2).reshape(-1, heads * attention.head_dim)
-    return seen if packing.padded is None else seen.index_select(0, packing.unpadded)
+    queries, keys = _Rotation.apply(placed, *rotation).split((heads, key_value_heads), dim=1)
+    seen = []
+    for block in packing.blocks:
+        of_queries, of_keys, of_values = (
+            each.index_select(0, tokens).unflatten(0, (block.sequences, -1)).transpose(1, 2)
+            for each, tokens in ((queries, block.queries), (keys, block.keys), (values, block.keys))
+        )
+        of_block = scaled_dot_product_attention(
+            of_queries,
+            of_keys,
+            of_values,
+            attn_mask=block.mask,
+            is_causal=block.mask is None,
+            enable_gqa=True,
+            scale=attention.scaling,
+        )
+        seen.append(of_block.transpose(1, 2).reshape(-1, heads * attention.head_dim))
+    return torch.cat(seen).index_select(0, packing.attended)
 
 
 def _norm(module: Any, states: torch.Tensor) -> torch.Tensor:

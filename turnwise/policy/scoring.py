@@ -1,8 +1,8 @@
 """From token sequences to the log-probabilities of their replies: micro-batches, and what a policy says of them.
 
-A micro-batch holds sequences of similar length, padded on the right. They need no attention mask: under causal
-attention no token sees the padding after it. With the trunk's hidden state h at the position before a reply token, the
-output layer W, b and the temperature T:
+A micro-batch holds sequences of similar length, or sequences that begin alike, padded on the right. They need no
+attention mask: under causal attention no token sees the padding after it. With the trunk's hidden state h at the
+position before a reply token, the output layer W, b and the temperature T:
 
     z = (W h + b) / T        p = softmax(z)
     log pi = z_chosen - logsumexp(z)
@@ -50,9 +50,31 @@ def by_length(lengths: Sequence[int], token_budget: int) -> list[list[int]]:
     return batches
 
 
+def by_beginning(sequences: SequenceBatch, token_budget: int) -> list[list[int]]:
+    """The indices of the sequences in each micro-batch, whose tokens together, without padding, are within the budget.
+
+    Sequences are in the order of their tokens, so that those which begin alike are neighbours. A sequence that exceeds
+    the budget by itself gets a micro-batch of its own.
+    """
+    if token_budget < 1:
+        raise ValueError(f"the token budget of a micro-batch must be at least 1; found {token_budget}")
+    as_bytes = [of_sequence.astype(">i8").tobytes() for of_sequence in sequences.rows(sequences.tokens)]
+    lengths = sequences.lengths.tolist()
+    batches: list[list[int]] = []
+    tokens = 0
+    for index in sorted(range(len(lengths)), key=lambda index: (as_bytes[index], index)):
+        tokens += lengths[index]
+        if batches and tokens <= token_budget:
+            batches[-1].append(index)
+        else:
+            batches.append([index])
+            tokens = lengths[index]
+    return batches
+
+
 @dataclass(frozen=True)
 class MicroBatch:
-    """Padded sequences, and the positions of their reply tokens.
+    """Sequences, padded, and the positions of their reply tokens.
 
     The n-th reply token of the micro-batch is `targets[n]`. It is predicted at position [rows[n], columns[n]] of
     `inputs`, and is itself at the next column. Reply tokens are in the order of the sequences, then of their tokens.
@@ -73,21 +95,24 @@ class MicroBatch:
     places: Integers
     """Where the reply tokens are in the arrays of the batch that was laid out, [replies]."""
 
-    @property
-    def padded_tokens(self) -> int:
-        """The number of positions that are computed, padding included."""
-        return self.inputs.numel()
+    padded_tokens: int
+    """The number of positions that count as computed: with padding, or without where the forward pass leaves it out."""
 
 
-def lay_out(sequences: SequenceBatch, token_budget: int, pad_token: int, device: torch.device) -> list[MicroBatch]:
-    """The sequences as micro-batches on `device`, within a budget of padded tokens: see `by_length`."""
-    return [
-        _pad(sequences, members, pad_token, device)
-        for members in by_length(sequences.lengths.tolist(), token_budget)
-    ]
+def lay_out(
+    sequences: SequenceBatch, token_budget: int, pad_token: int, device: torch.device, *, packed: bool = False
+) -> list[MicroBatch]:
+    """The sequences as micro-batches on `device`, within a budget of padded tokens: see `by_length`.
+
+    `packed`: for a forward pass that computes what sequences begin with once, and no padding; see `by_beginning`.
+    """
+    members = by_beginning(sequences, token_budget) if packed else by_length(sequences.lengths.tolist(), token_budget)
+    return [_pad(sequences, each, pad_token, device, packed) for each in members]
 
 
-def _pad(sequences: SequenceBatch, members: Sequence[int], pad_token: int, device: torch.device) -> MicroBatch:
+def _pad(
+    sequences: SequenceBatch, members: Sequence[int], pad_token: int, device: torch.device, packed: bool
+) -> MicroBatch:
     lengths = sequences.lengths[list(members)]
     columns = np.arange(lengths.max())
     is_token = columns < lengths[:, None]
@@ -105,6 +130,7 @@ def _pad(sequences: SequenceBatch, members: Sequence[int], pad_token: int, devic
         columns=torch.from_numpy(replies - 1).to(device),
         targets=torch.from_numpy(inputs[rows, replies]).to(device),
         places=place[rows, replies],
+        padded_tokens=int(lengths.sum()) if packed else inputs.size,
     )
 
 

@@ -42,7 +42,7 @@ from turnwise.policy.determinism import reproducible_computing
 from turnwise.policy.metric_sums import ValueTally
 from turnwise.policy.model import load_trunk
 from turnwise.policy.optimizer import NamedAdamW
-from turnwise.policy.reply_states import reply_states
+from turnwise.policy.reply_states import is_packable, reply_states
 from turnwise.policy.scoring import MicroBatch, at_reply_tokens, lay_out
 from turnwise.seeding import derive
 
@@ -134,7 +134,7 @@ class Critic:
         sequences = SequenceBatch.of(sequences)
         values = np.zeros(len(sequences))
         with reproducible_computing(self._threads), torch.no_grad():
-            for micro_batch in self._lay_out(sequences, micro_batch_tokens):
+            for micro_batch in lay_out(sequences, micro_batch_tokens, self._pad_token, self._trunk.device):
                 hidden = self._trunk(input_ids=micro_batch.inputs, use_cache=False).last_hidden_state
                 members = list(micro_batch.members)
                 last = torch.from_numpy(sequences.lengths[members] - 1)
@@ -209,7 +209,8 @@ class Critic:
         return tally
 
     def _lay_out(self, sequences: SequenceBatch, micro_batch_tokens: int) -> list[MicroBatch]:
-        return lay_out(sequences, micro_batch_tokens, self._pad_token, self._trunk.device)
+        packed = is_packable(self._trunk)
+        return lay_out(sequences, micro_batch_tokens, self._pad_token, self._trunk.device, packed=packed)
 
     def _take(self, folder: Path) -> None:
         """Load head and optimizer from a folder that `save` wrote. Raises ArtifactError where the head is missing."""

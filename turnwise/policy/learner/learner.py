@@ -32,7 +32,7 @@ from turnwise.policy.memory import keep_freed_memory
 from turnwise.policy.metric_sums import UpdateTally
 from turnwise.policy.model import dtype_of, load_policy, save_policy, trained_parameters
 from turnwise.policy.optimizer import NamedAdamW
-from turnwise.policy.reply_states import reply_states
+from turnwise.policy.reply_states import is_packable, reply_states
 from turnwise.policy.scoring import MicroBatch, at_reply_tokens, lay_out, score_replies
 
 OPTIMIZER_FILE = "optimizer/adamw.safetensors"
@@ -330,7 +330,8 @@ class Learner:
         )
 
     def _lay_out(self, sequences: SequenceBatch, micro_batch_tokens: int) -> list[MicroBatch]:
-        return lay_out(sequences, micro_batch_tokens, self._pad_token, self.model.device)
+        packed = is_packable(self.model)
+        return lay_out(sequences, micro_batch_tokens, self._pad_token, self.model.device, packed=packed)
 
     def _check_output_layer(self) -> None:
         """Raise ConfigurationError for a model that caps or scales its logits, since its loss would be wrong."""
