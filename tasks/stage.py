@@ -39,7 +39,7 @@ from tasks.observing import StageCall, current_observers
 from tasks.prefect_records import recorded
 from turnwise.errors import ArtifactError, ConfigurationError
 from turnwise.store import Reference, default_store, run_environment
-from turnwise.store.artifacts import when_pruned
+from turnwise.store.default import when_pruned
 from turnwise.store.digests import digest_of
 from turnwise.store.fingerprint import fingerprint, warn_of_edits
 from turnwise.store.full_disk import telling_of_a_full_disk

@@ -22,7 +22,7 @@ from turnwise import seeding
 from turnwise.errors import ConfigurationError
 from turnwise.experiment import Experiment
 from turnwise.policy.model_files import MODEL_FILES, model_files
-from turnwise.store import MANIFEST, Reference, default_store
+from turnwise.store import Reference, default_store
 from turnwise.store.atomic_write import write_whole
 from turnwise.store.paths import project_root
 from turnwise.studies.credit_page import page
@@ -86,7 +86,7 @@ def find_policy(name: str) -> Reference:
     if Path(name).is_dir():
         return _store_policy(Path(name))
     kept = default_store().root / "policy"
-    digests = sorted(path.name for path in kept.iterdir() if (path / MANIFEST).is_file()) if kept.is_dir() else []
+    digests = [each.digest for each in default_store().references("policy")]
     found = [digest for digest in digests if digest.startswith(name)]
     if len(found) != 1:
         raise ConfigurationError(

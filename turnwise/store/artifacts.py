@@ -28,24 +28,24 @@ import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from fnmatch import fnmatchcase
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 from turnwise.errors import ArtifactError
 from turnwise.store import pruning
+from turnwise.store.artifact_errors import damaged, not_made_again
 from turnwise.store.atomic_write import grant, sync, write_durably
 from turnwise.store.digests import sha256_of
 from turnwise.store.files import folders_of
 from turnwise.store.index import VerifiedIndex, state_of
 from turnwise.store.manifest import KIND, MANIFEST, Draft, Manifest, Reference, describe
 from turnwise.store.notes import Clock, Lineage, read_note, write_note
-from turnwise.store.paths import home
 
 DRAFTS = ".drafts"
 PRUNED = ".pruned.json"
 EVERYTHING = ("*",)
 ABANDONED_AFTER_SECONDS = 24 * 3600.0
+DIGEST = re.compile(r"[0-9a-f]{32}")
 
 
 MakeAgain = Callable[[Reference, Sequence[str]], None]
@@ -107,14 +107,15 @@ class Store:
         """
         with pruning.shared(self._path(reference)):
             self._require_intact(reference)
-            if gone := self.pruned(reference, needed):
-                if self._make_again is None:
-                    raise _not_made_again(reference, gone)
-                self._make_again(reference, gone)
-                self._require_intact(reference)
-                if gone := self.pruned(reference, needed):
-                    raise _not_made_again(reference, gone)
+            if gone := self._absent(reference, needed):
+                self._recompute(reference, gone)
         return self._path(reference)
+
+    def references(self, kind: str = "*", beginning: str = "") -> list[Reference]:
+        """The artifacts of a kind whose digests begin so, sorted; by default all that the store holds."""
+        found = (path.parent for path in self.root.glob(f"{kind}/{beginning}*/{MANIFEST}"))
+        names = sorted((path.parent.name, path.name) for path in found if not path.parent.name.startswith("."))
+        return [Reference(kind=kind, digest=digest) for kind, digest in names if DIGEST.fullmatch(digest)]
 
     def pruned(self, reference: Reference, needed: Sequence[str] = EVERYTHING) -> list[str]:
         """The names of the pruned files that match a pattern of `needed`.
@@ -122,6 +123,10 @@ class Store:
         Raises:
             ArtifactError: some files were pruned, and the manifest is missing or damaged.
         """
+        return self._absent(reference, needed)
+
+    def _absent(self, reference: Reference, needed: Sequence[str] = EVERYTHING) -> list[str]:
+        """The names of the files that match a pattern of `needed` and are not in the artifact's folder, as recorded."""
         if not self._beside(reference, PRUNED).exists():
             return []
         folder = self._path(reference)
@@ -139,24 +144,27 @@ class Store:
         Raises:
             ArtifactError: the manifest is missing or damaged.
         """
-        folder = self._path(reference)
-        with pruning.alone(folder) as nobody_reads:
-            named = self.manifest(reference).files if nobody_reads else {}
-            names = [name for name in named if any(fnmatchcase(name, pattern) for pattern in files)]
-            names = [name for name in names if (folder / name).exists()]
-            if not names:
-                return 0
-            intact = self._verified.vouches_for(reference, state_of(folder))
-            record = self._beside(reference, PRUNED)
-            gone = pruning.PrunedFiles(files=tuple(sorted(pruning.recorded_in(record).union(names))))
-            # First the record, then the files: after a kill in between, no file is missing that is not named.
-            write_note(record, gone.model_dump(mode="json"), self._draft_path())
-            sync(record.parent)
-            for name in names:
-                (folder / name).unlink()
-            if intact:
-                self._verified.add(reference, state_of(folder), self._draft_path())
-            return sum(named[name].bytes for name in names)
+        with pruning.alone(self._path(reference)) as nobody_reads:
+            return self._remove(reference, files) if nobody_reads else 0
+
+    def _remove(self, reference: Reference, files: Sequence[str]) -> int:
+        """Remove the files that match these patterns from the artifact's folder, which is locked; the bytes freed."""
+        folder, named = self._path(reference), self.manifest(reference).files
+        names = [name for name in named if any(fnmatchcase(name, pattern) for pattern in files)]
+        names = [name for name in names if (folder / name).exists()]
+        if not names:
+            return 0
+        intact = self._verified.vouches_for(reference, state_of(folder))
+        record = self._beside(reference, PRUNED)
+        gone = pruning.PrunedFiles(files=tuple(sorted(pruning.recorded_in(record).union(names))))
+        # First the record, then the files: after a kill in between, no file is missing that is not named.
+        write_note(record, gone.model_dump(mode="json"), self._draft_path())
+        sync(record.parent)
+        for name in names:
+            (folder / name).unlink()
+        if intact:
+            self._verified.add(reference, state_of(folder), self._draft_path())
+        return sum(named[name].bytes for name in names)
 
     @contextmanager
     def restoring(self, reference: Reference, files: Collection[str]) -> Iterator[None]:
@@ -189,12 +197,12 @@ class Store:
         pruned = pruning.recorded_in(self._beside(reference, PRUNED)) - found
         for name in sorted((found | pruned) ^ set(manifest.files)):
             what = "is missing" if name in manifest.files else "does not belong to it"
-            raise _damaged(reference, folder, f"the file {name} {what}")
+            raise damaged(reference, folder, f"the file {name} {what}")
         for name, entry in manifest.files.items():
             if name in pruned:
                 continue
             if (folder / name).stat().st_size != entry.bytes or sha256_of(folder / name) != entry.sha256:
-                raise _damaged(reference, folder, f"the content of {name} is not what was written")
+                raise damaged(reference, folder, f"the content of {name} is not what was written")
         self._verified.add(reference, state, self._draft_path())
 
     def holds(self, reference: Reference) -> bool:
@@ -221,9 +229,9 @@ class Store:
                 "again, which computes what is missing"
             ) from error
         except ValueError as error:
-            raise _damaged(reference, path.parent, "its manifest cannot be read") from error
+            raise damaged(reference, path.parent, "its manifest cannot be read") from error
         if described != reference:
-            raise _damaged(reference, path.parent, f"its manifest is that of {described}")
+            raise damaged(reference, path.parent, f"its manifest is that of {described}")
         return manifest
 
     def metrics(self, reference: Reference) -> dict[str, float]:
@@ -258,6 +266,24 @@ class Store:
         """Add a provenance record: one way in which this content was produced (stage, parameters, inputs, code)."""
         write_note(self._beside(reference, ".lineage") / f"{key}.json", record, self._draft_path())
 
+    def _recompute(self, reference: Reference, gone: Sequence[str]) -> None:
+        """Put these files of an artifact back by computing them again. Raises ArtifactError where that fails."""
+        if self._make_again is None:
+            raise not_made_again(reference, gone)
+        self._make_again(reference, gone)
+        self._require_intact(reference)
+        if gone := self._absent(reference, gone):
+            raise not_made_again(reference, gone)
+
+    def _is_intact_here(self, reference: Reference) -> bool:
+        """Whether the artifact's folder is there and intact; pruned files do not count."""
+        with pruning.shared(self._path(reference)):
+            try:
+                self._require_intact(reference)
+            except ArtifactError:
+                return False
+        return True
+
     def _require_intact(self, reference: Reference) -> None:
         if not self._verified.vouches_for(reference, state_of(self._path(reference))):
             self.verify(reference)
@@ -284,12 +310,12 @@ class Store:
                 # A folder cannot be renamed onto one with files: another writer of the same content came first.
                 if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                     raise
-            if self.holds(reference):
+            if self._is_intact_here(reference):
                 self._restore(draft, reference)
                 return
             with suppress(FileNotFoundError):  # renamed away first: nobody may read a folder that is half deleted
-                os.rename(final, damaged := self._draft_path())
-                shutil.rmtree(damaged)
+                os.rename(final, replaced := self._draft_path())
+                shutil.rmtree(replaced)
         sync(final.parent)
         self._verified.add(reference, state_of(final), self._draft_path())
 
@@ -297,7 +323,7 @@ class Store:
         """Move the pruned files of a rewritten artifact from the draft into its folder: see `restoring`."""
         final, wanted = self._path(reference), self._restored.get(reference)
         with pruning.shared(final):
-            for name in self.pruned(reference):
+            for name in self._absent(reference):
                 if wanted is None or name in wanted:
                     (final / name).parent.mkdir(exist_ok=True)
                     os.replace(draft / name, final / name)
@@ -310,40 +336,3 @@ class Store:
             with suppress(FileNotFoundError):
                 if time.time() - path.stat().st_mtime > ABANDONED_AFTER_SECONDS:
                     shutil.rmtree(path) if path.is_dir() else path.unlink()
-
-
-_make_again: list[MakeAgain] = []
-
-
-def when_pruned(make_again: MakeAgain) -> None:
-    """Register the function that recomputes pruned files of the default store; replaces an earlier one."""
-    _make_again[:] = [make_again]
-
-
-def default_store() -> Store:
-    """The store of the current home: one object per folder and process, so that nothing is verified twice."""
-    return _store_at(home() / "store")
-
-
-@cache
-def _store_at(root: Path) -> Store:
-    def make_again(reference: Reference, files: Sequence[str]) -> None:
-        if not _make_again:
-            raise _not_made_again(reference, files)
-        _make_again[0](reference, files)
-
-    return Store(root, make_again)
-
-
-def _damaged(reference: Reference, folder: Path, what: str) -> ArtifactError:
-    return ArtifactError(
-        f"the artifact {reference} must be what its digest says; {what}: delete {folder} and run the experiment again, "
-        "which computes it again"
-    )
-
-
-def _not_made_again(reference: Reference, files: Sequence[str]) -> ArtifactError:
-    return ArtifactError(
-        f"the files {', '.join(files)} of the artifact {reference} must be there to be read; they were pruned, and "
-        "nothing in this process makes them again: ask for them with `turnwise restore`"
-    )

@@ -14,12 +14,11 @@ from pathlib import Path
 
 from turnwise import progress
 from turnwise.errors import ArtifactError
-from turnwise.store.artifacts import DRAFTS, Store
+from turnwise.store.artifacts import DIGEST, DRAFTS, Store
 from turnwise.store.index import INDEX
 from turnwise.store.manifest import KIND, Reference
 from turnwise.store.notes import Clock, Lineage, damage
 
-DIGEST = re.compile(r"[0-9a-f]{32}")
 PATIENCE_SECONDS = 60.0
 """How long to wait for a database that another process has locked for writing."""
 

@@ -133,6 +133,4 @@ def found_in(store: Store, wanted: str) -> list[Reference]:
     kind, slash, digest = wanted.rpartition("/")
     if len(digest) < 6 or not set(digest) <= set("0123456789abcdef"):
         return []
-    folders = sorted(store.root.glob(f"{kind if slash else '*'}/{digest}*/manifest.json"))
-    names = [(path.parent.parent.name, path.parent.name) for path in folders]
-    return [Reference(kind=kind, digest=digest) for kind, digest in names if len(digest) == 32]
+    return store.references(kind if slash else "*", digest)

@@ -159,7 +159,7 @@ class _Known:
         """The previous link, by link."""
         self._followed: set[Reference] = set()
         """Links from which another was made, or that were abandoned at an alarm."""
-        for reference in (*_all(store, "policy"), *_all(store, "critic")):
+        for reference in (*store.references("policy"), *store.references("critic")):
             records = list(store.lineage(reference).values())
             if records and all(record["stage"] in replaced for record in records):
                 self.links[reference] = records
@@ -224,15 +224,9 @@ class _Known:
     def _evaluations(self) -> dict[Reference, Reference]:
         """The evaluation of each policy: on the validation task set where there is one, else any."""
         found: dict[Reference, dict[str, Reference]] = defaultdict(dict)
-        for evaluation in _all(self._store, "evaluation"):
+        for evaluation in self._store.references("evaluation"):
             for record in self._store.lineage(evaluation).values():
                 policy = dict(references_in(record["inputs"])).get("policy")
                 if policy is not None:
                     found[policy].setdefault(str(record["parameters"].get("split")), evaluation)
         return {policy: splits.get("validation", next(iter(splits.values()))) for policy, splits in found.items()}
-
-
-def _all(store: Store, kind: str) -> list[Reference]:
-    """All artifacts of a kind, sorted by digest."""
-    folders = sorted(path.parent.name for path in store.root.glob(f"{kind}/*/manifest.json"))
-    return [Reference(kind=kind, digest=name) for name in folders]
