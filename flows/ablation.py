@@ -36,6 +36,7 @@ from turnwise.experiment import Experiment
 from turnwise.reporting.data.cells import WARM_START
 from turnwise.reporting.data.report_data import ReportData
 from turnwise.store import Reference
+from turnwise.store.default import require_place
 from turnwise.store.digests import digest_of
 from turnwise.tracking.database import require_store
 
@@ -75,6 +76,7 @@ def compare(experiment: Experiment, console: Console, processes: int = 1) -> Abl
     """
     began = time.monotonic()
     require_store(tracking_uri(experiment))
+    require_place()
     require_memory(experiment, processes)
     display = Display(console, expected_work(experiment), processes)
     needed = needs_of(experiment, processes)

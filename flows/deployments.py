@@ -12,6 +12,7 @@ from rich.console import Console
 
 from flows.ablation import compare
 from turnwise.experiment import Experiment, load, single
+from turnwise.store.default import use_storage
 from turnwise.store.paths import project_root
 
 
@@ -59,4 +60,6 @@ def experiment(
 
 def _load(parameters: str, overlays: list[str] | None, settings: dict[str, Any] | None) -> Experiment:
     root = project_root()
-    return load(root / parameters, [root / overlay for overlay in overlays or []], settings or {})
+    chosen = load(root / parameters, [root / overlay for overlay in overlays or []], settings or {})
+    use_storage(chosen.storage.url, chosen.storage.cache_gigabytes)
+    return chosen

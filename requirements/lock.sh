@@ -6,7 +6,7 @@
 set -eu
 overrides=$(dirname "$0")/overrides.txt
 resolve() {
-    uv pip compile pyproject.toml --extra worlds --extra dev --overrides "$overrides" --no-header --no-annotate \
+    uv pip compile pyproject.toml --extra worlds --extra s3 --extra postgres --extra dev --overrides "$overrides" --no-header --no-annotate \
         --no-emit-find-links --quiet "$@"
 }
 resolve --extra cpu --python-version 3.11 -o "$1"

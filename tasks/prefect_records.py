@@ -1,5 +1,8 @@
 """Prefect's records of what stages returned: one JSON file each, `<home>/results/<stage>/<digest of the cache key>`.
 
+With a shared store (`storage.url`) each is in its place, too, under the same name, and is read from there where it is
+not here.
+
 A record is trusted only if it names an intact artifact whose provenance in the store says that it was made under the
 record's own key. This rejects records that were copied, swapped, truncated or written by hand: their artifact was made
 under another key, or does not exist. Records are read here, before Prefect reads them, as plain JSON: the content of a
@@ -16,8 +19,10 @@ from typing import Any
 from turnwise import progress
 from turnwise.errors import ArtifactError
 from turnwise.store import Reference, Store
+from turnwise.store.atomic_write import write_whole
 from turnwise.store.inspection import Inspected
 from turnwise.store.paths import home
+from turnwise.store.placed_artifacts import RESULTS
 
 
 class EarlierRecord(ArtifactError):
@@ -43,9 +48,24 @@ def recorded(key: str, store: Store) -> Reference | None:
     Raises:
         ArtifactError: the record cannot be read or belongs to another key, or its artifact is missing or damaged.
     """
+    if not (records_folder() / key).exists():
+        _read_shared(key, store)
     if (reference := _bound(key, store)) is not None:
         store.folder(reference, needed=())
     return reference
+
+
+def share_record(key: str, store: Store) -> None:
+    """Write a record, which Prefect has written here, to the shared place of the store, if it has one."""
+    if store.place is not None:
+        store.place.write(f"{RESULTS}/{key}", (records_folder() / key).read_bytes())
+
+
+def _read_shared(key: str, store: Store) -> None:
+    """Write the record that the shared place has of this key, if there is one, to where Prefect looks for it."""
+    name = f"{RESULTS}/{key}"
+    if store.place is not None and (content := store.place.read([name]).get(name)) is not None:
+        write_whole(records_folder() / key, content)
 
 
 def inspect_records(store: Store) -> Inspected:

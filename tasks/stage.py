@@ -36,7 +36,7 @@ from pydantic import ValidationError
 
 from tasks.identity import known_by_content
 from tasks.observing import StageCall, current_observers
-from tasks.prefect_records import recorded
+from tasks.prefect_records import recorded, share_record
 from turnwise.errors import ArtifactError, ConfigurationError
 from turnwise.store import Reference, default_store, run_environment
 from turnwise.store.default import when_pruned
@@ -171,6 +171,8 @@ class Stage(Generic[Arguments]):
                 retries=self.retries,
                 retry_delay_seconds=self.retry_delay_seconds,
             )
+            if computed:
+                share_record(key, default_store())
         for observer in current_observers.get():
             seconds = time.perf_counter() - began
             observer.finished(StageCall(self.name, label, reference, not computed, seconds))

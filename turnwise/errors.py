@@ -5,6 +5,7 @@
 * A wrong configuration is **refused** before any compute: `ConfigurationError`.
 * A missing or damaged artifact is **recomputed, with a message**: `ArtifactError`.
 * A full disk is **retried** like other external failures, then reported in one sentence: `DiskFull`.
+* A shared store that does not answer is **waited for**, then the run stops in one sentence: `StoreUnreachable`.
 * A mismatch between engine and learner **stops** the run: `MismatchError`; so does a value that is not finite:
   `NotFiniteError`.
 * A run that can no longer learn, or must not go on, is **ended**: `TrainingEnded`, which names the last good policy.
@@ -30,6 +31,10 @@ class ArtifactError(TurnwiseError, RuntimeError):
 
 class DiskFull(TurnwiseError, OSError):
     """A result cannot be written: the disk is full, or the user's quota is used up."""
+
+
+class StoreUnreachable(TurnwiseError, RuntimeError):
+    """The shared store (`storage.url`) does not answer. The same command goes on from the last stored stage."""
 
 
 class WorldLost(TurnwiseError, RuntimeError):

@@ -55,6 +55,7 @@ def show(
 ) -> None:
     """Look at the episodes of recorded runs."""
     from flows.commands.show import advantage_range, iteration_range, show_episodes
+    from flows.python.experiments import use_project_storage
     from turnwise.reporting.data.episodes import Wanted
 
     wanted = Wanted(
@@ -67,6 +68,7 @@ def show(
         iterations=iteration_range(iteration),
         advantage=advantage_range(advantage),
     )
+    use_project_storage()
     show_episodes(which, wanted, against, limit, html, tracking)
 
 
@@ -83,7 +85,9 @@ def compare(
 ) -> None:
     """Compare recorded runs, of whatever ablations, with verdicts."""
     from flows.commands.compare import compare_runs
+    from flows.python.experiments import use_project_storage
 
+    use_project_storage()
     compare_runs(runs or [""], anyway, success, csv, html, tracking)
 
 
@@ -104,7 +108,9 @@ def lineage(
 ) -> None:
     """Go from a number or an artifact back to everything that it came from."""
     from flows.commands.lineage import show_lineage
+    from flows.python.experiments import use_project_storage
 
+    use_project_storage()
     show_lineage(what, of, iteration, tracking)
 
 
@@ -122,7 +128,9 @@ def export(
 ) -> None:
     """Write a run's policy for transformers and vLLM, with a model card."""
     from flows.commands.export import export_run
+    from flows.python.experiments import use_project_storage
 
+    use_project_storage()
     export_run(which, iteration, best, to, tracking)
 
 
@@ -138,7 +146,9 @@ def reproduce(
 ) -> None:
     """Run what was recorded again, with its code and parameters, and compare the digests."""
     from flows.commands.reproduce import reproduce_runs
+    from flows.python.experiments import use_project_storage
 
+    use_project_storage()
     reproduce_runs(wanted, into, tracking)
 
 

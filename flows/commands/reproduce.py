@@ -23,6 +23,7 @@ from flows.recording.record import project_tracking_uri
 from turnwise.config.overlays import read_yaml
 from turnwise.errors import ConfigurationError, TurnwiseError
 from turnwise.store import Store, default_store
+from turnwise.store.default import URL_VARIABLE
 from turnwise.store.paths import home, project_root
 from turnwise.tracking.finding import UNCOMMITTED_FILE, RecordedRun, find_runs, read_text
 from turnwise.tracking.reproduction import (
@@ -33,8 +34,8 @@ from turnwise.tracking.reproduction import (
     why_different,
 )
 
-OF_THE_OUTER_RUN = ("DVC_ROOT", "TURNWISE_HOME")
-"""Environment variables that would make the reproduced run use the outer project's folders."""
+OF_THE_OUTER_RUN = ("DVC_ROOT", "TURNWISE_HOME", URL_VARIABLE)
+"""Environment variables that would make the reproduced run use the outer project's folders, or find its results."""
 
 CLI_MODULES = ("flows.commands.cli", "flows.cli")
 """Where the command line is, and where it was in earlier commits."""
@@ -124,6 +125,8 @@ def _write_parameters(run: RecordedRun, folder: Path) -> str:
         },
         "variants": {artifacts.variant: {}},
         "tracking": {**project["tracking"], "uri": ""},
+        # What it is to compute again must not be found in a shared store. Earlier commits have none.
+        "storage": {name: "" if name == "url" else value for name, value in project["storage"].items()},
     }
     name = f"reproduced-{artifacts.variant}-{artifacts.seed}.yaml"
     with (folder / name).open("w", encoding="utf-8") as file:

@@ -1,7 +1,7 @@
 """`turnwise verify`: checks that everything in the home is as it was written, and says how to repair what is not.
 
-It reads every byte of the store, whatever the store's index says, and every record of Prefect's, and has SQLite check
-both databases. It changes nothing and may run at the same time as anything else.
+It reads every byte of the store and of the shared one (`storage.url`), whatever the store's index says, every record of
+Prefect's, and has SQLite check both databases. It changes nothing and may run at the same time as anything else.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from turnwise.errors import TurnwiseError
 from turnwise.store import default_store
 from turnwise.store.inspection import Inspected, inspect_artifacts, inspect_database, inspect_notes
 from turnwise.store.paths import home
+from turnwise.store.place_inspection import inspect_place
 
 LISTED = 20
 """Number of damaged things per part that are listed; further ones are only counted."""
@@ -49,6 +50,7 @@ def inspect(folder: Path) -> list[Inspected]:
     store = default_store()
     return [
         inspect_artifacts(store),
+        *([inspect_place(store.place)] if store.place is not None else []),
         inspect_notes(store),
         inspect_records(store),
         inspect_database(

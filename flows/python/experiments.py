@@ -13,6 +13,7 @@ from turnwise.config import overlays
 from turnwise.errors import ConfigurationError
 from turnwise.experiment import Experiment
 from turnwise.experiment import load as read
+from turnwise.store.default import use_storage
 from turnwise.store.paths import project_root
 
 PARAMETERS_FILE = "params.yaml"
@@ -29,7 +30,8 @@ def load(
 
     Where vLLM is not installed and nothing but the parameters file asks for it, the embedded engine takes its place,
     and `tell` is called with a line that says so. Prefect's local server, if it is started, lists finished runs as long
-    as the experiment says.
+    as the experiment says. From here on this process, and those that it starts, use the
+    store that the experiment names.
 
     Args:
         layers: overlays, laid over the parameters in order: files, or mappings of sections as a file would hold them.
@@ -45,6 +47,7 @@ def load(
     chosen = settings if isinstance(settings, Mapping) else list(settings)
     experiment = read(path, laid, chosen, to_plan=to_plan)
     keep_finished_runs(experiment.storage.keep_finished_days)
+    use_storage(experiment.storage.url, experiment.storage.cache_gigabytes)
     if experiment.compute.engine != "vllm" or find_spec("vllm") is not None:
         return experiment
     written = overlays.layered(path, laid, chosen).written(("compute", "engine"))
@@ -53,3 +56,17 @@ def load(
     tell("vLLM is not installed: replies are sampled with the embedded engine (compute.engine: embedded).")
     instead: overlays.Overlay = {"compute": {"engine": "embedded"}}
     return read(path, [*laid, instead], chosen, to_plan=to_plan)
+
+
+def use_project_storage() -> None:
+    """Use the store that the project's parameters name, in what is about recorded runs and no experiment of its own.
+
+    Raises ConfigurationError where these contradict themselves.
+    """
+    try:
+        parameters = project_root() / PARAMETERS_FILE
+    except ConfigurationError:  # outside of a project: a home by itself
+        return
+    if parameters.is_file():
+        storage = read(parameters, to_plan=True).storage
+        use_storage(storage.url, storage.cache_gigabytes)

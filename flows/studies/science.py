@@ -22,6 +22,7 @@ from turnwise.experiment import Experiment, load
 from turnwise.reporting.data.report_data import ReportData
 from turnwise.reporting.data.run_groups import at_equal_budgets, grouped
 from turnwise.store.atomic_write import write_whole
+from turnwise.store.default import use_storage
 from turnwise.store.paths import project_root
 from turnwise.studies.claim_verdicts import decide
 from turnwise.studies.claims import ClaimsPage, PlannedAblation, known_claims
@@ -44,6 +45,7 @@ def write_page(name: str, run: Sequence[str], processes: int = 1) -> None:
     for ablation in _chosen(name, claims, run):
         experiment = experiment_of(claims.ablations[ablation])
         keep_finished_runs(experiment.storage.keep_finished_days)
+        use_storage(experiment.storage.url, experiment.storage.cache_gigabytes)
         result = comparison.found_or_run(experiment, processes)
         budgets = at_equal_budgets(grouped(find_runs(project_tracking_uri(), ablation)), spending())
         record = Record(result.digest, _kept(result.report, claims), tuple(budgets))

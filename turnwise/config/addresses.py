@@ -1,7 +1,8 @@
-"""Types of the settings that address MLflow: the tracking URI, and the name of an experiment in it."""
+"""Types of the settings that are addresses: MLflow's tracking URI, a name of an experiment in it, a shared store."""
 
 from __future__ import annotations
 
+import re
 from typing import Annotated
 from urllib.parse import urlsplit
 
@@ -11,6 +12,7 @@ from turnwise.suggestions import meant
 
 SERVERS = ("http", "https")
 DATABASES = ("sqlite", "postgresql", "mysql", "mssql")
+_BUCKET = r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[A-Za-z0-9_.-]+)*/?"
 LONGEST_TITLE = 250
 """Most characters of a name that MLflow's databases keep."""
 
@@ -41,6 +43,17 @@ def _has_host(uri: str) -> bool:
         return False
 
 
+def _require_store_url(url: str) -> str:
+    if not url or (url.startswith("/") and url.strip("/")):
+        return url
+    if not re.fullmatch(_BUCKET, url):
+        raise ValueError(
+            "must be empty, an absolute folder such as /mnt/lab/turnwise, or s3://bucket/prefix of letters, digits and "
+            "-_./ (keys, region and endpoint come from the environment: AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL, ...)"
+        )
+    return url
+
+
 def _require_title(title: str) -> str:
     if title != title.strip() or not title or len(title) > LONGEST_TITLE or not title.isprintable():
         raise ValueError(
@@ -51,5 +64,7 @@ def _require_title(title: str) -> str:
 
 TrackingUri = Annotated[str, AfterValidator(_require_tracking_uri)]
 """MLflow's tracking URI; empty for the home's own database."""
+StoreUrl = Annotated[str, AfterValidator(_require_store_url)]
+"""The address of a shared store; empty for none. It holds no credentials, since it is recorded."""
 Title = Annotated[str, AfterValidator(_require_title)]
 """A name shown in MLflow; allows more characters than a folder's name (`quantities.Name`)."""

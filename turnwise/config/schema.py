@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
-from turnwise.config.addresses import Title, TrackingUri
+from turnwise.config.addresses import StoreUrl, Title, TrackingUri
 from turnwise.config.quantities import (
     Batch,
     Betas,
@@ -317,6 +317,12 @@ class Storage(Section):
     keep_rollouts: Whole | None
     """Last rollouts of each run that `turnwise prune` leaves. A run itself prunes none, since its report reads all.
     null: all."""
+    url: StoreUrl = ""
+    """A store that several machines share, `s3://bucket/prefix` or an absolute folder: what is computed is written and
+    looked for there, too. Empty: none. No result depends on it."""
+    cache_gigabytes: Positive | None = None
+    """With a shared store: what the files of its local copy may take, in 10^9 bytes; those that were used longest ago
+    make room. null: no bound."""
     keep_finished_days: Count = 30
     """Days for which the local Prefect server lists a run that has ended. A server that runs keeps what it was started
     with."""

@@ -40,6 +40,7 @@ from turnwise.store.files import folders_of
 from turnwise.store.index import VerifiedIndex, state_of
 from turnwise.store.manifest import KIND, MANIFEST, Draft, Manifest, Reference, describe
 from turnwise.store.notes import Clock, Lineage, read_note, write_note
+from turnwise.store.place import SharedPlace
 
 DRAFTS = ".drafts"
 PRUNED = ".pruned.json"
@@ -60,6 +61,8 @@ class Store:
 
     def __init__(self, root: Path, make_again: MakeAgain | None = None) -> None:
         self.root = Path(root)
+        self.place: SharedPlace | None = None
+        """The shared place that the artifacts are in, too: see `turnwise.store.shared`."""
         self._make_again = make_again
         self._restored: dict[Reference, Collection[str]] = {}
         self._verified = VerifiedIndex(self.root)

@@ -1,7 +1,12 @@
-"""The store of the current home, and what recomputes its pruned files."""
+"""The store of the current home, local or shared, and what recomputes its pruned files.
+
+Which store it is, is said by the environment, which the processes that this one starts inherit. No result depends on
+it, so it is no part of any cache key.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -10,8 +15,15 @@ from turnwise.store.artifact_errors import not_made_again
 from turnwise.store.artifacts import MakeAgain, Store
 from turnwise.store.manifest import Reference
 from turnwise.store.paths import home
+from turnwise.store.place import SharedPlace
+
+URL_VARIABLE, CACHE_VARIABLE = "TURNWISE_STORE", "TURNWISE_CACHE_GIGABYTES"
+"""The shared store's address, and the bound of its local cache. Where the user sets the first, both go before the
+section `storage`, e.g. on a machine that reaches the same folder by another path."""
 
 _make_again: list[MakeAgain] = []
+_set_here: dict[str, str] = {}
+"""The variables that `use_storage` has set in this process."""
 
 
 def when_pruned(make_again: MakeAgain) -> None:
@@ -19,16 +31,59 @@ def when_pruned(make_again: MakeAgain) -> None:
     _make_again[:] = [make_again]
 
 
+def use_storage(url: str, cache_gigabytes: float | None) -> None:
+    """Have this process, and those that it starts from here on, use the store that the section `storage` names.
+
+    Args:
+        url: `storage.url`; empty for the local store alone.
+        cache_gigabytes: `storage.cache_gigabytes`.
+    """
+    if os.environ.get(URL_VARIABLE, "") != _set_here.get(URL_VARIABLE, ""):
+        return
+    chosen = {URL_VARIABLE: url} if url else {}
+    if url and cache_gigabytes is not None:
+        chosen[CACHE_VARIABLE] = repr(cache_gigabytes)
+    for name in _set_here.keys() - chosen.keys():
+        os.environ.pop(name, None)
+    os.environ.update(chosen)
+    _set_here.clear()
+    _set_here.update(chosen)
+
+
 def default_store() -> Store:
-    """The store of the current home: one object per folder and process, so that nothing is verified twice."""
-    return _store_at(home() / "store")
+    """The store of the current home: one object per folder and process, so that nothing is verified twice.
+
+    Raises ConfigurationError where a shared store is named that cannot be reached with what is installed.
+    """
+    return _store_at(home() / "store", os.environ.get(URL_VARIABLE, ""), os.environ.get(CACHE_VARIABLE, ""))
+
+
+def require_place() -> None:
+    """Refuse a shared store that does not exist or cannot be written to, before anything is computed.
+
+    Raises ConfigurationError, or StoreUnreachable where its server does not answer.
+    """
+    if (place := default_store().place) is not None:
+        place.require_writable()
+
+
+def place_at(url: str) -> SharedPlace:
+    """The place of this address. Raises ConfigurationError where S3 is named and s3fs is not installed."""
+    from turnwise.store.bucket_place import S3, BucketPlace
+    from turnwise.store.folder_place import FolderPlace
+
+    return BucketPlace(url) if url.startswith(S3) else FolderPlace(url)
 
 
 @cache
-def _store_at(root: Path) -> Store:
+def _store_at(root: Path, url: str, cache_gigabytes: str) -> Store:
     def make_again(reference: Reference, files: Sequence[str]) -> None:
         if not _make_again:
             raise not_made_again(reference, files)
         _make_again[0](reference, files)
 
-    return Store(root, make_again)
+    if not url:
+        return Store(root, make_again)
+    from turnwise.store.shared import SharedStore
+
+    return SharedStore(root, place_at(url), int(float(cache_gigabytes) * 1e9) if cache_gigabytes else None, make_again)
