@@ -41,8 +41,8 @@ class S3Server:
         }.items():
             monkeypatch.setenv(name, value)
         self.trouble = lambda request: None
-        httpx.post(f"{self.address}/moto-api/reset").raise_for_status()
-        httpx.put(f"{self.address}/{BUCKET}").raise_for_status()
+        httpx.post(f"{self.address}/moto-api/reset", timeout=60).raise_for_status()
+        httpx.put(f"{self.address}/{BUCKET}", timeout=60).raise_for_status()
         self.requests.clear()
         yield self
         self.trouble = lambda request: None
