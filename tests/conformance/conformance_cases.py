@@ -52,7 +52,7 @@ EFFORT: Mapping[str, Effort] = {
     "webshop": Effort(random_episodes=1000),
 }
 
-OF_OTHER_PROGRAMS = ("agentgym", "browser", "remote", "sciworld", "webarena")
+OF_OTHER_PROGRAMS = ("agentgym", "browser", "mcp", "remote", "sciworld", "webarena")
 """The worlds whose episodes are played in a server, a browser or a simulator."""
 
 NEEDED: Mapping[str, tuple[Sequence[str], str]] = {
@@ -63,6 +63,7 @@ NEEDED: Mapping[str, tuple[Sequence[str], str]] = {
 
 
 ELSEWHERE: Mapping[str, str] = {
+    "mcp": "the tools of mcp are the user's, and there is no random baseline: test_tool_server.py plays it instead",
     "webarena": "the sites of webarena are the user's and keep their state: test_browser_webarena.py plays it instead",
 }
 """The worlds that this suite cannot hold to their contract, and what does so instead."""
