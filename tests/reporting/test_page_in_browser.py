@@ -47,6 +47,18 @@ def test_the_first_screen_shows_what_was_found_and_its_figure(browser, file, wid
     assert figure["y"] + figure["height"] <= 900
 
 
+def test_a_dark_scheme_turns_page_and_figures_round(browser, file):
+    colours = """() => [getComputedStyle(document.body).backgroundColor, getComputedStyle(document.body).color,
+      getComputedStyle([...document.querySelectorAll('.answer svg text')][0]).fill]"""
+    found = {}
+    for scheme in ("light", "dark"):
+        opened = browser.new_page(color_scheme=scheme)
+        opened.goto(file.as_uri())
+        found[scheme] = opened.evaluate(colours)
+    assert found["light"] == ["rgb(255, 255, 255)", "rgb(34, 38, 43)", "rgb(106, 113, 120)"]
+    assert found["dark"] == ["rgb(21, 24, 27)", "rgb(228, 231, 234)", "rgb(163, 171, 179)"]
+
+
 def test_the_words_open_from_the_first_screen(browser, file):
     opened = browser.new_page()
     opened.goto(file.as_uri())

@@ -6,6 +6,7 @@ never run. Control characters are shown as codes. A name that a template does no
 
 from __future__ import annotations
 
+import re
 from functools import cache
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -15,6 +16,13 @@ from turnwise.reporting import formatting, token_heat_map
 from turnwise.reporting.figures import drawing
 from turnwise.reporting.figures.drawing import Figure
 
+SCHEME_COLOURS = {
+    drawing.INK: "var(--figure-ink)",
+    drawing.GREY: "var(--figure-grey)",
+    drawing.PALE: "var(--figure-line)",
+    "#000000": "var(--figure-black)",
+}
+"""By the colour with which figures are drawn, its name in `page.css`."""
 LONGEST = 4000
 """Maximum characters shown of one passage; a world's text may be a hundred times as long."""
 
@@ -46,6 +54,7 @@ def templates() -> Environment:
         "number": formatting.number,
         "of_processes": formatting.of_processes,
         "probability": formatting.probability,
+        "scheme_colour": scheme_colour,
         "reply_log_probability": formatting.reply_log_probability,
         "shade": token_heat_map.shade,
         "shortened": shortened,
@@ -74,7 +83,24 @@ def shortened(content: str) -> str:
 def svg(figure: Figure) -> Markup:
     """The figure as an SVG element with its description as alternative text. matplotlib escapes the names in it."""
     described = escape(formatting.visible(figure.description))
-    return Markup(figure.svg().replace("<svg ", f'<svg role="img" aria-label="{described}" ', 1))
+    return Markup(_in_scheme(figure.svg()).replace("<svg ", f'<svg role="img" aria-label="{described}" ', 1))
+
+
+def scheme_colour(colour: str) -> str:
+    """The colour as CSS has it: those that a dark page turns round are names, whose values `page.css` gives."""
+    return SCHEME_COLOURS.get(colour.lower(), colour)
+
+
+def _in_scheme(drawing: str) -> str:
+    """An SVG element whose ink, grey, lines and black follow the page's scheme, light or dark.
+
+    matplotlib writes colours as `style="fill: #22262b"`, where CSS takes a variable; elsewhere nothing is replaced.
+    """
+
+    def named(style: re.Match[str]) -> str:
+        return re.sub(r"#[0-9a-fA-F]{6}\b", lambda found: scheme_colour(found[0]), style[0])
+
+    return re.sub(r'\bstyle="[^"]*"', named, drawing)
 
 
 def _finalized(value: object) -> object:
