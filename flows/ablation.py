@@ -26,6 +26,7 @@ from flows.roster import plotted_measures
 from flows.run import run_variant
 from flows.run_state import Run
 from flows.runtime.display import Display, expected_work
+from flows.runtime.flow_artifacts import FlowProgress, publish_results
 from flows.runtime.flow_runs import flow_run
 from flows.runtime.sampler import Sampler, sampling_ahead
 from flows.runtime.worker_processes import WorkerProcesses, worker_processes
@@ -80,7 +81,8 @@ def compare(experiment: Experiment, console: Console, processes: int = 1) -> Abl
     require_memory(experiment, processes)
     display = Display(console, expected_work(experiment), processes)
     needed = needs_of(experiment, processes)
-    with display.showing(), observing(DiskGuard(needed.disk if needed else 0)):
+    told = FlowProgress(experiment.ablation.name, expected_work(experiment))
+    with display.showing(), observing(told), observing(DiskGuard(needed.disk if needed else 0)):
         prepared = prepare_policy(experiment, prepare_materials(experiment))
         baselines = evaluate_baselines(experiment, prepared)
         warm_start = evaluate_warm_start(experiment, prepared)
@@ -108,6 +110,8 @@ def compare(experiment: Experiment, console: Console, processes: int = 1) -> Abl
     repeat = compared_with_former(folder, digests)
     write_results(folder, data, digests)
     record.close(folder / "report.html", digest, summary_metrics(data))
+    publish_results(data, folder / "report.html", tracking_uri(experiment))
+    told.complete()
     return AblationResult(data, folder, digest, repeat, display.computed, display.found)
 
 

@@ -12,16 +12,18 @@ Importing Prefect takes two seconds and starting its server ten, so what is reco
 from __future__ import annotations
 
 import functools
+import inspect
 import logging.handlers
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Generic, ParamSpec, TypeVar
+from typing import Any, Generic, ParamSpec, TypeVar
 
 from rich.console import Console
 
 from flows.runtime.server import ensure_server
 from tasks.stage import NotRecorded, recorded_only
+from turnwise.experiment import Experiment
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
@@ -36,13 +38,15 @@ class FlowRun(Generic[Arguments, Result]):
 
     def __call__(self, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
         """What the function returns, as a flow run. Prefect's settings must be in the environment."""
-        from prefect import flow
+        from prefect import flow, tags
 
         from flows.runtime.reported_states import report_lasting_states
 
         report_lasting_states()
+        given = inspect.signature(self._function).bind(*args, **kwargs).arguments
         decorate = flow(name=self._name, flow_run_name=self._run_name, validate_parameters=False, persist_result=False)
-        return decorate(self._function)(*args, **kwargs)
+        with tags(*tags_of(given)):
+            return decorate(self._function)(*args, **kwargs)
 
     def found_or_run(self, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
         """What the function returns: from the store if all its stages are recorded, else from a flow run."""
@@ -66,6 +70,19 @@ def flow_run(
         return FlowRun(function, name, run_name)
 
     return decorate
+
+
+def tags_of(parameters: Mapping[str, Any]) -> list[str]:
+    """The tags of a flow run, by which Prefect's pages and automations find it: what it is of, where it says so.
+
+    From the function's parameters: `ablation NAME` and `world NAME` of an `experiment`, and `stage`, `variant` and
+    `seed` as they are.
+    """
+    found = []
+    if isinstance(experiment := parameters.get("experiment"), Experiment):
+        found += [f"ablation {experiment.ablation.name}", f"world {experiment.world.name}"]
+    named = (name for name in ("stage", "variant", "seed") if isinstance(parameters.get(name), str | int))
+    return [*found, *(f"{name} {parameters[name]}" for name in named)]
 
 
 def ready_for_prefect() -> None:

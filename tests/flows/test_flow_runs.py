@@ -6,12 +6,14 @@ import json
 import logging
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from pydantic import BaseModel, ConfigDict
 
-from flows.runtime.flow_runs import flow_run
+from flows.runtime.flow_runs import flow_run, tags_of
 from tasks.stage import NotRecorded, recorded_only, stage
+from turnwise.experiment import Experiment, load
 from turnwise.store import Reference, default_store
 
 pytestmark = pytest.mark.usefixtures("prefect_server", "turnwise_home")
@@ -64,6 +66,26 @@ def test_each_warning_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
         numbers.found_or_run(most)
         found = [record.message for record in caplog.records if record.name == __name__]
         assert len(found) == most and found[-len(said) :] == said
+
+
+@flow_run("DVC stage", "a stage")
+def tagged(stage: str, experiment: Experiment, variant: str | None, seed: int | None) -> set[str]:
+    """The tags of its own flow run."""
+    from prefect import runtime
+
+    return set(runtime.flow_run.tags)
+
+
+def test_a_flow_run_is_tagged_with_what_it_is_of() -> None:
+    experiment = load(Path(__file__).parents[2] / "params.yaml", settings={"ablation.name": "mine"})
+    expected = {"ablation mine", "world search", "stage train", "variant mt-grpo", "seed 2"}
+    assert expected <= tagged("train", experiment, "mt-grpo", seed=2)
+    assert tags_of({"stage": "report", "experiment": experiment, "variant": None, "seed": None}) == [
+        "ablation mine",
+        "world search",
+        "stage report",
+    ]
+    assert tags_of({"most": 3}) == []
 
 
 def test_within_recorded_only_nothing_is_computed_and_a_damaged_result_counts_as_none() -> None:

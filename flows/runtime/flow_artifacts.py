@@ -1,0 +1,105 @@
+"""Prefect artifacts of an ablation: how far it is, its table, and where its report and its runs in MLflow are.
+
+They are shown on the page of the flow run, and under *Artifacts* by key, with every earlier version. Outside of a flow
+run, where everything was found in the store, there are none, and Prefect is not imported.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from uuid import UUID
+
+from flows.runtime.display import expected_seconds
+from tasks.observing import Observer, StageCall
+from turnwise.reporting.data.report_data import ReportData
+from turnwise.reporting.finding import finding
+from turnwise.reporting.formatting import with_bounds
+
+SECONDS_BETWEEN_WRITES = 5.0
+TABLE_COLUMNS = 4
+"""Columns of the table that the artifact has: more do not fit its page."""
+
+
+def in_flow_run() -> bool:
+    """Whether this code runs as a part of a flow run of Prefect."""
+    context = sys.modules.get("prefect.context")
+    return context is not None and context.FlowRunContext.get() is not None
+
+
+class FlowProgress(Observer):
+    """Writes the share of an ablation's work that is done as a progress artifact, every few seconds at most."""
+
+    def __init__(self, name: str, work: float) -> None:
+        """`work`: the expected seconds of all stages, see `flows.runtime.display.expected_work`."""
+        self._key, self._work = artifact_key("progress", name), work
+        self._done = 0.0
+        self._id: UUID | None = None
+        self._written = 0.0
+
+    def finished(self, call: StageCall) -> None:
+        """Count a stage, computed or found."""
+        self._done += expected_seconds(call.stage)
+        if in_flow_run() and time.monotonic() - self._written >= SECONDS_BETWEEN_WRITES:
+            self._write(min(99.0, 100 * self._done / self._work))
+
+    def complete(self) -> None:
+        """Write that everything is done."""
+        if in_flow_run():
+            self._write(100.0)
+
+    def _write(self, share: float) -> None:
+        from prefect.artifacts import create_progress_artifact, update_progress_artifact
+
+        if self._id is None:
+            made = create_progress_artifact(progress=share, key=self._key, description="Work done, in percent")
+            assert isinstance(made, UUID), "called outside of an event loop, Prefect returns the id"
+            self._id = made
+        else:
+            update_progress_artifact(self._id, progress=share)
+        self._written = time.monotonic()
+
+
+def publish_results(report: ReportData, page: Path, tracking_uri: str) -> None:
+    """Write an ablation's table and a link to its report as artifacts of the flow run, if this is one."""
+    if not in_flow_run():
+        return
+    from prefect.artifacts import create_link_artifact, create_markdown_artifact
+
+    create_markdown_artifact(
+        markdown=results_markdown(report, page, tracking_uri),
+        key=artifact_key("results", report.title),
+        description=f"The comparison of {report.title}",
+    )
+    create_link_artifact(
+        link=page.absolute().as_uri(),
+        link_text="report.html",
+        key=artifact_key("report", report.title),
+        description=f"The report of {report.title}, on the machine that wrote it",
+    )
+
+
+def results_markdown(report: ReportData, page: Path, tracking_uri: str) -> str:
+    """The finding, the table's first columns with their intervals, and where more is."""
+    columns = report.columns[:TABLE_COLUMNS]
+    lines: list[str] = [f"# {report.title}", ""]
+    if report.judgement is not None and (said := finding(report.judgement)):
+        lines += [said, ""]
+    lines += [_row(["", *(column.heading for column in columns)]), _row(["---"] * (len(columns) + 1))]
+    for row in report.rows:
+        shown = [with_bounds(row.cells.get(column.key), column.digits) for column in columns]
+        lines.append(_row([row.name, *shown]))
+    served = tracking_uri if tracking_uri.startswith("http") else "`turnwise ui`"
+    return "\n".join([*lines, "", f"Report: `{page}`. Runs in MLflow: {served}.", ""])
+
+
+def artifact_key(what: str, name: str) -> str:
+    """A key as Prefect takes it: lower-case letters, digits and dashes."""
+    return re.sub(r"[^a-z0-9]+", "-", f"{what}-{name}".lower()).strip("-")
+
+
+def _row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |"

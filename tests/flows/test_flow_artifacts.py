@@ -1,0 +1,70 @@
+"""What an ablation leaves on Prefect's pages: progress, its table, and a link to its report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from flows.runtime.flow_artifacts import FlowProgress, artifact_key, publish_results, results_markdown
+from flows.runtime.flow_runs import flow_run
+from tasks.observing import StageCall
+from turnwise.reporting.data.report_data import ReportColumn, ReportData, Row
+from turnwise.statistics import Interval
+from turnwise.store import Reference
+
+REPORT = ReportData(
+    "Credit of 2",
+    "",
+    [ReportColumn("success", "success"), ReportColumn("turns", "turns", digits=1)],
+    [
+        Row("mt-grpo", "variant", {"success": Interval(0.5, 0.4, 0.6, "seeds", 3), "turns": None}),
+        Row("a|b", "baseline", {"success": Interval(0.25, None, None, "seeds", 1)}),
+    ],
+)
+CALL = StageCall("rollout", "mt-grpo seed 1", Reference(kind="rollout", digest="a" * 32), False, 1.0)
+
+
+def test_the_table_is_markdown() -> None:
+    text = results_markdown(REPORT, Path("results/credit/report.html"), "sqlite:///mlflow.db")
+    assert text.splitlines() == [
+        "# Credit of 2",
+        "",
+        "|  | success | turns |",
+        "| --- | --- | --- |",
+        "| mt-grpo | 0.50 (0.40 to 0.60) | – |",
+        "| a/b | 0.25 | – |",
+        "",
+        "Report: `results/credit/report.html`. Runs in MLflow: `turnwise ui`.",
+    ]
+    assert "MLflow: http://tracking:5000." in results_markdown(REPORT, Path("r.html"), "http://tracking:5000")
+
+
+@pytest.mark.usefixtures("prefect_server", "turnwise_home")
+def test_a_flow_run_has_progress_table_and_link(tmp_path: Path) -> None:
+    from prefect.artifacts import Artifact
+
+    @flow_run("comparison", "artifacts")
+    def comparison() -> None:
+        told = FlowProgress(REPORT.title, 1000.0)
+        told.finished(CALL)
+        publish_results(REPORT, tmp_path / "report.html", "sqlite:///mlflow.db")
+        told.complete()
+
+    comparison()
+    found = {name: Artifact.get(artifact_key(name, REPORT.title)) for name in ("progress", "results", "report")}
+    assert {name: each and each.type for name, each in found.items()} == {
+        "progress": "progress",
+        "results": "markdown",
+        "report": "markdown",
+    }
+    assert found["progress"].data == 100.0
+    assert "| mt-grpo | 0.50 (0.40 to 0.60) | – |" in found["results"].data
+    assert f"[report.html](file://{tmp_path}/report.html)" in found["report"].data
+
+
+def test_outside_of_a_flow_run_nothing_is_written(tmp_path: Path) -> None:
+    told = FlowProgress(REPORT.title, 1000.0)
+    told.finished(CALL)
+    told.complete()
+    publish_results(REPORT, tmp_path / "report.html", "sqlite:///mlflow.db")
