@@ -27,7 +27,7 @@ import logging
 import pkgutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, Generic, ParamSpec, get_type_hints
@@ -44,6 +44,7 @@ from turnwise.store.digests import digest_of
 from turnwise.store.fingerprint import fingerprint, warn_of_edits
 from turnwise.store.full_disk import telling_of_a_full_disk
 from turnwise.store.notes import with_references
+from turnwise.store.only_one import only_one
 from turnwise.store.pruning import reading
 from turnwise.store.remaking import Record, make_again
 
@@ -163,16 +164,19 @@ class Stage(Generic[Arguments]):
         else:
             from tasks.prefect_task import TaskCall, run_as_task
 
-            reference = run_as_task(
-                self.function,
-                TaskCall(label if label == self.name else f"{label}: {self.name}", key, compute),
-                name=self.name,
-                recorded=_is_recorded(key, label),
-                retries=self.retries,
-                retry_delay_seconds=self.retry_delay_seconds,
-            )
-            if computed:
-                share_record(key, default_store())
+            call = TaskCall(label if label == self.name else f"{label}: {self.name}", key, compute)
+            found = _is_recorded(key, label)
+            with nullcontext() if found else only_one(key):
+                reference = run_as_task(
+                    self.function,
+                    call,
+                    name=self.name,
+                    recorded=found or _is_recorded(key),
+                    retries=self.retries,
+                    retry_delay_seconds=self.retry_delay_seconds,
+                )
+                if computed:
+                    share_record(key, default_store())
         for observer in current_observers.get():
             seconds = time.perf_counter() - began
             observer.finished(StageCall(self.name, label, reference, not computed, seconds))
@@ -333,10 +337,12 @@ def _recorded_or_refused(key: str) -> Reference:
     return reference
 
 
-def _is_recorded(key: str, label: str) -> bool:
-    """Whether a usable result is recorded under the key: see `tasks.prefect_records`."""
+def _is_recorded(key: str, label: str = "") -> bool:
+    """Whether a usable result is recorded under the key: see `tasks.prefect_records`. With a label it warns."""
     try:
         return recorded(key, default_store()) is not None
     except ArtifactError as error:
-        logger.warning("%s was computed before, but its result cannot be used; it is computed again. %s", label, error)
+        if label:
+            again = "%s was computed before, but its result cannot be used; it is computed again. %s"
+            logger.warning(again, label, error)
         return False
