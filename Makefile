@@ -13,7 +13,7 @@ OVERLAY = $(if $(filter search,$(WORLD)),,$(firstword $(wildcard experiments/$(W
 unexport PYTHONDONTWRITEBYTECODE
 
 .DELETE_ON_ERROR:
-.PHONY: demo repro test ui lint bench docs lock lock-docs setup clean
+.PHONY: demo repro test ui lint bench docs lock lock-docs setup ray clean
 
 demo: $(VENV)/ready ## compare credit rules; `make demo WORLD=frozen_lake` does it on a second world
 	$(BIN)/turnwise ablation $(OVERLAY) --processes 2
@@ -41,6 +41,9 @@ docs: $(VENV)/ready $(DOCS_VENV)/ready ## the documentation as a site, every lin
 	@echo "The documentation is .site/index.html. With search: python3 -m http.server --bind 127.0.0.1 --directory .site 8000"
 
 setup: $(VENV)/ready
+
+ray: $(VENV)/ready ## what compute.runner.kind: ray needs besides
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r requirements/ray.lock
 
 $(VENV)/ready: $(LOCK) pyproject.toml requirements/install.sh requirements/python.sh
 	PYTHON='$(PYTHON)' sh requirements/install.sh $(VENV) $(LOCK)

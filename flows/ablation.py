@@ -10,7 +10,7 @@ from rich.console import Console
 
 from flows.needs.disk import DiskGuard, needs_of
 from flows.needs.fitting import require_memory
-from flows.prepare import Prepared, evaluate_baselines, evaluate_warm_start, prepare_materials, prepare_policy
+from flows.prepare import evaluate_baselines, evaluate_warm_start, prepare_materials, prepare_policy
 from flows.recording.record import AblationRecord, tracking_uri
 from flows.recording.recorded_metrics import summary_metrics
 from flows.recording.results import (
@@ -23,16 +23,14 @@ from flows.recording.results import (
     write_results,
 )
 from flows.roster import plotted_measures
-from flows.run import run_variant
 from flows.run_state import Run
 from flows.runtime.display import Display, expected_work
 from flows.runtime.flow_artifacts import FlowProgress, publish_results
 from flows.runtime.flow_runs import flow_run
-from flows.runtime.sampler import Sampler, sampling_ahead
-from flows.runtime.worker_processes import WorkerProcesses, worker_processes
+from flows.runtime.sampler import sampling_ahead
+from flows.workers.sharing import shared_runs
 from tasks.observing import observing
 from tasks.report.report import ReportParameters, RunName, read_report, report
-from turnwise.errors import TrainingEnded
 from turnwise.experiment import Experiment
 from turnwise.reporting.data.cells import WARM_START
 from turnwise.reporting.data.report_data import ReportData
@@ -59,16 +57,16 @@ class AblationResult:
 
 
 @flow_run("comparison", "{experiment.ablation.name}")
-def comparison(experiment: Experiment, processes: int = 1, quiet: bool = False) -> AblationResult:
+def comparison(experiment: Experiment, processes: int | None = None, quiet: bool = False) -> AblationResult:
     """`compare` as a flow run of its own, shown in the terminal unless it is to be `quiet`."""
     return compare(experiment, Console(quiet=quiet), processes)
 
 
-def compare(experiment: Experiment, console: Console, processes: int = 1) -> AblationResult:
+def compare(experiment: Experiment, console: Console, processes: int | None = None) -> AblationResult:
     """Prepare once, run every variant with every seed, record, and write the report.
 
-    The runs are shared by `processes` processes, this one included; where there are more of them than runs, the others
-    sample ahead (`rollout.lag`). The results do not depend on their number.
+    The runs are made by whom `compute.runner` names, or by so many `processes` of this machine. Where there are more of
+    them than runs, the others sample ahead (`rollout.lag`). The results do not depend on who makes a run.
 
     Raises:
         ConfigurationError: the device has too little memory, raised before anything is computed, or the disk has too
@@ -76,6 +74,7 @@ def compare(experiment: Experiment, console: Console, processes: int = 1) -> Abl
         TrainingEnded: a guard or an alarm has ended some runs; raised once every run has been tried.
     """
     began = time.monotonic()
+    processes = experiment.compute.runner.with_processes(processes).processes
     require_store(tracking_uri(experiment))
     require_place()
     require_memory(experiment, processes)
@@ -90,19 +89,18 @@ def compare(experiment: Experiment, console: Console, processes: int = 1) -> Abl
         record.compared_with({**baselines, WARM_START: warm_start})
         with_runs = min(processes, len(experiment.ablation.variants) * len(experiment.ablation.seeds))
         samplers = processes - with_runs
-        report, warn = display.finished_by_worker, console.print
         with (
-            worker_processes(experiment, prepared, with_runs - 1, report, warn, samplers - 1) as workers,
-            sampling_ahead(samplers > 0, report, warn) as sampler,
+            shared_runs(experiment, prepared, record, display, console, with_runs - 1, samplers - 1) as shared,
+            sampling_ahead(samplers > 0, display.finished_by_worker, console.print) as sampler,
         ):
-            runs = every_run(experiment, prepared, record, workers, sampler)
+            runs = shared.make(sampler)
         reported = _report(experiment, baselines, warm_start, prepared.tokenizer, runs)
     evaluations = [*baselines.values(), warm_start]
     made = [*evaluations, *all_references(runs)]
     digest = digest_of([str(reference) for reference in [reported, *made]])
     if display.computed:
         ahead = 0.0 if sampler is None else sampler.seconds
-        seconds, number = time.monotonic() - began + workers.seconds + ahead, 1 + workers.number + (ahead > 0)
+        seconds, number = time.monotonic() - began + shared.seconds + ahead, 1 + shared.number + (ahead > 0)
         keep_time(reported, seconds, number, display.made.issuperset(made))
     data = with_circumstances(read_report(reported), experiment, prepared, reported, evaluations, runs)
     folder = results_folder(experiment)
@@ -113,69 +111,6 @@ def compare(experiment: Experiment, console: Console, processes: int = 1) -> Abl
     publish_results(data, folder / "report.html", tracking_uri(experiment))
     told.complete()
     return AblationResult(data, folder, digest, repeat, display.computed, display.found)
-
-
-def every_run(
-    experiment: Experiment,
-    prepared: Prepared,
-    record: AblationRecord,
-    workers: WorkerProcesses,
-    sampler: Sampler | None = None,
-) -> list[Run]:
-    """Run every variant with every seed: first those that no other process has taken, then whatever is still missing.
-
-    If a run is ended early, the other runs still go on.
-
-    Raises:
-        TrainingEnded: some run was ended, so the comparison would not be the one that was asked for.
-    """
-    made: dict[tuple[str, int], Run | TrainingEnded] = {}
-
-    def make(variant: str, seed: int) -> None:
-        try:
-            made[variant, seed] = run_recorded(experiment, prepared, record, variant, seed, sampler)
-        except TrainingEnded as error:
-            made[variant, seed] = error
-
-    for variant, seed in workers.assignment.runs():
-        make(variant, seed)
-    workers.wait()
-    every = [(variant, seed) for seed in experiment.ablation.seeds for variant in experiment.ablation.variants]
-    for variant, seed in every:
-        if (variant, seed) not in made:
-            make(variant, seed)
-    runs = [run for each in every if isinstance(run := made[each], Run)]
-    ended = [error for each in every if isinstance(error := made[each], TrainingEnded)]
-    if len(ended) == 1 and not runs:
-        raise ended[0]
-    if ended:
-        raise TrainingEnded(
-            f"{len(ended)} of {len(ended) + len(runs)} runs were ended early, so there is nothing to compare yet; "
-            "what the others made is kept. Change what the messages say, or leave the variant or the seed out.\n"
-            + "\n".join(map(str, ended))
-        )
-    return runs
-
-
-def run_recorded(
-    experiment: Experiment,
-    prepared: Prepared,
-    record: AblationRecord,
-    variant: str,
-    seed: int,
-    sampler: Sampler | None = None,
-) -> Run:
-    """Run one variant with one seed, recorded as a child run of the ablation in MLflow; failures are recorded too."""
-    own = experiment.variant(variant)
-    name = f"{variant} seed {seed}"
-    record.open(name, variant, seed, own)
-    try:
-        run = run_variant(own, prepared, variant, seed, record.iteration, sampler, record.start)
-    except Exception as error:
-        record.fail(name, repr(error))
-        raise
-    record.finish(run)
-    return run
 
 
 def _report(

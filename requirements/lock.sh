@@ -13,6 +13,11 @@ resolve --extra cpu --python-version 3.11 -o "$1"
 
 known=$(mktemp) && more=$(mktemp)
 trap 'rm -f "$known" "$more"' EXIT
+# What Ray needs besides, with the versions of the set that it is installed into.
+sed 's/ *;.*//' "$1" >"$known"
+resolve --extra cpu --extra ray --python-version 3.11 --constraints "$known" -o "$more"
+grep -vxF -f "$known" "$more" >"$(dirname "$1")/ray.lock"
+: >"$more"
 for version in 3.12 3.13; do
     sed 's/ *;.*//; s/+cpu$//' "$1" >"$known"
     resolve --python-version "$version" --constraints "$known" -o "$more"

@@ -37,6 +37,16 @@ current_observers: ContextVar[tuple[Observer, ...]] = ContextVar("observers", de
 
 
 @contextmanager
+def unobserved() -> Iterator[None]:
+    """Notify nobody of the stages that are called in the block."""
+    token = current_observers.set(())
+    try:
+        yield
+    finally:
+        current_observers.reset(token)
+
+
+@contextmanager
 def observing(observer: Observer) -> Iterator[None]:
     """Notify the observer of every stage that is called in the block."""
     token = current_observers.set((*current_observers.get(), observer))

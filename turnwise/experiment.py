@@ -19,11 +19,11 @@ from turnwise.agent.formats import make_format
 from turnwise.config import schema
 from turnwise.config.agent import Agent
 from turnwise.config.messages import explain, with_places
-from turnwise.config.model_settings import Compute
 from turnwise.config.monitoring import Alarms, Guards, Monitors
 from turnwise.config.optimization import Evolution, Optimization
 from turnwise.config.overlays import Overlay, layered, merged
 from turnwise.config.presets import preset_and_own
+from turnwise.config.runner import ComputeSection
 from turnwise.config.schema import (
     Ablation,
     Credit,
@@ -58,7 +58,7 @@ from turnwise.world import World, make_world, world_class
 class Experiment(Section):
     """One experiment: every knob of the chain."""
 
-    compute: Compute
+    compute: ComputeSection
     world: WorldSection
     agent: Agent
     rewards: dict[str, RewardSection]
@@ -131,6 +131,7 @@ class Experiment(Section):
         Each check lives with its subject, and gets what it needs.
         """
         world, optimization = self.made_world, self.optimization
+        self.compute.runner.require_cards(self.compute.device)
         form = make_format(self.agent.format, world)
         require_primary_column(world)
         require_demonstrations(self.data, self.warm_start, self.policy, world)
@@ -264,6 +265,7 @@ def single(experiment: Experiment, variant: str | None, seed: int | None) -> Exp
     Defaults: the parameters as they are, as a variant called `base`, and the ablation's first seed.
     """
     values = experiment.model_dump(mode="json")
+    values["compute"]["runner"] = experiment.compute.runner
     if variant is None:
         variant = "base"
         values["variants"] = {"base": {}}

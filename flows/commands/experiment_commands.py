@@ -25,7 +25,7 @@ def ablation(
     overlays: Overlays = None,
     parameters: ParametersFile = PARAMETERS_FILE,
     settings: Settings = None,
-    processes: Processes = 1,
+    processes: Processes = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check everything and count the work; compute nothing.")
     ] = False,
@@ -53,7 +53,7 @@ def experiment(
         typer.Option(help="A name of the section variants.", show_default="the parameters as they are"),
     ] = None,
     seed: Seed = None,
-    processes: Processes = 1,
+    processes: Processes = None,
 ) -> None:
     """Train and test one variant with one seed."""
     from turnwise.experiment import single

@@ -36,12 +36,13 @@ Settings = Annotated[
     typer.Option("--set", "-s", metavar="KEY=VALUE", help="Set one value; may be repeated.", show_default=False),
 ]
 Processes = Annotated[
-    int,
+    int | None,
     typer.Option(
         min=1,
         max=1024,
         metavar="N",
         help="How many processes share the runs, or sample ahead (rollout.lag); the results are the same.",
+        show_default="compute.runner, or 1",
     ),
 ]
 Seed = Annotated[

@@ -20,6 +20,7 @@ from flows.needs.start import recorded_signals
 from flows.needs.work import PlannedRun, planned_run
 from flows.prepare import require_model, task_set_parameters
 from tasks.prepare.materials import draw_task_set
+from turnwise.config.runner import Runner
 from turnwise.config.world_checks import missing_files
 from turnwise.data.task_sets import require_disjoint, task_set_digest
 from turnwise.experiment import Experiment
@@ -29,8 +30,8 @@ from turnwise.reporting.formatting import readable_bytes
 from turnwise.world import SPLITS
 
 
-def show_plan(experiment: Experiment, console: Console, processes: int = 1) -> None:
-    """Print the plan of an ablation, whose runs `processes` processes share.
+def show_plan(experiment: Experiment, console: Console, processes: int | None = None) -> None:
+    """Print the plan of an ablation. `processes` takes precedence over `compute.runner`.
 
     Raises ConfigurationError as a real run would.
     """
@@ -55,7 +56,9 @@ def show_plan(experiment: Experiment, console: Console, processes: int = 1) -> N
     )
     for counts, variants in _by_stages(runs).items():
         console.print(f"Stages of {variants}: {counts}.", highlight=False)
-    _show_needs(experiment, console, processes)
+    runner = experiment.compute.runner.with_processes(processes)
+    console.print(_who(runner, len(runs) * len(seeds)), highlight=False)
+    _show_needs(experiment, console, runner.processes)
     console.print("Nothing was computed.", highlight=False)
 
 
@@ -89,6 +92,18 @@ def _start(experiment: Experiment) -> Iterator[str]:
     for signal, variants in found.items():
         of = "" if len(found) == 1 else f" of {', '.join(variants)}"
         yield f"warning, {start}{of}: {signal.warning()}" if signal.is_missing else f"{start}{of}: {signal.found()}"
+
+
+def _who(runner: Runner, runs: int) -> str:
+    """Who makes the runs."""
+    if runner.kind == "ray":
+        memory = f", {runner.memory_gib:g} GiB" if runner.memory_gib else ""
+        each = f"{runner.cores:g} cores, {runner.cards:g} cards{memory}"
+        return f"Runs: {runs}, made by the Ray cluster at {runner.address}, each with {each}."
+    sharing = min(runner.processes, runs)
+    if sharing == 1:
+        return f"Runs: {runs}, made by this process, one after the other."
+    return f"Runs: {runs}, shared by {sharing} processes of this machine."
 
 
 def _by_stages(runs: Sequence[PlannedRun]) -> dict[str, str]:

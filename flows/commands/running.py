@@ -14,13 +14,14 @@ from turnwise.store.paths import home
 from turnwise.studies.credit_page import print_study
 
 
-def show_ablation(experiment: Experiment, processes: int = 1) -> None:
-    """Run an ablation, whose runs `processes` processes share, and print its comparison."""
+def show_ablation(experiment: Experiment, processes: int | None = None) -> None:
+    """Run an ablation, and print its comparison. `processes` takes precedence over `compute.runner`."""
     console = Console()
     began = time.monotonic()
     result = ablation(experiment, processes=processes).result
     variants, runs = experiment.ablation.variants, len(experiment.ablation.variants) * len(experiment.ablation.seeds)
-    saves_nothing = processes <= runs and any(experiment.variant(name).rollout.lag for name in variants)
+    sharing = experiment.compute.runner.with_processes(processes).processes
+    saves_nothing = sharing <= runs and any(experiment.variant(name).rollout.lag for name in variants)
     from flows.commands.next_steps import next_steps
 
     steps = next_steps(experiment.ablation.name, variants, experiment.ablation.seeds, result.report.columns[0].heading)

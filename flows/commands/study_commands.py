@@ -80,7 +80,7 @@ def science(
             show_default="none: the page is drawn from what was run",
         ),
     ] = None,
-    processes: Processes = 1,
+    processes: Processes = None,
 ) -> None:
     """Test a paper's claims and write their page in docs/science."""
     from turnwise.studies.claims import known_claims

@@ -48,7 +48,7 @@ class FinishedAblation(RecordedRuns):
 
 
 def ablation(
-    experiment: Experiment, *, processes: int = 1, follow: Follow | None = None, quiet: bool = False
+    experiment: Experiment, *, processes: int | None = None, follow: Follow | None = None, quiet: bool = False
 ) -> FinishedAblation:
     """Compare the variants over the seeds: run, record and report them. What is computed already is found.
 
@@ -56,7 +56,8 @@ def ablation(
 
     Args:
         experiment: what `load` returned.
-        processes: how many processes share the runs; the results are the same.
+        processes: how many processes of this machine share the runs; by default whoever `compute.runner` names. The
+            results are the same.
         follow: called with every stage of this process that has returned, for a progress display of one's own.
         quiet: show no progress.
 
@@ -74,7 +75,7 @@ def run(
     variant: str | None = None,
     seed: int | None = None,
     *,
-    processes: int = 1,
+    processes: int | None = None,
     follow: Follow | None = None,
     quiet: bool = False,
 ) -> FinishedAblation:

@@ -25,7 +25,7 @@ from typing import Any
 from rich.console import Console
 
 from flows import roster
-from flows.ablation import compare, run_recorded
+from flows.ablation import compare
 from flows.needs.disk import DiskGuard, needs_of
 from flows.needs.fitting import require_memory
 from flows.prepare import (
@@ -40,6 +40,7 @@ from flows.recording.results import DIGESTS_FILE
 from flows.run_state import Run
 from flows.runtime.display import Display, expected_work
 from flows.runtime.flow_runs import flow_run
+from flows.workers.sharing import run_recorded
 from tasks.observing import observing
 from tasks.prepare.warm_start import CURVE_FILE
 from turnwise.errors import ConfigurationError

@@ -6,11 +6,13 @@ Cached stages do not run and so cannot log: their metrics are read from their ar
 
 from __future__ import annotations
 
+import functools
+import threading
 import time
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Literal, ParamSpec
 
 from flows import roster
 from flows.prepare import Prepared, play_parameters
@@ -47,6 +49,8 @@ CONTEXTS: Mapping[Split, Literal["training", "validation", "testing"]] = {
 SECONDS_BETWEEN_WRITES = 30.0
 """Iterations that are shorter than this are written together. What a killed run has not written, it writes when it is
 started again."""
+Arguments = ParamSpec("Arguments")
+_recording = threading.RLock()
 MODULES_OF_PREPARATION = ("tasks.prepare.materials", "tasks.prepare.warm_start")
 
 
@@ -111,8 +115,19 @@ def recorded_task_set(experiment: Experiment, prepared: Prepared, split: Split) 
     return Dataset(f"{experiment.world.name}-{split}", task_set_digest(tasks), CONTEXTS[split], source, len(tasks))
 
 
+def _alone(method: Callable[Arguments, None]) -> Callable[Arguments, None]:
+    """Keep threads out of a method of a record while another one is in one: runs are recorded as workers report."""
+
+    @functools.wraps(method)
+    def called(*args: Arguments.args, **kwargs: Arguments.kwargs) -> None:
+        with _recording:
+            method(*args, **kwargs)
+
+    return called
+
+
 class AblationRecord:
-    """The MLflow record of an ablation, to which its runs are added as they go."""
+    """The MLflow record of an ablation, to which its runs are added as they go, by any thread."""
 
     def __init__(self, experiment: Experiment, prepared: Prepared) -> None:
         self._experiment, self._prepared = experiment, prepared
@@ -128,16 +143,19 @@ class AblationRecord:
         """Record the test evaluations of the baseline policies and the warm start, shown next to those of the runs."""
         self.tracked.compared_with(evaluations)
 
+    @_alone
     def open(self, run_name: str, variant: str, seed: int, experiment: Experiment) -> None:
         """Find or create the child run of one variant and seed."""
         self._configured[run_name] = experiment
         self.tracked.open(run_name, variant, seed, _own_parameters(experiment))
 
+    @_alone
     def start(self, run: Run) -> None:
         """Record why reinforcement has nothing to begin with, if it has nothing: see `flows.health.judge_start`."""
         if run.start_warning:
             self.tracked.children[run.name].warn_of_start(run.start_warning)
 
+    @_alone
     def iteration(self, run: Run, iteration: Iteration) -> None:
         """Record one iteration's metrics; after an evaluation also a few trajectories, and all artifacts so far.
 
@@ -158,6 +176,7 @@ class AblationRecord:
             if not child.finished:  # else another process has recorded all of them
                 self._name_artifacts(child, run)
 
+    @_alone
     def finish(self, run: Run) -> None:
         """Finish a child run: record the digest of its policy, and of its test, if it had one, metrics and episodes."""
         self._write(run.name)
@@ -180,6 +199,7 @@ class AblationRecord:
         test = read_evaluation(tested, SAMPLED)[: self._experiment.tracking.traces]
         child.log_trajectories("test", test, weights=self._weights)
 
+    @_alone
     def fail(self, run_name: str, reason: str) -> None:
         """Mark the child run as failed."""
         if run_name in self.tracked.children:

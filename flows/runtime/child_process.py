@@ -1,8 +1,8 @@
-"""A process that computes stages for this one: it is given work as lines of JSON and reports every finished stage.
+"""A process that computes stages for this one: it is given work and reports on it, both as lines of JSON.
 
     this process          the child
     ChildProcess.send     given_work()      each line is one piece of work, a model as JSON
-    report(call)          reporting()       each line is a `StageCall`
+    heard(line)           saying()          each line is a report
 
 Results go into the shared store, so nothing but the report comes back. A child does not outlive the process that
 started it: it exits as soon as its standard input is closed.
@@ -10,7 +10,6 @@ started it: it exits as soon as its standard input is closed.
 
 from __future__ import annotations
 
-import json
 import os
 import queue
 import subprocess
@@ -19,12 +18,8 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import IO
 
 from pydantic import BaseModel
-
-from tasks.observing import Observer, StageCall, observing
-from turnwise.store import Reference
 
 LAST_WORDS = 2000
 """Number of characters of a child's error output that are shown when it fails."""
@@ -34,14 +29,14 @@ NO_MORE_WORK = "end\n"
 class ChildProcess:
     """A running child: `python -m MODULE`, whose `main` calls `given_work` and `reporting`."""
 
-    def __init__(self, module: str, report: Callable[[StageCall], None], ended: Callable[[int, str], None]) -> None:
+    def __init__(self, module: str, heard: Callable[[str], None], ended: Callable[[int, str], None]) -> None:
         """Start the child.
 
         Args:
-            report: called from another thread with every stage that the child has finished.
+            heard: called from another thread with every line that the child says.
             ended: called from that thread when the child has ended, with its exit status and its last words.
         """
-        self._report, self._ended = report, ended
+        self._heard, self._ended = heard, ended
         self._said = tempfile.TemporaryFile("w+")  # noqa: SIM115  (closed by the listener)
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-m", module],
@@ -81,8 +76,8 @@ class ChildProcess:
         with self._said, self._process:
             assert self._process.stdout is not None
             for line in self._process.stdout:
-                call = json.loads(line)
-                self._report(StageCall(**{**call, "reference": Reference(**call["reference"])}))
+                if line.endswith("\n"):  # else it was killed within the line
+                    self._heard(line)
             status = self._process.wait()
             self._said.seek(0)
             self._ended(status, self._said.read()[-LAST_WORDS:].strip())
@@ -103,25 +98,18 @@ def given_work() -> Iterator[str]:
         yield line
 
 
-class Reporter(Observer):
-    """Writes a line for every finished stage, for the other process to read."""
-
-    def __init__(self, file: IO[str]) -> None:
-        self._file = file
-
-    def finished(self, call: StageCall) -> None:
-        """Write the stage call as a line of JSON, whole: several threads may report."""
-        self._file.write(json.dumps({**vars(call), "reference": call.reference.model_dump()}) + "\n")
-        self._file.flush()
-
-
 @contextmanager
-def reporting() -> Iterator[Reporter]:
-    """In a child: report every stage that the block computes on standard output; all other output is an error's."""
+def saying() -> Iterator[Callable[[str], None]]:
+    """In a child: what says a line to the other process. All other output of the block counts as an error's."""
     from flows.runtime.housekeeping import mark_flow_runs  # imports Prefect
 
-    reporter = Reporter(os.fdopen(os.dup(1), "w"))
+    file, alone = os.fdopen(os.dup(1), "w"), threading.Lock()
     os.dup2(2, 1)
     mark_flow_runs()
-    with observing(reporter):
-        yield reporter
+
+    def say(line: str) -> None:
+        with alone:  # several threads may speak
+            file.write(line + "\n")
+            file.flush()
+
+    yield say

@@ -1,6 +1,6 @@
 """The progress display: the current stage, its progress, the estimated time left, and the success in training so far.
 
-On a terminal it is bars that stay in place, with an additional one for worker processes; in a log, a line after a stage
+On a terminal it is bars that stay in place, with one more for each worker; in a log, a line after a stage
 if it was long or the last line is some time ago.
 """
 
@@ -93,6 +93,7 @@ class Display(Observer):
         """All artifacts that were computed now, even if they had been computed before."""
         self._console, self._work, self._processes = console, work, processes
         self._by_workers: set[tuple[str, str]] = set()
+        self._views: dict[str, WorkerView] = {}
         self._lock = threading.Lock()
         self._done = self._done_by_computing = 0.0
         self._success: float | None = None
@@ -100,7 +101,6 @@ class Display(Observer):
         self._bars = bars(console)
         self._all = self._bars.add_task("everything", total=work, note="")
         self._now = self._bars.add_task("starting", total=None, note="")
-        self._others = self._bars.add_task("", total=None, note="by another process", visible=False)
 
     @contextmanager
     def showing(self) -> Iterator[Display]:
@@ -110,7 +110,7 @@ class Display(Observer):
 
     def started(self, stage: str, label: str) -> None:
         """Show that a stage has started."""
-        self._bars.reset(self._now, total=None, description=self._title(stage, label), note="")
+        self._bars.reset(self._now, total=None, description=_title(stage, label), note="")
 
     def finished(self, call: StageCall) -> None:
         """Count a finished stage, computed or cached, unless a worker process has already reported it."""
@@ -118,13 +118,19 @@ class Display(Observer):
             if (call.stage, call.label) not in self._by_workers:
                 self._count(call)
 
+    def worker(self, name: str) -> WorkerView:
+        """The line of a worker, by the worker's name."""
+        with self._lock:
+            if name not in self._views:
+                self._views[name] = WorkerView(self, name)
+            return self._views[name]
+
     def finished_by_worker(self, call: StageCall) -> None:
-        """Count a stage that a worker process has finished; what was sampled ahead for it is reported twice."""
+        """Count a stage that a worker has finished; one that is reported twice, as after a loss, counts once."""
         with self._lock:
             if (call.stage, call.label) not in self._by_workers:
                 self._by_workers.add((call.stage, call.label))
                 self._count(call)
-        self._bars.update(self._others, visible=True, description=self._title(call.stage, call.label))
 
     def _count(self, call: StageCall) -> None:
         cost = expected_seconds(call.stage)
@@ -143,16 +149,18 @@ class Display(Observer):
         if not self._console.is_terminal and (long or time.monotonic() - self._last_line >= SECONDS_BETWEEN_LINES):
             self._last_line = time.monotonic()
             share = min(1.0, self._done / self._work)
-            self._console.print(f"{share:4.0%}  {self._title(call.stage, call.label)}  {self._left()}", highlight=False)
+            self._console.print(f"{share:4.0%}  {_title(call.stage, call.label)}  {self._left()}", highlight=False)
 
     def _progressed(self, told: progress.Progress) -> None:
-        figures = "  ".join(f"{name} {value:.2f}" for name, value in told.figures.items())
-        self._bars.update(
-            self._now, total=told.total, completed=told.done, note=f"{told.what} {told.done} of {told.total}  {figures}"
-        )
-        if not self._console.is_terminal and time.monotonic() - self._last_line >= SECONDS_BETWEEN_LINES:
-            self._last_line = time.monotonic()
-            self._console.print(f"      {told.what} {told.done} of {told.total}  {figures}", highlight=False)
+        self._bars.update(self._now, total=told.total, completed=told.done, note=_note(told))
+        self._tell(_note(told))
+
+    def _tell(self, line: str) -> None:
+        """In a log, a line on the stage that is being computed, unless the last line was just now."""
+        with self._lock:
+            if not self._console.is_terminal and time.monotonic() - self._last_line >= SECONDS_BETWEEN_LINES:
+                self._last_line = time.monotonic()
+                self._console.print(f"      {line}", highlight=False)
 
     def _left(self) -> str:
         """Estimated seconds left at the pace of the computed stages so far, and the success in training."""
@@ -162,5 +170,39 @@ class Display(Observer):
         pace = self.computed_seconds / self._done_by_computing / self._processes
         return f"about {max(0.0, self._work - self._done) * pace:.0f} s left{success}"
 
-    def _title(self, stage: str, label: str) -> str:
-        return stage if label == stage else f"{label}: {stage}"
+
+class WorkerView:
+    """The line of one worker in the display: the stage that it computes now, and how far that is."""
+
+    def __init__(self, display: Display, name: str) -> None:
+        self._display, self._name = display, name
+        self._bar = display._bars.add_task("", total=None, note=name, visible=False)
+        self._now = ""
+
+    def started(self, stage: str, label: str) -> None:
+        """Show that the worker has begun a stage."""
+        self._now = _title(stage, label)
+        self._display._bars.reset(self._bar, total=None, visible=True, description=self._now, note=self._name)
+
+    def progressed(self, told: progress.Progress) -> None:
+        """Show how far the worker's stage is."""
+        note = f"{self._name}  {_note(told)}"
+        self._display._bars.update(self._bar, total=told.total, completed=told.done, note=note)
+        self._display._tell(f"{self._now}  {_note(told)}")
+
+    def finished(self, call: StageCall) -> None:
+        """Count a stage of the worker."""
+        self._display.finished_by_worker(call)
+
+    def rest(self) -> None:
+        """The worker has nothing to do: its line is hidden."""
+        self._display._bars.update(self._bar, visible=False)
+
+
+def _title(stage: str, label: str) -> str:
+    return stage if label == stage else f"{label}: {stage}"
+
+
+def _note(told: progress.Progress) -> str:
+    figures = "  ".join(f"{name} {value:.2f}" for name, value in told.figures.items())
+    return f"{told.what} {told.done} of {told.total}  {figures}"

@@ -14,16 +14,28 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, TypeAdapter
 
-from flows.runtime.child_process import ChildProcess, given_work, reporting
+from flows.runtime.child_process import ChildProcess, given_work, saying
 from flows.runtime.flow_runs import flow_run
-from tasks.observing import StageCall
+from tasks.observing import Observer, StageCall, observing
 from tasks.prefect_records import recorded
 from tasks.rollout.rollout import RolloutParameters, rollout
 from tasks.stage import computes
 from turnwise.errors import ArtifactError
 from turnwise.store import Reference, default_store
+
+_CALL: TypeAdapter[StageCall] = TypeAdapter(StageCall)
+
+
+class _Finished(Observer):
+    """Says every stage that has returned."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+
+    def finished(self, call: StageCall) -> None:
+        self._say(_CALL.dump_json(call).decode())
 
 
 class RolloutCall(BaseModel):
@@ -93,7 +105,8 @@ class Sampler:
         else:
             process.kill()
 
-    def _finished(self, call: StageCall) -> None:
+    def _finished(self, line: str) -> None:
+        call = _CALL.validate_json(line)
         self._report(call)
         with self._changed:
             self.seconds += call.seconds
@@ -133,7 +146,7 @@ def sampling_ahead(
 
 def main() -> None:
     """The sampler's process: make rollouts as standard input says, and report each on standard output."""
-    with reporting():
+    with saying() as say, observing(_Finished(say)):
         rollouts_ahead()
 
 

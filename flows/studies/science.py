@@ -33,7 +33,7 @@ from turnwise.tracking.finding import find_runs
 PAGES = Path("docs/science")
 
 
-def write_page(name: str, run: Sequence[str], processes: int = 1) -> None:
+def write_page(name: str, run: Sequence[str], processes: int | None = None) -> None:
     """Run the named ablations of a page (`core`: all of its core) and write it from all that are recorded.
 
     `processes` processes share the runs of an ablation.

@@ -118,6 +118,9 @@ YAML_TEXT = (
 )
 
 BY_SETTING = (
+    Settings(
+        ("compute.device=cuda", "compute.runner={kind: ray, address: auto}"), "compute.runner.cards must be above 0"
+    ),
     Settings(("key=[1",), "key"),
     Settings(("rollout.prompts=[1",), "rollout.prompts"),
     Settings(("rollout.prompts=*a",), "rollout.prompts"),
@@ -329,6 +332,12 @@ MODELS = (
     Value("compute.engine", "transformers", "transformers is now called embedded"),
     Value("compute.device", "gpu", "compute.device"),
     Value("compute.precision", "float16", "compute.precision"),
+    Value("compute.runner.kind", "rai", "did you mean 'ray'"),
+    Value("compute.runner.workers", "0", "compute.runner.workers"),
+    Value("compute.runner", "{kind: ray}", "must have address for kind ray"),
+    Value("compute.runner", "{kind: ray, address: head}", "must be auto, local, HOST:PORT or ray://HOST:PORT"),
+    Value("compute.runner", "{kind: local, workers: 2}", "which kind processes reads"),
+    Value("compute.runner", "{kind: processes, cards: 1.0}", "which kind ray reads"),
     Value("optimization.adapter", "{rank: 8, alpha: 16, target_modules: [q_prj]}", "did you mean 'q_proj'"),
     Value("optimization.adapter", "{rank: 8, alpha: 16, target_modules: []}", "optimization.adapter.target_modules"),
     Value("data.conversations", "nowhere.jsonl"),

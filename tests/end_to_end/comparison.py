@@ -22,7 +22,7 @@ class Computed:
 
 
 def compared(
-    experiment: Experiment, results: Path | None = None, processes: int = 1, console: Console | None = None
+    experiment: Experiment, results: Path | None = None, processes: int | None = None, console: Console | None = None
 ) -> ablation.AblationResult:
     """The comparison of an ablation's variants; `results`: where its files go, by default where a user's do."""
     from prefect import flow

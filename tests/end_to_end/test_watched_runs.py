@@ -18,15 +18,14 @@ from typing import Any
 
 import pytest
 
-from flows.ablation import every_run
 from flows.health import signal_at_start
 from flows.needs.start import recorded_signals
 from flows.prepare import Prepared, prepare_materials, prepare_policy
 from flows.recording.record import AblationRecord
 from flows.run import run_variant
 from flows.run_state import Iteration, Run
-from flows.runtime.worker_processes import worker_processes
 from flows.studies.calibrate import show_calibration
+from flows.workers.sharing import SharedRuns
 from tasks.health.health import read_health
 from tasks.update.update import UpdateParameters
 from turnwise.errors import TrainingEnded
@@ -241,14 +240,10 @@ def test_a_run_that_is_ended_does_not_keep_the_others_of_an_ablation_from_theirs
     variants = {"ended": {"optimization": {"maximum_mismatch": 1e-12}}, "base": {}}
     chosen = experiment(**{"variants": variants, "ablation.variants": list(variants), "optimization.iterations": 1})
     message = r"1 of 2 runs were ended early(.|\n)*in the update of ended seed 1"
-    with pytest.raises(TrainingEnded, match=message), worker_processes(chosen, fresh, 0, nobody, nobody) as alone:
-        every_run(chosen, fresh, AblationRecord(chosen, fresh), alone)
+    with pytest.raises(TrainingEnded, match=message):
+        SharedRuns(chosen, fresh, AblationRecord(chosen, fresh), None).make()
     states = {run.data.tags["mlflow.runName"]: run.info.status for run in recorded()}
     assert (states["ended seed 1"], states["base seed 1"]) == ("FAILED", "FINISHED")
-
-
-def nobody(said: object) -> None:
-    """Listens to other processes where there are none."""
 
 
 def recorded() -> list[Any]:

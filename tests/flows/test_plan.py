@@ -116,3 +116,23 @@ def test_a_task_set_that_the_world_cannot_fill_is_refused() -> None:
     experiment = load(PARAMETERS, settings={"data.train_tasks": 10**6})
     with pytest.raises(ConfigurationError, match=r"data\.train_tasks: count must be at most"):
         show_plan(experiment, Console(file=io.StringIO()))
+
+
+@pytest.mark.parametrize(
+    ("settings", "processes", "said"),
+    [
+        ({}, None, "Runs: 3, made by this process, one after the other."),
+        ({}, 2, "Runs: 3, shared by 2 processes of this machine."),
+        ({"compute.runner.workers": 8}, None, "Runs: 3, shared by 3 processes of this machine."),
+        (
+            {"compute.runner": {"kind": "ray", "address": "auto", "cores": 2.0, "cards": 0.5, "memory_gib": 8.0}},
+            None,
+            "Runs: 3, made by the Ray cluster at auto, each with 2 cores, 0.5 cards, 8 GiB.",
+        ),
+    ],
+)
+def test_it_says_who_makes_the_runs(settings: dict[str, object], processes: int | None, said: str) -> None:
+    experiment = load(PARAMETERS, settings={**MR, "ablation.seeds": [1, 2, 3], **settings})
+    shown = io.StringIO()
+    show_plan(experiment, Console(file=shown, width=120), processes)
+    assert said in shown.getvalue()

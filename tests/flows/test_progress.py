@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from flows.runtime.display import bars, expected_work
+from flows.runtime.display import Display, bars, expected_work
 from turnwise.experiment import load
+from turnwise.progress import Progress
 
 PARAMETERS = Path(__file__).parents[2] / "tests" / "parameters.yaml"
 
@@ -44,3 +45,24 @@ def test_on_a_narrow_terminal_words_are_cut_and_bars_and_times_are_whole() -> No
     assert all(line.rstrip().endswith("0:00:00") for line in lines)
     assert "75%" in lines[0] and "about 1600 s left" in lines[0] and "━" * 6 in lines[0]
     assert "100%" in lines[1] and "random-filter seed 5" in lines[1] and "…" in lines[1]
+
+
+def test_each_worker_has_a_line_with_its_stage_and_how_far_that_is() -> None:
+    console = Console(width=100, force_terminal=True, color_system=None)
+    display = Display(console, work=100.0)
+    one, other = display.worker("worker 2"), display.worker("worker 3")
+    one.started("rollout", "base seed 1 iteration 4")
+    one.progressed(Progress("sampling", 12, 64, {"success": 0.5}))
+    other.started("update", "base seed 2 iteration 9")
+    assert display.worker("worker 2") is one
+    lines = shown_by(display, console)
+    assert any("base seed 1 iteration 4" in line and "19%" in line and "worker 2" in line for line in lines)
+    assert any("base seed 2 iteration 9" in line and "worker 3" in line for line in lines)
+    one.rest()
+    assert not any("worker 2" in line for line in shown_by(display, console)), "one that waits is not shown"
+
+
+def shown_by(display: Display, console: Console) -> list[str]:
+    with console.capture() as captured:
+        console.print(display._bars.get_renderable())
+    return captured.get().splitlines()

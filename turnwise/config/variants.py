@@ -93,6 +93,11 @@ def _require_own_sections(name: str, changes: Mapping[str, object], variant: Var
         raise ConfigurationError(
             f"variant {name!r} must not change {section}, which optimization.method: {method} does not read"
         )
+    compute = changes.get("compute")
+    if isinstance(compute, Mapping) and "runner" in compute:
+        raise ConfigurationError(
+            f"variant {name!r} must not change compute.runner: whoever makes the runs of an ablation makes all of them"
+        )
     for section in (section for section in SHARED if section in changes):
         raise ConfigurationError(
             f"variant {name!r} must not change {section}: what is prepared is shared by all variants; compare such "

@@ -1,0 +1,73 @@
+"""A run as a worker is asked for it, and how the worker makes it."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict
+
+from flows.prepare import Prepared
+from flows.run import run_variant
+from flows.run_state import Iteration, Run
+from flows.runtime.sampler import Sampler
+from flows.workers.reports import Began, Ended, Iterated, Made, Reporter
+from turnwise.errors import TrainingEnded
+from turnwise.experiment import Experiment
+from turnwise.store import Reference
+
+
+class RunOrder(BaseModel):
+    """One variant with one seed, which any process of this home can train and test."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    experiment: Experiment
+    """The whole ablation's."""
+    prepared: dict[str, Reference]
+    variant: str
+    seed: int
+    samples_ahead: bool = False
+    """Whether the worker has rollouts sampled ahead in a further process, where `rollout.lag` allows it."""
+
+    @property
+    def name(self) -> str:
+        """The name of the run wherever it is shown."""
+        return f"{self.variant} seed {self.seed}"
+
+
+def read_order(text: str, last: RunOrder | None) -> RunOrder:
+    """In a worker: an order from JSON. Where it is of the last one's ablation, the world is not made again."""
+    order = RunOrder.model_validate_json(text)
+    same = last is not None and last.experiment == order.experiment
+    return order.model_copy(update={"experiment": last.experiment}) if last is not None and same else order
+
+
+def make_ordered(order: RunOrder, reporter: Reporter, sampler: Sampler | None = None) -> None:
+    """In a worker: make the run and report it. Stages whose results are stored already are found there."""
+
+    def began(run: Run) -> None:
+        reporter.send(
+            Began(
+                models=run.models,
+                start=run.start,
+                start_at_horizon=run.start_at_horizon,
+                start_warning=run.start_warning,
+            )
+        )
+
+    def iterated(run: Run, iteration: Iteration) -> None:
+        reporter.send(Iterated(latest=run.iterations[-2:]))
+
+    own = order.experiment.variant(order.variant)
+    try:
+        run = run_variant(own, Prepared(**order.prepared), order.variant, order.seed, iterated, sampler, on_start=began)
+    except TrainingEnded as error:
+        reporter.send(Ended(reason=str(error)))
+        return
+    reporter.send(
+        Made(
+            experiment=run.experiment,
+            models=run.models,
+            iterations=run.iterations,
+            test=run.test,
+            test_at_horizon=run.test_at_horizon,
+        )
+    )

@@ -1,0 +1,251 @@
+"""Worker processes of this machine: each makes the runs that it is given, one after the other, and reports on them.
+
+    this process                              a worker: python -m flows.workers.processes
+    Prefect's task "run", in a thread of      a flow run for each order, whose stages are cached
+    Prefect's ThreadPoolTaskRunner            as those of any process
+        order, as a line of JSON      ->
+                                      <-      reports, as lines of JSON
+        a lost worker: Prefect's retry of the task, which starts another worker and gives it the order again
+
+Why not Prefect's `ProcessPoolTaskRunner` (3.7.7)? A worker costs the same to start, 10.8 processor seconds for 10.7
+here on two busy cores, nearly all of it imports. But there
+
+* one lost worker breaks the pool: with one of two workers killed, all four waiting tasks ended in `BrokenProcessPool`;
+* a worker outlives a main process that is killed alone: it was still there when measured, 5 s after the SIGKILL;
+* the main process does not learn how far a worker is: the pool reports Prefect's events and logs alone;
+* parameters and results travel as pickles.
+
+Of `prefect.flow_engine.run_flow_in_subprocess` the last three hold too. So the task runner is Prefect's for threads,
+and each thread talks to a process.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+from prefect import Task
+from prefect.cache_policies import NO_CACHE
+from prefect.client.schemas.objects import State, TaskRun
+from prefect.context import TagsContext
+from prefect.futures import PrefectConcurrentFuture
+from prefect.task_runners import ThreadPoolTaskRunner
+
+from flows.runtime.child_process import ChildProcess, given_work, saying
+from flows.runtime.display import Display, WorkerView
+from flows.runtime.flow_runs import flow_run
+from flows.runtime.sampler import Sampler, sampling_ahead
+from flows.workers.following import FollowedRun
+from flows.workers.orders import RunOrder, make_ordered, read_order
+from flows.workers.reports import Reporter, read_report, reporting_stages
+from turnwise.errors import TurnwiseError
+
+LOSSES_OF_A_RUN = 3
+"""How often a run is given to a further worker when its own is lost. After that, this process makes it."""
+
+
+class WorkerLost(TurnwiseError):
+    """A worker was killed while it made a run."""
+
+
+class WorkerFailed(TurnwiseError):
+    """A worker has ended with an error of its own, which another one would repeat."""
+
+
+@dataclass(frozen=True)
+class _End:
+    status: int
+    last_words: str
+
+
+class WorkerProcess:
+    """A place for a worker process, which is started when the place is given a run, and again after a loss."""
+
+    def __init__(self, view: WorkerView, samples_ahead: bool) -> None:
+        self.seconds = 0.0
+        """Wall time of its processes in seconds, added up."""
+        self._view, self._samples_ahead = view, samples_ahead
+        self._child: ChildProcess | None = None
+        self._killed = False
+        self._said: queue.Queue[str | _End] = queue.Queue()
+        self._began = 0.0
+
+    def make(self, followed: FollowedRun) -> None:
+        """Have a run made, and follow it. Raises WorkerLost or WorkerFailed, and whatever recording it raises."""
+        child = self._child = self._child or self._start()
+        if self._killed:
+            child.kill()
+        try:
+            followed.open()
+            child.send(followed.order.model_copy(update={"samples_ahead": self._samples_ahead}))
+            while followed.outcome is None:
+                self._hear(followed)
+        except BaseException:
+            child.kill()
+            self._close()
+            raise
+        self._view.rest()
+
+    def _start(self) -> ChildProcess:
+        said = self._said = queue.Queue()
+        self._began = time.monotonic()
+        return ChildProcess("flows.workers.processes", said.put, lambda status, words: said.put(_End(status, words)))
+
+    def _hear(self, followed: FollowedRun) -> None:
+        said = self._said.get()
+        if isinstance(said, str):
+            followed.heard(read_report(said), self._view)
+            return
+        kind = WorkerLost if said.status < 0 else WorkerFailed
+        raise kind(
+            f"a worker process ended with status {said.status}; what it left undone of {followed.order.name} is "
+            f"{'given to another one' if kind is WorkerLost else 'computed here'}. It said:\n{said.last_words}"
+        )
+
+    def finish(self) -> None:
+        """Let the process end, which has nothing to do."""
+        if self._child is not None:
+            self._child.finish()
+            self._child.wait()
+            self._close()
+
+    def kill(self) -> None:
+        """End the process at once."""
+        self._killed = True
+        if (child := self._child) is not None:
+            child.kill()
+
+    def _close(self) -> None:
+        self.seconds += time.monotonic() - self._began
+        self._child = None
+        self._view.rest()
+
+
+class RunCall:
+    """The argument of the task: no data class, since Prefect would search its fields for results of other tasks."""
+
+    def __init__(self, title: str, make: Callable[[], None]) -> None:
+        self.title = title
+        """The name of the task run in Prefect's UI."""
+        self.make = make
+
+
+class ProcessWorkers:
+    """The worker processes of an ablation, behind Prefect's task runner. Started as runs are given to them."""
+
+    def __init__(self, number: int, samplers: int, display: Display, warn: Callable[[str], None]) -> None:
+        """`samplers` of the `number` workers have a process that samples ahead for them (`rollout.lag`)."""
+        self._places = [
+            WorkerProcess(display.worker(f"worker {place + 2}"), place < samplers) for place in range(number)
+        ]
+        self._idle = list(reversed(self._places))
+        self._warn = warn
+        self._ending = False
+        self._open = ExitStack()
+        self._runner: ThreadPoolTaskRunner[Any] | None = None
+        self._lock = threading.Lock()
+        self._futures: dict[str, PrefectConcurrentFuture[None]] = {}
+        """By the name of the run."""
+
+    @property
+    def seconds(self) -> float:
+        """Wall time of the workers in seconds, added up."""
+        return sum(place.seconds for place in self._places)
+
+    @property
+    def number(self) -> int:
+        """How many workers there have been."""
+        return sum(place.seconds > 0 for place in self._places)
+
+    def submit(self, followed: FollowedRun) -> None:
+        """Give a run to the next worker that is free."""
+        if self._runner is None:
+            self._runner = self._open.enter_context(ThreadPoolTaskRunner(max_workers=len(self._places)))
+        call = RunCall(followed.order.name, lambda: self._make(followed))
+        with TagsContext(current_tags=set()):  # see `tasks.prefect_task`
+            self._futures[followed.order.name] = self._runner.submit(_task(), parameters={"call": call})
+
+    def take_back(self, followed: FollowedRun) -> bool:
+        """Take a run back; False if a worker has begun it."""
+        return self._futures[followed.order.name].wrapped_future.cancel()
+
+    def wait(self, followed: FollowedRun) -> None:
+        """Wait until a worker has made a run, or has failed to."""
+        self._futures[followed.order.name].wait()
+
+    def finish(self) -> None:
+        """End the workers, which have nothing to do."""
+        for place in self._places:
+            place.finish()
+        self._open.close()
+
+    def kill(self) -> None:
+        """End the workers at once, whatever they do."""
+        self._ending = True
+        for place in self._places:
+            place.kill()
+        self._open.close()
+
+    def _make(self, followed: FollowedRun) -> None:
+        with self._lock:
+            place = self._idle.pop()
+        try:
+            place.make(followed)
+        except (WorkerLost, WorkerFailed) as error:
+            if self._ending:
+                raise WorkerFailed("the ablation ends") from error
+            self._warn(str(error))
+            raise
+        finally:
+            with self._lock:
+                self._idle.append(place)
+
+
+def _task() -> Task[[RunCall], None]:
+    def run(call: RunCall) -> None:
+        call.make()
+
+    return Task(
+        run,
+        name="run",
+        task_run_name="{call.title}",
+        retries=LOSSES_OF_A_RUN,
+        retry_delay_seconds=0,
+        retry_condition_fn=_was_lost,
+        persist_result=False,
+        cache_policy=NO_CACHE,
+    )
+
+
+def _was_lost(task: Task[..., Any], task_run: TaskRun, state: State[Any]) -> bool:
+    return isinstance(state.data, WorkerLost)
+
+
+def _flow_of(order: RunOrder, reporter: Reporter, sampler: Sampler | None) -> None:
+    @flow_run("run", f"{order.experiment.ablation.name}: {order.name}")
+    def run() -> None:
+        make_ordered(order, reporter, sampler)
+
+    run()
+
+
+def main() -> None:
+    """A worker: make runs as standard input says, and report on each on standard output."""
+    with saying() as say, reporting_stages(say) as reporter, ExitStack() as ahead:
+        order: RunOrder | None = None
+        sampler: Sampler | None = None
+        for text in given_work():
+            new = read_order(text, order)
+            if order is None:
+                sampler = ahead.enter_context(sampling_ahead(new.samples_ahead, reporter.finished, print))
+            order = new
+            _flow_of(order, reporter, sampler)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,235 @@
+"""Ray workers: each run is a task of Prefect that prefect-ray's task runner hands to a Ray cluster.
+
+    this process                              a Ray worker, with the cores, cards and memory of one run
+    Prefect's RayTaskRunner.submit    ->      Prefect's task "run" of the same flow run
+                                              a flow run of its own, whose stages are cached as those of any process
+    a queue of Ray's                  <-      reports, as lines of JSON
+        a lost worker: Ray runs the task again, on whichever machine has room
+
+This process makes no runs then: it records and shows what it is told. Workers write artifacts into the home, which all
+machines of the cluster must see at one path.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import logging
+import os
+import time
+from collections.abc import Collection, Mapping
+from contextlib import ExitStack
+from typing import Any
+from urllib.parse import urlsplit
+
+from prefect import Task
+from prefect.cache_policies import NO_CACHE
+from prefect.context import FlowRunContext, TagsContext
+from prefect.flows import Flow
+
+from flows.runtime.display import Display
+from flows.runtime.flow_runs import flow_run
+from flows.runtime.process_settings import OFFLINE, THREADS
+from flows.workers.following import FollowedRun
+from flows.workers.orders import RunOrder, make_ordered
+from flows.workers.reports import read_report, reporting_stages
+from turnwise.config.runner import Runner
+from turnwise.errors import ConfigurationError, TurnwiseError
+from turnwise.policy.memory_plan import GIB
+from turnwise.store.default import CACHE_VARIABLE, URL_VARIABLE
+from turnwise.store.paths import home
+
+LOSSES_OF_A_RUN = 3
+"""How often Ray begins a run again whose worker was lost."""
+SECONDS_BETWEEN_LOOKS = 0.5
+RAY_SETTINGS = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
+"""No usage reports; and in a cluster of this machine alone, workers as nice as this process: with Ray's 15 they hardly
+get on next to anything else. The environment takes precedence."""
+SHARED_SETTINGS = ("PREFECT_API_URL", "PREFECT_HOME", URL_VARIABLE, CACHE_VARIABLE, *OFFLINE, *THREADS)
+"""The environment variables that workers take over from this process."""
+LOCAL_STORE_BYTES = 100 * 2**20
+"""Memory for Ray's own objects in a cluster of this machine alone. Artifacts do not travel through it."""
+
+
+class RayWorkers:
+    """The Ray workers of an ablation. The cluster is joined when the first run is submitted."""
+
+    def __init__(self, runner: Runner, display: Display) -> None:
+        self.seconds = 0.0
+        """Wall time of the runs in seconds, added up."""
+        self.number = 0
+        """How many runs were made at the same time, at most."""
+        self._runner, self._display = runner, display
+        self._open = ExitStack()
+        self._followed: dict[str, FollowedRun] = {}
+        self._futures: dict[str, Any] = {}
+        self._began: dict[str, float] = {}
+        self._queue: Any = None
+        self._task_runner: Any = None
+
+    def submit(self, followed: FollowedRun) -> None:
+        """Hand a run to the cluster. Raises ConfigurationError where the cluster cannot be joined."""
+        if self._task_runner is None:
+            self._join()
+        from prefect_ray.context import remote_options
+
+        name, runner = followed.order.name, self._runner
+        memory = {} if runner.memory_gib is None else {"memory": int(runner.memory_gib * GIB)}
+        parameters = {
+            "title": name,
+            "order": followed.order.model_dump_json(),
+            "queue": self._queue,
+            "folder": os.getcwd(),
+        }
+        with (
+            TagsContext(current_tags=set()),  # see `tasks.prefect_task`
+            _plain_flow(),
+            remote_options(num_cpus=runner.cores, num_gpus=runner.cards, max_retries=LOSSES_OF_A_RUN, **memory),
+        ):
+            self._futures[name] = self._task_runner.submit(_TASK, parameters=parameters)
+        self._followed[name] = followed
+
+    def take_back(self, followed: FollowedRun) -> bool:
+        """False: this process makes no run that the cluster has."""
+        return False
+
+    def wait(self, followed: FollowedRun) -> None:
+        """Follow all runs until this one is made or lost for good. Raises TurnwiseError where it is lost."""
+        while followed.outcome is None:
+            done = self._is_done(followed.order.name)  # asked first: what it said before it ended is in the queue
+            heard = self._hear()
+            if done and not heard and followed.outcome is None:
+                error = self._futures[followed.order.name].result(raise_on_failure=False)
+                raise TurnwiseError(
+                    f"the Ray cluster at {self._runner.address} must make the run {followed.order.name}; it has ended "
+                    f"with: {error}. What was computed is kept: start the ablation again to go on from there"
+                )
+
+    def finish(self) -> None:
+        """Leave the cluster; one that was started for this ablation ends."""
+        self._open.close()
+
+    kill = finish
+
+    def _join(self) -> None:
+        try:
+            import ray
+            from prefect_ray import RayTaskRunner
+            from ray.util.queue import Queue
+        except ImportError as error:
+            raise ConfigurationError(
+                f"compute.runner.kind: ray needs Ray, which is not installed ({error}): pip install --no-deps -r "
+                "requirements/ray.lock"
+            ) from error
+        os.environ.update({name: os.environ.get(name, value) for name, value in RAY_SETTINGS.items()})
+        address = self._runner.address
+        own = {"include_dashboard": False, "object_store_memory": LOCAL_STORE_BYTES} if address == "local" else {}
+        environment = {name: os.environ[name] for name in SHARED_SETTINGS if name in os.environ}
+        try:
+            ray.init(
+                address=address,
+                namespace="turnwise",
+                log_to_driver=False,
+                logging_level=logging.WARNING,
+                runtime_env={"env_vars": {**environment, "TURNWISE_HOME": str(home())}},
+                **own,
+            )
+        except (ConnectionError, RuntimeError, ValueError) as error:
+            raise ConfigurationError(
+                f"compute.runner.address must name a Ray cluster that answers; {address}: {error}: start one with ray "
+                "start --head, or set it to local"
+            ) from error
+        self._open.callback(ray.shutdown)
+        require_room(self._runner, ray.cluster_resources())
+        machines = {node["NodeManagerAddress"] for node in ray.nodes() if node["Alive"]}
+        require_server_for(machines, os.environ["PREFECT_API_URL"])
+        self._queue = Queue(actor_options={"num_cpus": 0})
+        self._task_runner = self._open.enter_context(RayTaskRunner())  # it uses the cluster that was joined
+
+    def _is_done(self, name: str) -> bool:
+        import ray
+
+        done, _ = ray.wait([self._futures[name].wrapped_future], timeout=0)
+        return bool(done)
+
+    def _hear(self) -> bool:
+        """Take what workers have said, or wait for it for a moment. Returns whether there was anything."""
+        from ray.util.queue import Empty
+
+        try:
+            name, line = self._queue.get(timeout=SECONDS_BETWEEN_LOOKS)
+        except Empty:
+            return False
+        followed, view = self._followed[name], self._display.worker(name)
+        if name not in self._began:
+            self._began[name] = time.monotonic()
+            self.number = max(self.number, len(self._began))
+            followed.open()
+        followed.heard(read_report(line), view)
+        if followed.outcome is not None:
+            self.seconds += time.monotonic() - self._began.pop(name)
+            view.rest()
+        return True
+
+
+def require_server_for(machines: Collection[str], server: str) -> None:
+    """Raise ConfigurationError where Prefect's server answers to its own machine and the cluster has others."""
+    if len(machines) > 1 and urlsplit(server).hostname in ("127.0.0.1", "localhost", "::1"):
+        raise ConfigurationError(
+            f"PREFECT_API_URL must be an address that all {len(machines)} machines of the Ray cluster reach; found "
+            f"{server}: start prefect server start --host ADDRESS, and set PREFECT_API_URL to it"
+        )
+
+
+def require_room(runner: Runner, offered: Mapping[str, float]) -> None:
+    """Raise ConfigurationError where no worker of the cluster could ever make a run."""
+    asked = {"CPU": runner.cores, "GPU": runner.cards, "memory": (runner.memory_gib or 0.0) * GIB}
+    for name, amount in asked.items():
+        if amount > offered.get(name, 0.0):
+            unit = " bytes" if name == "memory" else ""
+            raise ConfigurationError(
+                f"compute.runner must ask for what the Ray cluster has; a run takes {amount:g} {name}{unit}, and the "
+                f"cluster has {offered.get(name, 0.0):g}: lower compute.runner.cores, cards or memory_gib, or add "
+                "machines"
+            )
+
+
+_of_this_worker = contextvars.Context()
+"""The context of the flow runs of a Ray worker's process. Within the task "run" itself, Prefect would write the records
+of all stages when that task ends, and not as each of them does: a lost worker would lose its whole run."""
+
+
+def run_by_ray(title: str, order: str, queue: Any, folder: str) -> None:
+    """In a Ray worker: make a run, as JSON describes it, and put its reports into the queue."""
+    os.chdir(folder)
+    _of_this_worker.run(_make, title, order, queue)
+
+
+def _make(title: str, order: str, queue: Any) -> None:
+    from flows.runtime.housekeeping import mark_flow_runs
+
+    mark_flow_runs()
+    asked = RunOrder.model_validate_json(order)
+
+    @flow_run("run", f"{asked.experiment.ablation.name}: {asked.name}")
+    def run() -> None:
+        with reporting_stages(lambda line: queue.put((title, line))) as reporter:
+            make_ordered(asked, reporter)
+
+    run()
+
+
+_TASK: Task[..., None] = Task(
+    run_by_ray, name="run", task_run_name="{title}", persist_result=False, cache_policy=NO_CACHE
+)
+
+
+def _nothing() -> None:
+    """Stands for the function of the flow run in what travels to Ray workers."""
+
+
+def _plain_flow() -> Any:
+    """The current flow run without its function and parameters, which prefect-ray would pickle with every task."""
+    context = FlowRunContext.get()
+    assert context is not None, "runs are submitted within a flow run"
+    plain = Flow(_nothing, name=context.flow.name if context.flow else "run", persist_result=False)
+    return context.model_copy(update={"flow": plain, "parameters": {}})

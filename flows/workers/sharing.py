@@ -1,0 +1,243 @@
+"""Which run of an ablation is made where: by this process, or by the workers that `compute.runner` names.
+
+This process makes runs too. Once it has computed a first stage, it hands all the runs that it has not begun to
+Prefect's task runner, and goes on with those that no worker has begun: it takes them back, one at a time. If all is
+cached, no worker is started. It alone writes to MLflow and to the terminal, also what workers report, as they report
+it. What a worker could not make, this process makes, from the last stage that was stored. Who made a run changes no
+result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Protocol
+
+from rich.console import Console
+
+from flows.prepare import Prepared
+from flows.recording.record import AblationRecord
+from flows.run import run_variant
+from flows.run_state import Run
+from flows.runtime.display import Display
+from flows.runtime.sampler import Sampler
+from tasks.observing import Observer, StageCall, observing, unobserved
+from tasks.stage import NotRecorded, computes, recorded_only
+from turnwise.errors import TrainingEnded
+from turnwise.experiment import Experiment
+
+if TYPE_CHECKING:
+    from flows.workers.following import FollowedRun
+
+RunName = tuple[str, int]
+"""Variant and seed."""
+
+
+class Workers(Protocol):
+    """Who makes runs for this process."""
+
+    @property
+    def seconds(self) -> float:
+        """Wall time of their work in seconds, added up."""
+
+    @property
+    def number(self) -> int:
+        """How many of them there have been."""
+
+    def submit(self, followed: FollowedRun) -> None:
+        """Give them a run, which whoever is free first makes."""
+
+    def take_back(self, followed: FollowedRun) -> bool:
+        """Take a run back; False if one of them has begun it, or will."""
+
+    def wait(self, followed: FollowedRun) -> None:
+        """Wait until a run is made, or could not be made."""
+
+    def finish(self) -> None:
+        """End them, who have nothing to do."""
+
+    def kill(self) -> None:
+        """End them at once."""
+
+
+class SharedRuns(Observer):
+    """The runs of an ablation, shared by this process and its workers: see `sharing`."""
+
+    def __init__(
+        self,
+        experiment: Experiment,
+        prepared: Prepared,
+        record: AblationRecord,
+        make_workers: Callable[[], Workers] | None = None,
+        *,
+        elsewhere: bool = False,
+    ) -> None:
+        """`elsewhere`: the workers make every run that is not recorded, and this process none."""
+        self._experiment, self._prepared, self._record = experiment, prepared, record
+        self._make_workers, self._elsewhere = make_workers, elsewhere
+        self._workers: Workers | None = None
+        self._made: dict[RunName, Run | TrainingEnded] = {}
+        self._followed: dict[RunName, FollowedRun] = {}
+        self._left = [(variant, seed) for seed in experiment.ablation.seeds for variant in experiment.ablation.variants]
+        """What this process has not begun, in order."""
+
+    @property
+    def seconds(self) -> float:
+        """Wall time of the workers in seconds, added up."""
+        return 0.0 if self._workers is None else self._workers.seconds
+
+    @property
+    def number(self) -> int:
+        """How many workers there have been."""
+        return 0 if self._workers is None else self._workers.number
+
+    def finished(self, call: StageCall) -> None:
+        """At the first stage that is computed here, hand the runs that are left to the workers."""
+        if not call.cached and not self._elsewhere and self._workers is None:
+            self._hand_out(self._left)
+
+    def make(self, sampler: Sampler | None = None) -> list[Run]:
+        """Every variant with every seed. If a run is ended early, the other runs still go on.
+
+        Raises:
+            TrainingEnded: some run was ended, so the comparison would not be the one that was asked for.
+        """
+        every = list(self._left)
+        if self._elsewhere:
+            self._hand_out([each for each in every if not self._is_recorded(each)])
+        with observing(self):
+            for each in every:
+                self._left.remove(each)
+                if each not in self._followed or self._taken_back(each):
+                    self._make_here(each, sampler)
+            for each in every:
+                if each not in self._made:
+                    self._await(each, sampler)
+        if self._workers is not None:
+            self._workers.finish()
+        return _whole([self._made[each] for each in every])
+
+    def end(self) -> None:
+        """End the workers that are still at work."""
+        if self._workers is not None:
+            self._workers.kill()
+
+    def _hand_out(self, runs: Sequence[RunName]) -> None:
+        """Give runs to the workers."""
+        if self._make_workers is None or not runs:
+            return
+        # Imported here: a repeat, which has nothing to hand out, does without.
+        from flows.workers.following import FollowedRun
+        from flows.workers.orders import RunOrder
+
+        self._workers = self._make_workers()
+        prepared = vars(self._prepared)
+        for variant, seed in runs:
+            order = RunOrder(experiment=self._experiment, prepared=prepared, variant=variant, seed=seed)
+            followed = self._followed[variant, seed] = FollowedRun(order, self._record)
+            self._workers.submit(followed)
+
+    def _is_recorded(self, each: RunName) -> bool:
+        """Whether nothing of a run must be computed. Nobody is told of the stages that are looked up for it."""
+        variant, seed = each
+        try:
+            with recorded_only(), unobserved():
+                run_variant(self._experiment.variant(variant), self._prepared, variant, seed)
+        except NotRecorded:
+            return False
+        except TrainingEnded:
+            return True
+        return True
+
+    def _taken_back(self, each: RunName) -> bool:
+        """Take a run back that was given to the workers; False if one of them has begun it."""
+        assert self._workers is not None, "the run was given to workers"
+        return self._workers.take_back(self._followed[each])
+
+    def _await(self, each: RunName, sampler: Sampler | None) -> None:
+        """Wait for a run that a worker has begun; if it could not be made there, make it here."""
+        assert self._workers is not None, "the run was given to workers"
+        self._workers.wait(self._followed[each])
+        outcome = self._followed[each].outcome
+        if outcome is None:
+            self._make_here(each, sampler)
+        else:
+            self._made[each] = outcome
+
+    def _make_here(self, each: RunName, sampler: Sampler | None) -> None:
+        try:
+            self._made[each] = run_recorded(self._experiment, self._prepared, self._record, *each, sampler)
+        except TrainingEnded as error:
+            self._made[each] = error
+
+
+@contextmanager
+def shared_runs(
+    experiment: Experiment,
+    prepared: Prepared,
+    record: AblationRecord,
+    display: Display,
+    console: Console,
+    workers: int,
+    samplers: int = 0,
+) -> Iterator[SharedRuns]:
+    """The runs of an ablation and their workers. None of these outlives the block.
+
+    Args:
+        workers: how many processes share the runs, besides this one. A Ray cluster takes precedence.
+        samplers: how many of them have a process that samples ahead for them (`rollout.lag`).
+    """
+    runner = experiment.compute.runner
+    on_ray = runner.kind == "ray"
+
+    def make_workers() -> Workers:
+        if on_ray:
+            from flows.workers.ray_cluster import RayWorkers
+
+            return RayWorkers(runner, display)
+        from flows.workers.processes import ProcessWorkers  # imports Prefect
+
+        return ProcessWorkers(workers, samplers, display, console.print)
+
+    wanted = computes() and (on_ray or workers > 0)
+    shared = SharedRuns(experiment, prepared, record, make_workers if wanted else None, elsewhere=on_ray and wanted)
+    try:
+        yield shared
+    finally:
+        shared.end()
+
+
+def run_recorded(
+    experiment: Experiment,
+    prepared: Prepared,
+    record: AblationRecord,
+    variant: str,
+    seed: int,
+    sampler: Sampler | None = None,
+) -> Run:
+    """Run one variant with one seed, recorded as a child run of the ablation in MLflow; failures are recorded too."""
+    own = experiment.variant(variant)
+    name = f"{variant} seed {seed}"
+    record.open(name, variant, seed, own)
+    try:
+        run = run_variant(own, prepared, variant, seed, record.iteration, sampler, record.start)
+    except Exception as error:
+        record.fail(name, repr(error))
+        raise
+    record.finish(run)
+    return run
+
+
+def _whole(outcomes: list[Run | TrainingEnded]) -> list[Run]:
+    """The runs, if none of them was ended. Raises TrainingEnded."""
+    runs = [each for each in outcomes if isinstance(each, Run)]
+    ended = [each for each in outcomes if isinstance(each, TrainingEnded)]
+    if len(ended) == 1 and not runs:
+        raise ended[0]
+    if ended:
+        raise TrainingEnded(
+            f"{len(ended)} of {len(ended) + len(runs)} runs were ended early, so there is nothing to compare yet; "
+            "what the others made is kept. Change what the messages say, or leave the variant or the seed out.\n"
+            + "\n".join(map(str, ended))
+        )
+    return runs

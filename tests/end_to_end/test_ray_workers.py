@@ -1,0 +1,71 @@
+"""Runs on a Ray cluster of this machine: the digests of one process, also where a worker is killed on the way."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+from comparison import Computed, compared
+
+from flows.runtime.display import WorkerView
+from flows.workers.following import FollowedRun
+from flows.workers.reports import Began, Iterated, Report
+from tests.process_tree import command_line, descendants
+from turnwise.experiment import Experiment, load
+
+pytest.importorskip("ray", reason="needs requirements/ray.lock")
+pytest.importorskip("prefect_ray", reason="needs requirements/ray.lock")
+pytestmark = [pytest.mark.chain, pytest.mark.usefixtures("turnwise_home")]
+
+ROOT = Path(__file__).parents[2]
+TINY = Path(__file__).parent / "tiny.yaml"
+SETTINGS = {"compute.runner.kind": "ray", "compute.runner.address": "local"}
+
+
+def on_ray(**further: object) -> Experiment:
+    return load(ROOT / "params.yaml", [TINY], {**SETTINGS, **further})
+
+
+@pytest.fixture(autouse=True)
+def small_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two cores, whatever the machine has, so that both runs are made at once; nobody is told that Ray was used."""
+    import ray
+
+    start = ray.init
+
+    def init(*args: object, **options: object) -> object:
+        return start(*args, num_cpus=2, **options)
+
+    monkeypatch.setattr(ray, "init", init)
+    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+
+
+def test_a_cluster_makes_what_one_process_makes_and_a_lost_worker_goes_on_elsewhere(
+    tiny_ablation: Computed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard: list[Report] = []
+    killed: list[str] = []
+    hear = FollowedRun.heard
+
+    def kill_once(followed: FollowedRun, report: Report, view: WorkerView) -> None:
+        hear(followed, report, view)
+        if not killed and isinstance(report, Iterated):
+            killed.append(followed.order.name)
+            workers = [each for each in descendants(os.getpid()) if command_line(each).startswith("ray::run")]
+            assert workers, "runs are made by Ray's workers"
+            for worker in workers:
+                os.kill(worker, signal.SIGKILL)
+        elif killed == [followed.order.name]:
+            heard.append(report)
+
+    monkeypatch.setattr(FollowedRun, "heard", kill_once)
+    done = compared(on_ray(), tmp_path)
+    assert done.digest == tiny_ablation.digest
+    again_begun = next(index for index, each in enumerate(heard) if isinstance(each, Began))
+    calls = [each.call for each in heard[again_begun:] if each.kind == "finished"]
+    first = [call.cached for call in calls if call.label == f"{killed[0]} iteration 1"]
+    assert first and all(first), "the run goes on after what was stored"
+    again = compared(on_ray(), tmp_path)
+    assert (again.digest, again.computed) == (done.digest, 0), "what is recorded asks for no cluster"

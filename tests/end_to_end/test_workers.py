@@ -1,0 +1,90 @@
+"""Workers that share the runs of an ablation: the same results, whoever made what and whoever was lost."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from comparison import Computed, compared
+from rich.console import Console
+
+from flows.runtime.display import WorkerView
+from flows.workers.following import FollowedRun
+from flows.workers.orders import RunOrder
+from flows.workers.reports import Began, Iterated, Made, Report, Started
+from flows.workers.sharing import SharedRuns
+from tests.process_tree import command_line, descendants
+from turnwise.experiment import Experiment, load
+from turnwise.reporting.formatting import of_processes
+from turnwise.store import Reference
+from turnwise.store.paths import home
+
+pytestmark = [pytest.mark.chain, pytest.mark.usefixtures("turnwise_home")]
+
+ROOT = Path(__file__).parents[2]
+TINY = Path(__file__).parent / "tiny.yaml"
+WORKER = "flows.workers.processes"
+
+
+def tiny() -> Experiment:
+    return load(ROOT / "params.yaml", [TINY])
+
+
+def worker_run() -> Any:
+    """The run in MLflow that the worker makes."""
+    import mlflow
+
+    client = mlflow.MlflowClient(f"sqlite:///{home() / 'mlflow.db'}")
+    found = [run for each in client.search_experiments() for run in client.search_runs([each.experiment_id])]
+    return next(run for run in found if run.data.tags["mlflow.runName"] == "mt-grpo seed 1")
+
+
+def test_a_run_whose_worker_is_killed_goes_on_in_another_and_is_seen_live_with_the_results_of_one_process(
+    tiny_ablation: Computed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard: list[Report] = []
+    seen_live: list[int] = []
+    hear = FollowedRun.heard
+
+    def kill_the_first(followed: FollowedRun, report: Report, view: WorkerView) -> None:
+        hear(followed, report, view)
+        heard.append(report)
+        if not isinstance(report, Iterated):
+            return
+        live = worker_run()
+        assert live.info.status == "RUNNING", "the record of the run is open while the worker is at work"
+        seen_live.append(int("rollout/success" in live.data.metrics))
+        if len(seen_live) == 1:
+            for process in descendants(os.getpid()):
+                if WORKER in command_line(process):
+                    os.kill(process, signal.SIGKILL)
+
+    monkeypatch.setattr(FollowedRun, "heard", kill_the_first)
+    monkeypatch.setattr(SharedRuns, "_taken_back", lambda shared, each: False)  # this process would be too fast
+    said = StringIO()
+    first = compared(tiny(), tmp_path, processes=2, console=Console(file=said, width=200))
+    assert first.digest == tiny_ablation.digest
+    assert "ended with status -9; what it left undone of mt-grpo seed 1 is given to another one" in said.getvalue()
+    assert [type(each) for each in heard].count(Began) == 2, "the run was begun again"
+    assert isinstance(heard[-1], Made) and any(isinstance(each, Started) for each in heard)
+    assert seen_live and all(seen_live), "each iteration is recorded as soon as it is heard of"
+    again = [index for index, each in enumerate(heard) if isinstance(each, Began)][1]
+    calls = [each.call for each in heard[again:] if each.kind == "finished"]
+    assert all(call.cached for call in calls if call.label.endswith("iteration 1")), "it goes on after what is stored"
+    assert of_processes(first.report) == " of 2 processes"
+    repeated = compared(tiny(), tmp_path, processes=2)
+    assert (repeated.digest, repeated.computed, repeated.found) == (first.digest, 0, first.computed + first.found)
+
+
+def test_a_worker_ends_with_the_process_that_started_it(prefect_server: str) -> None:
+    nothing = {"train_task_set": Reference(kind="none", digest="0" * 32)}
+    order = RunOrder(experiment=tiny(), prepared=nothing, variant="nowhere", seed=1)
+    ended = subprocess.run([sys.executable, "-m", WORKER], input="", capture_output=True, text=True)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (1, "", ""), "without a word: nobody is there to hear it"
+    assert RunOrder.model_validate_json(order.model_dump_json()) == order
