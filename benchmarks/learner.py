@@ -1,13 +1,15 @@
 """How much of the machine's arithmetic an update of the learner uses, for policies of three sizes.
 
-Per size: tokens trained per second, the share of padding in micro-batches, and the FLOP/s of the update next to those
-of the same update with transformers' own forward pass (`theirs`), of the bare matrix products of the same shapes, and
-of one large product, measured in turns in the same process. Only real tokens count as work: 6 FLOP per weight and token
-(2 forward, 4 backward), the output layer at reply tokens only, and attention's products under the causal mask. Padding,
-normalisation, the loss and the optimizer's step count as none; what our forward pass leaves out counts as done. On the
-CPU a second is one of the processor, so that other work on the machine cancels.
+Per size: tokens trained per second, the share of tokens that an update does not compute since another sequence begins
+with the same ones, and the FLOP/s of the update next to those of the same update with transformers' own forward pass
+(`theirs`), of the bare matrix products of the same shapes, and of one large product, measured in turns in the same
+process. Only real tokens count as work: 6 FLOP per weight and token (2 forward, 4 backward), the output layer at reply
+tokens only, and attention's products under the causal mask. Padding, normalisation, the loss and the optimizer's step
+count as none; what our forward pass leaves out, shared tokens among it, counts as done. On the CPU a second is one of
+the processor, so that other work on the machine cancels.
 
-    python -m benchmarks.learner                    1 M, 10 M and 50 M parameters, float32, on the CPU
+    python -m benchmarks.learner                    1 M, alone and in groups that share a turn, 10 M and 50 M
+                                                    parameters, float32, on the CPU
     python -m benchmarks.learner --device cuda      Qwen3-0.6B's shape, random weights, bfloat16, 16k tokens at a time
 
 In bfloat16 the learner keeps what it trains in float32, as it does everywhere. `--gradient-checkpointing` and
@@ -35,7 +37,8 @@ from turnwise.policy.learner.learner import Learner
 from turnwise.policy.learner.update import UpdateBatch, UpdateSettings
 from turnwise.policy.memory import forget_peak_memory, peak_memory_bytes
 from turnwise.policy.model import dtype_of
-from turnwise.policy.reply_states import padded_reply_states
+from turnwise.policy.packing import Packing
+from turnwise.policy.reply_states import is_packable, padded_reply_states
 from turnwise.policy.scoring import lay_out
 from turnwise.seeding import generator
 
@@ -59,6 +62,8 @@ class Size:
     lengths: tuple[int, int]
     """Of an observation or a reply, from and to, in tokens; a trajectory has two of each."""
     micro_batch_tokens: int
+    group: int = 1
+    """Trajectories that share their first observation and reply, as episodes of a group often do."""
 
     @property
     def layer_matrices(self) -> list[tuple[int, int]]:
@@ -70,6 +75,7 @@ class Size:
 
 ON_CPU = (
     Size("1 M", 128, 4, 4, 2, 32, 384, 1024, 128, (20, 80), 2048),
+    Size("1 M, groups", 128, 4, 4, 2, 32, 384, 1024, 128, (20, 80), 2048, group=8),
     Size("10 M", 320, 7, 10, 5, 32, 960, 4096, 48, (20, 80), 2048),
     Size("50 M", 640, 9, 10, 5, 64, 1920, 8192, 12, (20, 80), 2048),
 )
@@ -83,7 +89,7 @@ class Row:
     size: Size
     parameters: int
     tokens_per_second: float
-    padding: float
+    shared: float
     update: float
     """FLOP/s, as are the next three."""
     theirs: float
@@ -96,7 +102,7 @@ def main(arguments: Sequence[str] = ()) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.learner", description=__doc__.split("\n")[0])
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--sizes", type=int, default=3, help="how many of the sizes, the smallest first")
+    parser.add_argument("--sizes", type=int, default=4, help="how many of the sizes, the smallest first")
     parser.add_argument("--gradient-checkpointing", action="store_true")
     parser.add_argument("--compiled", action="store_true")
     chosen = parser.parse_args(list(arguments))
@@ -125,10 +131,14 @@ def measure(size: Size, device: str, threads: int, model: ModelSettings) -> Row:
         parameters = _create(size, Path(folder))
         learner = Learner(Path(folder), device=device, threads=threads, model=model)
     batch, settings = _batch(learner, sequences, size), _settings(size)
-    micro_batches = lay_out(SequenceBatch.of(sequences), size.micro_batch_tokens, PAD, torch.device("cpu"))
-    padding = 1.0 - sum(len(sequence.tokens) for sequence in sequences) / sum(
-        micro_batch.padded_tokens for micro_batch in micro_batches
+    packed = is_packable(learner.model)
+    micro_batches = lay_out(
+        SequenceBatch.of(sequences), size.micro_batch_tokens, PAD, torch.device("cpu"), packed=packed
     )
+    tokens = sum(len(sequence.tokens) for sequence in sequences)
+    computed = tokens
+    if packed:
+        computed = sum(len(Packing.of(micro_batch, dtype).inputs) for micro_batch in micro_batches)
     replies = round(sum(len(micro_batch.targets) for micro_batch in micro_batches) / len(micro_batches))
     shapes = [(size.micro_batch_tokens, *matrix, size.layers) for matrix in size.layer_matrices]
     shapes.append((replies, size.hidden, size.vocabulary, 1))
@@ -139,15 +149,18 @@ def measure(size: Size, device: str, threads: int, model: ModelSettings) -> Row:
     seconds, of_theirs, same_shapes, large = [], [], [], []
     for _ in range(ROUNDS):
         seconds.append(_seconds(lambda: learner.update(batch, settings), device))
-        with patch.object(learner_module, "reply_states", padded_reply_states):
+        with (
+            patch.object(learner_module, "reply_states", padded_reply_states),
+            patch.object(learner_module, "is_packable", lambda model: False),
+        ):
             of_theirs.append(_seconds(lambda: learner.update(batch, settings), device))
         same_shapes.append(_products(shapes, dtype, device))
         large.append(_products([(side, side, side, 1)], dtype, device))
     return Row(
         size=size,
         parameters=parameters,
-        tokens_per_second=sum(len(sequence.tokens) for sequence in sequences) / min(seconds),
-        padding=padding,
+        tokens_per_second=tokens / min(seconds),
+        shared=1.0 - computed / tokens,
         update=_floating_point_operations(size, sequences) / min(seconds),
         theirs=_floating_point_operations(size, sequences) / min(of_theirs),
         same_shapes=max(same_shapes),
@@ -247,12 +260,18 @@ def _sequences(size: Size) -> list[TokenSequence]:
     """Trajectories of two turns; observations and replies differ in length as they do in practice."""
     draw = generator(0, "learner-benchmark")
     sequences = []
-    for _ in range(size.trajectories):
-        turn_of_token: list[int] = []
-        for turn in (-1, 0, -1, 1):
-            turn_of_token += [turn] * int(draw.integers(*size.lengths))
-        tokens = draw.integers(3, size.vocabulary, len(turn_of_token)).tolist()
-        sequences.append(TokenSequence(tuple(tokens), tuple(turn_of_token), (0.0,) * len(tokens)))
+
+    def turn(number: int) -> tuple[list[int], list[int]]:
+        """The tokens of an observation and a reply, and the turn of each."""
+        observed, replied = (int(draw.integers(*size.lengths)) for _ in range(2))
+        tokens = draw.integers(3, size.vocabulary, observed + replied).tolist()
+        return tokens, [-1] * observed + [number] * replied
+
+    for _ in range(size.trajectories // size.group):
+        first = turn(0)
+        for _ in range(size.group):
+            tokens, turns = (before + after for before, after in zip(first, turn(1), strict=True))
+            sequences.append(TokenSequence(tuple(tokens), tuple(turns), (0.0,) * len(tokens)))
     return sequences
 
 
@@ -273,15 +292,15 @@ def _settings(size: Size) -> UpdateSettings:
 
 
 _HEADING = (
-    f"{'policy':>10} {'parameters':>11} {'tokens/s':>9} {'padding':>7} | {'update':>8} {'theirs':>8} "
+    f"{'policy':>11} {'parameters':>11} {'tokens/s':>9} {'shared':>7} | {'update':>8} {'theirs':>8} "
     f"{'same shapes':>11} {'large':>8} | {'of theirs':>9} {'of same':>7} {'of large':>8} | {'peak':>8}\n"
-    f"{'':>40} | {'TFLOP/s':>8} {'TFLOP/s':>8} {'TFLOP/s':>11} {'TFLOP/s':>8} | {'':>26} | {'GiB':>8}\n"
+    f"{'':>41} | {'TFLOP/s':>8} {'TFLOP/s':>8} {'TFLOP/s':>11} {'TFLOP/s':>8} | {'':>26} | {'GiB':>8}\n"
 )
 
 
 def _line(row: Row) -> str:
     return (
-        f"{row.size.name:>10} {row.parameters:>11,} {row.tokens_per_second:>9,.0f} {row.padding:>7.1%} | "
+        f"{row.size.name:>11} {row.parameters:>11,} {row.tokens_per_second:>9,.0f} {row.shared:>7.1%} | "
         f"{row.update / 1e12:>8.3f} {row.theirs / 1e12:>8.3f} {row.same_shapes / 1e12:>11.3f} "
         f"{row.large / 1e12:>8.3f} | {row.update / row.theirs:>9.2f} {row.update / row.same_shapes:>7.0%} "
         f"{row.update / row.large:>8.0%} | "
