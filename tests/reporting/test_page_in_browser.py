@@ -59,6 +59,26 @@ def test_a_dark_scheme_turns_page_and_figures_round(browser, file):
     assert found["dark"] == ["rgb(21, 24, 27)", "rgb(228, 231, 234)", "rgb(163, 171, 179)"]
 
 
+def test_a_curve_is_read_by_keyboard_and_by_pointer_without_a_network(browser, file):
+    opened = browser.new_page(viewport={"width": 1280, "height": 900}, offline=True)
+    errors = []
+    opened.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+    opened.goto(file.as_uri())
+    curve = opened.locator("figure[data-values]").first
+    said = curve.locator("figcaption")
+    expect(said).to_have_text("")
+    curve.focus()
+    opened.keyboard.press("ArrowRight")
+    expect(said).to_contain_text("iteration ")
+    first = said.text_content()
+    opened.keyboard.press("End")
+    expect(said).not_to_have_text(first)
+    box = curve.bounding_box()
+    opened.mouse.move(box["x"] + 5, box["y"] + box["height"] / 2)
+    expect(said).to_have_text(first)
+    assert curve.locator(".chosen").count() == 1 and errors == []
+
+
 def test_the_words_open_from_the_first_screen(browser, file):
     opened = browser.new_page()
     opened.goto(file.as_uri())

@@ -53,7 +53,7 @@ def test_every_text_of_a_trajectory_is_escaped_and_its_control_characters_are_sh
     )
     plain = Tags(page(replace(report, samples=[])))
     read = Tags(page(replace(report, samples=[hostile])))
-    assert "script" not in read.tags
+    assert read.tags.count("script") == 1, "the page's own"
     # label, id, tag and its value; observation, reply, thought, action, why it is invalid, token, reward; last words
     assert read.text.count(ATTACK.replace("\x1b", "\\x1b")) - plain.text.count(ATTACK) == 12
     assert "\x1b" not in read.text

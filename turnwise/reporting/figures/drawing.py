@@ -11,8 +11,8 @@ from __future__ import annotations
 import io
 import re
 import textwrap
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import matplotlib
 from matplotlib.axes import Axes
@@ -74,6 +74,8 @@ class Figure:
     """Rows under `header`."""
     draw: Callable[[bool], Drawing]
     """Draws the figure; the argument says whether with a legend."""
+    values: Mapping[int, str] = field(default_factory=dict)
+    """What a page says of each iteration that can be chosen; the SVG has a line for it, with the id `iteration-N`."""
 
     def svg(self) -> str:
         """The figure as an SVG element without legend; ids are prefixed with its name, so a page can hold several."""

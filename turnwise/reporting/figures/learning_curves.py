@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
 from matplotlib.ticker import MaxNLocator
 
 from turnwise.reporting.data.report_data import SHARE, Curve, ReportData
-from turnwise.reporting.figures.drawing import Figure, LineStyle, file_name, handle, legend_below, styles, wrapped
+from turnwise.reporting.figures.drawing import GREY, Figure, LineStyle, file_name, handle, legend_below, styles, wrapped
 from turnwise.reporting.formatting import heading
 
 CURVE_INCHES = (3.4, 2.45)
+MOST_VALUES = 50
+"""Iterations of a curve that a page can be asked for, so that the page of a long run stays small."""
 
 
 def learning_curves(report: ReportData) -> list[Figure]:
@@ -43,6 +45,9 @@ def _learning_curve(report: ReportData, metric: str, place: int) -> Figure:
         drawing, axes = _curve_axes(title.count("\n") + 1)
         for name, seeds in variants.items():
             draw_variant(axes, seeds, look[name])
+        if not legend:
+            for at in values:
+                axes.axvline(at, color=GREY, linewidth=1.0, alpha=0.0, gid=f"iteration-{at}")
         axes.set_title(title)
         axes.set_xlabel("iteration")
         axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
@@ -55,6 +60,7 @@ def _learning_curve(report: ReportData, metric: str, place: int) -> Figure:
         return drawing
 
     bands = {name: band(seeds) for name, seeds in variants.items()}
+    values = _values(bands)
     ends = [
         f"{name} {rows[-1][1]:.3g}" if rows else f"{name} without shared iterations" for name, rows in bands.items()
     ]
@@ -64,7 +70,19 @@ def _learning_curve(report: ReportData, metric: str, place: int) -> Figure:
         ("metric", "variant", "seed", "iteration", "value"),
         [(metric, curve.variant, curve.seed, *point) for curve in curves for point in curve.points],
         draw,
+        values,
     )
+
+
+def _values(bands: Mapping[str, Sequence[tuple[int, float, float, float]]]) -> dict[int, str]:
+    """What each variant has at each iteration, of at most `MOST_VALUES` iterations: the mean, and the seeds' range."""
+    told: dict[int, list[str]] = {}
+    for name, rows in bands.items():
+        for at, mean, low, high in rows:
+            spread = f" ({low:.3g} to {high:.3g})" if low < high else ""
+            told.setdefault(at, []).append(f"{name} {mean:.3g}{spread}")
+    every = -(-len(told) // MOST_VALUES) or 1
+    return {at: ", ".join(told[at]) for at in sorted(told)[::every]}
 
 
 def band(curves: Sequence[Curve]) -> list[tuple[int, float, float, float]]:

@@ -7,15 +7,13 @@ its digest, so no other script runs, whatever an episode contains.
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
 from turnwise.reporting.data.episodes import OCCASIONS, ShownEpisode, by_task
 from turnwise.reporting.formatting import ending
-from turnwise.reporting.html.rendering import render, source
+from turnwise.reporting.html.rendering import digest_of_script, render, source
 from turnwise.reporting.token_heat_map import largest_advantage
 from turnwise.store.atomic_write import write_whole
 
@@ -51,7 +49,7 @@ def episodes_page(
         choices=_choices(episodes),
         largest_advantage=largest_advantage([episode.sample for episode in episodes]),
         script=script,
-        script_digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        script_digest=digest_of_script(script),
     )
 
 

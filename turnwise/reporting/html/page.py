@@ -21,16 +21,19 @@ from turnwise.reporting.figures.endings import endings_figure, looks, variants_w
 from turnwise.reporting.figures.learning_curves import curves_by_topic, learning_curves
 from turnwise.reporting.finding import finding
 from turnwise.reporting.glossary import GLOSSARY
-from turnwise.reporting.html.rendering import render
+from turnwise.reporting.html.rendering import digest_of_script, render, source
 from turnwise.reporting.token_heat_map import largest_advantage
 
 
 def page(report: ReportData) -> str:
     """The report's page as HTML text."""
     variants, first = variants_with_endings(report), answer(report)
+    script = source("report.js")
     return render(
         "report.html.jinja",
         title=report.title,
+        script=script,
+        script_digest=digest_of_script(script),
         report=report,
         finding=None if report.judgement is None else finding(report.judgement, report.greedy),
         styles=styles(report),
