@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import math
 import sqlite3
+import time
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, wraps
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -20,6 +21,10 @@ from urllib.request import url2pathname
 from turnwise.tracking.database import known_tables, open_client
 from turnwise.tracking.library import mlflow
 
+SECONDS_FOR_A_RESTART = 120.0
+"""For how long a call waits for a database server that cannot be reached."""
+UNAVAILABLE = "TEMPORARILY_UNAVAILABLE"
+"""MLflow's code for a database that fails: of a server, or a file that is locked for longer than MLflow waits."""
 _ACTIVE = (
     "lifecycle_stage = 'active' "
     "AND experiment_id IN (SELECT experiment_id FROM experiments WHERE lifecycle_stage = 'active')"
@@ -55,6 +60,40 @@ class StoredRun:
     data: RunData
 
 
+class PatientClient:
+    """MLflow's client, each of whose calls is repeated while its database server cannot be reached.
+
+    MLflow checks its connections before each use, so that those from before a restart do no harm. What a call has
+    written that fails so is rolled back.
+    """
+
+    def __init__(self, opened: Callable[[], Any]) -> None:
+        self._client = self._waited_for(opened)
+
+    def __getattr__(self, name: str) -> Any:
+        """What MLflow's client has under this name."""
+        method = getattr(self._client, name)
+        if not callable(method):
+            return method
+
+        @wraps(method)
+        def patient(*arguments: Any, **named: Any) -> Any:
+            return self._waited_for(lambda: method(*arguments, **named))
+
+        return patient
+
+    def _waited_for(self, call: Callable[[], Any]) -> Any:
+        ends, pause = time.monotonic() + SECONDS_FOR_A_RESTART, 0.2
+        while True:
+            try:
+                return call()
+            except Exception as error:
+                if getattr(error, "error_code", "") != UNAVAILABLE or time.monotonic() + pause > ends:
+                    raise
+            time.sleep(pause)
+            pause = min(2 * pause, 10.0)
+
+
 class TrackingClient:
     """MLflow's client of a store, opened at the first call that needs it; a missing SQLite file is created then."""
 
@@ -63,8 +102,8 @@ class TrackingClient:
 
     @cached_property
     def mlflow(self) -> Any:
-        """The client itself."""
-        return open_client(self.tracking_uri)
+        """The client itself, whose calls wait for a database server that is being restarted."""
+        return PatientClient(lambda: open_client(self.tracking_uri))
 
     def __getattr__(self, name: str) -> Any:
         """What is not read here is MLflow's."""
