@@ -30,9 +30,9 @@ def refused(*settings: str, overlays: tuple[Path, ...] = ()) -> str:
 
 def test_the_default_parameters_are_accepted() -> None:
     experiment = load(DEFAULT)
-    assert experiment.ablation.variants == ["grpo-or", "grpo-mr", "mt-grpo"]
+    assert experiment.ablation.variants == ["grpo-or", "per-index", "mt-grpo"]
     assert experiment.variant("mt-grpo").credit.options == {"rule": "return-to-go"}
-    assert experiment.variant("grpo-mr").credit.options == {"rewards": "merged"}
+    assert experiment.variant("per-index").credit.options == {"rule": "per-index"}
 
 
 def test_the_tests_own_parameters_have_the_keys_of_the_default_ones() -> None:

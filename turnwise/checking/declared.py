@@ -13,7 +13,7 @@ from turnwise.store.fingerprint import installed_imports
 from turnwise.store.run_environment import COMPUTING_PACKAGES
 from turnwise.store.world_identity import what_it_reads
 
-CARRIERS = ("httpx", "pydantic")
+CARRIERS = ("aiohttp", "botocore", "fsspec", "httpx", "pydantic", "s3fs")
 """Packages that only transport data; another version of them changes no episode, so they need no declaration."""
 
 
