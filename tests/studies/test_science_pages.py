@@ -49,7 +49,7 @@ def test_the_core_is_small(name: str) -> None:
     for planned in known_claims(name).ablations.values():
         if planned.core:
             ablation = experiment_of(planned).ablation
-            assert len(ablation.variants) <= 6 and len(ablation.seeds) == 5
+            assert len(ablation.variants) <= 6 and 5 <= len(ablation.seeds) <= 10
 
 
 @pytest.mark.parametrize("name", NAMES)
