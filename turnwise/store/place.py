@@ -67,27 +67,24 @@ class SharedPlace(ABC):
 
     def upload(self, beginning: str, files: Mapping[str, Path]) -> None:
         """Copy these files to the place, by name, which all begin so; others of the same names are replaced."""
-        left = dict(files)
         lengths = {name: path.stat().st_size for name, path in files.items()}
+        repeated = False
 
-        def look() -> None:
+        def not_kept() -> dict[str, Path]:
             held = self._sizes(beginning)
-            for name in [name for name in left if held.get(name) == lengths[name]]:
-                del left[name]
+            return {name: path for name, path in files.items() if held.get(name) != lengths[name]}
 
-        def upload_what_is_left() -> None:
-            try:
-                if left:
-                    self._upload(left)
-            except Exception:
-                look()  # what was kept before something failed is not sent again
-                raise
-            look()
-            if left:
-                raise NotKept(f"{', '.join(left)} not kept whole")
+        def upload_what_is_not_kept() -> None:
+            nonlocal repeated
+            # What was kept before something failed is not sent again.
+            missing, repeated = (not_kept() if repeated else files), True
+            if missing:
+                self._upload(missing)
+                if left := not_kept():
+                    raise NotKept(f"{', '.join(left)} not kept whole")
 
-        if left:
-            self._patiently(upload_what_is_left)
+        if files:
+            self._patiently(upload_what_is_not_kept)
 
     def remove(self, names: Collection[str]) -> None:
         """Remove these files; those that are not there stay so."""

@@ -194,8 +194,11 @@ class SharedStore(Store):
             notes = [name for name in notes_among(reference, held) if name in content]
             self._write_notes({name: content[name] for name in notes if not name.endswith((MANIFEST, PRUNED))})
             self._record_absent(reference, manifest.files)
-            with suppress(OSError):  # another process came first
+            try:
                 os.rename(draft, self._path(reference))
+            except OSError:
+                if not self._knows(reference):  # else another process came first
+                    raise
         finally:
             shutil.rmtree(draft, ignore_errors=True)
         self._verified.add(reference, state_of(self._path(reference)), self._draft_path())
@@ -208,8 +211,12 @@ class SharedStore(Store):
     def _write_notes(self, content: Mapping[str, bytes]) -> None:
         """Write notes that were read from the place, by name there, to where they lie here."""
         for name, text in content.items():
-            with suppress(ValueError):  # a damaged one is left out
-                write_note(self.root / name.removeprefix(f"{STORE}/"), json.loads(text), self._draft_path())
+            try:
+                note = json.loads(text)
+            except ValueError as error:
+                logger.warning("%s in %s cannot be read and is left out: %s", name, self.place.url, error)
+                continue
+            write_note(self.root / name.removeprefix(f"{STORE}/"), note, self._draft_path())
 
     def _new_lineage(self, reference: Reference, held: Mapping[str, int]) -> list[str]:
         of_this = [name for name in held if name.startswith(prefix_of_lineage(reference))]
