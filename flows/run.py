@@ -40,6 +40,7 @@ def run_variant(
     on_iteration: Callable[[Run, Iteration], None] = lambda run, iteration: None,
     sampler: Sampler | None = None,
     on_start: Callable[[Run], None] = lambda run: None,
+    tested: bool = True,
 ) -> Run:
     """Train and test one variant with one seed. `experiment` is the variant's own configuration.
 
@@ -49,26 +50,11 @@ def run_variant(
     `sampler` makes rollouts while this process updates policies, where `rollout.lag` allows it. Results do not depend
     on it.
 
+    Without `tested` no test task is played, and `test` of the run is None.
+
     Raises:
         TrainingEnded: a guard or an alarm ends the run.
     """
-    run = train_variant(experiment, prepared, variant, seed, on_iteration, sampler, on_start)
-    label, limit = f"{run.name} on the test task set", run.iterations[-1].limit
-    run.test = evaluation(label, experiment, "test", prepared, run.policy)
-    run.test_at_horizon = evaluation_at_horizon(label, experiment, "test", prepared, run.policy, limit)
-    return run
-
-
-def train_variant(
-    experiment: Experiment,
-    prepared: Prepared,
-    variant: str,
-    seed: int,
-    on_iteration: Callable[[Run, Iteration], None] = lambda run, iteration: None,
-    sampler: Sampler | None = None,
-    on_start: Callable[[Run], None] = lambda run: None,
-) -> Run:
-    """As `run_variant`, without the test: no test task is played, and `test` of the run is None."""
     run = _begin(experiment, prepared, variant, seed)
     run.sampler = sampler
     judge_start(run)
@@ -80,6 +66,10 @@ def train_variant(
         on_iteration(run, iteration)
         respond(run)
         _prune_behind(run)
+    if tested:
+        label, limit = f"{run.name} on the test task set", run.iterations[-1].limit
+        run.test = evaluation(label, experiment, "test", prepared, run.policy)
+        run.test_at_horizon = evaluation_at_horizon(label, experiment, "test", prepared, run.policy, limit)
     return run
 
 

@@ -24,10 +24,10 @@ from flows.needs.fitting import require_memory
 from flows.prepare import Prepared, prepare_materials, prepare_policy
 from flows.recording.record import AblationRecord, tracking_uri
 from flows.recording.results import all_references, results_folder
-from flows.run import train_variant
 from flows.run_state import Run
 from flows.runtime.display import Display, expected_work
 from flows.runtime.flow_runs import flow_run
+from flows.workers.sharing import run_recorded
 from tasks.observing import observing
 from tasks.playing import tasks_of, the_world
 from turnwise.config.overlays import merged, with_value
@@ -134,18 +134,10 @@ def _run(
     experiment: Experiment, prepared: Prepared, record: AblationRecord, variant: str, seed: int
 ) -> Run | TrainingEnded:
     """Train one candidate with one seed, recorded in MLflow; or why it was ended early."""
-    own = experiment.variant(variant)
-    name = f"{variant} seed {seed}"
-    record.open(name, variant, seed, own)
     try:
-        run = train_variant(own, prepared, variant, seed, record.iteration, on_start=record.start)
-    except Exception as error:
-        record.fail(name, repr(error))
-        if isinstance(error, TrainingEnded):
-            return error
-        raise
-    record.finish(run)
-    return run
+        return run_recorded(experiment, prepared, record, variant, seed, tested=False)
+    except TrainingEnded as error:
+        return error
 
 
 def _report(

@@ -214,13 +214,14 @@ def run_recorded(
     variant: str,
     seed: int,
     sampler: Sampler | None = None,
+    tested: bool = True,
 ) -> Run:
     """Run one variant with one seed, recorded as a child run of the ablation in MLflow; failures are recorded too."""
     own = experiment.variant(variant)
     name = f"{variant} seed {seed}"
     record.open(name, variant, seed, own)
     try:
-        run = run_variant(own, prepared, variant, seed, record.iteration, sampler, record.start)
+        run = run_variant(own, prepared, variant, seed, record.iteration, sampler, record.start, tested)
     except Exception as error:
         record.fail(name, repr(error))
         raise
