@@ -46,6 +46,9 @@ RAY_SETTINGS = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
 get on next to anything else. The environment takes precedence."""
 SHARED_SETTINGS = ("PREFECT_API_URL", "PREFECT_HOME", URL_VARIABLE, CACHE_VARIABLE, *OFFLINE, *THREADS)
 """The environment variables that workers take over from this process."""
+LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
+"""Has a cluster of this machine alone listen on the loopback address, and not on all: Ray does so where it makes no
+clusters of several machines, as on macOS. It is read when Ray is imported."""
 LOCAL_STORE_BYTES = 100 * 2**20
 """Memory for Ray's own objects in a cluster of this machine alone. Artifacts do not travel through it."""
 
@@ -111,6 +114,9 @@ class RayWorkers:
     kill = finish
 
     def _join(self) -> None:
+        address = self._runner.address
+        settings = {**RAY_SETTINGS, **(LOOPBACK if address == "local" else {})}
+        os.environ.update({name: os.environ.get(name, value) for name, value in settings.items()})
         try:
             import ray
             from prefect_ray import RayTaskRunner
@@ -120,8 +126,6 @@ class RayWorkers:
                 f"compute.runner.kind: ray needs Ray, which is not installed ({error}): pip install --no-deps -r "
                 "requirements/ray.lock"
             ) from error
-        os.environ.update({name: os.environ.get(name, value) for name, value in RAY_SETTINGS.items()})
-        address = self._runner.address
         own = {"include_dashboard": False, "object_store_memory": LOCAL_STORE_BYTES} if address == "local" else {}
         environment = {name: os.environ[name] for name in SHARED_SETTINGS if name in os.environ}
         try:

@@ -6,15 +6,18 @@ import os
 import signal
 from pathlib import Path
 
+import psutil
 import pytest
 from comparison import Computed, compared
 
 from flows.runtime.display import WorkerView
 from flows.workers.following import FollowedRun
+from flows.workers.ray_cluster import LOOPBACK
 from flows.workers.reports import Began, Iterated, Report
 from tests.process_tree import command_line, descendants
 from turnwise.experiment import Experiment, load
 
+os.environ.update(LOOPBACK)  # before Ray is imported
 pytest.importorskip("ray", reason="needs requirements/ray.lock")
 pytest.importorskip("prefect_ray", reason="needs requirements/ray.lock")
 pytestmark = [pytest.mark.chain, pytest.mark.usefixtures("turnwise_home")]
@@ -22,6 +25,13 @@ pytestmark = [pytest.mark.chain, pytest.mark.usefixtures("turnwise_home")]
 ROOT = Path(__file__).parents[2]
 TINY = Path(__file__).parent / "tiny.yaml"
 SETTINGS = {"compute.runner.kind": "ray", "compute.runner.address": "local"}
+
+
+def listening(processes: list[int]) -> set[str]:
+    """The addresses on which processes wait for connections."""
+    connections = [each for process in processes for each in psutil.Process(process).net_connections("tcp")]
+    waiting = [each for each in connections if each.status == psutil.CONN_LISTEN]
+    return {each.laddr.ip.removeprefix("::ffff:") for each in waiting}
 
 
 def on_ray(**further: object) -> Experiment:
@@ -53,6 +63,7 @@ def test_a_cluster_makes_what_one_process_makes_and_a_lost_worker_goes_on_elsewh
         hear(followed, report, view)
         if not killed and isinstance(report, Iterated):
             killed.append(followed.order.name)
+            assert listening(descendants(os.getpid())) == {"127.0.0.1"}
             workers = [each for each in descendants(os.getpid()) if command_line(each).startswith("ray::run")]
             assert workers, "runs are made by Ray's workers"
             for worker in workers:
