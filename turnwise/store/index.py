@@ -71,7 +71,7 @@ class VerifiedIndex:
 
     def touch(self, reference: Reference) -> None:
         """Note that the artifact was opened now: its entry's time says so."""
-        with suppress(OSError):
+        with suppress(OSError):  # an artifact without an entry counts as not used for longest
             os.utime(self._entry(reference))
 
     def remove(self, reference: Reference) -> None:

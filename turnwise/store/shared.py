@@ -107,8 +107,7 @@ class SharedStore(Store):
 
     def prune(self, reference: Reference, files: Sequence[str]) -> int:
         """As `Store.prune`, here and in the place."""
-        with suppress(ArtifactError):
-            self._learn(reference)
+        self._learn_if_there(reference)
         return super().prune(reference, files)
 
     def _remove(self, reference: Reference, files: Sequence[str]) -> int:
@@ -172,6 +171,7 @@ class SharedStore(Store):
                 self._keep_known(reference, held, self._there.notes(reference, held))
 
     def _learn_if_there(self, reference: Reference) -> None:
+        """As `_learn`; a damaged one counts as not being there, until somebody asks for its files."""
         with suppress(ArtifactError):
             self._learn(reference)
 
