@@ -20,12 +20,13 @@ import torch
 
 from turnwise.config.model_settings import PLAIN, ModelSettings
 from turnwise.data.arrays import Numbers, Ragged, SequenceBatch, Sequences
-from turnwise.errors import ConfigurationError, MismatchError, NotFiniteError
+from turnwise.errors import ConfigurationError, MismatchError
 from turnwise.policy.adapter import restore_adapter, without_adapter
 from turnwise.policy.critic.critic import VALUE_HEAD_FILE, Critic, value_metrics
 from turnwise.policy.determinism import reproducible_computing
 from turnwise.policy.learner.importance import ImportanceCorrection, importance_weights
 from turnwise.policy.learner.objective import ReplyTokens, objective
+from turnwise.policy.learner.refusals import require_finite, require_match
 from turnwise.policy.learner.schedule import update_learning_rate
 from turnwise.policy.learner.update import UpdateBatch, UpdateSettings, mini_batches
 from turnwise.policy.memory import keep_freed_memory
@@ -172,7 +173,7 @@ class Learner:
                 if self.critic is not None and settings.critic is not None:
                     value_norms.append(self.critic.step(settings.critic))
                 tallies.append(tally)
-            self._check_finite()
+            require_finite(self.model)
         assert mismatch is not None, "a batch has at least one mini-batch"
         total = sum(tallies[1:], tallies[0])
         own_objective = not settings.advantages_alone or settings.aggregation != "token-mean"
@@ -270,26 +271,13 @@ class Learner:
         return loss, reported + UpdateTally(padded=micro_batch.padded_tokens)
 
     def _check_mismatch(self, mean: float, bound: float) -> None:
-        if not mean <= bound:
+        try:
+            require_match(mean, bound)
+        except MismatchError:
             self.model.zero_grad()
             if self.critic is not None:
                 self.critic.head.zero_grad()
-            raise MismatchError(
-                "the learner must give the sampled tokens the log-probabilities that the engine sampled them with; the "
-                f"mean difference is {mean:.3g} nats per token, the bound {bound:g}: the engine held other weights "
-                "than the learner, or sampled at another temperature. Load the learner's policy into the engine before "
-                "the rollout; for an engine of low precision raise maximum_mismatch"
-            )
-
-    def _check_finite(self) -> None:
-        """Raise NotFiniteError where the last step made weights whose logits are not finite.
-
-        The loss would show it only one batch later, when a policy that cannot be sampled from has been saved.
-        """
-        with torch.no_grad():
-            logits = self.model(input_ids=torch.arange(1, 5, device=self.model.device).unsqueeze(0)).logits
-        if not bool(torch.isfinite(logits).all()):
-            raise NotFiniteError("the policy's logits must be finite after an update; they are not")
+            raise
 
     def _step(self, settings: UpdateSettings) -> float:
         """Take one optimizer step with the accumulated gradient; return its norm before clipping."""
