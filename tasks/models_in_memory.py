@@ -5,6 +5,8 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from turnwise.config.model_settings import Adapter, Compute, ModelSettings
@@ -52,9 +54,12 @@ def take_learner(policy: Reference, parameters: LearnerParameters) -> Learner:
         return learner
     _learners.clear()
     folder = default_store().folder(policy)
-    make = Learner.restore if (folder / OPTIMIZER_FILE).exists() else Learner
-    compute = parameters.compute
-    learner = make(folder, device=compute.device, threads=compute.learner_threads, model=parameters.model)
+    compute, model = parameters.compute, parameters.model
+    device, threads = compute.device, compute.learner_threads
+    if (folder / OPTIMIZER_FILE).exists():
+        learner = Learner.restore(folder, device=device, threads=threads, model=model, base=base_of(folder))
+    else:
+        learner = Learner(folder, device=device, threads=threads, model=model, name=policy.digest)
     if parameters.with_critic:
         learner.add_critic(folder)
     return learner
@@ -64,6 +69,36 @@ def keep_learner(policy: Reference, parameters: LearnerParameters, learner: Lear
     """Keep a learner in memory under the policy that it now holds."""
     _learners.clear()
     _learners[policy, parameters] = learner
+
+
+def base_of(policy: Path) -> Path | None:
+    """The folder of the weights that the adapter in the artifact's folder `policy` belongs to; None without one.
+
+    A learner is named by its policy's digest, so that an adapter's artifact says which policy it belongs to.
+    """
+    from turnwise.policy.adapter import base_name, has_adapter
+
+    if not has_adapter(policy):
+        return None
+    return default_store().folder(Reference(kind="policy", digest=base_name(policy)), MODEL_FILES)
+
+
+@contextmanager
+def whole_policy(policy: Reference) -> Iterator[Path]:
+    """A folder with all weights of a policy: its artifact's, or with an adapter a temporary one, in which it is merged.
+
+    For those who have no use for an adapter by itself. It is there within the block alone.
+    """
+    folder = default_store().folder(policy, MODEL_FILES)
+    base = base_of(folder)
+    if base is None:
+        yield folder
+        return
+    from turnwise.policy.adapted import write_whole_policy
+
+    with TemporaryDirectory() as merged:
+        write_whole_policy(base, folder, Path(merged))
+        yield Path(merged)
 
 
 def model_in_memory(digest: str) -> PreTrainedModel | None:
@@ -105,8 +140,9 @@ def frozen_policy(policy: Reference, compute: Compute) -> Learner:
     """A policy for log-probabilities alone, from the store; it is not kept in memory."""
     from turnwise.policy.learner.learner import Learner
 
-    folder, model = default_store().folder(policy, MODEL_FILES), LearnerParameters(compute=compute).model
-    return Learner(folder, device=compute.device, threads=compute.learner_threads, model=model)
+    model = LearnerParameters(compute=compute).model
+    with whole_policy(policy) as folder:
+        return Learner(folder, device=compute.device, threads=compute.learner_threads, model=model)
 
 
 def take_critic(critic: Reference, parameters: LearnerParameters) -> Critic:

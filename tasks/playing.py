@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from pydantic import Field
 
-from tasks.models_in_memory import model_in_memory
+from tasks.models_in_memory import base_of, model_in_memory
 from turnwise import progress, seeding
 from turnwise.agent.added_rewards import BUILT_IN, files_of, reward_function, with_added_rewards
 from turnwise.agent.episode import Episode
@@ -159,7 +159,7 @@ def play_episodes(
         context_length=agent.context_tokens,
         maximum_episodes=MOST_EPISODES_AT_ONCE,
     )
-    engine.load(policy, digest, model_in_memory(digest))
+    engine.load(policy, digest, model_in_memory(digest), base_of(policy))
     engine.begin(
         seeding.derive(seed, "sampling"),
         Sampling(temperature=temperature, max_reply_tokens=agent.maximum_reply_tokens, end_tokens=frame.end_tokens),

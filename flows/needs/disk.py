@@ -2,7 +2,7 @@
 
 Disk, for n weights of which t are trained: each policy takes 4 n bytes of weights and 8 t bytes of AdamW's moments,
 counted for the policies for which the section `storage` keeps them, plus one full copy while the next is written; with
-an adapter another 4 bytes per adapter weight and per weight that it covers; a critic with its own trunk takes 12 n.
+an adapter 4 t in place of 4 n, since it is kept alone; a critic with its own trunk takes 12 n.
 Episodes take 12 bytes per token that may be sampled and 2 per token of a full context, measured on the demo's Parquet
 files. Records in Prefect and MLflow take 60 kB per stage, also measured there.
 """
@@ -18,7 +18,7 @@ from tasks.observing import Observer, StageCall
 from turnwise.errors import ConfigurationError
 from turnwise.experiment import Experiment
 from turnwise.policy.dimensions import dimensions_of
-from turnwise.policy.sizes import Shapes, count, covered, trained
+from turnwise.policy.sizes import Shapes, count, trained
 from turnwise.reporting.formatting import readable_bytes
 from turnwise.store.paths import home
 
@@ -83,14 +83,12 @@ def needs(experiment: Experiment, shapes: Shapes, played: Played, processes: int
 
 
 def _of_iteration(own: Experiment, shapes: Shapes) -> tuple[int, int]:
-    """Bytes of a policy's weights, and of the other state that training resumes from (optimizer, adapter, critic)."""
-    adapter = own.optimization.adapter
-    state = 8 * trained(shapes, adapter)
-    if adapter is not None:
-        state += 4 * (trained(shapes, adapter) + count(covered(shapes, adapter)))
+    """Bytes of a policy's weights or adapter, and of the other state that training resumes from (optimizer, critic)."""
+    of_policy = trained(shapes, own.optimization.adapter)
+    state = 8 * of_policy
     if own.has_critic and not own.critic_on_trunk:
         state += 12 * count(shapes)
-    return 4 * count(shapes), state
+    return 4 * of_policy, state
 
 
 def _kept_of_run(own: Experiment, shapes: Shapes) -> int:

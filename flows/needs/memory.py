@@ -9,7 +9,6 @@ top differs by phase:
     scoring       activations and logits without a backward pass: of the reference policy, the critic, a probe
     update        gradients, activations and logits; with `rollout.lag` the policy that sampled
     critic        gradients and activations of a critic with a trunk of its own
-    saving        with an adapter, the merged weights
 
 `turnwise.policy.memory_plan` has the arithmetic. The peak is that of the phase that takes the most.
 """
@@ -107,8 +106,6 @@ def _iteration(own: Experiment, dimensions: Dimensions, engine: EngineMemory) ->
         tokens = _most_tokens(own, own.critic.micro_batch_tokens)
         training = {"gradients": critic.gradients, "activations": critic.activations(tokens)}
         yield "critic", {**held, **training, **_fragmentation(critic, tokens)}
-    if learner.merged:
-        yield "saving", {**held, "merged weights": learner.merged}
 
 
 def _held(model: ModelMemory) -> dict[str, int]:

@@ -41,11 +41,12 @@ from flows.run_state import Run
 from flows.runtime.display import Display, expected_work
 from flows.runtime.flow_runs import flow_run
 from flows.workers.sharing import run_recorded
+from tasks.models_in_memory import whole_policy
 from tasks.observing import observing
 from tasks.prepare.warm_start import CURVE_FILE
 from turnwise.errors import ConfigurationError
 from turnwise.experiment import Experiment, single
-from turnwise.policy.model_files import MODEL_FILES, model_files
+from turnwise.policy.model_files import model_files
 from turnwise.store import MANIFEST, Reference, default_store, run_environment
 from turnwise.store.atomic_write import write_whole
 from turnwise.store.paths import project_root
@@ -105,7 +106,7 @@ def materialise_warm_start(experiment: Experiment) -> None:
     models = project_root() / "models"
     curve = _warm_start_curve(prepared)
     columns = ("step", "loss", "validation")
-    _write_folder(models / "warm_start", _model_files(prepared.warm_start, prepared))
+    _write_policy(models / "warm_start", prepared.warm_start, prepared)
     _write_table(models / "warm_start.csv", columns, [[check[name] for name in columns] for check in curve])
     _write_json(
         models / "warm_start.json",
@@ -128,7 +129,7 @@ def materialise_run(experiment: Experiment, variant: str, seed: int) -> None:
         record = AblationRecord(experiment, prepared)
         run = run_recorded(experiment, prepared, record, variant, seed)
     folder = project_root() / "runs" / variant / str(seed)
-    _write_folder(folder / "policy", _model_files(run.policy, prepared))
+    _write_policy(folder / "policy", run.policy, prepared)
     assert run.test is not None, "the run has not been tested"
     _write_json(folder / "metrics.json", {"test": _grouped(default_store().metrics(run.test))})
     _write_validation(folder / "validation.csv", run)
@@ -233,10 +234,11 @@ def _files_of(reference: Reference) -> list[Path]:
     return sorted(default_store().folder(reference).iterdir())
 
 
-def _model_files(policy: Reference, prepared: Prepared) -> list[Path]:
-    """The files from which transformers loads a policy: configuration, weights and tokenizer."""
-    model = model_files(default_store().folder(policy, MODEL_FILES))
-    return [*model, *(path for path in _files_of(prepared.tokenizer) if path.name != MANIFEST)]
+def _write_policy(folder: Path, policy: Reference, prepared: Prepared) -> None:
+    """Replace a folder by the files from which transformers loads a policy: configuration, weights and tokenizer."""
+    with whole_policy(policy) as model:
+        tokenizer = (path for path in _files_of(prepared.tokenizer) if path.name != MANIFEST)
+        _write_folder(folder, [*model_files(model), *tokenizer])
 
 
 def _write_folder(folder: Path, files: Iterable[Path]) -> None:

@@ -10,11 +10,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import tasks.stage  # noqa: F401  (recomputes what was pruned)
+from tasks.models_in_memory import whole_policy
 from tasks.playing import instruction_of
 from tasks.rollout.evaluate import success_of
 from turnwise.config.agent import Agent
 from turnwise.errors import ConfigurationError
-from turnwise.policy.model_files import MODEL_FILES
 from turnwise.store import Reference, default_store
 from turnwise.store.digests import digest_of
 from turnwise.store.provenance import ancestry, codes, platforms
@@ -72,10 +72,8 @@ def write_policy(run: RecordedRun, policy: Reference, iteration: int | None, fol
 
     experiment, store = run.artifacts.experiment, default_store()
     tokenizer = store.folder(run.artifacts.prepared["tokenizer"])
-    with _made_whole(folder) as partial:
-        export_policy(
-            store.folder(policy, MODEL_FILES), tokenizer, partial, temperature=experiment["rollout"]["temperature"]
-        )
+    with _made_whole(folder) as partial, whole_policy(policy) as weights:
+        export_policy(weights, tokenizer, partial, temperature=experiment["rollout"]["temperature"])
         (partial / CARD).write_text(card_of(run, policy, iteration), encoding="utf-8")
         require_usable(partial, engine="embedded", context_tokens=experiment["agent"]["context_tokens"])
 

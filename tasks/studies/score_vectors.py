@@ -8,12 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import load_file, save_file
 
+from tasks.models_in_memory import whole_policy
 from tasks.stage import stage
 from turnwise import progress
 from turnwise.config.model_settings import Compute
 from turnwise.config.schema import Section
 from turnwise.data.trajectory_files import read_arrays
-from turnwise.policy.model_files import MODEL_FILES
 from turnwise.store import Reference, default_store
 
 VECTORS_FILE = "score_vectors.safetensors"
@@ -35,16 +35,17 @@ def score_vectors(parameters: VectorsParameters, *, policy: Reference, episodes:
     from turnwise.policy.score_vectors import score_vectors as of_policy
 
     sequences, _ = read_arrays(default_store().folder(episodes)).segments(every_reply=True)
-    vectors = of_policy(
-        default_store().folder(policy, MODEL_FILES),
-        sequences,
-        temperature=parameters.temperature,
-        dimensions=parameters.dimensions,
-        seed=parameters.seed,
-        threads=parameters.compute.learner_threads,
-        device=parameters.compute.device,
-        on_progress=partial(progress.report, "score vectors"),
-    )
+    with whole_policy(policy) as folder:
+        vectors = of_policy(
+            folder,
+            sequences,
+            temperature=parameters.temperature,
+            dimensions=parameters.dimensions,
+            seed=parameters.seed,
+            threads=parameters.compute.learner_threads,
+            device=parameters.compute.device,
+            on_progress=partial(progress.report, "score vectors"),
+        )
     with default_store().write("score_vectors") as draft:
         save_file({"score_vectors": vectors}, draft.folder / VECTORS_FILE)
         draft.metrics.update(turns=vectors.shape[0], dimensions=vectors.shape[1])

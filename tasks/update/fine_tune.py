@@ -59,7 +59,7 @@ def fine_tune(
     ]
     if not kept and parameters.evolution.demonstration_share < 1:
         logger.warning("iteration %d: no trajectory reached evolution.threshold", parameters.iteration)
-        return same_policy(policy)
+        return same_policy(policy, parameters.learner)
     own, _ = read_arrays(default_store().folder(rollout)).select(kept).segments()
     shown = _demonstrated(parameters, tokenizer, demonstrations)
     learner = take_learner(start, parameters.learner)

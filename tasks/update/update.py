@@ -7,7 +7,7 @@ import time
 
 from tasks.credit.credit import read_advantages
 from tasks.credit.scores import read_scores
-from tasks.models_in_memory import LearnerParameters, begin_with, frozen_policy, keep_learner, take_learner
+from tasks.models_in_memory import LearnerParameters, base_of, begin_with, frozen_policy, keep_learner, take_learner
 from tasks.stage import stage
 from turnwise import seeding
 from turnwise.config.model_settings import Compute
@@ -17,6 +17,7 @@ from turnwise.credit import Advantages
 from turnwise.data.arrays import Ragged
 from turnwise.data.trajectory_files import read_arrays
 from turnwise.policy.learner.update import UpdateBatch, UpdateSettings
+from turnwise.policy.model_files import MODEL_FILES
 from turnwise.store import Reference, default_store
 
 logger = logging.getLogger(__name__)
@@ -88,7 +89,7 @@ def update(
     credited = read_advantages(credit)
     if not len(credited.turns) or (settings.advantages_alone and not credited.has_signal):
         logger.warning("iteration %d: no group has any spread of reward; the batch is skipped", parameters.iteration)
-        return same_policy(policy)
+        return same_policy(policy, parameters.learner)
     batch = _batch(rollout, credited, reference, values)
     if parameters.sample == "turn":
         batch = batch.turn_by_turn()
@@ -111,11 +112,22 @@ def update(
     return draft.reference
 
 
-def same_policy(policy: Reference) -> Reference:
-    """Save the policy unchanged, as the result of an iteration that was skipped."""
+def same_policy(policy: Reference, parameters: LearnerParameters) -> Reference:
+    """Save the policy unchanged, as the result of an iteration that was skipped.
+
+    Where an adapter is yet to be trained it is saved as it begins, which changes nothing: a copy of the weights that it
+    belongs to would be what later iterations belong to.
+    """
+    begins = parameters.adapter is not None and base_of(default_store().folder(policy, MODEL_FILES)) is None
     with default_store().write("policy") as draft:
-        begin_with(draft, policy)
         draft.metrics["skipped"] = 1.0
+        if begins:
+            learner = take_learner(policy, parameters)
+            learner.save(draft.folder)
+        else:
+            begin_with(draft, policy)
+    if begins:
+        keep_learner(draft.reference, parameters, learner)
     return draft.reference
 
 

@@ -15,6 +15,7 @@ from flows.run_state import Iteration, Run
 from tasks import models_in_memory
 from tasks.observing import Observer, StageCall, observing
 from turnwise.experiment import Experiment, load
+from turnwise.policy.adapter import has_adapter
 from turnwise.policy.model_files import MODEL_FILES
 from turnwise.store import Reference, default_store
 from turnwise.store.artifacts import EVERYTHING
@@ -22,6 +23,7 @@ from turnwise.store.artifacts import EVERYTHING
 pytestmark = pytest.mark.chain
 
 ROOT = Path(__file__).parents[2]
+WEIGHTS = ("model", "adapter/adapter_model")
 TINY = Path(__file__).parent / "tiny.yaml"
 SMALL: dict[str, Any] = {
     "rollout.prompts": 4,
@@ -86,7 +88,7 @@ def left(references: Iterable[Reference]) -> list[str]:
     for reference in references:
         store.verify(reference)
         gone = store.pruned(reference)
-        weights = not gone or any(name.startswith("model") for name in set(store.manifest(reference).files) - set(gone))
+        weights = not gone or any(name.startswith(WEIGHTS) for name in set(store.manifest(reference).files) - set(gone))
         found.append("all" if not gone else "weights" if weights else "metrics")
     return found
 
@@ -171,8 +173,9 @@ def test_a_policy_in_the_middle_comes_back_to_the_same_digest(settings: dict[str
         store.prune(reference, EVERYTHING)
     models_in_memory._learners.clear()
     middle = run.iterations[1].policy
-    assert (store.folder(middle, MODEL_FILES) / "model.safetensors").is_file()
-    assert not any(name.startswith("model") for name in store.pruned(middle))
+    folder = store.folder(middle, MODEL_FILES)
+    assert has_adapter(folder) != (folder / "model.safetensors").is_file()
+    assert not any(name.startswith(WEIGHTS) for name in store.pruned(middle))
     for reference in (middle, run.iterations[1].critic):
         if reference is not None:
             store.folder(reference)

@@ -75,6 +75,11 @@ def test_what_storage_keeps_is_what_the_disk_needs() -> None:
     assert policies(**{"storage.keep_evaluated": False}) == prepared + runs * (weights + 3 * weights)
     everything = {"storage.keep_last": None, "storage.keep_optimizer": None}
     assert policies(**everything) == prepared + runs * 10 * (weights + 3 * weights)
+    lora = {"optimization.adapter": {"rank": 2, "alpha": 4}, "storage.keep_optimizer": None}
+    alone = 4 * trained(dimensions.shapes, Adapter(rank=2, alpha=4))
+    assert policies(**lora) == prepared + runs * (3 * alone + 10 * 3 * alone), (
+        "an adapter is kept without what it belongs to"
+    )
     lag = {"rollout.lag": 1, "optimization.correction": {"kind": "truncate"}}
     assert policies(**lag) == policies() + runs * weights, "the policy that samples the next iteration"
 

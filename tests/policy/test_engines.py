@@ -56,12 +56,13 @@ def test_engine_and_learner_agree_after_every_update(
     engine: Engine, make_policy: MakePolicy, tmp_path: Path, model: ModelSettings, tied: bool
 ) -> None:
     """From the folder and from memory; also where an adapter is trained: the engine is given the merged weights."""
-    learner = Learner(make_policy(11, tied=tied), threads=1, model=model)
+    policy = make_policy(11, tied=tied)
+    learner, base = Learner(policy, threads=1, model=model), None if model.adapter is None else policy
     for iteration, temperature in enumerate([1.0, 0.9, 1.0, 0.9]):
         folder = tmp_path / str(iteration)
         learner.save(folder)
         in_memory = learner.model if iteration % 2 else None
-        engine.load(folder, f"agree-{tied}-{model.adapter}-{iteration}", in_memory)
+        engine.load(folder, f"agree-{tied}-{model.adapter}-{iteration}", in_memory, base)
         found = differences(learner, engine, temperature, seed=iteration)
         assert sum(found) / len(found) < 1e-5
         assert max(found) < 1e-4

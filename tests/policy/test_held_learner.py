@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 
 from turnwise.config.model_settings import PLAIN, Adapter, ModelSettings
 from turnwise.errors import ArtifactError
-from turnwise.policy.adapter import ADAPTER_FILE
+from turnwise.policy.adapter import ADAPTER_FILE, DESCRIPTION_FILE
 from turnwise.policy.learner.learner import OPTIMIZER_FILE, Learner
 from turnwise.policy.learner.update import UpdateBatch, UpdateSettings
 
@@ -50,20 +50,21 @@ def first_gradients(policy: Path, model: ModelSettings) -> dict[str, torch.Tenso
 
 @pytest.mark.parametrize("tied", [True, False])
 def test_an_adapter_goes_on_to_the_bit(make_policy: MakePolicy, tmp_path: Path, tied: bool) -> None:
-    learner = Learner(make_policy(0, tied=tied), threads=1, model=ADAPTED)
+    base = make_policy(0, tied=tied)
+    learner = Learner(base, threads=1, model=ADAPTED)
     before = state(learner)
     learner.update(a_batch(), SETTINGS)
     changed = {name for name, tensor in state(learner).items() if not torch.equal(tensor, before[name])}
     assert len(changed) == 2 * 2 * 7 and all(".lora_" in name for name in changed), "all of the adapter, and no more"
     learner.save(tmp_path)
-    restored = Learner.restore(tmp_path, threads=1, model=ADAPTED)
+    restored = Learner.restore(tmp_path, threads=1, model=ADAPTED, base=base)
     assert restored.steps == learner.steps == 2
     assert learner.update(a_batch(), SETTINGS) == restored.update(a_batch(), SETTINGS)
     assert state(learner).keys() == state(restored).keys()
     assert all(torch.equal(tensor, state(restored)[name]) for name, tensor in state(learner).items())
     for name in ("first", "second"):
         (learner if name == "first" else restored).save(tmp_path / name)
-    for file in ("model.safetensors", ADAPTER_FILE, OPTIMIZER_FILE):
+    for file in ("config.json", DESCRIPTION_FILE, ADAPTER_FILE, OPTIMIZER_FILE):
         assert (tmp_path / "first" / file).read_bytes() == (tmp_path / "second" / file).read_bytes()
 
 
@@ -93,7 +94,7 @@ def test_a_learner_without_an_adapter_does_not_take_the_optimizer_of_one(
     learner.update(a_batch(), SETTINGS)
     learner.save(tmp_path)
     with pytest.raises(ArtifactError, match="must be that of the parameters which are trained"):
-        Learner.restore(tmp_path, threads=1)
+        Learner.restore(tmp_path, threads=1, base=make_policy(0))
 
 
 def test_recomputed_layers_train_alike_to_the_bit(make_policy: MakePolicy) -> None:
@@ -141,7 +142,7 @@ def test_a_learner_in_bfloat16_follows_the_gradient_roughly_and_goes_on_to_the_b
     learner.save(tmp_path)
     assert json.loads((tmp_path / "config.json").read_text())["dtype"] == "bfloat16"
     assert {tensor.dtype for tensor in load_file(tmp_path / OPTIMIZER_FILE).values()} == {torch.float32}
-    restored = Learner.restore(tmp_path, threads=1, model=model)
+    restored = Learner.restore(tmp_path, threads=1, model=model, base=None if adapter is None else policy)
     assert learner.update(a_batch(), SETTINGS) == restored.update(a_batch(), SETTINGS)
     assert all(torch.equal(tensor, state(restored)[name]) for name, tensor in state(learner).items())
 

@@ -39,10 +39,10 @@ ADAPTER = Adapter(rank=1, alpha=1)
 
 def test_a_trained_weight_takes_sixteen_bytes_and_a_frozen_one_those_of_its_precision() -> None:
     plain = ModelMemory(SMALL, PLAIN, "cpu")  # 40 + 16 + 32 weights
-    assert (plain.weights, plain.gradients, plain.moments, plain.merged) == (352, 352, 704, 0)
+    assert (plain.weights, plain.gradients, plain.moments) == (352, 352, 704)
     adapted = ModelMemory(SMALL, ModelSettings(precision="bfloat16", adapter=ADAPTER), "cpu")
     # An adapter of rank 1 on the two linear layers has (4 + 4) + (4 + 8) weights.
-    assert (adapted.weights, adapted.gradients, adapted.moments, adapted.merged) == (2 * 88 + 80, 80, 160, 352)
+    assert (adapted.weights, adapted.gradients, adapted.moments) == (2 * 88 + 80, 80, 160)
 
 
 def test_activations_are_those_of_all_layers_and_with_checkpointing_their_inputs_and_one_layer() -> None:

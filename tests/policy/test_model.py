@@ -21,7 +21,8 @@ from transformers import AutoModelForCausalLM, PreTrainedModel
 from turnwise.config.model_settings import PLAIN, Adapter, ModelSettings
 from turnwise.config.schema import Section
 from turnwise.errors import ArtifactError, ConfigurationError
-from turnwise.policy.adapter import ADAPTER_FILE, FROZEN_FILE, restore_adapter
+from turnwise.policy.adapted import write_whole_policy
+from turnwise.policy.adapter import ADAPTER_FILE, DESCRIPTION_FILE, base_name, has_adapter, restore_adapter
 from turnwise.policy.learner.learner import Learner
 from turnwise.policy.model import (
     ALIGNMENT,
@@ -175,23 +176,50 @@ def test_a_merged_weight_is_that_of_the_equation(make_policy: MakePolicy) -> Non
 
 
 def test_a_merged_policy_says_what_the_adapted_one_says(make_policy: MakePolicy, tmp_path: Path) -> None:
-    model = disturbed(load_policy(make_policy(0), ADAPTED))
-    save_policy(model, tmp_path, ADAPTED)
-    merged = load_policy(tmp_path, PLAIN)
+    policy = make_policy(0)
+    model = disturbed(load_policy(policy, ADAPTED))
+    save_policy(model, tmp_path / "adapter", ADAPTED)
+    write_whole_policy(policy, tmp_path / "adapter", tmp_path / "merged")
+    merged = load_policy(tmp_path / "merged", PLAIN)
     assert torch.allclose(merged(input_ids=TOKENS).logits, model(input_ids=TOKENS).logits, rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("tied", [True, False])
-def test_an_adapted_policy_is_a_policy_like_any_other(make_policy: MakePolicy, tmp_path: Path, tied: bool) -> None:
-    model = disturbed(load_policy(make_policy(0, tied=tied), ADAPTED))
+def test_a_merged_policy_is_a_policy_like_any_other(make_policy: MakePolicy, tmp_path: Path, tied: bool) -> None:
+    policy, merged = make_policy(0, tied=tied), tmp_path / "merged"
+    model = disturbed(load_policy(policy, ADAPTED))
     save_policy(model, tmp_path, ADAPTED)
-    assert [path.name for path in tmp_path.glob("*.safetensors")] == ["model.safetensors"], "what an engine reads"
-    assert {path.suffix for path in tmp_path.rglob("*") if path.is_file()} == {".json", ".safetensors"}
-    plain = load_file(make_policy(0, tied=tied) / "model.safetensors")
-    saved = load_file(tmp_path / "model.safetensors")
+    write_whole_policy(policy, tmp_path, merged)
+    assert [path.name for path in merged.glob("*.safetensors")] == ["model.safetensors"], "what an engine reads"
+    assert (merged / "config.json").read_bytes() == (tmp_path / "config.json").read_bytes()
+    plain, saved = (load_file(folder / "model.safetensors") for folder in (policy, merged))
     assert {name: tensor.shape for name, tensor in saved.items()} == {name: x.shape for name, x in plain.items()}
-    learner = Learner(tmp_path, threads=1)
+    of_learner = dict(merged_weights(model))
+    assert all(torch.equal(tensor, of_learner[name]) for name, tensor in saved.items()), "the learner's own, to the bit"
+    learner = Learner(merged, threads=1)
     assert learner.log_probabilities(two_turn_sequences(), 1.0, 500)
+
+
+def test_an_adapter_is_saved_without_the_weights_that_it_belongs_to(make_policy: MakePolicy, tmp_path: Path) -> None:
+    policy, merged = make_policy(0), tmp_path / "merged"
+    model = disturbed(load_policy(policy, ADAPTED))
+    save_policy(model, tmp_path, ADAPTED, "the base")
+    files = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()}
+    assert files == {"config.json", "generation_config.json", ADAPTER_FILE, DESCRIPTION_FILE}
+    assert has_adapter(tmp_path) and not has_adapter(policy) and base_name(tmp_path) == "the base"
+    assert (tmp_path / ADAPTER_FILE).stat().st_size < 0.1 * (policy / "model.safetensors").stat().st_size
+    write_whole_policy(policy, tmp_path, merged)
+    assert files - {ADAPTER_FILE, DESCRIPTION_FILE} | {"model.safetensors"} == {path.name for path in merged.iterdir()}
+
+
+def test_peft_reads_a_saved_adapter(make_policy: MakePolicy, tmp_path: Path) -> None:
+    from peft import PeftModel
+
+    policy = make_policy(0)
+    model = disturbed(load_policy(policy, ADAPTED))
+    save_policy(model, tmp_path, ADAPTED)
+    read = PeftModel.from_pretrained(load_policy(policy, PLAIN), str((tmp_path / ADAPTER_FILE).parent))
+    assert torch.equal(read(input_ids=TOKENS).logits, model(input_ids=TOKENS).logits)
 
 
 def test_saving_writes_the_same_bytes_every_time(make_policy: MakePolicy, tmp_path: Path) -> None:
@@ -203,9 +231,10 @@ def test_saving_writes_the_same_bytes_every_time(make_policy: MakePolicy, tmp_pa
         assert (tmp_path / "once" / file).read_bytes() == (tmp_path / "again" / file).read_bytes()
 
 
-def restored_policy(folder: Path, settings: ModelSettings) -> PreTrainedModel:
-    model = load_policy(folder, settings)
-    restore_adapter(model, folder, settings)
+def restored_policy(folder: Path, settings: ModelSettings, base: Path) -> PreTrainedModel:
+    model = load_policy(base, settings)
+    assert settings.adapter is not None
+    restore_adapter(model, folder, settings.adapter)
     return model
 
 
@@ -224,7 +253,7 @@ def test_parameters_begin_where_an_engine_takes_them_in_place(make_policy: MakeP
 
 
 def test_a_restored_adapter_goes_on_to_the_bit(make_policy: MakePolicy, tmp_path: Path) -> None:
-    """Plain gradient descent, so that nothing but the weights could differ; the merged weights alone do not do it."""
+    """Plain gradient descent, so that nothing but the weights could differ."""
 
     def descend(model: PreTrainedModel) -> torch.optim.Optimizer:
         return torch.optim.SGD(trained_parameters(model).values(), lr=0.01)
@@ -232,35 +261,30 @@ def test_a_restored_adapter_goes_on_to_the_bit(make_policy: MakePolicy, tmp_path
     model = disturbed(load_policy(make_policy(0), ADAPTED))
     stepped(model, descend(model), 3)
     save_policy(model, tmp_path, ADAPTED)
-    restored = restored_policy(tmp_path, ADAPTED)
+    restored = restored_policy(tmp_path, ADAPTED, make_policy(0))
     stepped(model, descend(model), 3)
     stepped(restored, descend(restored), 3)
     for name, tensor in model.state_dict().items():
         assert torch.equal(tensor, restored.state_dict()[name]), name
-    begun = load_policy(tmp_path, ADAPTED)
-    assert not torch.equal(
-        begun.state_dict()["model.layers.0.self_attn.q_proj.base_layer.weight"],
-        restored.state_dict()["model.layers.0.self_attn.q_proj.base_layer.weight"],
-    )
 
 
 def test_a_policy_without_an_adapter_is_restored_as_it_is_loaded(make_policy: MakePolicy, tmp_path: Path) -> None:
     model = load_policy(make_policy(0), PLAIN)
     save_policy(model, tmp_path, PLAIN)
     assert not (tmp_path / ADAPTER_FILE).exists()
-    restored = restored_policy(tmp_path, PLAIN).state_dict()
+    restored = load_policy(tmp_path, PLAIN).state_dict()
     assert all(torch.equal(tensor, restored[name]) for name, tensor in model.state_dict().items())
     assert (tmp_path / "config.json").read_bytes() == (make_policy(0) / "config.json").read_bytes()
 
 
-@pytest.mark.parametrize("file", [ADAPTER_FILE, FROZEN_FILE])
+@pytest.mark.parametrize("file", [ADAPTER_FILE, DESCRIPTION_FILE])
 def test_restoring_without_the_adapters_files_says_what_to_do(
     make_policy: MakePolicy, tmp_path: Path, file: str
 ) -> None:
     save_policy(load_policy(make_policy(0), ADAPTED), tmp_path, ADAPTED)
     (tmp_path / file).unlink()
     with pytest.raises(ArtifactError, match=f"must hold {file}"):
-        restored_policy(tmp_path, ADAPTED)
+        restored_policy(tmp_path, ADAPTED, make_policy(0))
 
 
 @pytest.mark.parametrize(
@@ -274,7 +298,7 @@ def test_restoring_without_the_adapters_files_says_what_to_do(
 def test_an_adapter_does_not_go_on_as_another(make_policy: MakePolicy, tmp_path: Path, changed: Adapter) -> None:
     save_policy(load_policy(make_policy(0), ADAPTED), tmp_path, ADAPTED)
     with pytest.raises(ConfigurationError, match="an adapter goes on with the"):
-        restored_policy(tmp_path, ModelSettings(adapter=changed))
+        restored_policy(tmp_path, ModelSettings(adapter=changed), make_policy(0))
 
 
 @pytest.mark.parametrize(
@@ -328,19 +352,22 @@ def test_in_bfloat16_the_arithmetic_is_rounded_and_what_is_trained_is_not(
 @needs_bfloat16
 @pytest.mark.parametrize("tied", [True, False])
 def test_in_bfloat16_only_frozen_weights_are_held_in_it(make_policy: MakePolicy, tmp_path: Path, tied: bool) -> None:
-    settings = ADAPTED.changed(precision="bfloat16", gradient_checkpointing=True)
-    model = disturbed(load_policy(make_policy(0, tied=tied), settings))
+    settings, policy = ADAPTED.changed(precision="bfloat16", gradient_checkpointing=True), make_policy(0, tied=tied)
+    model = disturbed(load_policy(policy, settings))
     for name, parameter in model.named_parameters():
         assert parameter.dtype == (torch.float32 if ".lora_" in name else torch.bfloat16), name
     _, gradients = states_and_gradients(model)
     assert len(gradients) == 8 and all(gradient.norm() > 0 for gradient in gradients.values())
     save_policy(model, tmp_path, settings)
-    assert all(tensor.dtype == torch.float32 for tensor in load_file(tmp_path / "model.safetensors").values())
-    restored = restored_policy(tmp_path, settings)
+    restored = restored_policy(tmp_path, settings, policy)
     for name, tensor in model.state_dict().items():
         assert torch.equal(tensor, restored.state_dict()[name]), name
-    assert (tmp_path / "model.safetensors").stat().st_size == pytest.approx(
-        (make_policy(0, tied=tied) / "model.safetensors").stat().st_size, rel=0.01
+    write_whole_policy(policy, tmp_path, tmp_path / "merged")
+    whole, of_learner = load_file(tmp_path / "merged" / "model.safetensors"), dict(merged_weights(model))
+    assert all(torch.equal(tensor, of_learner[name]) for name, tensor in whole.items()), "of the rounded weights"
+    assert all(tensor.dtype == torch.float32 for tensor in whole.values())
+    assert (tmp_path / "merged" / "model.safetensors").stat().st_size == pytest.approx(
+        (policy / "model.safetensors").stat().st_size, rel=0.01
     ), "a tied output layer is written once"
 
 

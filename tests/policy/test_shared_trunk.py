@@ -16,6 +16,7 @@ from turnwise.config.model_settings import PLAIN, Adapter, ModelSettings
 from turnwise.config.schema import CriticSection
 from turnwise.data.arrays import TokenSequence
 from turnwise.errors import MismatchError
+from turnwise.policy.adapter import ADAPTER_FILE
 from turnwise.policy.critic.critic import VALUE_HEAD_FILE, ValueBatch
 from turnwise.policy.learner.learner import OPTIMIZER_FILE, Learner
 from turnwise.policy.learner.update import UpdateBatch, UpdateSettings
@@ -170,15 +171,16 @@ def test_policy_and_critic_go_on_to_the_bit(make_policy: MakePolicy, tmp_path: P
     learner = a_learner(make_policy(0), model)
     learner.update(a_batch(), settings)
     learner.save(tmp_path)
-    assert [path.name for path in tmp_path.glob("*.safetensors")] == ["model.safetensors"], "what an engine reads"
-    restored = Learner.restore(tmp_path, threads=1, model=model)
+    whole = model.adapter is None
+    assert [path.name for path in tmp_path.glob("*.safetensors")] == ["model.safetensors"] * whole
+    restored = Learner.restore(tmp_path, threads=1, model=model, base=None if whole else make_policy(0))
     restored.add_critic(tmp_path)
     assert restored.critic is not None and restored.critic.steps == 4
     assert learner.update(a_batch(), settings) == restored.update(a_batch(), settings)
     assert all(torch.equal(tensor, state(restored)[name]) for name, tensor in state(learner).items())
     learner.save(tmp_path / "first")
     restored.save(tmp_path / "second")
-    for file in ("model.safetensors", OPTIMIZER_FILE, VALUE_HEAD_FILE):
+    for file in ("model.safetensors" if whole else ADAPTER_FILE, OPTIMIZER_FILE, VALUE_HEAD_FILE):
         assert (tmp_path / "first" / file).read_bytes() == (tmp_path / "second" / file).read_bytes()
 
 

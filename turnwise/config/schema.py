@@ -306,14 +306,13 @@ class Storage(Section):
     """
 
     keep_last: Count | None
-    """Last policies of each run whose weights stay. null: all."""
+    """Last policies of each run whose weights stay, or whose adapter where that is trained. null: all."""
     keep_evaluated: bool
     """Whether the weights of every policy that was evaluated stay."""
     keep_best: Whole
     """Of the evaluated policies of each run, those with the most success whose weights stay, where not all do."""
     keep_optimizer: Count | None
-    """Last policies of each run whose optimizer state, adapter and critic stay, which a resume goes on from. null:
-    all."""
+    """Last policies of each run whose optimizer state and critic stay, which a resume goes on from. null: all."""
     keep_rollouts: Whole | None
     """Last rollouts of each run that `turnwise prune` leaves. A run itself prunes none, since its report reads all.
     null: all."""

@@ -1,4 +1,4 @@
-"""A low-rank adapter on a model: adding it, saving it next to the merged weights, and continuing with it.
+"""A low-rank adapter on a model: adding it, saving it without the model that it belongs to, and continuing with it.
 
 LoRA, Hu et al. 2021, arXiv 2106.09685, equation 3, by peft, on linear layers chosen by name:
 
@@ -6,28 +6,31 @@ LoRA, Hu et al. 2021, arXiv 2106.09685, equation 3, by peft, on linear layers ch
 
 W is frozen. Differs from the paper: no dropout on the adapter's input, since an update is a function of its batch.
 Merging computes W' as a new tensor and never overwrites W, so that rounding errors do not accumulate in W.
+
+The files are in peft's layout, in a subfolder: `PeftModel.from_pretrained(base, folder / "adapter")` reads them.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import torch
-from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from transformers import PreTrainedModel
 
-from turnwise.config.model_settings import Adapter, ModelSettings
+from turnwise.config.model_settings import Adapter
 from turnwise.errors import ArtifactError, ConfigurationError
 
-ADAPTER_FILE = "adapter/adapter.safetensors"
+ADAPTER_FILE = "adapter/adapter_model.safetensors"
 """In a subfolder, since engines load every safetensors file next to the model's as weights."""
-FROZEN_FILE = "adapter/frozen.safetensors"
-"""The frozen weights under the adapter, W. model.safetensors holds W', from which W cannot be recovered exactly."""
+DESCRIPTION_FILE = "adapter/adapter_config.json"
 ADAPTER_NAME = "default"
-_ALPHA = "alpha"
+_PREFIX, _BASE = "base_model.model.", "base_model_name_or_path"
+"""What peft puts before the names of tensors, and calls the model that an adapter belongs to."""
 
 
 def add_adapter(model: PreTrainedModel, settings: Adapter) -> None:
@@ -75,47 +78,73 @@ def without_adapter(model: PreTrainedModel) -> Iterator[None]:
             layer.enable_adapters(True)
 
 
-def save_adapter(model: PreTrainedModel, folder: Path, settings: Adapter) -> None:
-    """Write the files that `restore_adapter` needs into `folder`, next to the merged weights."""
-    (folder / ADAPTER_FILE).parent.mkdir(exist_ok=True)
-    alpha = {_ALPHA: str(settings.alpha)}
-    save_file(on_cpu(_adapter_tensors(model)), folder / ADAPTER_FILE, metadata=alpha)
-    save_file(on_cpu(_frozen_tensors(model)), folder / FROZEN_FILE)
+def save_adapter(model: PreTrainedModel, folder: Path, settings: Adapter, base: str) -> None:
+    """Write the adapter and its description into `folder`; `base` names the weights that it belongs to."""
+    description = {
+        "peft_type": "LORA",
+        "task_type": "CAUSAL_LM",
+        "r": settings.rank,
+        "lora_alpha": settings.alpha,
+        "target_modules": sorted(settings.target_modules),
+        "lora_dropout": 0.0,
+        "bias": "none",
+        "inference_mode": True,
+        _BASE: base,
+    }
+    (folder / ADAPTER_FILE).parent.mkdir(parents=True, exist_ok=True)
+    save_file(on_cpu(_adapter_tensors(model)), folder / ADAPTER_FILE, metadata={"format": "pt"})
+    (folder / DESCRIPTION_FILE).write_text(json.dumps(description, indent=2, sort_keys=True) + "\n")
 
 
-def restore_adapter(model: PreTrainedModel, folder: Path, settings: ModelSettings) -> None:
-    """Load the adapter and the frozen weights in `folder` into `model`, so that it equals the saved one to the bit.
+def has_adapter(folder: Path) -> bool:
+    """Whether the policy in this folder is an adapter, without the weights that it belongs to."""
+    return (folder / DESCRIPTION_FILE).is_file()
 
-    `model` is the result of `load_policy` for the same folder, which `save_policy` wrote. Without an adapter in the
-    settings nothing is left to do. Raises ArtifactError where the adapter's files are missing, and ConfigurationError
-    where they belong to an adapter with other settings.
+
+def base_name(folder: Path) -> str:
+    """The name of the weights that the adapter in `folder` belongs to, as it was saved."""
+    return str(_description(folder)[_BASE])
+
+
+def saved_adapter(folder: Path) -> Adapter:
+    """The settings of the adapter in `folder`; the seed of its first weights is not among them."""
+    found = _description(folder)
+    return Adapter(rank=found["r"], alpha=found["lora_alpha"], target_modules=tuple(found["target_modules"]))
+
+
+def restore_adapter(model: PreTrainedModel, folder: Path, settings: Adapter) -> None:
+    """Load the adapter in `folder` into `model`, so that it equals the saved one to the bit.
+
+    `model` has an adapter with these settings, on the weights that the saved one belongs to. Raises ArtifactError where
+    the adapter's files are missing, and ConfigurationError where they belong to an adapter with other settings.
     """
-    if settings.adapter is None:
-        return
-    for file in (ADAPTER_FILE, FROZEN_FILE):
+    for file in (ADAPTER_FILE, DESCRIPTION_FILE):
         if not (folder / file).is_file():
             raise ArtifactError(
                 f"to go on training an adapter its folder must hold {file}; {folder} does not: begin a new adapter "
                 "with load_policy, or compute the policy again"
             )
-    with safe_open(folder / ADAPTER_FILE, framework="pt") as file:
-        alpha = int(file.metadata()[_ALPHA])
-    if alpha != settings.adapter.alpha:
+    alpha = saved_adapter(folder).alpha
+    if alpha != settings.alpha:
         raise ConfigurationError(
-            f"an adapter goes on with the alpha that it began with, {alpha}; found {settings.adapter.alpha}: set it "
-            "as it was, or begin a new adapter with load_policy"
+            f"an adapter goes on with the alpha that it began with, {alpha}; found {settings.alpha}: set it as it was, "
+            "or begin a new adapter with load_policy"
         )
     _take(_adapter_tensors(model), load_file(folder / ADAPTER_FILE), folder / ADAPTER_FILE)
-    _take(_frozen_tensors(model), load_file(folder / FROZEN_FILE), folder / FROZEN_FILE)
+
+
+def _description(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / DESCRIPTION_FILE).read_text())
+    return found
 
 
 def _adapter_tensors(model: PreTrainedModel) -> dict[str, torch.Tensor]:
-    return {name: tensor for name, tensor in model.state_dict().items() if ".lora_" in name}
-
-
-def _frozen_tensors(model: PreTrainedModel) -> dict[str, torch.Tensor]:
-    """The frozen weights under the adapter. All others are the same with and without it, so they need no copy."""
-    return {name: tensor for name, tensor in model.state_dict().items() if ".base_layer." in name}
+    """The adapter's tensors by peft's names, which leave the adapter's own name out."""
+    return {
+        _PREFIX + name.replace(f".{ADAPTER_NAME}.", "."): tensor
+        for name, tensor in model.state_dict().items()
+        if ".lora_" in name
+    }
 
 
 def _take(tensors: dict[str, torch.Tensor], stored: dict[str, torch.Tensor], path: Path) -> None:

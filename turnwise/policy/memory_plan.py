@@ -81,11 +81,6 @@ class ModelMemory:
         """AdamW's two moments of the trained weights."""
         return 8 * self.trained
 
-    @property
-    def merged(self) -> int:
-        """The weights with an adapter merged, in float32, while they are saved; 0 without one."""
-        return 0 if self.settings.adapter is None else 4 * count(self.dimensions.shapes)
-
     def activations(self, tokens: int) -> int:
         """What autograd keeps of a micro-batch of this many tokens, until the backward pass is over."""
         of_layer, layers = self._layer_bytes_per_token() * tokens, self.dimensions.layers

@@ -18,6 +18,7 @@ from __future__ import annotations
 import functools
 import importlib.util
 import json
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -45,8 +46,8 @@ _RECOMPILATIONS = 64
 def load_policy(policy: Path | str, settings: ModelSettings, device: str = "cpu") -> PreTrainedModel:
     """The model of `policy`, in evaluation mode, with a new adapter where the settings have one.
 
-    `policy` is a folder in Hugging Face's layout, or a hub id. An adapter that was trained before is merged into the
-    weights: use `restore_adapter` to continue training it. Raises ConfigurationError where the device does not support
+    `policy` is a folder in Hugging Face's layout, or a hub id. An adapter that was trained before belongs to such a
+    folder: use `restore_adapter` to continue training it. Raises ConfigurationError where the device does not support
     the precision, or the model does not have the layers that the settings name.
     """
     require_device(settings, device)
@@ -54,13 +55,13 @@ def load_policy(policy: Path | str, settings: ModelSettings, device: str = "cpu"
     model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
         str(policy), dtype=frozen_dtype, attn_implementation="sdpa", trust_remote_code=False
     )
-    _forget_contradictions(model)
+    forget_contradictions(model)
     if settings.adapter is not None:
         add_adapter(model, settings.adapter)
     return _prepared(model, settings, device)
 
 
-def _forget_contradictions(model: PreTrainedModel) -> None:
+def forget_contradictions(model: PreTrainedModel) -> None:
     """Reduce a generation configuration that contradicts itself to its special tokens.
 
     Some published ones set a temperature without `do_sample`. transformers reads them and refuses to save them. The
@@ -107,35 +108,54 @@ def trained_parameters(model: torch.nn.Module) -> dict[str, torch.nn.Parameter]:
 def merged_weights(model: PreTrainedModel) -> Iterator[tuple[str, torch.Tensor]]:
     """The full model's tensors by name, in float32 and with an adapter merged, as they are saved and given to engines.
 
-    The model is not changed. The output layer is always included, even where it is tied to the embedding.
+    The model is not changed. The output layer is always included, even where it is tied to the embedding. Tensors are
+    made one at a time: who keeps none of them needs room for the largest alone.
     """
-    modules = dict(model.named_modules())
+    modules, tensors = dict(model.named_modules()), model.state_dict()
+    uses = Counter(tensor.data_ptr() for tensor in tensors.values())
     shared: dict[int, torch.Tensor] = {}  # tied tensors stay one tensor, so that a file holds them once
-    for name, tensor in model.state_dict().items():
+    for name, tensor in tensors.items():
         if ".lora_" in name:
             continue
-        precise = shared.setdefault(tensor.data_ptr(), tensor.float() if tensor.is_floating_point() else tensor)
+        place = tensor.data_ptr()
+        precise = shared.get(place, tensor.float() if tensor.is_floating_point() else tensor)
+        if uses[place] > 1:
+            shared[place] = precise
         owner, base, parameter = name.rpartition(".base_layer.")
         if base and parameter == "weight":
             precise = precise + modules[owner].get_delta_weight(ADAPTER_NAME).detach()
         yield (f"{owner}.{parameter}" if base else name), precise
 
 
-def save_policy(model: PreTrainedModel, folder: Path, settings: ModelSettings) -> None:
-    """Write the merged weights in Hugging Face's layout, and next to them the files that `restore_adapter` needs.
+def save_policy(model: PreTrainedModel, folder: Path, settings: ModelSettings, base: str = "") -> None:
+    """Write the weights in Hugging Face's layout; of a model with an adapter the adapter alone, and the configuration.
 
-    `config.json` names the precision that the model computes in; an engine on an accelerator uses the same.
+    `config.json` names the precision that the model computes in; an engine on an accelerator uses the same. `base`
+    names the weights that the adapter belongs to.
     """
-    if model in _saved:
+    if settings.adapter is not None:
+        model.config.save_pretrained(folder)
+        if model.generation_config is not None:
+            model.generation_config.save_pretrained(folder)
+        _name_precision(folder, settings)
+        save_adapter(model, folder, settings.adapter, base)
+    elif model in _saved:
         _save_again(model, folder)
     else:
-        model.save_pretrained(folder, state_dict=dict(merged_weights(model)), max_shard_size="1000GB")
-        configuration = folder / "config.json"
-        values = {**json.loads(configuration.read_text()), "dtype": settings.precision}
-        configuration.write_text(json.dumps(values, indent=2, sort_keys=True) + "\n")
+        write_merged(model, folder)
+        _name_precision(folder, settings)
         _remember_saved(model, folder)
-    if settings.adapter is not None:
-        save_adapter(model, folder, settings.adapter)
+
+
+def write_merged(model: PreTrainedModel, folder: Path) -> None:
+    """Write all weights in Hugging Face's layout, with an adapter merged, into one file."""
+    model.save_pretrained(folder, state_dict=dict(merged_weights(model)), max_shard_size="1000GB")
+
+
+def _name_precision(folder: Path, settings: ModelSettings) -> None:
+    configuration = folder / "config.json"
+    values = {**json.loads(configuration.read_text()), "dtype": settings.precision}
+    configuration.write_text(json.dumps(values, indent=2, sort_keys=True) + "\n")
 
 
 _saved: WeakKeyDictionary[PreTrainedModel, tuple[frozenset[str], dict[str, bytes]]] = WeakKeyDictionary()
@@ -212,10 +232,7 @@ def _require_compiler(kind: str) -> None:
 
 def _prepared(model: PreTrainedModel, settings: ModelSettings, device: str) -> PreTrainedModel:
     """The model on its device, in evaluation mode, with checkpointing, compilation and precision as in the settings."""
-    model = model.to(torch.device(device)).eval()
-    for parameter in model.parameters():
-        if parameter.data_ptr() % ALIGNMENT:
-            parameter.data = parameter.data.clone()
+    model = aligned(model.to(torch.device(device)).eval())
     layers = [module for module in model.modules() if isinstance(module, GradientCheckpointingLayer)]
     if not layers and (settings.gradient_checkpointing or settings.compiled):
         raise ConfigurationError(
@@ -233,6 +250,14 @@ def _prepared(model: PreTrainedModel, settings: ModelSettings, device: str) -> P
     if settings.compiled or settings.precision != "float32":
         trunk = model.base_model
         trunk.forward = _in_context(trunk.forward, settings, torch.device(device).type)
+    return model
+
+
+def aligned(model: PreTrainedModel) -> PreTrainedModel:
+    """The model, with parameters that begin at multiples of `ALIGNMENT`."""
+    for parameter in model.parameters():
+        if parameter.data_ptr() % ALIGNMENT:
+            parameter.data = parameter.data.clone()
     return model
 
 

@@ -45,9 +45,10 @@ class Link:
     """Its evaluation on the validation task set; None where it was not evaluated."""
 
 
-_TRAINING_STATE = ("optimizer/*", "adapter/*", "critic/*")
+_TRAINING_STATE = ("optimizer/*", "critic/*")
+_WEIGHTS = ("model*.safetensors", "adapter/*.safetensors")
 _FILES: dict[str, dict[Keep, tuple[str, ...]]] = {
-    "policy": {Keep.METRICS: ("model*.safetensors", *_TRAINING_STATE), Keep.WEIGHTS: _TRAINING_STATE},
+    "policy": {Keep.METRICS: (*_WEIGHTS, *_TRAINING_STATE), Keep.WEIGHTS: _TRAINING_STATE},
     "critic": {Keep.METRICS: ("*.safetensors",), Keep.WEIGHTS: ("*.safetensors",)},  # only training reads a critic
     "rollout": {Keep.METRICS: ("*.parquet",)},
 }

@@ -80,12 +80,13 @@ class Engine(Protocol):
     def tokens_generated(self) -> int:
         """Reply tokens sampled since the engine was made."""
 
-    def load(self, policy: Path, digest: str, model: PreTrainedModel | None = None) -> None:
+    def load(self, policy: Path, digest: str, model: PreTrainedModel | None = None, base: Path | None = None) -> None:
         """Load the weights in `policy`, a folder in Hugging Face's layout (config.json, model.safetensors).
 
-        `digest` identifies the weights: where they are loaded already, nothing happens. `model` is a model in this
-        process that holds the same weights, a learner's: they are taken from memory then, and may be used in place, so
-        they must not change while replies are in flight. Raises RuntimeError when replies are in flight.
+        Where `policy` holds an adapter in place of the weights, `base` is the folder of those that it belongs to, and
+        both are merged. `digest` identifies the weights: where they are loaded already, nothing happens. `model` is a
+        model in this process that holds the same weights, a learner's: they are taken from memory then, and may be used
+        in place, so they must not change while replies are in flight. Raises RuntimeError when replies are in flight.
         """
 
     def begin(self, seed: int, sampling: Sampling) -> None:

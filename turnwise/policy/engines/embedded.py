@@ -19,6 +19,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ import torch
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from turnwise.errors import NotFiniteError
+from turnwise.policy.adapted import load_adapted, write_whole_policy
 from turnwise.policy.decoder import is_known_decoder
 from turnwise.policy.engines.cache_size import embedded_slots
 from turnwise.policy.engines.contract import Reply, Sampling, reply_limit
@@ -71,19 +73,20 @@ class EmbeddedEngine:
         """The number of submitted contexts whose replies are not finished."""
         return len(self._waiting) + len(self._live)
 
-    def load(self, policy: Path, digest: str, model: PreTrainedModel | None = None) -> None:
+    def load(self, policy: Path, digest: str, model: PreTrainedModel | None = None, base: Path | None = None) -> None:
         """Load the weights in `policy`, or use those of `model` in place; see `Engine.load`."""
         if digest == self._digest and (self._model is None or self._model is model):
             return
         self._must_be_idle("load a policy")
         self._digest = None
         with computing_threads(self._threads), torch.inference_mode():
-            found = _read(policy, self._device) if model is None else model
+            found = _read(policy, base, self._device) if model is None else model
             if is_known_decoder(found):
                 cache = self._forward.cache if isinstance(self._forward, FusedForward) else None
                 self._forward = FusedForward(found, _weights(found, policy, self._device), self.context_length, cache)
             else:
-                found = _read(policy, self._device) if model is not None else found
+                if base is not None or model is not None:
+                    found = _read_whole(policy, base, self._device)
                 model, self._forward = None, WholeForward(found)
         self._digest, self._model = digest, model
         self._clear()
@@ -235,8 +238,17 @@ class EmbeddedEngine:
             )
 
 
-def _read(policy: Path, device: torch.device) -> PreTrainedModel:
-    """The model in a folder, in float32 on a CPU and in its own precision elsewhere."""
+def _read(policy: Path, base: Path | None, device: torch.device) -> PreTrainedModel:
+    """The model in a folder, or of an adapter and its base, whose weights are yet to be merged."""
+    return _read_whole(policy, None, device) if base is None else load_adapted(base, policy)
+
+
+def _read_whole(policy: Path, base: Path | None, device: torch.device) -> PreTrainedModel:
+    """The model in a folder, with an adapter merged, in float32 on a CPU and in its own precision elsewhere."""
+    if base is not None:
+        with TemporaryDirectory() as folder:
+            write_whole_policy(base, policy, Path(folder))
+            return _read_whole(Path(folder), None, device)
     dtype = torch.float32 if device.type == "cpu" else "auto"
     model = AutoModelForCausalLM.from_pretrained(
         str(policy), dtype=dtype, attn_implementation="sdpa", trust_remote_code=False

@@ -19,7 +19,7 @@ import logging
 import os
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ from safetensors.torch import load_file
 from transformers import PreTrainedModel
 
 from turnwise.errors import ConfigurationError
+from turnwise.policy.adapted import load_adapted
 from turnwise.policy.engines.cache_size import VLLM_MOST_BYTES
 from turnwise.policy.engines.contract import Reply, Sampling, reply_limit
 from turnwise.policy.engines.vllm_model import architecture, engine_memory, share_of_card
@@ -93,7 +94,7 @@ class VllmEngine:
         """The number of submitted contexts whose replies are not finished."""
         return len(self._episodes)
 
-    def load(self, policy: Path, digest: str, model: PreTrainedModel | None = None) -> None:
+    def load(self, policy: Path, digest: str, model: PreTrainedModel | None = None, base: Path | None = None) -> None:
         """Load the weights in `policy`; see `Engine.load`. A policy of another architecture restarts vLLM."""
         if digest == self._digest:
             return
@@ -101,12 +102,13 @@ class VllmEngine:
         self._digest = None
         found = architecture(policy, self._device)
         with computing_threads(self._threads):
-            if found == self._architecture:
-                self._transfer(_named_tensors(policy) if model is None else dict(merged_weights(model)))
-            else:
+            starts = found != self._architecture
+            if starts:
                 self.close()
-                self._start(policy)
+                self._start(policy, without_weights=base is not None)
                 self._architecture = found
+            if not starts or base is not None:
+                self._transfer(_named_tensors(policy, base) if model is None else merged_weights(model))
         self._digest = digest
 
     def begin(self, seed: int, sampling: Sampling) -> None:
@@ -146,9 +148,11 @@ class VllmEngine:
         self._architecture = self._digest = None
         self._episodes.clear()
 
-    def _start(self, policy: Path) -> None:
+    def _start(self, policy: Path, *, without_weights: bool) -> None:
+        """Start vLLM for a policy's architecture, with its weights or with any, which are to be overwritten."""
+        arguments = self._arguments(policy) | ({"load_format": "dummy"} if without_weights else {})
         with quiet(), _threads_unpatched(), _numba_out_of_sight():
-            self._engine = _import_vllm()(**self._arguments(policy)).llm_engine
+            self._engine = _import_vllm()(**arguments).llm_engine
 
     def _arguments(self, policy: Path) -> dict[str, Any]:
         memory = engine_memory(policy, self._device, self.context_length, self._maximum_episodes)
@@ -169,9 +173,9 @@ class VllmEngine:
             "use_tqdm_on_load": False,
         }
 
-    def _transfer(self, tensors: Mapping[str, torch.Tensor]) -> None:
+    def _transfer(self, tensors: Iterable[tuple[str, torch.Tensor]]) -> None:
         """Overwrite the weights in place, and empty the KV cache, which is stale then."""
-        self._engine.collective_rpc("reload_weights", kwargs={"weights_iterator": iter(tensors.items())})
+        self._engine.collective_rpc("reload_weights", kwargs={"weights_iterator": iter(tensors)})
         self._empty_cache()
 
     def _empty_cache(self) -> None:
@@ -305,12 +309,14 @@ def quiet() -> Iterator[None]:
             os.close(shown)
 
 
-def _named_tensors(policy: Path) -> dict[str, torch.Tensor]:
-    """The policy's weights by name, always including the output layer.
+def _named_tensors(policy: Path, base: Path | None) -> Iterable[tuple[str, torch.Tensor]]:
+    """The policy's weights by name, merged where it is an adapter, always including the output layer.
 
     With tied embeddings the file has no `lm_head.weight`, but vLLM's CPU kernels hold a packed copy of it, which would
     silently keep the old weights. Raises FileNotFoundError where there are no weights.
     """
+    if base is not None:
+        return merged_weights(load_adapted(base, policy))
     tensors: dict[str, torch.Tensor] = {}
     for file in sorted(policy.glob("model*.safetensors")):
         tensors.update(load_file(file))
@@ -318,4 +324,4 @@ def _named_tensors(policy: Path) -> dict[str, torch.Tensor]:
         raise FileNotFoundError(f"a policy's folder must hold model.safetensors; {policy} does not")
     if "lm_head.weight" not in tensors:
         tensors["lm_head.weight"] = tensors["model.embed_tokens.weight"]
-    return tensors
+    return tensors.items()

@@ -21,7 +21,7 @@ import torch
 from turnwise.config.model_settings import PLAIN, ModelSettings
 from turnwise.data.arrays import Numbers, Ragged, SequenceBatch, Sequences
 from turnwise.errors import ConfigurationError, MismatchError
-from turnwise.policy.adapter import restore_adapter, without_adapter
+from turnwise.policy.adapter import base_name, restore_adapter, without_adapter
 from turnwise.policy.critic.critic import VALUE_HEAD_FILE, Critic, value_metrics
 from turnwise.policy.determinism import reproducible_computing
 from turnwise.policy.learner.importance import ImportanceCorrection, importance_weights
@@ -43,9 +43,15 @@ OPTIMIZER_FILE = "optimizer/adamw.safetensors"
 class Learner:
     """One policy in training."""
 
-    def __init__(self, policy: Path | str, *, device: str = "cpu", threads: int, model: ModelSettings = PLAIN) -> None:
-        """Load `policy`, a folder in Hugging Face's layout or a hub id, with an empty optimizer and a new adapter."""
+    def __init__(
+        self, policy: Path | str, *, device: str = "cpu", threads: int, model: ModelSettings = PLAIN, name: str = ""
+    ) -> None:
+        """Load `policy`, a folder in Hugging Face's layout or a hub id, with an empty optimizer and a new adapter.
+
+        `name` is what a saved adapter calls the policy that it belongs to; empty: as `policy`.
+        """
         keep_freed_memory()
+        self._name = name or str(policy)
         self._model_settings, self._threads = model, threads
         self.model = load_policy(policy, model, device)
         self.critic: Critic | None = None
@@ -55,14 +61,19 @@ class Learner:
         self._check_output_layer()
 
     @classmethod
-    def restore(cls, folder: Path, *, device: str = "cpu", threads: int, model: ModelSettings = PLAIN) -> Learner:
+    def restore(
+        cls, folder: Path, *, device: str = "cpu", threads: int, model: ModelSettings = PLAIN, base: Path | None = None
+    ) -> Learner:
         """The learner that was saved in `folder`; it continues exactly, to the bit.
 
-        A critic that it had is not restored here: call `add_critic` with the folder.
+        Of an adapter `folder` holds no more than that; `base` is the folder of the weights that it belongs to. A critic
+        that it had is not restored here: call `add_critic` with the folder.
         """
-        learner = cls(folder, device=device, threads=threads, model=model)
+        name = "" if base is None else base_name(folder)
+        learner = cls(base or folder, device=device, threads=threads, model=model, name=name)
         learner._optimizer.restore(folder / OPTIMIZER_FILE)
-        restore_adapter(learner.model, folder, model)
+        if model.adapter is not None:
+            restore_adapter(learner.model, folder, model.adapter)
         return learner
 
     def add_critic(self, policy: Path) -> None:
@@ -201,12 +212,12 @@ class Learner:
         return float(differences.mean()), float(differences.max())
 
     def save(self, folder: Path) -> None:
-        """Write the weights, with an adapter merged, and the state needed to continue into `folder`.
+        """Write the weights, or with an adapter that alone, and the state needed to continue into `folder`.
 
         The weights are in Hugging Face's layout, and all tensors are safetensors. The files are written in place: the
         owner of the folder must make its appearance atomic.
         """
-        save_policy(self.model, folder, self._model_settings)
+        save_policy(self.model, folder, self._model_settings, self._name)
         self._optimizer.save(folder / OPTIMIZER_FILE)
         if self.critic is not None:
             self.critic.save(folder)
