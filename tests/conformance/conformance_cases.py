@@ -45,6 +45,7 @@ EFFORT: Mapping[str, Effort] = {
     "frozen_lake": Effort(random_episodes=2000),
     "gymnasium": Effort(random_episodes=1000),
     "mixture": Effort(random_episodes=1000),
+    "openenv": Effort(tasks=3, random_episodes=60),
     "remote": Effort(random_episodes=60),
     "sciworld": Effort(tasks=2, sample=1, random_episodes=6, opened=3),
     "sokoban": Effort(random_episodes=2000),
@@ -52,7 +53,7 @@ EFFORT: Mapping[str, Effort] = {
     "webshop": Effort(random_episodes=1000),
 }
 
-OF_OTHER_PROGRAMS = ("agentgym", "browser", "mcp", "remote", "sciworld", "webarena")
+OF_OTHER_PROGRAMS = ("agentgym", "browser", "mcp", "openenv", "remote", "sciworld", "webarena")
 """The worlds whose episodes are played in a server, a browser or a simulator."""
 
 NEEDED: Mapping[str, tuple[Sequence[str], str]] = {
@@ -123,6 +124,17 @@ def agentgym_server(folder: Path) -> Iterator[dict[str, Any]]:
 
 
 @contextmanager
+def corridor_server(folder: Path) -> Iterator[dict[str, Any]]:
+    """A server that answers as OpenEnv's do, which tells the possible actions and a solution."""
+    from tests.envs.agentgym.agentgym_servers import served
+    from tests.envs.openenv.corridor_server import CorridorServer
+
+    with served(CorridorServer().app) as address:
+        told = {"offers": "legal_actions", "solution": "rest", "observation": ["message"]}
+        yield {"url": address, "success_reward": 1.0, "grammar": "-1 or 1.", **told}
+
+
+@contextmanager
 def frozen_lake_server(folder: Path) -> Iterator[dict[str, Any]]:
     """A server of ours, with one world."""
     from envs.service.application import create_application
@@ -149,6 +161,7 @@ def short_science(folder: Path) -> Iterator[dict[str, Any]]:
 PARAMETERS: Mapping[str, Callable[[Path], Any]] = {
     "agentgym": agentgym_server,
     "mixture": two_lakes,
+    "openenv": corridor_server,
     "remote": frozen_lake_server,
     "sciworld": short_science,
     "search_corpus": rivers,
@@ -226,6 +239,11 @@ def mixture(episode: PlayedEpisode, sums: Sums) -> bool:
     return all(name.startswith(f"{part}/") for name in sums) and {"lake": goal, "bandit": bandit}[part](episode, own)
 
 
+def corridor(episode: PlayedEpisode, sums: Sums) -> bool:
+    """-0.1 a step, and 1 for the last cell."""
+    return round(sums.get("reward", 0.0) + 0.1 * len(episode.steps), 6) == 1.1 * episode.success
+
+
 DOCUMENTED: Mapping[str, Callable[[PlayedEpisode, Sums], bool]] = {
     "agentgym": agentgym,
     "babyai": babyai,
@@ -234,6 +252,7 @@ DOCUMENTED: Mapping[str, Callable[[PlayedEpisode, Sums], bool]] = {
     "frozen_lake": goal,
     "gymnasium": taxi,
     "mixture": mixture,
+    "openenv": corridor,
     "remote": goal,
     "sciworld": sciworld,
     "search": search,
@@ -269,6 +288,7 @@ OFFERED: Mapping[str, Callable[[World, str], Sequence[str]]] = {
     "bandit": arms,
     "frozen_lake": of_grammar,
     "gymnasium": of_grammar,
+    "openenv": of_grammar,
     "remote": of_grammar,
     "sokoban": of_grammar,
     "webshop": buttons,

@@ -1,0 +1,172 @@
+"""An OpenEnv server, as a client sees it: its description over HTTP, and sessions over a WebSocket.
+
+The protocol is that of openenv-core 0.3, whose package is not needed here. An episode is a session on `/ws`: each
+message is an object with `type` and `data`, a `reset` or a `step`, and the reply is an `observation`, or an `error`
+with a code. The server's routes `/reset` and `/step` make an environment for each request and throw it away, so no
+episode can be played over HTTP, where a server is only asked what it is: `/metadata` and `/schema`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import httpx
+from websockets.exceptions import ConnectionClosed, WebSocketException
+from websockets.sync.client import ClientConnection, connect
+
+MOST_MESSAGE_BYTES = 100 * 1024 * 1024
+"""As in OpenEnv's own client: an observation may be a screenshot."""
+
+
+class OpenEnvFault(RuntimeError):
+    """Raised when the server cannot be reached, fails, or sends what cannot be read: the episode is missing data."""
+
+    def __init__(self, message: str, code: str = "", fields: Collection[str] = ()) -> None:
+        super().__init__(message)
+        self.code = code
+        """The server's code, such as `VALIDATION_ERROR`; empty if it gave none."""
+        self.fields = frozenset(fields)
+        """What the server found wrong, by the first part of each place."""
+
+
+@dataclass(frozen=True)
+class PlayReply:
+    """A server's reply to `reset` or `step`."""
+
+    observation: Mapping[str, Any]
+    reward: float
+    """0 where the server says none."""
+    done: bool
+
+
+@dataclass(frozen=True)
+class ServerDescription:
+    """What a server says of itself: its name, what it is, and the JSON schemas of its actions and observations."""
+
+    name: str
+    text: str
+    action: Mapping[str, Any]
+    observation: Mapping[str, Any]
+
+
+@cache
+def description(url: str, seconds: float, token_variable: str) -> ServerDescription:
+    """A server's description, asked for once per process. Raises OpenEnvFault."""
+    told, schema = (_got(f"{url}/{route}", seconds, token_variable) for route in ("metadata", "schema"))
+    action, observation = schema.get("action"), schema.get("observation")
+    if not isinstance(action, dict) or not isinstance(observation, dict):
+        raise OpenEnvFault(f"{url}/schema must have the schemas of an action and an observation; found {schema!r}")
+    return ServerDescription(str(told.get("name", "")), str(told.get("description", "")), action, observation)
+
+
+@cache
+def tools(url: str, seconds: float, token_variable: str) -> tuple[Mapping[str, Any], ...]:
+    """The tools of an environment whose actions are tool calls, asked for once per process. Raises OpenEnvFault."""
+    session = OpenEnvSession(url, seconds, token_variable)
+    try:
+        listed = session.step({"type": "list_tools"}).observation.get("tools")
+    finally:
+        session.close()
+    if not isinstance(listed, list) or not all(isinstance(tool, dict) and "name" in tool for tool in listed):
+        raise OpenEnvFault(f"{url} must list its tools; found {str(listed)[:200]}")
+    return tuple(listed)
+
+
+class OpenEnvSession:
+    """An open session, with an environment of its own on the server. Every method raises OpenEnvFault."""
+
+    def __init__(self, url: str, seconds: float, token_variable: str) -> None:
+        self._address = f"ws{url.removeprefix('http')}/ws"
+        self._seconds = seconds
+        self._connection = self._connected(_headers(token_variable))
+
+    def reset(self, given: Mapping[str, Any]) -> PlayReply:
+        """Begin an episode. `given`: the seed, and what else the environment's `reset` takes."""
+        return _played(self._asked("reset", given))
+
+    def step(self, action: Mapping[str, Any]) -> PlayReply:
+        """Play an action."""
+        return _played(self._asked("step", action))
+
+    def close(self) -> None:
+        """End the session. It is no error if the server has ended it already."""
+        with contextlib.suppress(OSError, WebSocketException):
+            self._connection.send(json.dumps({"type": "close"}))
+        self._connection.close()
+
+    def _connected(self, headers: Mapping[str, str]) -> ClientConnection:
+        try:
+            return connect(
+                self._address,
+                additional_headers=headers,
+                open_timeout=self._seconds,
+                close_timeout=self._seconds,
+                max_size=MOST_MESSAGE_BYTES,
+                ping_interval=None,  # a server that is busy with a step may leave a ping unanswered
+                proxy=None,  # a server is a machine of one's own, not behind a proxy
+            )
+        except (OSError, WebSocketException) as error:
+            raise OpenEnvFault(f"{self._address} must open a session; found {type(error).__name__}: {error}") from error
+
+    def _asked(self, kind: str, data: Mapping[str, Any]) -> Mapping[str, Any]:
+        place = f"{kind} at {self._address}"
+        try:
+            with contextlib.suppress(ConnectionClosed):  # a server that is full says so, and closes, before it is asked
+                self._connection.send(json.dumps({"type": kind, "data": data}))
+            reply = json.loads(self._connection.recv(timeout=self._seconds))
+        except TimeoutError as error:
+            raise OpenEnvFault(f"{place} must be answered within {self._seconds:g} s; it was not") from error
+        except (OSError, ValueError, WebSocketException) as error:
+            raise OpenEnvFault(f"{place} must be answered; found {type(error).__name__}: {error}") from error
+        told = reply.get("data") if isinstance(reply, dict) else None
+        if not isinstance(told, dict) or reply.get("type") not in ("observation", "error"):
+            raise OpenEnvFault(f"{place} must be answered with an observation; found {str(reply)[:200]}")
+        if reply["type"] == "error":
+            raise _fault(place, told)
+        return told
+
+
+def _fault(place: str, told: Mapping[str, Any]) -> OpenEnvFault:
+    code, errors = str(told.get("code", "")), told.get("errors")
+    problems = [each for each in errors if isinstance(each, dict)] if isinstance(errors, list) else []
+    places = [[str(part) for part in each.get("loc", ())] for each in problems]
+    found = "; ".join(f"{'.'.join(at)}: {each.get('msg')}" for at, each in zip(places, problems, strict=True))
+    advice = (
+        ": start the server with a `max_concurrent_envs` of at least the number of episodes that are played at once"
+        if code == "CAPACITY_REACHED"
+        else ""
+    )
+    message = f"{place} failed with {code or 'no code'}: {found or told.get('message')}{advice}"
+    return OpenEnvFault(message, code, [at[0] for at in places if at])
+
+
+def _played(told: Mapping[str, Any]) -> PlayReply:
+    observation, reward, done = told.get("observation"), told.get("reward"), told.get("done", False)
+    if not isinstance(observation, dict) or not isinstance(done, bool):
+        raise OpenEnvFault(f"a reply must have an observation and say if the episode is done; found {str(told)[:200]}")
+    if reward is not None and not isinstance(reward, int | float):
+        raise OpenEnvFault(f"a reward must be a number; found {reward!r}")
+    return PlayReply(observation, float(reward or 0.0), done)
+
+
+def _got(address: str, seconds: float, token_variable: str) -> Mapping[str, Any]:
+    try:
+        response = httpx.get(address, headers=_headers(token_variable), timeout=seconds, trust_env=False)
+        response.raise_for_status()
+        found = response.json()
+    except (httpx.HTTPError, ValueError) as error:
+        raise OpenEnvFault(f"{address} must be answered with JSON; found {type(error).__name__}: {error}") from error
+    if not isinstance(found, dict):
+        raise OpenEnvFault(f"{address} must be answered with an object; found {str(found)[:200]}")
+    return found
+
+
+def _headers(token_variable: str) -> dict[str, str]:
+    token = os.environ.get(token_variable)
+    return {"Authorization": f"Bearer {token}"} if token else {}
