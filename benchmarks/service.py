@@ -27,7 +27,7 @@ import numpy as np
 
 from envs.service import RemoteWorld
 from envs.service.client import ServiceClient
-from envs.service.episodes import ServiceLimits
+from envs.service.limits import ServiceLimits
 from envs.service.schema import Batch, Closed, Create, Created, CreateMany, Many, Seen, StepMany, StepOf, Stepped
 from envs.service.server import serve
 from turnwise import seeding

@@ -8,7 +8,7 @@ The server:
 * `offers`: the worlds that a server is started with.
 * `homes`: the interface of the place where environments live; `threads` and `processes` are the two implementations,
   with `worker` on the far side of a process and `orders` as their protocol.
-* `episodes`: leases, limits, step numbers, losses.
+* `episodes`: leases, step numbers, losses; `limits`: the limits of the service.
 * `listing`: a world's tasks.
 * `agentgym`, `agentgym_routes`: the same episodes by AgentGym's protocol, for its clients and trainers.
 * `routes`, `guards`, `connections`, `metrics`, `application`, `server`: the routes, the checks before them, the

@@ -30,10 +30,10 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from envs.service.episodes import Episodes
-from envs.service.offers import Served
+from envs.service.offers import Served, named_world, weighted_reward
 from envs.service.reasons import Reason, Refusal
 from envs.service.schema import Create, PlayStep
-from turnwise.world import Split, Step
+from turnwise.world import Split
 
 MOST_NUMBERS = 65_536
 """Numbers that are remembered at once; above that the one that was not used for longest is closed."""
@@ -126,13 +126,13 @@ class AgentGymEnvironments:
 
     def introduction(self, world: str) -> str:
         """What a newcomer must know: a world's aim and its actions."""
-        facts = self._served(world).told.facts
+        facts = named_world(self._worlds, world).told.facts
         return f"{facts.instruction}\n{facts.grammar}"
 
     async def create(self, client: ClientName, world: str, split: Split) -> Any:
         """A new number, in the client's form."""
         dialect = DIALECTS[client]
-        made = NumberedEnvironment(self._served(world), split, dialect)
+        made = NumberedEnvironment(named_world(self._worlds, world), split, dialect)
         number, self._next = self._next, self._next + 1
         self._numbered[number] = made
         if len(self._numbered) > self._most:
@@ -172,7 +172,7 @@ class AgentGymEnvironments:
             episode = _require_reset(found)
             number = (await self._episodes.standing(episode)).number + 1
             step = (await self._episodes.step(episode, PlayStep(number=number, action=action))).step
-            reward = _weighted(step, found.served)
+            reward = weighted_reward(step, found.served)
             found.score += reward
             return _reply(
                 found.dialect,
@@ -200,19 +200,6 @@ class AgentGymEnvironments:
         await self._free(found)
         return True
 
-    def _served(self, world: str) -> Served:
-        """A served world by its id, or by its name where that names one only."""
-        if world in self._worlds:
-            return self._worlds[world]
-        named = [each for each in self._worlds.values() if world in (each.told.world, each.told.facts.name)]
-        if len(named) != 1:
-            known = ", ".join(f"{each.told.world} ({each.told.id})" for each in self._worlds.values())
-            raise Refusal(
-                Reason.UNKNOWN_WORLD,
-                f"the world must be the id, or the name if only one has it, of one of {known}; found {world!r}",
-            )
-        return named[0]
-
     def _find(self, client: ClientName, world: str, split: Split, request: AgentGymRequest) -> NumberedEnvironment:
         number = getattr(request, DIALECTS[client].handle)
         found = self._numbered.get(number)
@@ -222,7 +209,11 @@ class AgentGymEnvironments:
                 f"{DIALECTS[client].handle} must be the number of an environment that was created and not closed; "
                 f"found {number}",
             )
-        if found.served is not self._served(world) or found.split != split or found.dialect is not DIALECTS[client]:
+        if (
+            found.served is not named_world(self._worlds, world)
+            or found.split != split
+            or found.dialect is not DIALECTS[client]
+        ):
             raise Refusal(
                 Reason.UNKNOWN_EPISODE, f"the environment {number} must be asked where it was created; found {world!r}"
             )
@@ -239,12 +230,6 @@ def _require_reset(environment: NumberedEnvironment) -> str:
     if environment.episode is None:
         raise Refusal(Reason.RESET_OUT_OF_ORDER, "an environment must be reset to an item before its first step")
     return environment.episode
-
-
-def _weighted(step: Step, served: Served) -> float:
-    """The step's rewards as one number, with the weights that the world declares."""
-    declared = served.told.facts.rewards
-    return sum((value * declared[name].weight for name, value in step.rewards.items()), 0.0)
 
 
 def _reply(dialect: Dialect, seen: str, *, reward: float, score: float, ended: bool, truncated: bool) -> dict[str, Any]:

@@ -18,8 +18,9 @@ from starlette.middleware import Middleware
 
 from envs.service.agentgym import AgentGymEnvironments
 from envs.service.agentgym_routes import agentgym_routes
-from envs.service.episodes import Episodes, ServiceLimits
+from envs.service.episodes import Episodes
 from envs.service.guards import Authorisation, BodyLimit, OwnHost, refused
+from envs.service.limits import ServiceLimits
 from envs.service.metrics import Metrics, RequestCounter
 from envs.service.offers import ContentOf, Offer, served, unknown_content
 from envs.service.reasons import Reason, Refusal

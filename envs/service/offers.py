@@ -13,9 +13,10 @@ import yaml
 from envs.service.homes import Home
 from envs.service.listing import Listing
 from envs.service.processes import ProcessHome
+from envs.service.reasons import Reason, Refusal
 from envs.service.schema import ServedWorld
 from envs.service.threads import ThreadHome
-from turnwise.world import make_world, whole_number, with_preset
+from turnwise.world import Step, make_world, whole_number, with_preset
 
 HEAVY: Mapping[str, int] = {"sciworld": 1, "browser": 1}
 """Worlds that run in worker processes, and the default number of these."""
@@ -77,6 +78,26 @@ def served(offers: Sequence[Offer], content_of: ContentOf = unknown_content) -> 
     if twice := [each.told for place, each in enumerate(made) if each.told.id in ids[:place]]:
         raise ValueError(f"every world must be offered once; {twice[0].world!r} with {twice[0].parameters} is not")
     return made
+
+
+def named_world(worlds: Mapping[str, Served], name: str) -> Served:
+    """A served world by its id, or by its name where that names one only. Raises Refusal."""
+    if name in worlds:
+        return worlds[name]
+    named = [each for each in worlds.values() if name in (each.told.world, each.told.facts.name)]
+    if len(named) != 1:
+        known = ", ".join(f"{each.told.world} ({each.told.id})" for each in worlds.values())
+        raise Refusal(
+            Reason.UNKNOWN_WORLD,
+            f"the world must be the id, or the name if only one has it, of one of {known}; found {name!r}",
+        )
+    return named[0]
+
+
+def weighted_reward(step: Step, served: Served) -> float:
+    """The step's rewards as one number, with the weights that the world declares."""
+    declared = served.told.facts.rewards
+    return sum((value * declared[name].weight for name, value in step.rewards.items()), 0.0)
 
 
 def _made(offer: Offer, content_of: ContentOf) -> Served:

@@ -11,8 +11,8 @@ import uvicorn
 
 from envs.service.application import create_application
 from envs.service.connections import bounded_connection
-from envs.service.episodes import ServiceLimits
 from envs.service.guards import require_safe
+from envs.service.limits import ServiceLimits
 from envs.service.offers import ContentOf, read_offers, unknown_content
 
 KEEP_ALIVE_SECONDS = 120

@@ -145,7 +145,7 @@ def serve(
     ] = 20.0,
 ) -> None:
     """Serve worlds over HTTP."""
-    from envs.service.episodes import ServiceLimits
+    from envs.service.limits import ServiceLimits
     from envs.service.server import serve as serve_worlds
     from turnwise.store.world_identity import world_digest
 

@@ -19,7 +19,7 @@ from fastapi import FastAPI
 from envs.service import RemoteWorld
 from envs.service.application import create_application
 from envs.service.client import ServiceClient
-from envs.service.episodes import ServiceLimits
+from envs.service.limits import ServiceLimits
 from envs.service.offers import Offer
 from envs.service.server import connection_options
 from turnwise import seeding

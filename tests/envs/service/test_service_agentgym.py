@@ -14,7 +14,7 @@ from service_samples import BRITTLE, Clock, serving
 from envs.agentgym import AgentGym
 from envs.service.agentgym import AgentGymEnvironments
 from envs.service.application import create_application
-from envs.service.episodes import ServiceLimits
+from envs.service.limits import ServiceLimits
 from envs.service.offers import Offer
 from turnwise.world import Remaining, Split, make_world
 

@@ -16,7 +16,7 @@ from service_samples import BRITTLE, ENDLESS, Endless, serving
 
 from envs.service.application import create_application
 from envs.service.connections import MOST_HEAD_BYTES
-from envs.service.episodes import ServiceLimits
+from envs.service.limits import ServiceLimits
 from envs.service.offers import Offer
 from envs.service.server import serve
 

@@ -15,8 +15,8 @@ from fastapi.testclient import TestClient
 from service_samples import BRITTLE, Brittle, Clock, running
 
 from envs.service.application import create_application
-from envs.service.episodes import ServiceLimits
 from envs.service.generator_state import GeneratorState
+from envs.service.limits import ServiceLimits
 from envs.service.offers import Offer
 from envs.service.reasons import LOST, STATUS, Reason
 from turnwise import seeding

@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from service_samples import BRITTLE, serving
 
-from envs.service.episodes import ServiceLimits
+from envs.service.limits import ServiceLimits
 from envs.service.offers import Offer
 from envs.service.reasons import STATUS, Reason
 

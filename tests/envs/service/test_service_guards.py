@@ -12,8 +12,8 @@ from service_samples import BRITTLE, serving
 
 from envs.service import schema
 from envs.service.application import create_application
-from envs.service.episodes import ServiceLimits
 from envs.service.guards import require_safe
+from envs.service.limits import ServiceLimits
 from envs.service.offers import Offer
 from envs.service.reasons import Reason
 from envs.service.server import serve

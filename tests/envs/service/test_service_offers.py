@@ -8,7 +8,7 @@ import pytest
 from service_samples import BRITTLE
 
 from envs.frozen_lake import FrozenLake
-from envs.service.episodes import ServiceLimits
+from envs.service.limits import ServiceLimits
 from envs.service.offers import Offer, read_offers, served
 from envs.service.processes import ProcessHome
 from envs.service.threads import ThreadHome

@@ -17,7 +17,7 @@ from service_samples import BRITTLE, FAULTS, REMAINING, Clock, Counting, FaultyN
 
 from envs.service import RemoteWorld
 from envs.service.client import ServiceClient, ServiceFault
-from envs.service.episodes import ServiceLimits
+from envs.service.limits import ServiceLimits
 from envs.service.offers import Offer
 from envs.service.schema import Health
 from turnwise import seeding
