@@ -11,6 +11,7 @@ The server:
 * `episodes`: leases, step numbers, losses; `limits`: the limits of the service.
 * `listing`: a world's tasks.
 * `agentgym`, `agentgym_routes`: the same episodes by AgentGym's protocol, for its clients and trainers.
+* `openenv`, `openenv_routes`: the same episodes by OpenEnv's protocol, in sessions on a WebSocket.
 * `routes`, `guards`, `connections`, `metrics`, `application`, `server`: the routes, the checks before them, the
   metrics, and the assembly and start of the server.
 

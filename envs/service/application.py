@@ -19,13 +19,22 @@ from starlette.middleware import Middleware
 from envs.service.agentgym import AgentGymEnvironments
 from envs.service.agentgym_routes import agentgym_routes
 from envs.service.episodes import Episodes
-from envs.service.guards import Authorisation, BodyLimit, OwnHost, refused
+from envs.service.guards import Authorisation, BodyLimit, OwnHost, OwnOrigin, refused
 from envs.service.limits import ServiceLimits
 from envs.service.metrics import Metrics, RequestCounter
 from envs.service.offers import ContentOf, Offer, served, unknown_content
+from envs.service.openenv import ServedSessions
+from envs.service.openenv_routes import openenv_routes
 from envs.service.reasons import Reason, Refusal
 from envs.service.routes import Service, routes
 from envs.service.schema import PREFIX, SCHEMA_VERSION
+
+DESCRIPTION = """Text worlds for agents: episodes are created, reset, stepped and closed.
+
+Below `/v2` is the service's own protocol; below `/agentgym` that of AgentGym, whose clients take such an address; below
+`/openenv` what OpenEnv's clients ask of a server. Their sessions live on the WebSocket
+`/openenv/{world}/{split}/ws`, which this document cannot describe: see docs/neighbours.md.
+"""
 
 
 def create_application(
@@ -49,7 +58,7 @@ def create_application(
     app = FastAPI(
         title="Turnwise worlds",
         version=str(SCHEMA_VERSION),
-        description="Text worlds for agents: episodes are created, reset, stepped and closed.",
+        description=DESCRIPTION,
         openapi_url=f"{PREFIX}/openapi.json",
         docs_url=None,
         redoc_url=None,
@@ -58,6 +67,7 @@ def create_application(
         middleware=[
             Middleware(RequestCounter, metrics=metrics),
             Middleware(OwnHost, host=host, others=other_hosts),
+            Middleware(OwnOrigin),
             Middleware(Authorisation, token=token),
             Middleware(BodyLimit, most_bytes=limits.body_bytes, seconds=limits.request_seconds),
         ],
@@ -66,7 +76,9 @@ def create_application(
     app.state.service = Service(worlds, episodes, metrics)
     app.state.agentgym = AgentGymEnvironments(worlds, episodes)
     app.include_router(routes)
+    app.state.openenv = ServedSessions(worlds, episodes)
     app.include_router(agentgym_routes)
+    app.include_router(openenv_routes)
     _add_error_answers(app)
     return app
 

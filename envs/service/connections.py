@@ -13,6 +13,7 @@ from http import HTTPStatus
 from typing import Any
 
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from envs.service.guards import refused
 from envs.service.reasons import Reason, Refusal
@@ -31,6 +32,39 @@ def bounded_connection(most: int, seconds: float) -> type[asyncio.Protocol]:
         seconds_to_wait = seconds
 
     return BoundedConnection
+
+
+def bounded_session(seconds: float) -> type[asyncio.Protocol]:
+    """Uvicorn's protocol class of a WebSocket; a client that leaves messages unread for `seconds` is disconnected."""
+
+    class BoundedSession(_Session):
+        seconds_to_wait = seconds
+
+    return BoundedSession
+
+
+class _Session(WebSocketsSansIOProtocol):
+    """Uses uvicorn's attributes `transport` and `loop`. Its handshake has passed through a `_Connection` before."""
+
+    seconds_to_wait: float
+    _reading_deadline: asyncio.TimerHandle | None = None
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Cancel the deadline."""
+        self.resume_writing()
+        super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """Start the deadline for the client to read what it was sent. Called by the transport."""
+        super().pause_writing()
+        self._reading_deadline = self.loop.call_later(self.seconds_to_wait, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """Cancel the deadline: the client has read."""
+        if self._reading_deadline is not None:
+            self._reading_deadline.cancel()
+            self._reading_deadline = None
+        super().resume_writing()
 
 
 class _Connection(AutoHTTPProtocol):  # type: ignore[valid-type, misc]
@@ -92,6 +126,11 @@ class _Connection(AutoHTTPProtocol):  # type: ignore[valid-type, misc]
                 self._refuse(
                     Refusal(Reason.HEAD_TOO_LARGE, f"a request's head must have at most {MOST_HEAD_BYTES} bytes")
                 )
+
+    def handle_websocket_upgrade(self, *event: Any) -> None:
+        """Leave the connection to a WebSocket, whose head has arrived. Called by uvicorn."""
+        self._forget_the_deadline()
+        super().handle_websocket_upgrade(*event)
 
     def send_400_response(self, msg: str) -> None:
         """Answer bytes that are not HTTP. Called by uvicorn."""

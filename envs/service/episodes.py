@@ -84,6 +84,11 @@ class Episodes:
         self._lost: dict[str, ServedEpisode] = {}
         self._closing: set[asyncio.Task[None]] = set()
 
+    @property
+    def lease_seconds(self) -> float:
+        """Seconds without a request after which an episode is freed."""
+        return self._limits.lease_seconds
+
     async def create(self, request: Create) -> Created:
         """Create an environment, once per key."""
         episode = self._by_key.get(request.key) or self._admit(request)

@@ -1,4 +1,7 @@
-"""Checks before the application: the accepted host names, the token, and the limits on a body."""
+"""Checks before the application: the accepted host names, whose pages ask, the token, and the limits on a body.
+
+The handshake of a WebSocket is checked like any other request, and refused with the same answers.
+"""
 
 from __future__ import annotations
 
@@ -90,6 +93,28 @@ class OwnHost:
         return name in self._names or _is_loopback(name) or (self._any_address and _address(name) is not None)
 
 
+class OwnOrigin:
+    """Passes no request that a web page of another server sends.
+
+    A browser lets a page open a WebSocket to any address, and read what comes back; and it sends plain requests there,
+    too. It says in the Origin header whose page that is. Clients that are no browser send none.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on, or refuse it."""
+        headers = dict(scope.get("headers", ()))
+        origin = headers.get(b"origin")
+        if origin is None or origin.lower().partition(b"://")[2] == headers.get(b"host", b"").lower():
+            return await self._app(scope, receive, send)
+        message = (
+            f"only this server's own pages may use it from a browser; found the origin {origin.decode('latin-1')!r}"
+        )
+        return await refused(Refusal(Reason.WRONG_ORIGIN, message))(scope, receive, send)
+
+
 class Authorisation:
     """Passes only requests with the token, compared in constant time so that timing reveals nothing of it.
 
@@ -103,7 +128,7 @@ class Authorisation:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, or refuse it."""
-        if scope["type"] != "http" or self._expected is None or scope["path"] == OPEN_TO_ALL:
+        if scope["type"] == "lifespan" or self._expected is None or scope["path"] == OPEN_TO_ALL:
             return await self._app(scope, receive, send)
         given = dict(scope["headers"]).get(b"authorization", b"")
         if hmac.compare_digest(_bearer(given), self._expected):

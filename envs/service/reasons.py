@@ -24,6 +24,8 @@ class Reason(StrEnum):
     """The step's number is neither that of the last step, with the same action, nor the next."""
     WRONG_HOST = "wrong_host"
     """The Host header names another machine, or a name of this one that the server was not given."""
+    WRONG_ORIGIN = "wrong_origin"
+    """A web page of another server sent the request."""
     REQUEST_TOO_SLOW = "request_too_slow"
     """The request's head or body did not arrive in time."""
     HEAD_TOO_LARGE = "head_too_large"
@@ -50,6 +52,7 @@ class Reason(StrEnum):
 
 STATUS: dict[Reason, int] = {
     Reason.UNAUTHORISED: 401,
+    Reason.WRONG_ORIGIN: 403,
     Reason.UNKNOWN_ROUTE: 404,
     Reason.UNKNOWN_WORLD: 404,
     Reason.UNKNOWN_EPISODE: 404,

@@ -10,7 +10,7 @@ from typing import Any
 import uvicorn
 
 from envs.service.application import create_application
-from envs.service.connections import bounded_connection
+from envs.service.connections import bounded_connection, bounded_session
 from envs.service.guards import require_safe
 from envs.service.limits import ServiceLimits
 from envs.service.offers import ContentOf, read_offers, unknown_content
@@ -60,7 +60,10 @@ def connection_options(limits: ServiceLimits) -> dict[str, Any]:
     """Uvicorn's options for connections."""
     return {
         "http": bounded_connection(limits.connections, limits.request_seconds),
-        "ws": "none",
+        "ws": bounded_session(limits.request_seconds),
+        "ws_max_size": limits.body_bytes,
+        "ws_per_message_deflate": False,  # a small message could unpack to a large one
+        "ws_ping_timeout": None,  # a client that computes for long answers no ping; the lease ends what is abandoned
         "access_log": False,
         "timeout_keep_alive": KEEP_ALIVE_SECONDS,
         "timeout_graceful_shutdown": GRACE_SECONDS,

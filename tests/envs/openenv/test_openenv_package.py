@@ -97,3 +97,30 @@ def test_the_stand_in_of_the_other_tests_sends_what_their_server_sends() -> None
     for reply in (ours[3], real[3]):  # pydantic's words are its own
         reply["data"]["errors"] = [each["loc"] for each in reply["data"]["errors"]]
     assert ours == real
+
+
+def test_their_client_plays_our_service() -> None:
+    from openenv.core.generic_client import GenericEnvClient
+
+    from envs.service.application import create_application
+    from envs.service.offers import read_offers
+    from turnwise.world import make_world, with_preset
+
+    parameters = with_preset("frozen_lake", "ragen-v2-no-slip", {})
+    home = make_world("frozen_lake", parameters)
+    app = create_application(read_offers(["frozen_lake@ragen-v2-no-slip"]), token="sesame")
+    with served(app) as url:
+        address = url.replace("http://", "http://any:sesame@")
+        with GenericEnvClient(base_url=f"{address}/openenv/frozen_lake/test").sync() as client:
+            for place in (1, 0):
+                episode = home.make(home.tasks("test", 2)[place], 0)
+                result = client.reset(task=place)
+                assert result.observation["text"] == episode.reset().text
+                while not result.done:
+                    (action, *_) = episode.oracle(REMAINING).actions
+                    result = client.step({"text": action})
+                    assert result.observation["text"] == episode.step(action).observation.text
+                assert (result.reward, result.observation["success"]) == (1.0, True)
+                assert client.state()["success"] is True
+            with pytest.raises(RuntimeError, match="Invalid message"):
+                client.step({"message": "Up"})
