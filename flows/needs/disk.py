@@ -1,6 +1,6 @@
 """Upper bounds on the disk that an ablation needs, estimated before anything is computed.
 
-Disk, for n weights of which t are trained: each policy takes 4 n bytes of weights and 8 t bytes of AdamW's moments,
+Disk, for n weights of which t are trained: each policy takes 4 n bytes of weights and 8 t of moments in float32,
 counted for the policies for which the section `storage` keeps them, plus one full copy while the next is written; with
 an adapter 4 t in place of 4 n, since it is kept alone; a critic with its own trunk takes 12 n.
 Episodes take 12 bytes per token that may be sampled and 2 per token of a full context, measured on the demo's Parquet
@@ -18,7 +18,7 @@ from tasks.observing import Observer, StageCall
 from turnwise.errors import ConfigurationError
 from turnwise.experiment import Experiment
 from turnwise.policy.dimensions import dimensions_of
-from turnwise.policy.sizes import Shapes, count, trained
+from turnwise.policy.sizes import Shapes, count, moment_bytes, trained
 from turnwise.reporting.formatting import readable_bytes
 from turnwise.store.paths import home
 
@@ -85,9 +85,9 @@ def needs(experiment: Experiment, shapes: Shapes, played: Played, processes: int
 def _of_iteration(own: Experiment, shapes: Shapes) -> tuple[int, int]:
     """Bytes of a policy's weights or adapter, and of the other state that training resumes from (optimizer, critic)."""
     of_policy = trained(shapes, own.optimization.adapter)
-    state = 8 * of_policy
+    state = moment_bytes(of_policy, own.compute.moments)
     if own.has_critic and not own.critic_on_trunk:
-        state += 12 * count(shapes)
+        state += 4 * count(shapes) + moment_bytes(count(shapes), own.compute.moments)
     return 4 * of_policy, state
 
 

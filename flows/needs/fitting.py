@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any
 
 from flows.needs.memory import MemoryPlan, largest_plan
@@ -111,6 +112,12 @@ def _changes(experiment: Experiment, dimensions: Dimensions) -> Iterator[tuple[s
         yield "-s 'optimization.adapter={rank: 8, alpha: 16}'", {"optimization": {"adapter": adapter}}
     if not compute.gradient_checkpointing:
         yield "-s compute.gradient_checkpointing=true", {"compute": {"gradient_checkpointing": True}}
+    if not compute.offload_moments:
+        if compute.moments == "float32":
+            smaller = "bfloat16" if find_spec("torchao") is None else "8-bit"
+            yield f"-s compute.moments={smaller}", {"compute": {"moments": smaller}}
+        if compute.device == "cuda":
+            yield "-s compute.offload_moments=true", {"compute": {"offload_moments": True}}
     if compute.logit_chunk_tokens > SMALLER_CHUNK_TOKENS:
         chunk = {"logit_chunk_tokens": SMALLER_CHUNK_TOKENS}
         yield f"-s compute.logit_chunk_tokens={SMALLER_CHUNK_TOKENS}", {"compute": chunk}

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from turnwise.config.quantities import Batch, Seed, Threads, Tokens
 from turnwise.config.schema import Section
 from turnwise.errors import ConfigurationError
 
 EngineName = Literal["vllm", "embedded"]
+Moments = Literal["float32", "bfloat16", "8-bit"]
 LINEAR_LAYERS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 """The linear layers of attention and feed-forward: all there are in policies made from scratch and in most others."""
 HEAD_DIMENSIONS = (32, 64, 80, 96, 112, 128, 160, 192, 224, 256, 512)
@@ -64,6 +65,11 @@ class Adapter(Section):
         return names
 
 
+def _is_default(value: object) -> bool:
+    """Whether an option is at its default, and left out of what is recorded and compared: of keys and digests."""
+    return value in ("float32", False, 0)
+
+
 class ModelOptions(Section):
     """How a model is held in memory and computed: what learner and critic read of the section `compute`."""
 
@@ -79,6 +85,12 @@ class ModelOptions(Section):
     logit_chunk_tokens: Tokens = 4096
     """Reply tokens whose logits are in memory at once. Where a micro-batch has more, its output layer is computed
     twice. Changes memory and speed, not what is computed."""
+    moments: Annotated[Moments, Field(exclude_if=_is_default)] = "float32"
+    """What AdamW's two moments are held in, those of a critic and of the warm start included: 8, 4 or 2 bytes for each
+    trained weight. bfloat16 is rounded to stochastically, from a seed; 8-bit needs torchao, the extra low-memory."""
+    offload_moments: Annotated[bool, Field(exclude_if=_is_default)] = False
+    """Hold the moments in the host's memory; in every step they cross to the card and back. The same result to the
+    bit."""
 
 
 class Compute(ModelOptions):
@@ -93,6 +105,12 @@ class Compute(ModelOptions):
     depend on it."""
     learner_threads: Threads
     """CPU threads that train. Results to the bit depend on it."""
+
+    @model_validator(mode="after")
+    def _require_card(self) -> Self:
+        if self.device == "cpu" and self.offload_moments:
+            raise ValueError("must have offload_moments: false on the device cpu, the host itself; found true")
+        return self
 
     @field_validator("engine", mode="before")
     @classmethod

@@ -1,8 +1,8 @@
 """The memory that a model and an engine take on a device, by arithmetic, before either is loaded.
 
 Training n weights, of which t are trained (all, or an adapter's): 4 bytes for each trained weight, 4 for its gradient
-and 8 for AdamW's moments; a frozen weight has the bytes of the precision. On top come, for the s tokens of a
-micro-batch:
+and 8 for AdamW's moments, or 4 in bfloat16, 2 in 8 bits, and none on a card where the host holds them; a frozen weight
+has the bytes of the precision. On top come, for the s tokens of a micro-batch:
 
 * **activations**: what autograd keeps for the backward pass. With h the hidden width, q that of all queries, k that of
   all keys and f that of the feed-forward, a layer keeps per token, in bytes,
@@ -37,7 +37,7 @@ from dataclasses import dataclass
 from turnwise.config.model_settings import EngineName, ModelSettings
 from turnwise.policy.dimensions import Dimensions
 from turnwise.policy.engines.cache_size import bytes_per_token, embedded_slots, rounded_up, vllm_cache_bytes
-from turnwise.policy.sizes import count, trained
+from turnwise.policy.sizes import count, moment_bytes, trained
 
 GIB = 2**30
 NUMBER_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
@@ -78,8 +78,8 @@ class ModelMemory:
 
     @property
     def moments(self) -> int:
-        """AdamW's two moments of the trained weights."""
-        return 8 * self.trained
+        """AdamW's two moments of the trained weights; none on a card where the host holds them."""
+        return 0 if self.settings.offload_moments else moment_bytes(self.trained, self.settings.moments)
 
     def activations(self, tokens: int) -> int:
         """What autograd keeps of a micro-batch of this many tokens, until the backward pass is over."""

@@ -196,6 +196,11 @@ def require_device(settings: ModelSettings, device: str) -> None:
         raise ConfigurationError("the device cuda must be there; torch finds none: set compute.device to cpu")
     if settings.compiled:
         _require_compiler(kind)
+    if settings.moments == "8-bit" and importlib.util.find_spec("torchao") is None:
+        raise ConfigurationError(
+            "moments in 8 bits need torchao; it is not installed: pip install 'turnwise[low-memory]', or set "
+            "compute.moments to bfloat16"
+        )
     if settings.precision == "float32":
         return
     if kind == "cuda":

@@ -5,6 +5,7 @@
 
 Paper: Loshchilov and Hutter 2019 (arXiv 1711.05101), as implemented in torch. The gradient's norm over all parameters
 is clipped first. The moments are stored by the parameters' names; a restored optimizer continues exactly, to the bit.
+Where they are to take less memory, `turnwise.policy.moments` holds them.
 """
 
 from __future__ import annotations
@@ -16,17 +17,21 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file, save_file
 
+from turnwise.config.model_settings import PLAIN, ModelOptions
 from turnwise.errors import ArtifactError, NotFiniteError
-
-_STATE = ("exp_avg", "exp_avg_sq", "step")
+from turnwise.policy.moments import HeldAdamW
 
 
 class NamedAdamW:
     """AdamW on a fixed set of parameters. Its moments start empty."""
 
-    def __init__(self, parameters: Mapping[str, torch.nn.Parameter]) -> None:
+    def __init__(self, parameters: Mapping[str, torch.nn.Parameter], options: ModelOptions = PLAIN) -> None:
         self._parameters = dict(parameters)
-        self._optimizer = torch.optim.AdamW(self._parameters.values(), lr=0.0, weight_decay=0.0, fused=True)
+        self._optimizer: torch.optim.AdamW | HeldAdamW
+        if options.moments == "float32" and not options.offload_moments:
+            self._optimizer = torch.optim.AdamW(self._parameters.values(), lr=0.0, weight_decay=0.0, fused=True)
+        else:
+            self._optimizer = HeldAdamW(self._parameters, options.moments, offload=options.offload_moments)
 
     @property
     def steps(self) -> int:
@@ -55,10 +60,10 @@ class NamedAdamW:
         """Write the moments and the number of steps as safetensors, and create the folder where it is missing."""
         file.parent.mkdir(parents=True, exist_ok=True)
         states = {
-            f"{part}.{name}": self._optimizer.state[parameter][part].detach().cpu().contiguous()
+            f"{part}.{name}": tensor.detach().cpu().contiguous()
             for name, parameter in self._parameters.items()
             if parameter in self._optimizer.state
-            for part in _STATE
+            for part, tensor in self._optimizer.state[parameter].items()
         }
         save_file(states, file)
 
@@ -69,11 +74,29 @@ class NamedAdamW:
                 f"to go on, an optimizer must have its state in {file}; it is missing: compute it again"
             )
         states = load_file(file)
-        expected = {f"{part}.{name}" for name in self._parameters for part in _STATE}
-        if states and states.keys() != expected:
+        if not states:
+            return
+        parts = {name: self._parts(parameter) for name, parameter in self._parameters.items()}
+        found = {name: (tensor.shape, tensor.dtype) for name, tensor in states.items()}
+        expected = {
+            f"{part}.{name}": kind for name, of_parameter in parts.items() for part, kind in of_parameter.items()
+        }
+        if found != expected:
+            differing = min(name for name in found | expected if found.get(name) != expected.get(name))
             raise ArtifactError(
-                f"an optimizer's state must be that of the parameters which are trained; {file} differs, first in "
-                f"{min(states.keys() ^ expected)}: begin without it, or compute it again"
+                "an optimizer's state must be that of the parameters which are trained, in the precision of "
+                f"compute.moments; {file} differs, first in {differing}: begin without it, or compute it again"
             )
-        for name, parameter in self._parameters.items() if states else ():
-            self._optimizer.state[parameter] = {part: states[f"{part}.{name}"].to(parameter.device) for part in _STATE}
+        for name, parameter in self._parameters.items():
+            state = {part: states[f"{part}.{name}"] for part in parts[name]}
+            if isinstance(self._optimizer, HeldAdamW):
+                self._optimizer.take(parameter, state)
+            else:
+                self._optimizer.state[parameter] = {part: found.to(parameter.device) for part, found in state.items()}
+
+    def _parts(self, parameter: torch.nn.Parameter) -> dict[str, tuple[torch.Size, torch.dtype]]:
+        """The tensors of a parameter's state, by name."""
+        if isinstance(self._optimizer, HeldAdamW):
+            return self._optimizer.parts(parameter)
+        moments = dict.fromkeys(("exp_avg", "exp_avg_sq"), (parameter.shape, parameter.dtype))
+        return {**moments, "step": (torch.Size(), torch.float32)}

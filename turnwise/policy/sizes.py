@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from math import prod
 from pathlib import Path
 
-from turnwise.config.model_settings import Adapter
+from turnwise.config.model_settings import Adapter, Moments
 from turnwise.config.schema import Policy
 
 Shapes = Mapping[str, tuple[int, ...]]
@@ -55,6 +55,12 @@ def covered(shapes: Shapes, adapter: Adapter) -> dict[str, tuple[int, ...]]:
         for name, shape in shapes.items()
         if len(shape) == 2 and name.removesuffix(".weight").rpartition(".")[2] in adapter.target_modules
     }
+
+
+def moment_bytes(weights: int, moments: Moments) -> int:
+    """The bytes of AdamW's two moments of so many trained weights: see `turnwise.policy.moments`."""
+    scales = 2 * 4 * weights // 256 if moments == "8-bit" else 0
+    return 2 * {"float32": 4, "bfloat16": 2, "8-bit": 1}[moments] * weights + scales
 
 
 def trained(shapes: Shapes, adapter: Adapter | None) -> int:

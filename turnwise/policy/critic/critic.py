@@ -56,7 +56,7 @@ OPTIMIZER_FILE = "critic/adamw.safetensors"
 class Critic:
     """One value function in training. Made by `with_own_trunk`, `on_trunk_of` or `restore`."""
 
-    def __init__(self, trunk: PreTrainedModel, *, owns_trunk: bool, threads: int) -> None:
+    def __init__(self, trunk: PreTrainedModel, *, owns_trunk: bool, threads: int, model: ModelSettings = PLAIN) -> None:
         self._trunk, self._owns_trunk, self._threads = trunk, owns_trunk, threads
         configuration = trunk.config.get_text_config()
         self._pad_token = configuration.pad_token_id or 0
@@ -67,7 +67,7 @@ class Critic:
         trained = {f"head.{name}": parameter for name, parameter in self.head.named_parameters()}
         if owns_trunk:
             trained |= {f"trunk.{name}": parameter for name, parameter in trunk.named_parameters()}
-        self._optimizer = NamedAdamW(trained)
+        self._optimizer = NamedAdamW(trained, model)
 
     @classmethod
     def with_own_trunk(
@@ -90,7 +90,8 @@ class Critic:
                 f"a critic with a trunk of its own must be set so; found trunk {settings.trunk!r}: use on_trunk_of"
             )
         random = derive(seed, "critic") if settings.initial == "random" else None
-        return cls(load_trunk(policy, model, device, seed=random), owns_trunk=True, threads=threads)
+        trunk = load_trunk(policy, model, device, seed=random)
+        return cls(trunk, owns_trunk=True, threads=threads, model=model)
 
     @classmethod
     def on_trunk_of(cls, model: PreTrainedModel, *, threads: int, folder: Path | None = None) -> Critic:
@@ -106,7 +107,7 @@ class Critic:
     @classmethod
     def restore(cls, folder: Path, *, threads: int, device: str = "cpu", model: ModelSettings = PLAIN) -> Critic:
         """The critic with its own trunk that was saved in `folder`; it continues exactly, to the bit."""
-        critic = cls(load_trunk(folder, model, device), owns_trunk=True, threads=threads)
+        critic = cls(load_trunk(folder, model, device), owns_trunk=True, threads=threads, model=model)
         critic._take(folder)
         return critic
 

@@ -56,7 +56,7 @@ class Learner:
         self.model = load_policy(policy, model, device)
         self.critic: Critic | None = None
         """The critic on this policy's trunk; None unless `add_critic` was called."""
-        self._optimizer = NamedAdamW(trained_parameters(self.model))
+        self._optimizer = NamedAdamW(trained_parameters(self.model), model)
         self._pad_token = self.model.config.pad_token_id or 0
         self._check_output_layer()
 
