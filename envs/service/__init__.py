@@ -8,7 +8,7 @@ The server:
 * `offers`: the worlds that a server is started with.
 * `homes`: the interface of the place where environments live; `threads` and `processes` are the two implementations,
   with `worker` on the far side of a process and `orders` as their protocol.
-* `episodes`: leases, step numbers, losses; `limits`: the limits of the service.
+* `episodes`: leases, step numbers, losses; `limits`: those of all clients and of each.
 * `listing`: a world's tasks.
 * `agentgym`, `agentgym_routes`: the same episodes by AgentGym's protocol, for its clients and trainers.
 * `openenv`, `openenv_routes`: the same episodes by OpenEnv's protocol, in sessions on a WebSocket.

@@ -142,15 +142,17 @@ class AgentGymEnvironments:
             return number
         return {dialect.handle: number, "observation": self.introduction(world), "reward": 0.0, "done": False}
 
-    async def reset(self, client: ClientName, world: str, split: Split, request: AgentGymRequest) -> Any:
-        """The first observation of an item, in the client's form."""
+    async def reset(
+        self, client: ClientName, world: str, split: Split, request: AgentGymRequest, address: str = ""
+    ) -> Any:
+        """The first observation of an item, in the client's form. `address` is the client's."""
         found, dialect = self._find(client, world, split, request), DIALECTS[client]
         place = getattr(request, dialect.item) or 0
         async with found.lock:
             await self._free(found)
             (task,) = await found.served.listing.page(split, place + 1, place, 1)
             made = await self._episodes.create(
-                Create(world=found.served.told.id, task=task, seed=request.seed, key=secrets.token_hex(16))
+                Create(world=found.served.told.id, task=task, seed=request.seed, key=secrets.token_hex(16)), address
             )
             found.episode, found.score = made.episode, 0.0
             seen = (await self._episodes.reset(made.episode)).observation.text

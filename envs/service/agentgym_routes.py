@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Query, Request
 
 from envs.service.agentgym import AgentGymEnvironments, AgentGymRequest, ClientName
+from envs.service.routes import Client
 from envs.service.schema import ErrorReply
 from turnwise.world import Split
 
@@ -40,9 +41,11 @@ async def create(
 
 
 @agentgym_routes.post("/reset")
-async def reset(client: ClientName, world: str, split: Split, request: AgentGymRequest, here: Here) -> Any:
+async def reset(
+    client: ClientName, world: str, split: Split, request: AgentGymRequest, here: Here, address: Client
+) -> Any:
     """Begin an item: the task with this place in the split. What was played before is freed."""
-    return await here.reset(client, world, split, request)
+    return await here.reset(client, world, split, request, address)
 
 
 @agentgym_routes.post("/step")

@@ -19,8 +19,8 @@ from starlette.middleware import Middleware
 from envs.service.agentgym import AgentGymEnvironments
 from envs.service.agentgym_routes import agentgym_routes
 from envs.service.episodes import Episodes
-from envs.service.guards import Authorisation, BodyLimit, OwnHost, OwnOrigin, refused
-from envs.service.limits import ServiceLimits
+from envs.service.guards import Authorisation, BodyLimit, ClientRate, OwnHost, OwnOrigin, refused
+from envs.service.limits import RequestRates, ServiceLimits
 from envs.service.metrics import Metrics, RequestCounter
 from envs.service.offers import ContentOf, Offer, served, unknown_content
 from envs.service.openenv import ServedSessions
@@ -50,7 +50,7 @@ def create_application(
     """An application that serves these worlds. Raises ValueError for a wrong offer.
 
     `host` and `other_hosts` are the host names that it accepts, besides those of the loopback. `clock` returns the
-    seconds in which leases are measured. `content_of`: see `offers.ContentOf`.
+    seconds in which leases and rates are measured. `content_of`: see `offers.ContentOf`.
     """
     limits = limits or ServiceLimits()
     metrics = Metrics()
@@ -58,7 +58,7 @@ def create_application(
     app = FastAPI(
         title="Turnwise worlds",
         version=str(SCHEMA_VERSION),
-        description=DESCRIPTION,
+        description=f"{DESCRIPTION}\n{limits.described}\n",
         openapi_url=f"{PREFIX}/openapi.json",
         docs_url=None,
         redoc_url=None,
@@ -68,6 +68,7 @@ def create_application(
             Middleware(RequestCounter, metrics=metrics),
             Middleware(OwnHost, host=host, others=other_hosts),
             Middleware(OwnOrigin),
+            *_rates(limits, clock),
             Middleware(Authorisation, token=token),
             Middleware(BodyLimit, most_bytes=limits.body_bytes, seconds=limits.request_seconds),
         ],
@@ -81,6 +82,15 @@ def create_application(
     app.include_router(openenv_routes)
     _add_error_answers(app)
     return app
+
+
+def _rates(limits: ServiceLimits, clock: Callable[[], float]) -> list[Middleware]:
+    """The check of how often each client asks, where that is limited."""
+    if limits.client_requests is None:
+        return []
+    return [
+        Middleware(ClientRate, rates=RequestRates(limits.client_requests, clock), per_second=limits.client_requests)
+    ]
 
 
 def _living(limits: ServiceLimits) -> Callable[[FastAPI], Any]:

@@ -50,6 +50,8 @@ class ServedEpisode:
     served: Served
     renewed: float
     """Time of its last request, on the service's clock."""
+    client: str = ""
+    """The address of who created it."""
     live: LiveEnvironment | None = None
     first: Observation | None = None
     last: tuple[PlayStep, Stepped] | None = None
@@ -89,9 +91,9 @@ class Episodes:
         """Seconds without a request after which an episode is freed."""
         return self._limits.lease_seconds
 
-    async def create(self, request: Create) -> Created:
-        """Create an environment, once per key."""
-        episode = self._by_key.get(request.key) or self._admit(request)
+    async def create(self, request: Create, client: str = "") -> Created:
+        """Create an environment, once per key, for the client at an address."""
+        episode = self._by_key.get(request.key) or self._admit(request, client)
         if episode.request != request:
             raise Refusal(Reason.KEY_REUSED, f"the key {request.key!r} must name one episode; it names another")
         async with self._turn_of(episode):
@@ -184,21 +186,30 @@ class Episodes:
         if self._closing:
             await asyncio.wait(self._closing, timeout=CLOSING_SECONDS)
 
-    def _admit(self, request: Create) -> ServedEpisode:
+    def _admit(self, request: Create, client: str) -> ServedEpisode:
         served = find_world(self._worlds, request.world)
-        if len(self._open) >= self._limits.episodes:
+        if self._full(client) is not None:
             self.reap()
-        if len(self._open) >= self._limits.episodes:
+        if (full := self._full(client)) is not None:
             raise Refusal(
                 Reason.TOO_MANY_EPISODES,
-                f"at most {self._limits.episodes} episodes may be open, and are; close some, wait for the lease of "
-                "those that were abandoned, or start the server with a higher limit",
+                f"{full} episodes may be open, and are; close some, wait for the lease of those that were abandoned, "
+                "or start the server with a higher limit",
             )
-        episode = ServedEpisode(secrets.token_hex(16), request, served, self._clock())
+        episode = ServedEpisode(secrets.token_hex(16), request, served, self._clock(), client)
         self._open[episode.id] = self._by_key[request.key] = episode
         self._metrics.created.labels(episode.world).inc()
         self._metrics.open.labels(episode.world).inc()
         return episode
+
+    def _full(self, client: str) -> str | None:
+        """The limit that another episode of this client would exceed, in words."""
+        if len(self._open) >= self._limits.episodes:
+            return f"at most {self._limits.episodes}"
+        most = self._limits.client_episodes
+        if most is not None and sum(episode.client == client for episode in self._open.values()) >= most:
+            return f"at most {most} of a client's"
+        return None
 
     def _find(self, id: str) -> ServedEpisode:
         found = self._open.get(id) or self._lost.get(id)

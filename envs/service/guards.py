@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from envs.service.limits import RequestRates, client_of
 from envs.service.reasons import STATUS, Reason, Refusal
 from envs.service.schema import PREFIX, ErrorReply, Fault
 
@@ -28,6 +29,7 @@ def refused(refusal: Refusal, status: int | None = None) -> Response:
     headers = {
         Reason.UNAUTHORISED: {"WWW-Authenticate": "Bearer"},
         Reason.TOO_MANY_EPISODES: {"Retry-After": "1"},
+        Reason.TOO_MANY_REQUESTS: {"Retry-After": "1"},
         Reason.TOO_MANY_CONNECTIONS: {"Retry-After": "1"},
     }.get(refusal.reason)
     return Response(
@@ -113,6 +115,33 @@ class OwnOrigin:
             f"only this server's own pages may use it from a browser; found the origin {origin.decode('latin-1')!r}"
         )
         return await refused(Refusal(Reason.WRONG_ORIGIN, message))(scope, receive, send)
+
+
+class ClientRate:
+    """Passes as many requests of each client as it may send.
+
+    A message of a session waits for its turn instead: clients of sessions take a refusal for the end of an episode.
+    """
+
+    def __init__(self, app: ASGIApp, rates: RequestRates, per_second: float) -> None:
+        self._app, self._rates, self._per_second = app, rates, per_second
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on, or refuse it."""
+        if scope["type"] == "lifespan":
+            return await self._app(scope, receive, send)
+        client = client_of(scope)
+        if self._rates.seconds_until_allowed(client):
+            message = f"a client may send at most {self._per_second:g} requests per second: try again in a moment"
+            return await refused(Refusal(Reason.TOO_MANY_REQUESTS, message))(scope, receive, send)
+
+        async def in_turn() -> Message:
+            message = await receive()
+            if message["type"] == "websocket.receive":
+                await asyncio.sleep(self._rates.seconds_until_allowed(client, owe=True))
+            return message
+
+        return await self._app(scope, in_turn if scope["type"] == "websocket" else receive, send)
 
 
 class Authorisation:

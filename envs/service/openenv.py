@@ -110,9 +110,9 @@ class ServedSessions:
         self._worlds, self.episodes = worlds, episodes
         self._turns: defaultdict[tuple[str, Split], Iterator[int]] = defaultdict(itertools.count)
 
-    def open(self, world: str, split: str) -> ServedSession:
-        """A session on a split of a world. Raises Refusal if either is unknown."""
-        return ServedSession(self, named_world(self._worlds, world), known_split(split))
+    def open(self, world: str, split: str, client: str = "") -> ServedSession:
+        """A session of the client at an address, on a split of a world. Raises Refusal if either is unknown."""
+        return ServedSession(self, named_world(self._worlds, world), known_split(split), client)
 
     def metadata(self, world: str) -> dict[str, Any]:
         """What the world is, in OpenEnv's form."""
@@ -128,8 +128,8 @@ class ServedSessions:
 class ServedSession:
     """One client's session: nothing until its first reset, then an episode."""
 
-    def __init__(self, shared: ServedSessions, served: Served, split: Split) -> None:
-        self._shared, self._served, self._split = shared, served, split
+    def __init__(self, shared: ServedSessions, served: Served, split: Split, client: str) -> None:
+        self._shared, self._served, self._split, self._client = shared, served, split, client
         self._episode: str | None = None
         self._state = OpenEnvState(
             episode_id=None, step_count=0, world=served.told.id, split=split, task=None, success=False
@@ -164,7 +164,8 @@ class ServedSession:
         place = self._place(asked)
         (task,) = await self._served.listing.page(self._split, place + 1, place, 1)
         made = await self._shared.episodes.create(
-            Create(world=self._served.told.id, task=task, seed=asked.seed or 0, key=secrets.token_hex(16))
+            Create(world=self._served.told.id, task=task, seed=asked.seed or 0, key=secrets.token_hex(16)),
+            self._client,
         )
         self._episode = made.episode
         seen = (await self._shared.episodes.reset(made.episode)).observation.text

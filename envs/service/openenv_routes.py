@@ -9,7 +9,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Request, WebSocket, WebSocketDisconnect
 from pydantic import BaseModel
 
-from envs.service.openenv import OpenEnvAction, OpenEnvObservation, OpenEnvState, ServedSessions, known_split
+from envs.service.limits import client_of
+from envs.service.openenv import OpenEnvAction, OpenEnvObservation, OpenEnvState, ServedSessions
 from envs.service.schema import ErrorReply
 from turnwise.world import Split
 
@@ -62,7 +63,7 @@ async def schema(world: str, split: Split, here: Here) -> dict[str, Any]:
 async def session(socket: WebSocket, world: str, split: str) -> None:
     """A session: messages in, replies out, in order. It ends when nothing was asked of it for the length of a lease."""
     sessions: ServedSessions = socket.app.state.openenv
-    here = sessions.open(world, known_split(split))  # a refusal is an answer to the handshake
+    here = sessions.open(world, split, client_of(socket.scope))  # a refusal is an answer to the handshake
     await socket.accept()
     try:
         while True:

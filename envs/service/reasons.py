@@ -39,7 +39,9 @@ class Reason(StrEnum):
     TASK_REFUSED = "task_refused"
     """The world does not know the task, or has fewer tasks than were asked for."""
     TOO_MANY_EPISODES = "too_many_episodes"
-    """The limit on open episodes is reached."""
+    """The limit on open episodes is reached, of all clients or of this one."""
+    TOO_MANY_REQUESTS = "too_many_requests"
+    """The client sends more requests per second than it may."""
     WORLD_FAILED = "world_failed"
     """The world raised an exception: the episode is lost."""
     WORKER_DIED = "worker_died"
@@ -65,6 +67,7 @@ STATUS: dict[Reason, int] = {
     Reason.INVALID_REQUEST: 422,
     Reason.TASK_REFUSED: 422,
     Reason.TOO_MANY_EPISODES: 429,
+    Reason.TOO_MANY_REQUESTS: 429,
     Reason.HEAD_TOO_LARGE: 431,
     Reason.WORLD_FAILED: 500,
     Reason.INTERNAL: 500,

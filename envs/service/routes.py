@@ -15,6 +15,7 @@ from pydantic import BaseModel
 
 from envs.service import schema
 from envs.service.episodes import Episodes, find_world
+from envs.service.limits import client_of
 from envs.service.metrics import CONTENT_TYPE, Metrics
 from envs.service.offers import Served
 from envs.service.reasons import Reason, Refusal
@@ -38,7 +39,13 @@ async def _service(request: Request) -> Service:
     return service
 
 
+async def _client(request: Request) -> str:
+    return client_of(request.scope)
+
+
 Here = Annotated[Service, Depends(_service)]
+Client = Annotated[str, Depends(_client)]
+"""The address of who asks."""
 
 routes = APIRouter(
     prefix=schema.PREFIX, responses={"4XX": {"model": schema.ErrorReply}, "5XX": {"model": schema.ErrorReply}}
@@ -99,9 +106,9 @@ async def limits(world: str, request: schema.AboutTask, here: Here) -> Response:
 
 
 @routes.post("/episodes", response_model=schema.Created)
-async def create(request: schema.Create, here: Here) -> Response:
+async def create(request: schema.Create, here: Here, client: Client) -> Response:
     """Make an environment for one episode of a task. It holds a place until it is closed or its lease runs out."""
-    return _told(await here.episodes.create(request))
+    return _told(await here.episodes.create(request, client))
 
 
 @routes.post("/episodes/{episode}/reset", response_model=schema.Seen)
@@ -135,9 +142,9 @@ async def close(episode: str, here: Here) -> Response:
 
 
 @routes.post("/batch/create", response_model=schema.Batch[schema.Created])
-async def create_many(request: schema.CreateMany, here: Here) -> Response:
+async def create_many(request: schema.CreateMany, here: Here, client: Client) -> Response:
     """Make many environments."""
-    return _told(await _each(here.episodes.create(each) for each in request.episodes))
+    return _told(await _each(here.episodes.create(each, client) for each in request.episodes))
 
 
 @routes.post("/batch/reset", response_model=schema.Batch[schema.Seen])

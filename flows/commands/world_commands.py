@@ -143,6 +143,13 @@ def serve(
     request_seconds: Annotated[
         float, typer.Option(help="Most seconds for a request's head to arrive, and again for its body.")
     ] = 20.0,
+    client_episodes: Annotated[
+        int | None, typer.Option(help="Most episodes that one client has open; by default all.", show_default=False)
+    ] = None,
+    client_requests: Annotated[
+        float | None,
+        typer.Option(help="Most requests of one client per second; by default no limit.", show_default=False),
+    ] = None,
 ) -> None:
     """Serve worlds over HTTP."""
     from envs.service.limits import ServiceLimits
@@ -164,6 +171,8 @@ def serve(
                 body_bytes=body_bytes,
                 connections=connections,
                 request_seconds=request_seconds,
+                client_episodes=client_episodes,
+                client_requests=client_requests,
             ),
             content_of=world_digest,
         )
