@@ -76,6 +76,16 @@ def wait_until_healthy(url: str, server: subprocess.Popen[str], log: Path) -> No
     raise AssertionError(log.read_text())
 
 
+def wait_until_paused(site: Site) -> None:
+    """Wait for the event of the failure to reach the automation."""
+    began = time.monotonic()
+    while time.monotonic() - began < START_SECONDS:
+        if any(pool["name"] == "turnwise" and pool["is_paused"] for pool in site.ask("work_pools")):
+            return
+        time.sleep(0.2)
+    raise AssertionError("the pool must be paused; it is not")
+
+
 def stop(process: subprocess.Popen[str]) -> None:
     """End a process and all that it started: what a killed server leaves behind would live for ever."""
     for number, patience in ((signal.SIGTERM, 15), (signal.SIGKILL, None)):
@@ -109,7 +119,8 @@ def test_a_deployed_ablation_does_the_work_of_the_command_line(site: Site) -> No
             assert sum(f"{variant} seed 1 iteration {iteration}" in name for name in names) >= 3, names
 
 
-def test_an_unknown_parameter_is_refused_before_any_stage(site: Site) -> None:
+def test_an_unknown_parameter_is_refused_before_any_stage_and_the_automation_pauses_the_pool(site: Site) -> None:
+    run(site.project, "prefect", "automation", "create", "--from-file", "automations.yaml", **site.variables)
     settings = ("--param", 'settings={"credit.estimatr": "grpo"}', "--param", "variant=mt-grpo")
     command = ("prefect", "deployment", "run", "experiment/local", "--watch", *settings)
     said = run(site.project, *command, expected=1, **site.variables)
@@ -118,3 +129,5 @@ def test_an_unknown_parameter_is_refused_before_any_stage(site: Site) -> None:
     assert "'estimatr' is not a known name; did you mean 'estimator'?" in refused["state"]["message"]
     assert refused["name"] == "experiment params.yaml mt-grpo credit.estimatr=grpo"
     assert task_run_names(site, said) == []
+    wait_until_paused(site)
+    run(site.project, "prefect", "work-pool", "resume", "turnwise", **site.variables)
