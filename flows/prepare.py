@@ -131,7 +131,8 @@ def require_model(experiment: Experiment) -> None:
 
 
 def _require_device(compute: Compute) -> None:
-    if (compute.device, compute.precision, compute.compiled) == ("cpu", "float32", False):
+    plain = (compute.device, compute.precision, compute.compiled) == ("cpu", "float32", False)
+    if plain and compute.moments != "8-bit":
         return  # every machine supports this, and a fully cached run need not import torch
     from turnwise.policy.model import require_device
 

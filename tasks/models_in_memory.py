@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from turnwise.config.model_settings import Adapter, Compute, ModelSettings
 from turnwise.config.schema import Section
 from turnwise.data.arrays import Ragged, Sequences
+from turnwise.policy.engines.resident import rest_resident_engine
 from turnwise.policy.model_files import MODEL_FILES
 from turnwise.store import MANIFEST, Draft, Reference, default_store
 
@@ -49,6 +50,7 @@ def take_learner(policy: Reference, parameters: LearnerParameters) -> Learner:
     """
     from turnwise.policy.learner.learner import OPTIMIZER_FILE, Learner
 
+    rest_resident_engine()
     learner = _learners.pop((policy, parameters), None)
     if learner is not None:
         return learner
@@ -120,6 +122,7 @@ def reference_log_probabilities(
     copy of the weights. Else it is loaded once, is never trained, and stays in memory.
     """
     if parameters.adapter is None:
+        rest_resident_engine()
         held = _reference_policy(policy, parameters.compute)
         return held.log_probabilities(sequences, temperature, micro_batch_tokens)
     learner = take_learner(adapted, parameters)
@@ -140,6 +143,7 @@ def frozen_policy(policy: Reference, compute: Compute) -> Learner:
     """A policy for log-probabilities alone, from the store; it is not kept in memory."""
     from turnwise.policy.learner.learner import Learner
 
+    rest_resident_engine()
     model = LearnerParameters(compute=compute).model
     with whole_policy(policy) as folder:
         return Learner(folder, device=compute.device, threads=compute.learner_threads, model=model)
@@ -152,6 +156,7 @@ def take_critic(critic: Reference, parameters: LearnerParameters) -> Critic:
     """
     from turnwise.policy.critic.critic import Critic
 
+    rest_resident_engine()
     found = _critics.pop((critic, parameters), None)
     if found is not None:
         return found

@@ -158,6 +158,7 @@ def play_episodes(
         threads=compute.engine_threads,
         context_length=agent.context_tokens,
         maximum_episodes=MOST_EPISODES_AT_ONCE,
+        sleep_level=compute.sleep_level,
     )
     engine.load(policy, digest, model_in_memory(digest), base_of(policy))
     engine.begin(

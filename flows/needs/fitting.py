@@ -118,6 +118,8 @@ def _changes(experiment: Experiment, dimensions: Dimensions) -> Iterator[tuple[s
             yield f"-s compute.moments={smaller}", {"compute": {"moments": smaller}}
         if compute.device == "cuda":
             yield "-s compute.offload_moments=true", {"compute": {"offload_moments": True}}
+    if (compute.device, compute.engine, compute.sleep_level) == ("cuda", "vllm", 0):
+        yield "-s compute.sleep_level=2", {"compute": {"sleep_level": 2}}
     if compute.logit_chunk_tokens > SMALLER_CHUNK_TOKENS:
         chunk = {"logit_chunk_tokens": SMALLER_CHUNK_TOKENS}
         yield f"-s compute.logit_chunk_tokens={SMALLER_CHUNK_TOKENS}", {"compute": chunk}

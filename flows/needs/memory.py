@@ -1,8 +1,8 @@
 """The memory that one process of an ablation takes on its device, phase by phase, estimated before anything is loaded.
 
 A process holds one learner, one engine and, where a run has them, a reference policy and a critic, from the first
-iteration to the last. The reference policy of an adapter is the learner's own model with the adapter off. What comes on
-top differs by phase:
+iteration to the last; an engine that sleeps (`compute.sleep_level`) holds nothing while the others compute. The
+reference policy of an adapter is the learner's own model with the adapter off. What comes on top differs by phase:
 
     warm start    gradients, activations and logits of the supervised steps; nothing of the later iterations
     sampling      the engine's activations
@@ -24,6 +24,8 @@ from turnwise.experiment import Experiment
 from turnwise.policy.dimensions import Dimensions
 from turnwise.policy.memory_plan import LIBRARIES, EngineMemory, ModelMemory
 
+SAMPLING = "sampling"
+"""The phase in which an engine that sleeps (`compute.sleep_level`) is awake."""
 Parts = Mapping[str, int]
 """Bytes on the device, by what they hold."""
 
@@ -63,13 +65,18 @@ def largest_plan(experiment: Experiment, dimensions: Dimensions) -> MemoryPlan:
 def memory_plan(own: Experiment, dimensions: Dimensions, variant: str) -> MemoryPlan:
     """The plan of one variant, `own`, with a policy of these dimensions."""
     engine = _engine(own, dimensions)
-    always = {
-        "libraries": LIBRARIES[own.compute.device][own.compute.engine],
-        "engine: weights": engine.weights,
-        "engine: cache": engine.cache,
-    }
+    always = {"libraries": LIBRARIES[own.compute.device][own.compute.engine]}
+    of_engine = {"engine: weights": engine.weights, "engine: cache": engine.cache}
     phases = [*_warm_start(own, dimensions), *_iteration(own, dimensions, engine)]
-    return MemoryPlan(variant, tuple(PlannedPhase(name, {**always, **parts}) for name, parts in phases))
+    return MemoryPlan(
+        variant,
+        tuple(
+            PlannedPhase(
+                name, {**always, **({} if own.compute.sleep_level and name != SAMPLING else of_engine), **parts}
+            )
+            for name, parts in phases
+        ),
+    )
 
 
 def _warm_start(own: Experiment, dimensions: Dimensions) -> Iterator[tuple[str, Parts]]:
@@ -94,7 +101,7 @@ def _iteration(own: Experiment, dimensions: Dimensions, engine: EngineMemory) ->
         held["reference policy"] = whole.weights
     if critic is not None:
         held["critic: weights, moments"] = critic.weights + critic.moments
-    yield "sampling", {**held, "activations": engine.sampling}
+    yield SAMPLING, {**held, "activations": engine.sampling}
     if asks_reference or critic is not None:
         scorer = learner if asks_reference and optimization.adapter is not None else whole
         scoring = {"activations": scorer.scoring(tokens), "logits": scorer.logits(tokens, training=False)}

@@ -16,6 +16,7 @@ from turnwise import seeding
 from turnwise.config.schema import CriticSection, Section
 from turnwise.data.trajectory_files import read_arrays
 from turnwise.policy.critic.value_learning import ValueBatch
+from turnwise.policy.engines.resident import rest_resident_engine
 from turnwise.policy.model_files import MODEL_FILES
 from turnwise.store import Reference, default_store
 
@@ -40,6 +41,7 @@ def initial_critic(parameters: CriticParameters, *, policy: Reference) -> Refere
     """Make a critic with a trunk of its own and no training: the value of every state is 0."""
     from turnwise.policy.critic.critic import Critic
 
+    rest_resident_engine()
     compute = parameters.learner.compute
     judge = Critic.with_own_trunk(
         default_store().folder(policy, MODEL_FILES),

@@ -218,3 +218,25 @@ def test_the_parts_of_a_peak_are_named_the_largest_first() -> None:
     assert named.startswith("libraries 0.8")
     sizes = [float(each.rpartition(" ")[2]) for each in named.split(", ")]
     assert sizes == sorted(sizes, reverse=True)
+
+
+def test_an_engine_that_sleeps_takes_nothing_while_others_compute(tmp_path: Path) -> None:
+    found = dimensions_in(write_published(tmp_path, "0.5B"))
+    awake, asleep = (
+        memory_plan(
+            load(ROOT / "params.yaml", [RAGEN], {"compute.sleep_level": level}).variant("starpo-ppo"), found, "it"
+        )
+        for level in (0, 2)
+    )
+    assert parts(asleep, "sampling") == parts(awake, "sampling")
+    for name in ("scoring", "update", "critic"):
+        of_engine = {part for part in parts(awake, name) if part.startswith("engine")}
+        assert of_engine and parts(asleep, name).keys() == parts(awake, name).keys() - of_engine
+
+
+def test_on_a_card_the_remedies_name_moments_offload_and_sleep(tmp_path: Path) -> None:
+    found = dimensions_in(write_published(tmp_path, "0.5B"))
+    experiment = load(ROOT / "params.yaml", [RAGEN])
+    offered = {each.options for each in remedies(experiment, found)}
+    assert {"-s compute.offload_moments=true", "-s compute.sleep_level=2"} <= offered
+    assert any(options.startswith("-s compute.moments=") for options in offered)

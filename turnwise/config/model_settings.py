@@ -13,6 +13,7 @@ from turnwise.errors import ConfigurationError
 
 EngineName = Literal["vllm", "embedded"]
 Moments = Literal["float32", "bfloat16", "8-bit"]
+SleepLevel = Literal[0, 1, 2]
 LINEAR_LAYERS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 """The linear layers of attention and feed-forward: all there are in policies made from scratch and in most others."""
 HEAD_DIMENSIONS = (32, 64, 80, 96, 112, 128, 160, 192, 224, 256, 512)
@@ -106,10 +107,19 @@ class Compute(ModelOptions):
     learner_threads: Threads
     """CPU threads that train. Results to the bit depend on it."""
 
+    sleep_level: Annotated[SleepLevel, Field(exclude_if=_is_default)] = 0
+    """What vLLM gives back of a card while the learner computes. 0: nothing; 1: its cache, and its weights go to the
+    host; 2: cache and weights, and it gets the weights again from the learner. No result depends on it."""
+
     @model_validator(mode="after")
     def _require_card(self) -> Self:
         if self.device == "cpu" and self.offload_moments:
             raise ValueError("must have offload_moments: false on the device cpu, the host itself; found true")
+        if self.sleep_level and (self.device, self.engine) != ("cuda", "vllm"):
+            raise ValueError(
+                f"must have sleep_level: 0 on the device {self.device} with the engine {self.engine}, since vLLM alone "
+                f"sleeps, and on a card alone; found {self.sleep_level}"
+            )
         return self
 
     @field_validator("engine", mode="before")

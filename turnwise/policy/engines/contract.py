@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from turnwise.errors import ConfigurationError
 
@@ -110,6 +110,18 @@ class Engine(Protocol):
 
     def close(self) -> None:
         """Free the engine's memory. It cannot be used afterwards."""
+
+
+@runtime_checkable
+class Sleeps(Protocol):
+    """An engine that can give memory back between two rollouts."""
+
+    def sleep(self) -> None:
+        """Give memory back, as the engine was made to, until the next `Engine.load`.
+
+        Nothing happens where the engine sleeps already, holds nothing, or was made to stay awake. Raises RuntimeError
+        when replies are in flight.
+        """
 
 
 def reply_limit(

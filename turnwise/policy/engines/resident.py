@@ -4,26 +4,36 @@ from __future__ import annotations
 
 import gc
 
-from turnwise.config.model_settings import EngineName
+from turnwise.config.model_settings import EngineName, SleepLevel
 from turnwise.errors import ConfigurationError
-from turnwise.policy.engines.contract import Engine
+from turnwise.policy.engines.contract import Engine, Sleeps
 
 
 def make_engine(
-    name: EngineName, *, device: str = "cpu", threads: int = 1, context_length: int, maximum_episodes: int
+    name: EngineName,
+    *,
+    device: str = "cpu",
+    threads: int = 1,
+    context_length: int,
+    maximum_episodes: int,
+    sleep_level: SleepLevel = 0,
 ) -> Engine:
     """A new engine by name.
 
     `threads` is the number of CPU threads that it computes with (bit-exact results depend on it). `context_length` is
     in tokens, context and reply together. `maximum_episodes` is the number of replies that it samples concurrently;
-    further submissions wait. Raises ConfigurationError for an unknown name, and when the engine's package is not
-    installed.
+    further submissions wait. `sleep_level` says what vLLM gives back of a card when it sleeps. Raises
+    ConfigurationError for an unknown name, and when the engine's package is not installed.
     """
     if name == "vllm":
         from turnwise.policy.engines.vllm import VllmEngine
 
         return VllmEngine(
-            device=device, threads=threads, context_length=context_length, maximum_episodes=maximum_episodes
+            device=device,
+            threads=threads,
+            context_length=context_length,
+            maximum_episodes=maximum_episodes,
+            sleep_level=sleep_level,
         )
     if name == "embedded":
         from turnwise.policy.engines.embedded import EmbeddedEngine
@@ -34,17 +44,23 @@ def make_engine(
     raise ConfigurationError(f"engine must be one of vllm, embedded; found {name!r}")
 
 
-_resident: dict[tuple[str, str, int, int, int], Engine] = {}
+_resident: dict[tuple[str, str, int, int, int, int], Engine] = {}
 
 
 def resident_engine(
-    name: EngineName, *, device: str = "cpu", threads: int = 1, context_length: int, maximum_episodes: int
+    name: EngineName,
+    *,
+    device: str = "cpu",
+    threads: int = 1,
+    context_length: int,
+    maximum_episodes: int,
+    sleep_level: SleepLevel = 0,
 ) -> Engine:
     """The process's resident engine with these arguments: made at the first call, shared by later ones.
 
     An engine takes seconds to start and a gigabyte of memory, so a call with other arguments closes the resident one.
     """
-    key = (name, device, threads, context_length, maximum_episodes)
+    key = (name, device, threads, context_length, maximum_episodes, sleep_level)
     if key not in _resident:
         close_resident_engine()
         # A rollout makes so many objects that the collector goes over all others, too: those that imports left, a third
@@ -56,8 +72,16 @@ def resident_engine(
             threads=threads,
             context_length=context_length,
             maximum_episodes=maximum_episodes,
+            sleep_level=sleep_level,
         )
     return _resident[key]
+
+
+def rest_resident_engine() -> None:
+    """Let the resident engine give memory back, where it was made to, before a learner or a critic computes."""
+    for engine in _resident.values():
+        if isinstance(engine, Sleeps):
+            engine.sleep()
 
 
 def close_resident_engine() -> None:

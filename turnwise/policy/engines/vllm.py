@@ -64,7 +64,9 @@ class VllmEngine:
     vLLM is imported and started when the first policy is loaded.
     """
 
-    def __init__(self, *, device: str, threads: int, context_length: int, maximum_episodes: int) -> None:
+    def __init__(
+        self, *, device: str, threads: int, context_length: int, maximum_episodes: int, sleep_level: int = 0
+    ) -> None:
         """Store the arguments, those of `turnwise.policy.engines.resident.make_engine`, without starting vLLM.
 
         Raises ConfigurationError for an unknown device, and where vLLM is not installed.
@@ -76,6 +78,7 @@ class VllmEngine:
         self.context_length = context_length
         self.tokens_generated = 0
         self._device, self._threads, self._maximum_episodes = device, threads, maximum_episodes
+        self._sleep_level, self._asleep = sleep_level, False
         self._engine: Any = None
         self._architecture: dict[str, Any] | None = None
         self._digest: str | None = None
@@ -97,6 +100,7 @@ class VllmEngine:
     def load(self, policy: Path, digest: str, model: PreTrainedModel | None = None, base: Path | None = None) -> None:
         """Load the weights in `policy`; see `Engine.load`. A policy of another architecture restarts vLLM."""
         if digest == self._digest:
+            self._wake()
             return
         self._must_be_idle("load a policy")
         self._digest = None
@@ -107,8 +111,10 @@ class VllmEngine:
                 self.close()
                 self._start(policy, without_weights=base is not None)
                 self._architecture = found
+            self._wake("weights")
             if not starts or base is not None:
                 self._transfer(_named_tensors(policy, base) if model is None else merged_weights(model))
+            self._wake("kv_cache")
         self._digest = digest
 
     def begin(self, seed: int, sampling: Sampling) -> None:
@@ -140,12 +146,28 @@ class VllmEngine:
         replies = [self._reply(output) for output in outputs if output.finished]
         return sorted(replies, key=lambda reply: reply.episode)
 
+    def sleep(self) -> None:
+        """Give back what vLLM holds on the card; see `Sleeps.sleep`."""
+        if self._sleep_level and self._engine is not None and not self._asleep:
+            self._must_be_idle("sleep")
+            self._engine.sleep(self._sleep_level)
+            self._asleep = True
+            if self._sleep_level == 2:
+                self._digest = None  # the weights are gone
+
+    def _wake(self, *parts: str) -> None:
+        """Take memory on the card again: for `weights`, for the `kv_cache`, or by default for both."""
+        if self._asleep:
+            torch.cuda.empty_cache()  # torch's allocator keeps what the learner has freed
+            self._asleep = not self._engine.wake_up(list(parts) or None)
+
     def close(self) -> None:
         """Free vLLM's memory."""
         if self._engine is not None:
             core, self._engine = self._engine.engine_core, None
             core.shutdown()  # it frees weights and cache, and collects the garbage itself
         self._architecture = self._digest = None
+        self._asleep = False
         self._episodes.clear()
 
     def _start(self, policy: Path, *, without_weights: bool) -> None:
@@ -170,6 +192,7 @@ class VllmEngine:
             "async_scheduling": False,
             "generation_config": "vllm",
             "disable_log_stats": True,
+            **({"enable_sleep_mode": True} if self._sleep_level else {}),
             "use_tqdm_on_load": False,
         }
 
