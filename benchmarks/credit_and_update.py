@@ -29,6 +29,7 @@ from turnwise.config.schema import Credit, RewardSection
 from turnwise.data.trajectory import Ending, Trajectory, Turn
 from turnwise.data.trajectory_files import write_trajectories
 from turnwise.experiment import load
+from turnwise.policy import forward_pass
 from turnwise.policy.architecture import create_policy
 from turnwise.policy.learner import learner as learner_module
 from turnwise.policy.reply_states import padded_reply_states
@@ -92,8 +93,8 @@ def model_seconds() -> Iterator[list[float]]:
         return within
 
     of_the_model = [
-        (learner_module, "reply_states"),
-        (learner_module, "score_replies"),
+        (forward_pass, "reply_states"),
+        (forward_pass, "score_replies"),
         (torch.Tensor, "backward"),
         (learner_module.Learner, "_step"),
         (learner_module.Learner, "_check_finite"),
@@ -124,7 +125,7 @@ def measured(rollout: Reference, policy: Reference, rule: str) -> tuple[float, f
         began = time.process_time()
         update.function(parameters, policy=policy, rollout=rollout, credit=credited)
         of_update = time.process_time() - began - of_model[0]
-    with patch.object(learner_module, "reply_states", padded_reply_states), model_seconds() as of_theirs:
+    with patch.object(forward_pass, "reply_states", padded_reply_states), model_seconds() as of_theirs:
         update.function(parameters, policy=policy, rollout=rollout, credit=credited)
     return of_credit, of_update, of_model[0], of_theirs[0]
 

@@ -32,6 +32,7 @@ import torch
 
 from turnwise.config.model_settings import ModelSettings
 from turnwise.data.arrays import SequenceBatch, TokenSequence
+from turnwise.policy import forward_pass
 from turnwise.policy.learner import learner as learner_module
 from turnwise.policy.learner.learner import Learner
 from turnwise.policy.learner.update import UpdateBatch, UpdateSettings
@@ -150,7 +151,7 @@ def measure(size: Size, device: str, threads: int, model: ModelSettings) -> Row:
     for _ in range(ROUNDS):
         seconds.append(_seconds(lambda: learner.update(batch, settings), device))
         with (
-            patch.object(learner_module, "reply_states", padded_reply_states),
+            patch.object(forward_pass, "reply_states", padded_reply_states),
             patch.object(learner_module, "is_packable", lambda model: False),
         ):
             of_theirs.append(_seconds(lambda: learner.update(batch, settings), device))

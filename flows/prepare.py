@@ -134,9 +134,11 @@ def _require_device(compute: Compute) -> None:
     plain = (compute.device, compute.precision, compute.compiled) == ("cpu", "float32", False)
     if plain and compute.moments != "8-bit":
         return  # every machine supports this, and a fully cached run need not import torch
-    from turnwise.policy.model import require_device
+    from turnwise.policy.model import require_cards, require_device
 
     require_device(LearnerParameters(compute=compute).model, compute.device)
+    if compute.device == "cuda":
+        require_cards(compute.learner_processes)
 
 
 def _to_imitate(experiment: Experiment, train_task_set: Reference) -> Reference:

@@ -1,4 +1,7 @@
-"""Models kept in memory between stages: one learner, one critic and one reference policy, each by its digest."""
+"""Models kept in memory between stages: one learner, one critic and one reference policy, each by its digest.
+
+With `compute.learner_processes` above 1 all three are held by the same processes, which stay as long as this one.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from turnwise.config.model_settings import Adapter, Compute, ModelSettings
-from turnwise.config.schema import Section
+from turnwise.config.schema import CriticSection, Section
 from turnwise.data.arrays import Ragged, Sequences
 from turnwise.policy.engines.resident import rest_resident_engine
 from turnwise.policy.model_files import MODEL_FILES
@@ -19,8 +22,8 @@ from turnwise.store import MANIFEST, Draft, Reference, default_store
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-    from turnwise.policy.critic.critic import Critic
-    from turnwise.policy.learner.learner import Learner
+    from turnwise.policy.learner.contract import HeldCritic, HeldLearner
+    from turnwise.policy.learner.processes import LearnerProcesses
 
 
 class LearnerParameters(Section):
@@ -37,37 +40,63 @@ class LearnerParameters(Section):
         return ModelSettings.taken_from(self.compute, adapter=self.adapter)
 
 
-_learners: dict[tuple[Reference, LearnerParameters], Learner] = {}
-_critics: dict[tuple[Reference, LearnerParameters], Critic] = {}
-_references: dict[tuple[Reference, LearnerParameters], Learner] = {}
+_learners: dict[tuple[Reference, LearnerParameters], HeldLearner] = {}
+_critics: dict[tuple[Reference, LearnerParameters], HeldCritic] = {}
+_references: dict[tuple[Reference, LearnerParameters], HeldLearner] = {}
+_processes: list[LearnerProcesses] = []
 
 
-def take_learner(policy: Reference, parameters: LearnerParameters) -> Learner:
+def learner_processes(compute: Compute) -> LearnerProcesses:
+    """The processes that train together, for a number above 1. They are started where there are none any more."""
+    from turnwise.policy.learner.processes import LearnerProcesses
+
+    if _processes and not (_processes[0].alive and _processes[0].size == compute.learner_processes):
+        for held in (_learners, _critics, _references):
+            held.clear()
+        _processes.pop().close()
+    if not _processes:
+        _processes.append(LearnerProcesses(compute.learner_processes, device=compute.device))
+    return _processes[0]
+
+
+def take_learner(policy: Reference, parameters: LearnerParameters) -> HeldLearner:
     """The learner with this policy and its optimizer's state, from memory or from the store.
 
     The learner is removed from memory: after changing it, the caller stores it under its new policy (`keep_learner`). A
     failure in between therefore leaves no half-trained learner behind.
     """
-    from turnwise.policy.learner.learner import OPTIMIZER_FILE, Learner
+    from turnwise.policy.learner.learner import OPTIMIZER_FILE
 
     rest_resident_engine()
+    if parameters.compute.learner_processes > 1:
+        learner_processes(parameters.compute)  # forgets what lost ones held
     learner = _learners.pop((policy, parameters), None)
     if learner is not None:
         return learner
     _learners.clear()
     folder = default_store().folder(policy)
-    compute, model = parameters.compute, parameters.model
-    device, threads = compute.device, compute.learner_threads
-    if (folder / OPTIMIZER_FILE).exists():
-        learner = Learner.restore(folder, device=device, threads=threads, model=model, base=base_of(folder))
-    else:
-        learner = Learner(folder, device=device, threads=threads, model=model, name=policy.digest)
+    learner = _loaded(folder, parameters, policy.digest, restored=(folder / OPTIMIZER_FILE).exists())
     if parameters.with_critic:
         learner.add_critic(folder)
     return learner
 
 
-def keep_learner(policy: Reference, parameters: LearnerParameters, learner: Learner) -> None:
+def _loaded(folder: Path, parameters: LearnerParameters, name: str = "", *, restored: bool) -> HeldLearner:
+    from turnwise.policy.learner.learner import Learner
+
+    compute, model = parameters.compute, parameters.model
+    if compute.learner_processes > 1:
+        from turnwise.policy.learner.on_processes import LearnerOnProcesses
+
+        together = learner_processes(compute)
+        return LearnerOnProcesses(together, folder, threads=compute.learner_threads, model=model, restored=restored)
+    device, threads = compute.device, compute.learner_threads
+    if restored:
+        return Learner.restore(folder, device=device, threads=threads, model=model, base=base_of(folder))
+    return Learner(folder, device=device, threads=threads, model=model, name=name)
+
+
+def keep_learner(policy: Reference, parameters: LearnerParameters, learner: HeldLearner) -> None:
     """Keep a learner in memory under the policy that it now holds."""
     _learners.clear()
     _learners[policy, parameters] = learner
@@ -105,7 +134,8 @@ def whole_policy(policy: Reference) -> Iterator[Path]:
 
 def model_in_memory(digest: str) -> PreTrainedModel | None:
     """The model of the policy with this digest, where the learner in memory holds it: its weights as saved."""
-    return next((learner.model for (policy, _), learner in _learners.items() if policy.digest == digest), None)
+    found = next((learner for (policy, _), learner in _learners.items() if policy.digest == digest), None)
+    return getattr(found, "model", None)  # several processes hold slices of it: it is read from the store
 
 
 def reference_log_probabilities(
@@ -131,25 +161,24 @@ def reference_log_probabilities(
     return found
 
 
-def _reference_policy(policy: Reference, compute: Compute) -> Learner:
+def _reference_policy(policy: Reference, compute: Compute) -> HeldLearner:
     parameters = LearnerParameters(compute=compute)
+    if compute.learner_processes > 1:
+        learner_processes(compute)
     if (policy, parameters) not in _references:
         _references.clear()
         _references[policy, parameters] = frozen_policy(policy, compute)
     return _references[policy, parameters]
 
 
-def frozen_policy(policy: Reference, compute: Compute) -> Learner:
+def frozen_policy(policy: Reference, compute: Compute) -> HeldLearner:
     """A policy for log-probabilities alone, from the store; it is not kept in memory."""
-    from turnwise.policy.learner.learner import Learner
-
     rest_resident_engine()
-    model = LearnerParameters(compute=compute).model
     with whole_policy(policy) as folder:
-        return Learner(folder, device=compute.device, threads=compute.learner_threads, model=model)
+        return _loaded(folder, LearnerParameters(compute=compute), restored=False)
 
 
-def take_critic(critic: Reference, parameters: LearnerParameters) -> Critic:
+def take_critic(critic: Reference, parameters: LearnerParameters) -> HeldCritic:
     """The critic with a trunk of its own and its optimizer's state, from memory or from the store.
 
     It is removed from memory, as in `take_learner`.
@@ -157,23 +186,44 @@ def take_critic(critic: Reference, parameters: LearnerParameters) -> Critic:
     from turnwise.policy.critic.critic import Critic
 
     rest_resident_engine()
+    compute = parameters.compute
+    if compute.learner_processes > 1:
+        learner_processes(compute)
     found = _critics.pop((critic, parameters), None)
     if found is not None:
         return found
     _critics.clear()
     folder = default_store().folder(critic)
-    compute = parameters.compute
+    if compute.learner_processes > 1:
+        from turnwise.policy.learner.on_processes import CriticOnProcesses
+
+        together, threads = learner_processes(compute), compute.learner_threads
+        return CriticOnProcesses.restore(together, folder, threads=threads, model=parameters.model)
     return Critic.restore(folder, device=compute.device, threads=compute.learner_threads, model=parameters.model)
 
 
-def keep_critic(critic: Reference, parameters: LearnerParameters, judge: Critic) -> None:
+def new_critic(policy: Path, section: CriticSection, parameters: LearnerParameters, seed: int) -> HeldCritic:
+    """A critic with a trunk of its own and no training, of the architecture of the policy in a folder."""
+    from turnwise.policy.critic.critic import Critic
+
+    compute, model = parameters.compute, parameters.model
+    if compute.learner_processes > 1:
+        from turnwise.policy.learner.on_processes import CriticOnProcesses
+
+        together, threads = learner_processes(compute), compute.learner_threads
+        return CriticOnProcesses.with_own_trunk(together, policy, section, seed=seed, threads=threads, model=model)
+    threads, device = compute.learner_threads, compute.device
+    return Critic.with_own_trunk(policy, section, seed=seed, threads=threads, device=device, model=model)
+
+
+def keep_critic(critic: Reference, parameters: LearnerParameters, judge: HeldCritic) -> None:
     """Keep a critic in memory under its new artifact."""
     _critics.clear()
     _critics[critic, parameters] = judge
 
 
 @contextmanager
-def consulted_critic(critic: Reference, parameters: LearnerParameters) -> Iterator[Critic]:
+def consulted_critic(critic: Reference, parameters: LearnerParameters) -> Iterator[HeldCritic]:
     """The critic for inference only. For a critic on the policy's trunk, `critic` is the policy's artifact."""
     if parameters.with_critic:
         learner = take_learner(critic, parameters)

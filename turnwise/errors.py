@@ -6,6 +6,7 @@
 * A missing or damaged artifact is **recomputed, with a message**: `ArtifactError`.
 * A full disk is **retried** like other external failures, then reported in one sentence: `DiskFull`.
 * A shared store that does not answer is **waited for**, then the run stops in one sentence: `StoreUnreachable`.
+* A lost learner process is **replaced**, as other external failures are retried: `LearnerLost`.
 * A mismatch between engine and learner **stops** the run: `MismatchError`; so does a value that is not finite:
   `NotFiniteError`.
 * A run that can no longer learn, or must not go on, is **ended**: `TrainingEnded`, which names the last good policy.
@@ -51,6 +52,10 @@ class MismatchError(TurnwiseError, RuntimeError):
 
 class NotFiniteError(TurnwiseError, FloatingPointError):
     """A loss, a gradient or a weight is infinite or not a number."""
+
+
+class LearnerLost(TurnwiseError, OSError):
+    """One of the processes that train a policy together has died or does not answer: `compute.learner_processes`."""
 
 
 class TrainingEnded(TurnwiseError, RuntimeError):

@@ -10,7 +10,15 @@ import time
 
 from tasks.credit.credit import read_advantages
 from tasks.credit.scores import read_scores
-from tasks.models_in_memory import LearnerParameters, begin_with, keep_critic, keep_learner, take_critic, take_learner
+from tasks.models_in_memory import (
+    LearnerParameters,
+    begin_with,
+    keep_critic,
+    keep_learner,
+    new_critic,
+    take_critic,
+    take_learner,
+)
 from tasks.stage import stage
 from turnwise import seeding
 from turnwise.config.schema import CriticSection, Section
@@ -39,18 +47,9 @@ class CriticParameters(Section):
 @stage("initial_critic")
 def initial_critic(parameters: CriticParameters, *, policy: Reference) -> Reference:
     """Make a critic with a trunk of its own and no training: the value of every state is 0."""
-    from turnwise.policy.critic.critic import Critic
-
     rest_resident_engine()
-    compute = parameters.learner.compute
-    judge = Critic.with_own_trunk(
-        default_store().folder(policy, MODEL_FILES),
-        parameters.critic,
-        seed=parameters.seed_of_iteration,
-        threads=compute.learner_threads,
-        device=compute.device,
-        model=parameters.learner.model,
-    )
+    folder = default_store().folder(policy, MODEL_FILES)
+    judge = new_critic(folder, parameters.critic, parameters.learner, parameters.seed_of_iteration)
     with default_store().write("critic") as draft:
         judge.save(draft.folder)
     keep_critic(draft.reference, parameters.learner, judge)

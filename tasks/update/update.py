@@ -83,8 +83,6 @@ def update(
     If the advantages of all tokens are 0 and no entropy bonus, penalty or critic adds to the loss, the batch is skipped
     with a warning and the policy stays as it is.
     """
-    from turnwise.policy.memory import forget_peak_memory, peak_memory_bytes
-
     settings = parameters.settings
     credited = read_advantages(credit)
     if not len(credited.turns) or (settings.advantages_alone and not credited.has_signal):
@@ -97,12 +95,11 @@ def update(
     older = None
     if sampler is not None:  # compiling it for one micro-batch would take longer than that
         older = frozen_policy(sampler, parameters.learner.compute.changed(compiled=False))
-    device = parameters.learner.compute.device
     with default_store().write("policy") as draft:
-        forget_peak_memory(device)
+        learner.forget_peak_memory()
         began = time.perf_counter()
         metrics = learner.update(batch, settings, older)
-        seconds, peak = time.perf_counter() - began, peak_memory_bytes(device)
+        seconds, peak = time.perf_counter() - began, learner.peak_memory_bytes()
         learner.save(draft.folder)
         draft.metrics.update(metrics, skipped=0.0)
     keep_learner(draft.reference, parameters.learner, learner)

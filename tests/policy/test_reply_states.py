@@ -121,7 +121,7 @@ def test_in_float32_log_probabilities_are_those_of_transformers_to_a_millionth(
 ) -> None:
     learner, sequences = Learner(make_policy(3), threads=1), two_turn_sequences()
     found = learner.log_probabilities(sequences, 1.0, 100)
-    monkeypatch.setattr("turnwise.policy.learner.learner.reply_states", padded_reply_states)
+    monkeypatch.setattr("turnwise.policy.forward_pass.reply_states", padded_reply_states)
     expected = learner.log_probabilities(sequences, 1.0, 100)
     assert abs(found.values - expected.values).max() / abs(expected.values).max() < 1e-6
 

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from turnwise.config.quantities import Batch, Seed, Threads, Tokens
+from turnwise.config.quantities import Batch, Processes, Seed, Threads, Tokens
 from turnwise.config.schema import Section
 from turnwise.errors import ConfigurationError
 
@@ -46,6 +46,23 @@ def require_kernels(hidden: int, heads: int, engine: str) -> None:
             f"hidden / heads must be one of {allowed} for vLLM's CPU attention; found {hidden} / {heads} = "
             f"{hidden // heads}: change hidden or heads, or set compute.engine to embedded"
         )
+
+
+def require_processes(compute: Compute, adapter: Adapter | None) -> None:
+    """Raise ConfigurationError for what several processes cannot slice: an adapter, compiled layers, held moments."""
+    if compute.learner_processes == 1:
+        return
+    for key, found, wanted in (
+        ("compute.compiled", compute.compiled, "false"),
+        ("compute.offload_moments", compute.offload_moments, "false"),
+        ("compute.moments", compute.moments != "float32", "float32"),
+        ("optimization.adapter", adapter, "null"),
+    ):
+        if found:
+            raise ConfigurationError(
+                f"{key} must be {wanted} where compute.learner_processes is above 1, since it cannot be sliced over "
+                f"them; found compute.learner_processes: {compute.learner_processes}: set it to 1, or {key} to {wanted}"
+            )
 
 
 class Adapter(Section):
@@ -94,6 +111,11 @@ class ModelOptions(Section):
     bit."""
 
 
+def _is_one(number: int) -> bool:
+    """Whether a number is left out of what is recorded: the default has the keys and the digests of before it was."""
+    return number == 1
+
+
 class Compute(ModelOptions):
     """Where the engine and the learner run, and how: the section `compute`."""
 
@@ -110,6 +132,10 @@ class Compute(ModelOptions):
     sleep_level: Annotated[SleepLevel, Field(exclude_if=_is_default)] = 0
     """What vLLM gives back of a card while the learner computes. 0: nothing; 1: its cache, and its weights go to the
     host; 2: cache and weights, and it gets the weights again from the learner. No result depends on it."""
+    learner_processes: Annotated[Processes, Field(exclude_if=_is_one)] = 1
+    """Processes that train the policy together, on a device of their own each: see `turnwise.policy.learner.processes`.
+    Mini-batches are the same for any number, and results differ by rounding, so a number above 1 is part of the cache
+    key. A saved policy goes on with any number."""
 
     @model_validator(mode="after")
     def _require_card(self) -> Self:

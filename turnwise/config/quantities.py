@@ -28,6 +28,8 @@ Tokens = Annotated[int, Field(ge=1, le=2**24)]
 """A number of tokens; the longest published contexts have ten million."""
 Threads = Annotated[int, Field(ge=1, le=1024)]
 """CPU threads; the bound is more than any machine has processors."""
+Processes = Annotated[int, Field(ge=1, le=1024)]
+"""Processes of one machine; the bound is more than any machine has processors."""
 Layers = Annotated[int, Field(ge=1, le=1000)]
 """Layers of a model, or attention heads of a layer; the largest published models have less than 200."""
 Width = Annotated[int, Field(ge=1, le=1_000_000)]

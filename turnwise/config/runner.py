@@ -15,12 +15,10 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from turnwise.config.model_settings import Compute
-from turnwise.config.quantities import NotNegative, Positive
+from turnwise.config.quantities import NotNegative, Positive, Processes
 from turnwise.config.schema import Section
 from turnwise.errors import ConfigurationError
 
-Workers = Annotated[int, Field(ge=1, le=1024)]
-"""Processes of one machine; the bound is more than any machine has processors."""
 READ_BY: Mapping[str, tuple[str, ...]] = {
     "local": (),
     "processes": ("workers",),
@@ -33,7 +31,7 @@ class Runner(Section):
     """Who makes the runs of an ablation, and with what."""
 
     kind: Literal["local", "processes", "ray"] = "processes"
-    workers: Workers = 1
+    workers: Processes = 1
     """Of `processes`: how many share the runs, this one included. Where there are more of them than runs, the others
     sample ahead (`rollout.lag`)."""
     address: str | None = None
@@ -80,8 +78,13 @@ class Runner(Section):
             )
         return Runner(kind="processes", workers=processes)
 
-    def require_cards(self, device: str) -> None:
-        """Raise ConfigurationError where a run on a card would get none from the cluster."""
+    def require_cards(self, device: str, learner_processes: int = 1) -> None:
+        """Raise ConfigurationError where a run on cards would get too few from the cluster."""
+        if self.kind == "ray" and device != "cpu" and self.cards < learner_processes > 1:
+            raise ConfigurationError(
+                f"compute.runner.cards must be at least compute.learner_processes, {learner_processes}, on the device "
+                f"{device}, since each learner process has a card of its own; found {self.cards:g}: raise it"
+            )
         if self.kind == "ray" and device != "cpu" and not self.cards:
             raise ConfigurationError(
                 f"compute.runner.cards must be above 0 where compute.device is {device}, since Ray hides all cards "

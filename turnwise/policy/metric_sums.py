@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,15 @@ class UpdateTally:
             },
             values=self.values + other.values,
         )
+
+    def values_by_name(self) -> dict[str, Any]:
+        """All sums as plain values, which `from_values` reads."""
+        return asdict(self)
+
+    @classmethod
+    def from_values(cls, values: Mapping[str, Any]) -> UpdateTally:
+        """The sums that `values_by_name` wrote."""
+        return cls(**{**values, "values": ValueTally(**values["values"])})
 
     def means(self) -> dict[str, float]:
         """The metrics that are means over reply tokens, by name."""

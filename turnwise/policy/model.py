@@ -19,7 +19,7 @@ import functools
 import importlib.util
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -33,6 +33,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from turnwise.config.model_settings import ModelSettings
 from turnwise.errors import ConfigurationError
 from turnwise.policy.adapter import ADAPTER_NAME, add_adapter, on_cpu, save_adapter
+from turnwise.policy.slices import whole
 
 ALIGNMENT = 64
 """Bytes at a multiple of which every parameter begins. Rounding depends on it, and an engine takes what begins so in
@@ -43,12 +44,15 @@ _RECOMPILATIONS = 64
 """Graphs per layer: with and without gradient, one sequence or several, one token or several."""
 
 
-def load_policy(policy: Path | str, settings: ModelSettings, device: str = "cpu") -> PreTrainedModel:
+def load_policy(
+    policy: Path | str, settings: ModelSettings, device: str = "cpu", *, held_on: str | None = None
+) -> PreTrainedModel:
     """The model of `policy`, in evaluation mode, with a new adapter where the settings have one.
 
-    `policy` is a folder in Hugging Face's layout, or a hub id. An adapter that was trained before belongs to such a
-    folder: use `restore_adapter` to continue training it. Raises ConfigurationError where the device does not support
-    the precision, or the model does not have the layers that the settings name.
+    `policy` is a folder in Hugging Face's layout, or a hub id. `held_on` is where its weights are put, `device` where
+    it will compute: they differ for weights that are sliced on their way to the device. An adapter that was trained
+    before belongs to such a folder: use `restore_adapter` to continue training it. Raises ConfigurationError where the
+    device does not support the precision, or the model does not have the layers that the settings name.
     """
     require_device(settings, device)
     frozen_dtype = torch.float32 if settings.adapter is None else dtype_of(settings)
@@ -58,7 +62,7 @@ def load_policy(policy: Path | str, settings: ModelSettings, device: str = "cpu"
     forget_contradictions(model)
     if settings.adapter is not None:
         add_adapter(model, settings.adapter)
-    return _prepared(model, settings, device)
+    return _prepared(model, settings, device, held_on or device)
 
 
 def forget_contradictions(model: PreTrainedModel) -> None:
@@ -77,10 +81,13 @@ def forget_contradictions(model: PreTrainedModel) -> None:
         model.generation_config = GenerationConfig(**special)
 
 
-def load_trunk(policy: Path | str, settings: ModelSettings, device: str, *, seed: int | None = None) -> PreTrainedModel:
+def load_trunk(
+    policy: Path | str, settings: ModelSettings, device: str, *, seed: int | None = None, held_on: str | None = None
+) -> PreTrainedModel:
     """The model of `policy` without its output layer, for a critic.
 
-    It has the policy's weights, or with `seed` random ones. Raises ConfigurationError for settings with an adapter.
+    It has the policy's weights, or with `seed` random ones. `held_on` is as for `load_policy`. Raises
+    ConfigurationError for settings with an adapter.
     """
     if settings.adapter is not None:
         raise ConfigurationError("a critic's trunk must have no adapter, all of it is trained: set adapter to None")
@@ -97,7 +104,7 @@ def load_trunk(policy: Path | str, settings: ModelSettings, device: str, *, seed
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             trunk = AutoModel.from_config(configuration, dtype=torch.float32, attn_implementation="sdpa")
-    return _prepared(trunk, settings, device)
+    return _prepared(trunk, settings, device, held_on or device)
 
 
 def trained_parameters(model: torch.nn.Module) -> dict[str, torch.nn.Parameter]:
@@ -105,51 +112,72 @@ def trained_parameters(model: torch.nn.Module) -> dict[str, torch.nn.Parameter]:
     return {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
 
 
+def layers_of(model: torch.nn.Module) -> list[torch.nn.Module]:
+    """The layers of the trunk, in order: the modules that transformers marks as such, and none where it marks none."""
+    return [module for module in model.modules() if isinstance(module, GradientCheckpointingLayer)]
+
+
 def merged_weights(model: PreTrainedModel) -> Iterator[tuple[str, torch.Tensor]]:
     """The full model's tensors by name, in float32 and with an adapter merged, as they are saved and given to engines.
 
     The model is not changed. The output layer is always included, even where it is tied to the embedding. Tensors are
-    made one at a time: who keeps none of them needs room for the largest alone.
+    made one at a time: who keeps none of them needs room for the largest alone. Of a model that several processes train
+    together, all must ask for the tensors, which are gathered.
     """
-    modules, tensors = dict(model.named_modules()), model.state_dict()
-    uses = Counter(tensor.data_ptr() for tensor in tensors.values())
+    modules, tensors = dict(model.named_modules()), model.state_dict(keep_vars=True)
+    uses = Counter(map(id, tensors.values()))
     shared: dict[int, torch.Tensor] = {}  # tied tensors stay one tensor, so that a file holds them once
     for name, tensor in tensors.items():
         if ".lora_" in name:
             continue
-        place = tensor.data_ptr()
-        precise = shared.get(place, tensor.float() if tensor.is_floating_point() else tensor)
-        if uses[place] > 1:
-            shared[place] = precise
+        precise = shared.get(id(tensor))
+        if precise is None:
+            found = whole(tensor.detach())
+            precise = found.float() if found.is_floating_point() else found
+        if uses[id(tensor)] > 1:
+            shared[id(tensor)] = precise
         owner, base, parameter = name.rpartition(".base_layer.")
         if base and parameter == "weight":
             precise = precise + modules[owner].get_delta_weight(ADAPTER_NAME).detach()
         yield (f"{owner}.{parameter}" if base else name), precise
 
 
-def save_policy(model: PreTrainedModel, folder: Path, settings: ModelSettings, base: str = "") -> None:
+def save_policy(
+    model: PreTrainedModel, folder: Path, settings: ModelSettings, base: str = "", *, writes: bool = True
+) -> None:
     """Write the weights in Hugging Face's layout; of a model with an adapter the adapter alone, and the configuration.
 
     `config.json` names the precision that the model computes in; an engine on an accelerator uses the same. `base`
-    names the weights that the adapter belongs to.
+    names the weights that the adapter belongs to. Without `writes` this process only takes part in gathering the
+    weights, which another one writes.
     """
+    if not writes:
+        for _ in merged_weights(model):
+            pass
+        return
     if settings.adapter is not None:
         model.config.save_pretrained(folder)
         if model.generation_config is not None:
             model.generation_config.save_pretrained(folder)
         _name_precision(folder, settings)
         save_adapter(model, folder, settings.adapter, base)
-    elif model in _saved:
-        _save_again(model, folder)
+        return
+    weights = dict(merged_weights(model))
+    if model in _saved:
+        _save_again(model, folder, weights)
     else:
-        write_merged(model, folder)
+        _write(model, folder, weights)
         _name_precision(folder, settings)
-        _remember_saved(model, folder)
+        _remember_saved(model, folder, weights)
 
 
 def write_merged(model: PreTrainedModel, folder: Path) -> None:
     """Write all weights in Hugging Face's layout, with an adapter merged, into one file."""
-    model.save_pretrained(folder, state_dict=dict(merged_weights(model)), max_shard_size="1000GB")
+    _write(model, folder, dict(merged_weights(model)))
+
+
+def _write(model: PreTrainedModel, folder: Path, weights: dict[str, torch.Tensor]) -> None:
+    model.save_pretrained(folder, state_dict=weights, max_shard_size="1000GB")
 
 
 def _name_precision(folder: Path, settings: ModelSettings) -> None:
@@ -162,22 +190,22 @@ _saved: WeakKeyDictionary[PreTrainedModel, tuple[frozenset[str], dict[str, bytes
 """Of models saved before: the names of the tensors in the file of weights, and the other files, which stay the same."""
 
 
-def _remember_saved(model: PreTrainedModel, folder: Path) -> None:
+def _remember_saved(model: PreTrainedModel, folder: Path, weights: Mapping[str, torch.Tensor]) -> None:
     """Remember what `save_pretrained` writes besides the weights' values: that takes longer than a small policy's."""
     with safe_open(folder / WEIGHTS_FILE, framework="pt") as file:
         names = frozenset(file.keys())
-    if names <= dict(merged_weights(model)).keys():  # else the names in the file are not the model's own
+    if names <= weights.keys():  # else the names in the file are not the model's own
         _saved[model] = (names, {path.name: path.read_bytes() for path in folder.glob("*.json")})
 
 
-def _save_again(model: PreTrainedModel, folder: Path) -> None:
+def _save_again(model: PreTrainedModel, folder: Path, weights: Mapping[str, torch.Tensor]) -> None:
     """The same bytes as `save_pretrained` would write, with the weights as they are now."""
     names, files = _saved[model]
     folder.mkdir(parents=True, exist_ok=True)  # as `save_pretrained` does
     for name, content in files.items():
         (folder / name).write_bytes(content)
-    weights = {name: tensor.contiguous() for name, tensor in merged_weights(model) if name in names}
-    save_file(on_cpu(weights), folder / WEIGHTS_FILE, metadata={"format": "pt"})
+    kept = {name: tensor.contiguous() for name, tensor in weights.items() if name in names}
+    save_file(on_cpu(kept), folder / WEIGHTS_FILE, metadata={"format": "pt"})
 
 
 def dtype_of(settings: ModelSettings) -> torch.dtype:
@@ -214,6 +242,16 @@ def require_device(settings: ModelSettings, device: str) -> None:
         )
 
 
+def require_cards(processes: int) -> None:
+    """Raise ConfigurationError unless this machine has a card for each process that trains the policy."""
+    found = torch.cuda.device_count()
+    if found < processes:
+        raise ConfigurationError(
+            f"compute.learner_processes must be at most the number of cards of this machine, since each process has "
+            f"one; found {processes}, and {found} cards: lower it, or set compute.device to cpu"
+        )
+
+
 def _require_compiler(kind: str) -> None:
     if kind == "cuda":
         if importlib.util.find_spec("triton") is None:
@@ -235,10 +273,10 @@ def _require_compiler(kind: str) -> None:
         ) from error
 
 
-def _prepared(model: PreTrainedModel, settings: ModelSettings, device: str) -> PreTrainedModel:
-    """The model on its device, in evaluation mode, with checkpointing, compilation and precision as in the settings."""
-    model = aligned(model.to(torch.device(device)).eval())
-    layers = [module for module in model.modules() if isinstance(module, GradientCheckpointingLayer)]
+def _prepared(model: PreTrainedModel, settings: ModelSettings, device: str, held_on: str) -> PreTrainedModel:
+    """The model in evaluation mode, with checkpointing, compilation and precision as in the settings."""
+    model = aligned(model.to(torch.device(held_on)).eval())
+    layers = layers_of(model)
     if not layers and (settings.gradient_checkpointing or settings.compiled):
         raise ConfigurationError(
             "gradient_checkpointing and compiled need a model whose layers transformers marks as such; "

@@ -16,10 +16,12 @@ from pathlib import Path
 
 import torch
 from safetensors.torch import load_file, save_file
+from torch.distributed.tensor import DTensor
 
 from turnwise.config.model_settings import PLAIN, ModelOptions
 from turnwise.errors import ArtifactError, NotFiniteError
 from turnwise.policy.moments import HeldAdamW
+from turnwise.policy.slices import placed_like, whole
 
 
 class NamedAdamW:
@@ -27,9 +29,14 @@ class NamedAdamW:
 
     def __init__(self, parameters: Mapping[str, torch.nn.Parameter], options: ModelOptions = PLAIN) -> None:
         self._parameters = dict(parameters)
+        sliced = [each for each in self._parameters.values() if isinstance(each, DTensor)]
+        held_whole = [each for each in self._parameters.values() if not isinstance(each, DTensor)]
+        self._groups = [group for group in (held_whole, sliced) if group]
+        """Parameters by whether other processes hold slices of them: no operation takes both kinds at once."""
         self._optimizer: torch.optim.AdamW | HeldAdamW
         if options.moments == "float32" and not options.offload_moments:
-            self._optimizer = torch.optim.AdamW(self._parameters.values(), lr=0.0, weight_decay=0.0, fused=True)
+            groups = [{"params": group} for group in self._groups]
+            self._optimizer = torch.optim.AdamW(groups, lr=0.0, weight_decay=0.0, fused=True)
         else:
             self._optimizer = HeldAdamW(self._parameters, options.moments, offload=options.offload_moments)
 
@@ -46,7 +53,7 @@ class NamedAdamW:
 
         Raises NotFiniteError, without taking the step, when the norm is not finite.
         """
-        norm = float(torch.nn.utils.clip_grad_norm_(self._parameters.values(), maximum_gradient_norm))
+        norm = self._clip(maximum_gradient_norm)
         if not math.isfinite(norm):
             self._optimizer.zero_grad()
             raise NotFiniteError(f"the gradient must be finite; its norm is {norm}: lower the learning rate")
@@ -56,16 +63,20 @@ class NamedAdamW:
         self._optimizer.zero_grad()
         return norm
 
-    def save(self, file: Path) -> None:
-        """Write the moments and the number of steps as safetensors, and create the folder where it is missing."""
-        file.parent.mkdir(parents=True, exist_ok=True)
-        states = {
-            f"{part}.{name}": tensor.detach().cpu().contiguous()
-            for name, parameter in self._parameters.items()
-            if parameter in self._optimizer.state
-            for part, tensor in self._optimizer.state[parameter].items()
-        }
-        save_file(states, file)
+    def save(self, file: Path, *, writes: bool = True) -> None:
+        """Write the moments and the number of steps as safetensors, and create the folder where it is missing.
+
+        Without `writes` this process only takes part in gathering the moments, which another one writes.
+        """
+        states: dict[str, torch.Tensor] = {}
+        for name, parameter in self._parameters.items():
+            for part, tensor in self._optimizer.state.get(parameter, {}).items():
+                found = whole(tensor.detach())
+                if writes:
+                    states[f"{part}.{name}"] = found.cpu().contiguous()
+        if writes:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            save_file(states, file)
 
     def restore(self, file: Path) -> None:
         """Load the state that `save` wrote. Raises ArtifactError when it is missing or has other parameters."""
@@ -92,7 +103,20 @@ class NamedAdamW:
             if isinstance(self._optimizer, HeldAdamW):
                 self._optimizer.take(parameter, state)
             else:
-                self._optimizer.state[parameter] = {part: found.to(parameter.device) for part, found in state.items()}
+                self._optimizer.state[parameter] = {
+                    part: found.to(parameter.device) if part == "step" else placed_like(found, parameter)
+                    for part, found in state.items()
+                }
+
+    def _clip(self, maximum: float) -> float:
+        """Scale the gradient so that its norm is at most `maximum`; return the norm before."""
+        if len(self._groups) == 1:
+            return whole(torch.nn.utils.clip_grad_norm_(self._groups[0], maximum)).item()
+        gradients = [[each.grad for each in group if each.grad is not None] for group in self._groups]
+        norm = torch.stack([whole(torch.nn.utils.get_total_norm(each)).cpu() for each in gradients]).norm()
+        for group in self._groups:
+            torch.nn.utils.clip_grads_with_norm_(group, maximum, norm.to(group[0].device))
+        return norm.item()
 
     def _parts(self, parameter: torch.nn.Parameter) -> dict[str, tuple[torch.Size, torch.dtype]]:
         """The tensors of a parameter's state, by name."""

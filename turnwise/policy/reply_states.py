@@ -25,6 +25,7 @@ from transformers import PreTrainedModel
 from turnwise.policy.decoder import is_known_decoder, rotations
 from turnwise.policy.packing import Packing
 from turnwise.policy.scoring import MicroBatch
+from turnwise.policy.slices import is_sliced
 
 Rotation = tuple[torch.Tensor, torch.Tensor]
 """Cosine and sine of each token's position: see `rotations`."""
@@ -45,12 +46,14 @@ def is_packable(model: PreTrainedModel) -> bool:
     """Whether `packed_reply_states` computes this model.
 
     It must be a known decoder on the CPU, without an adapter, and nothing may stand around its forward pass, as
-    `turnwise.policy.model` puts it there for bfloat16 and for compiled layers.
+    `turnwise.policy.model` puts it there for bfloat16 and for compiled layers, and `turnwise.policy.sharding` to gather
+    weights.
     """
     return (
         is_known_decoder(model)
         and model.device.type == "cpu"
         and "forward" not in vars(model.base_model)
+        and not is_sliced(model)
         and all(parameter.requires_grad for parameter in model.parameters())
     )
 

@@ -107,12 +107,13 @@ def lay_out(
     `packed`: for a forward pass that computes what sequences begin with once, and no padding; see `by_beginning`.
     """
     members = by_beginning(sequences, token_budget) if packed else by_length(sequences.lengths.tolist(), token_budget)
-    return [_pad(sequences, each, pad_token, device, packed) for each in members]
+    return [pad(sequences, each, pad_token, device, packed=packed) for each in members]
 
 
-def _pad(
-    sequences: SequenceBatch, members: Sequence[int], pad_token: int, device: torch.device, packed: bool
+def pad(
+    sequences: SequenceBatch, members: Sequence[int], pad_token: int, device: torch.device, *, packed: bool = False
 ) -> MicroBatch:
+    """One micro-batch of the sequences with the indices `members`; `packed` as in `lay_out`."""
     lengths = sequences.lengths[list(members)]
     columns = np.arange(lengths.max())
     is_token = columns < lengths[:, None]

@@ -24,7 +24,8 @@ code: a loss is the mean over all targets of a mini-batch, however the mini-batc
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -39,11 +40,14 @@ from turnwise.errors import ArtifactError, ConfigurationError
 from turnwise.policy.critic.value_learning import ValueBatch
 from turnwise.policy.critic.value_loss import clipped_value_loss, explained_variance
 from turnwise.policy.determinism import reproducible_computing
+from turnwise.policy.forward_pass import TrunkPass
 from turnwise.policy.metric_sums import ValueTally
 from turnwise.policy.model import load_trunk
 from turnwise.policy.optimizer import NamedAdamW
-from turnwise.policy.reply_states import is_packable, reply_states
+from turnwise.policy.reply_states import is_packable, padded_reply_states
 from turnwise.policy.scoring import MicroBatch, at_reply_tokens, lay_out
+from turnwise.policy.sharding import Peers
+from turnwise.policy.slices import whole
 from turnwise.seeding import derive
 
 __all__ = ["Critic", "ValueBatch"]
@@ -51,13 +55,25 @@ __all__ = ["Critic", "ValueBatch"]
 VALUE_HEAD_FILE = "critic/value_head.safetensors"
 OPTIMIZER_FILE = "critic/adamw.safetensors"
 """Both are in a subfolder, since engines load every safetensors file next to the model's as weights."""
+StatesOf = Callable[[MicroBatch], torch.Tensor]
+"""From a micro-batch to the trunk's states that predict its reply tokens, [replies, hidden]."""
 
 
 class Critic:
     """One value function in training. Made by `with_own_trunk`, `on_trunk_of` or `restore`."""
 
-    def __init__(self, trunk: PreTrainedModel, *, owns_trunk: bool, threads: int, model: ModelSettings = PLAIN) -> None:
-        self._trunk, self._owns_trunk, self._threads = trunk, owns_trunk, threads
+    def __init__(
+        self,
+        trunk: PreTrainedModel,
+        *,
+        owns_trunk: bool,
+        threads: int,
+        model: ModelSettings = PLAIN,
+        peers: Peers | None = None,
+        states_of: StatesOf | None = None,
+    ) -> None:
+        self._trunk, self._owns_trunk, self._threads, self._peers = trunk, owns_trunk, threads, peers
+        self._states_of: StatesOf = TrunkPass(trunk, peers) if states_of is None else states_of
         configuration = trunk.config.get_text_config()
         self._pad_token = configuration.pad_token_id or 0
         with torch.random.fork_rng(devices=[]):
@@ -79,6 +95,7 @@ class Critic:
         threads: int,
         device: str = "cpu",
         model: ModelSettings = PLAIN,
+        peers: Peers | None = None,
     ) -> Critic:
         """A critic with its own trunk: the architecture of `policy`, with its weights or random ones.
 
@@ -90,24 +107,42 @@ class Critic:
                 f"a critic with a trunk of its own must be set so; found trunk {settings.trunk!r}: use on_trunk_of"
             )
         random = derive(seed, "critic") if settings.initial == "random" else None
-        trunk = load_trunk(policy, model, device, seed=random)
-        return cls(trunk, owns_trunk=True, threads=threads, model=model)
+        trunk = load_trunk(policy, model, device, seed=random, held_on=None if peers is None else "cpu")
+        return cls(trunk, owns_trunk=True, threads=threads, model=model, peers=peers)
 
     @classmethod
-    def on_trunk_of(cls, model: PreTrainedModel, *, threads: int, folder: Path | None = None) -> Critic:
+    def on_trunk_of(
+        cls,
+        model: PreTrainedModel,
+        *,
+        threads: int,
+        folder: Path | None = None,
+        peers: Peers | None = None,
+        states_of: StatesOf | None = None,
+    ) -> Critic:
         """A critic that shares the trunk of a learner's model.
 
-        Its head is new, or with `folder` the one that was saved in this policy's folder.
+        Its head is new, or with `folder` the one that was saved in this policy's folder. `states_of` is the learner's
+        way to the trunk's states.
         """
-        critic = cls(model.base_model, owns_trunk=False, threads=threads)
+        critic = cls(model.base_model, owns_trunk=False, threads=threads, peers=peers, states_of=states_of)
         if folder is not None:
             critic._take(folder)
         return critic
 
     @classmethod
-    def restore(cls, folder: Path, *, threads: int, device: str = "cpu", model: ModelSettings = PLAIN) -> Critic:
+    def restore(
+        cls,
+        folder: Path,
+        *,
+        threads: int,
+        device: str = "cpu",
+        model: ModelSettings = PLAIN,
+        peers: Peers | None = None,
+    ) -> Critic:
         """The critic with its own trunk that was saved in `folder`; it continues exactly, to the bit."""
-        critic = cls(load_trunk(folder, model, device), owns_trunk=True, threads=threads, model=model)
+        trunk = load_trunk(folder, model, device, held_on=None if peers is None else "cpu")
+        critic = cls(trunk, owns_trunk=True, threads=threads, model=model, peers=peers)
         critic._take(folder)
         return critic
 
@@ -122,9 +157,8 @@ class Critic:
         values = np.zeros(len(sequences.tokens))
         with reproducible_computing(self._threads), torch.no_grad():
             for micro_batch in self._lay_out(sequences, micro_batch_tokens):
-                states = reply_states(self._trunk, micro_batch)
-                values[micro_batch.places] = self.values_at(states).cpu().numpy()
-        return sequences.reply_rows(values[sequences.mask])
+                values[micro_batch.places] = self.values_at(self._states_of(micro_batch)).cpu().numpy()
+        return sequences.reply_rows(self._total(values)[sequences.mask])
 
     def bootstrap(self, sequences: Sequences, micro_batch_tokens: int) -> Numbers:
         """One value per sequence: of the state after its last token, to bootstrap from where a limit cut it off.
@@ -135,13 +169,13 @@ class Critic:
         sequences = SequenceBatch.of(sequences)
         values = np.zeros(len(sequences))
         with reproducible_computing(self._threads), torch.no_grad():
-            for micro_batch in lay_out(sequences, micro_batch_tokens, self._pad_token, self._trunk.device):
-                hidden = self._trunk(input_ids=micro_batch.inputs, use_cache=False).last_hidden_state
+            for micro_batch in self._lay_out(sequences, micro_batch_tokens, packed=False):
+                sequence, last = torch.arange(len(micro_batch.lengths)), micro_batch.lengths.cpu() - 1
+                ends = replace(micro_batch, rows=sequence, columns=last)
+                states = padded_reply_states(self._trunk, ends) if self._peers is None else self._states_of(ends)
                 members = list(micro_batch.members)
-                last = torch.from_numpy(sequences.lengths[members] - 1)
-                states = hidden[torch.arange(len(last)), last]
-                values[members] = self.values_at(states).cpu().numpy()
-        return values
+                values[members] = self.values_at(states).cpu().numpy()[: len(members)]
+        return self._total(values)
 
     def values_at(self, states: torch.Tensor) -> torch.Tensor:
         """The values, [n], of hidden states, [n, hidden]. Both the head and the states receive a gradient."""
@@ -179,6 +213,8 @@ class Critic:
 
     def step(self, settings: CriticSection) -> float:
         """Take one AdamW step with the accumulated gradient; return its norm before clipping."""
+        if self._peers is not None:
+            self._peers.sum_gradients(self.head.parameters())
         return self._optimizer.step(
             learning_rate=settings.learning_rate,
             maximum_gradient_norm=settings.maximum_gradient_norm,
@@ -191,10 +227,17 @@ class Critic:
 
         A critic on the policy's trunk is saved into the policy's folder.
         """
-        if self._owns_trunk:
+        writes = self._peers is None or self._peers.writes
+        if self._owns_trunk and self._peers is not None:
+            weights = {name: whole(tensor) for name, tensor in self._trunk.state_dict().items()}
+            if writes:
+                self._trunk.save_pretrained(folder, state_dict=weights, max_shard_size="1000GB")
+        elif self._owns_trunk:
             self._trunk.save_pretrained(folder, max_shard_size="1000GB")
-        self._optimizer.save(folder / OPTIMIZER_FILE)
-        save_file({name: tensor.cpu() for name, tensor in self.head.state_dict().items()}, folder / VALUE_HEAD_FILE)
+        self._optimizer.save(folder / OPTIMIZER_FILE, writes=writes)
+        if writes:
+            head = {name: tensor.cpu() for name, tensor in self.head.state_dict().items()}
+            save_file(head, folder / VALUE_HEAD_FILE)
 
     def _gradient(self, part: ValueBatch, settings: CriticSection) -> ValueTally:
         """Accumulate the gradient of a mini-batch's loss, the mean over its targets; return the sums for metrics."""
@@ -202,15 +245,25 @@ class Critic:
         tally = ValueTally()
         for micro_batch in self._lay_out(part.sequences, settings.micro_batch_tokens):
             with torch.set_grad_enabled(self._owns_trunk):
-                states = reply_states(self._trunk, micro_batch)
+                states = self._states_of(micro_batch)
             old, wanted = (at_reply_tokens(rows, micro_batch) for rows in (old_values, returns))
             total, reported = self.loss(states, old, wanted, settings.clip)
             (total / part.targets).backward()
             tally += reported
+        if self._peers is not None:
+            tallies = [ValueTally(**each) for each in self._peers.gathered(asdict(tally))]
+            tally = sum(tallies[1:], tallies[0])
         return tally
 
-    def _lay_out(self, sequences: SequenceBatch, micro_batch_tokens: int) -> list[MicroBatch]:
-        packed = is_packable(self._trunk)
+    def _total(self, values: Numbers) -> Numbers:
+        """The values that all processes have computed, each some and 0 elsewhere."""
+        return values if self._peers is None else self._peers.total(values)
+
+    def _lay_out(self, sequences: SequenceBatch, micro_batch_tokens: int, *, packed: bool = True) -> list[MicroBatch]:
+        """The micro-batches that this process computes, packed where they may be and the model can."""
+        if self._peers is not None:
+            return self._peers.lay_out(sequences, micro_batch_tokens, self._pad_token, self._trunk.device)
+        packed = packed and is_packable(self._trunk)
         return lay_out(sequences, micro_batch_tokens, self._pad_token, self._trunk.device, packed=packed)
 
     def _take(self, folder: Path) -> None:

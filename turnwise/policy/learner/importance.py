@@ -26,13 +26,14 @@ weight is clamped to [-20, 20], so that the weight stays finite.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from turnwise.config.optimization import ImportanceCorrection
 from turnwise.data.arrays import Ragged, SequenceBatch
 from turnwise.errors import MismatchError
+from turnwise.policy.learner.update import UpdateBatch
 
 LARGEST_LOG_WEIGHT = 20.0
 
@@ -85,3 +86,19 @@ def importance_weights(
         float((weights != used).mean()),
         divergence,
     )
+
+
+def with_importance(
+    batch: UpdateBatch, own: Ragged, correction: ImportanceCorrection, *, lags: bool
+) -> tuple[UpdateBatch, dict[str, float]]:
+    """The batch with importance weights and the learner's log-probabilities `own`, and the metrics about the weights.
+
+    `lags`: whether an older policy than the learner's has sampled the batch.
+    """
+    weights = importance_weights(batch.sequences, own, correction)
+    return replace(batch, proximal_log_probabilities=own, importance_weights=weights.of_token), {
+        "importance_weight_mean": weights.mean,
+        "importance_weight_maximum": weights.maximum,
+        "importance_cut_share": weights.cut_share,
+        **({"lag_kl": weights.divergence} if lags else {}),
+    }

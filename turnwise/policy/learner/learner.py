@@ -8,33 +8,37 @@ vocabulary, is computed only where the next token belongs to a reply.
 
 With a critic on the policy's trunk an update minimises both losses at once, as `turnwise.policy.critic.critic` says;
 the policy and the critic's head have separate optimizers.
+
+With `peers` several processes train the policy together (`turnwise.policy.sharding`): each calls the same methods of
+its learner with the same arguments, and has the same results: those of one process up to rounding, and saved alike.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import torch
 
 from turnwise.config.model_settings import PLAIN, ModelSettings
-from turnwise.data.arrays import Numbers, Ragged, SequenceBatch, Sequences
-from turnwise.errors import ConfigurationError, MismatchError
+from turnwise.data.arrays import Numbers, Ragged, SequenceBatch, Sequences, TokenSequence
+from turnwise.errors import MismatchError
 from turnwise.policy.adapter import base_name, restore_adapter, without_adapter
 from turnwise.policy.critic.critic import VALUE_HEAD_FILE, Critic, value_metrics
 from turnwise.policy.determinism import reproducible_computing
-from turnwise.policy.learner.importance import ImportanceCorrection, importance_weights
+from turnwise.policy.forward_pass import ForwardPass
+from turnwise.policy.learner.importance import with_importance
 from turnwise.policy.learner.objective import ReplyTokens, objective
-from turnwise.policy.learner.refusals import require_finite, require_match
+from turnwise.policy.learner.refusals import require_finite, require_match, require_plain_output_layer
 from turnwise.policy.learner.schedule import update_learning_rate
 from turnwise.policy.learner.update import UpdateBatch, UpdateSettings, mini_batches
-from turnwise.policy.memory import keep_freed_memory
+from turnwise.policy.memory import forget_peak_memory, keep_freed_memory, peak_memory_bytes
 from turnwise.policy.metric_sums import UpdateTally
-from turnwise.policy.model import dtype_of, load_policy, save_policy, trained_parameters
+from turnwise.policy.model import load_policy, save_policy, trained_parameters
 from turnwise.policy.optimizer import NamedAdamW
-from turnwise.policy.reply_states import is_packable, reply_states
-from turnwise.policy.scoring import MicroBatch, at_reply_tokens, lay_out, score_replies
+from turnwise.policy.reply_states import is_packable
+from turnwise.policy.scoring import MicroBatch, at_reply_tokens, lay_out, pad
+from turnwise.policy.sharding import Peers
 
 OPTIMIZER_FILE = "optimizer/adamw.safetensors"
 """In a subfolder, since engines load every safetensors file next to the model's as weights."""
@@ -44,7 +48,14 @@ class Learner:
     """One policy in training."""
 
     def __init__(
-        self, policy: Path | str, *, device: str = "cpu", threads: int, model: ModelSettings = PLAIN, name: str = ""
+        self,
+        policy: Path | str,
+        *,
+        device: str = "cpu",
+        threads: int,
+        model: ModelSettings = PLAIN,
+        name: str = "",
+        peers: Peers | None = None,
     ) -> None:
         """Load `policy`, a folder in Hugging Face's layout or a hub id, with an empty optimizer and a new adapter.
 
@@ -52,25 +63,34 @@ class Learner:
         """
         keep_freed_memory()
         self._name = name or str(policy)
-        self._model_settings, self._threads = model, threads
-        self.model = load_policy(policy, model, device)
+        self._model_settings, self._threads, self._peers = model, threads, peers
+        self.model = load_policy(policy, model, device, held_on=None if peers is None else "cpu")
         self.critic: Critic | None = None
         """The critic on this policy's trunk; None unless `add_critic` was called."""
+        with reproducible_computing(threads):
+            require_plain_output_layer(self.model)
+        self._pass = ForwardPass(self.model, model, peers)
         self._optimizer = NamedAdamW(trained_parameters(self.model), model)
         self._pad_token = self.model.config.pad_token_id or 0
-        self._check_output_layer()
 
     @classmethod
     def restore(
-        cls, folder: Path, *, device: str = "cpu", threads: int, model: ModelSettings = PLAIN, base: Path | None = None
+        cls,
+        folder: Path,
+        *,
+        device: str = "cpu",
+        threads: int,
+        model: ModelSettings = PLAIN,
+        base: Path | None = None,
+        peers: Peers | None = None,
     ) -> Learner:
-        """The learner that was saved in `folder`; it continues exactly, to the bit.
+        """The learner that was saved in `folder`; with as many processes as then it continues exactly, to the bit.
 
         Of an adapter `folder` holds no more than that; `base` is the folder of the weights that it belongs to. A critic
         that it had is not restored here: call `add_critic` with the folder.
         """
         name = "" if base is None else base_name(folder)
-        learner = cls(base or folder, device=device, threads=threads, model=model, name=name)
+        learner = cls(base or folder, device=device, threads=threads, model=model, name=name, peers=peers)
         learner._optimizer.restore(folder / OPTIMIZER_FILE)
         if model.adapter is not None:
             restore_adapter(learner.model, folder, model.adapter)
@@ -79,7 +99,10 @@ class Learner:
     def add_critic(self, policy: Path) -> None:
         """Put a critic on the policy's trunk: the one that was saved in the folder `policy`, or else a new one."""
         folder = policy if (policy / VALUE_HEAD_FILE).is_file() else None
-        self.critic = Critic.on_trunk_of(self.model, threads=self._threads, folder=folder)
+        states_of = None if self._peers is None else self._pass.states
+        self.critic = Critic.on_trunk_of(
+            self.model, threads=self._threads, folder=folder, peers=self._peers, states_of=states_of
+        )
 
     @property
     def steps(self) -> int:
@@ -125,7 +148,7 @@ class Learner:
         loss = 0.0
         with reproducible_computing(self._threads):
             for micro_batch in self._lay_out(sequences, micro_batch_tokens):
-                chosen, _ = self._scored(micro_batch, reply_states(self.model, micro_batch))
+                _, chosen, _ = self._pass(micro_batch)
                 part = -chosen.sum() / tokens
                 part.backward()
                 loss += part.item()
@@ -135,6 +158,8 @@ class Learner:
                 betas=(0.9, 0.999),
                 weight_decay=weight_decay,
             )
+        if self._peers is not None:
+            loss = sum(self._peers.gathered(loss))
         return {"loss": loss, "gradient_norm": norm, "tokens": float(tokens)}
 
     def update(self, batch: UpdateBatch, settings: UpdateSettings, sampler: Learner | None = None) -> dict[str, float]:
@@ -170,7 +195,8 @@ class Learner:
         if mismatch is not None:
             self._check_mismatch(mismatch[0], settings.maximum_mismatch)
         if settings.correction is not None:
-            batch, corrected = self._corrected(batch, settings, settings.correction, lags=sampler is not None)
+            own = self.log_probabilities(batch.sequences, settings.temperature, settings.micro_batch_tokens)
+            batch, corrected = with_importance(batch, own, settings.correction, lags=sampler is not None)
         tallies: list[UpdateTally] = []
         norms: list[float] = []
         value_norms: list[float] = []
@@ -184,9 +210,9 @@ class Learner:
                 if self.critic is not None and settings.critic is not None:
                     value_norms.append(self.critic.step(settings.critic))
                 tallies.append(tally)
-            require_finite(self.model)
-        assert mismatch is not None, "a batch has at least one mini-batch"
+            self._check_finite()
         total = sum(tallies[1:], tallies[0])
+        assert mismatch is not None, "a batch has at least one mini-batch"
         own_objective = not settings.advantages_alone or settings.aggregation != "token-mean"
         own_rate = settings.learning_rate_warmup > 0 or settings.run_steps is not None
         return {
@@ -206,7 +232,7 @@ class Learner:
     def mismatch(self, batch: UpdateBatch, settings: UpdateSettings) -> tuple[float, float]:
         """The mean and the maximum of |this policy's - engine's| log-probabilities, in nats, on one micro-batch."""
         first = next(mini_batches(batch, settings)).sequences
-        sample = first.select(list(self._lay_out(first, settings.micro_batch_tokens)[0].members))
+        sample = first.select(list(self._lay_out(first, settings.micro_batch_tokens, dealt=False)[0].members))
         own = self.log_probabilities(sample, settings.temperature, settings.micro_batch_tokens)
         differences = np.abs(own.values - sample.log_probabilities)[sample.mask]
         return float(differences.mean()), float(differences.max())
@@ -217,23 +243,19 @@ class Learner:
         The weights are in Hugging Face's layout, and all tensors are safetensors. The files are written in place: the
         owner of the folder must make its appearance atomic.
         """
-        save_policy(self.model, folder, self._model_settings, self._name)
-        self._optimizer.save(folder / OPTIMIZER_FILE)
+        writes = self._peers is None or self._peers.writes
+        save_policy(self.model, folder, self._model_settings, self._name, writes=writes)
+        self._optimizer.save(folder / OPTIMIZER_FILE, writes=writes)
         if self.critic is not None:
             self.critic.save(folder)
 
-    def _corrected(
-        self, batch: UpdateBatch, settings: UpdateSettings, correction: ImportanceCorrection, *, lags: bool
-    ) -> tuple[UpdateBatch, dict[str, float]]:
-        """The batch with importance weights and the learner's log-probabilities, and the metrics about the weights."""
-        own = self.log_probabilities(batch.sequences, settings.temperature, settings.micro_batch_tokens)
-        weights = importance_weights(batch.sequences, own, correction)
-        return replace(batch, proximal_log_probabilities=own, importance_weights=weights.of_token), {
-            "importance_weight_mean": weights.mean,
-            "importance_weight_maximum": weights.maximum,
-            "importance_cut_share": weights.cut_share,
-            **({"lag_kl": weights.divergence} if lags else {}),
-        }
+    def forget_peak_memory(self) -> None:
+        """Reset the peak of its device's memory, see `turnwise.policy.memory`."""
+        forget_peak_memory(self.model.device.type)
+
+    def peak_memory_bytes(self) -> int:
+        """The peak of its device's memory, see `turnwise.policy.memory`."""
+        return peak_memory_bytes(self.model.device.type)
 
     def _gradient(self, batch: UpdateBatch, settings: UpdateSettings) -> UpdateTally:
         """Accumulate the gradient of a mini-batch's objective; return the sums for its metrics.
@@ -247,7 +269,7 @@ class Learner:
         if settings.critic is not None:
             value_weight = (settings.critic.coefficient or 0.0) / batch.value_batch().targets
         everything = [(True, list(range(len(batch.sequences))))]
-        tally = UpdateTally(unpadded=len(batch.sequences.tokens))
+        tally = UpdateTally()
         for has_signal, chosen in batch.by_signal() if settings.advantages_alone else everything:
             part, of_part = batch.select(chosen), weights[chosen]
             with torch.set_grad_enabled(has_signal):
@@ -256,7 +278,10 @@ class Learner:
                     if has_signal:
                         loss.backward()
                     tally += reported
-        return tally
+        if self._peers is not None:
+            tallies = [UpdateTally.from_values(each) for each in self._peers.gathered(tally.values_by_name())]
+            tally = sum(tallies[1:], tallies[0])
+        return tally + UpdateTally(unpadded=len(batch.sequences.tokens))
 
     def _objective(
         self,
@@ -267,9 +292,8 @@ class Learner:
         settings: UpdateSettings,
     ) -> tuple[torch.Tensor, UpdateTally]:
         """A micro-batch's part of the objective, the value loss included, and the sums for its metrics."""
-        states = reply_states(self.model, micro_batch)
-        chosen, entropy = self._scored(
-            micro_batch, states, settings.temperature, entropy_gradient=settings.entropy_coefficient > 0
+        states, chosen, entropy = self._pass(
+            micro_batch, settings.temperature, entropy_gradient=settings.entropy_coefficient > 0
         )
         tokens = ReplyTokens.of(batch, weights, micro_batch, chosen.dtype)
         loss, reported = objective(chosen, entropy, tokens, settings)
@@ -290,6 +314,11 @@ class Learner:
                 self.critic.head.zero_grad()
             raise
 
+    def _check_finite(self) -> None:
+        begun = SequenceBatch.of([TokenSequence((1, 2, 3, 4, 1), (-1, 0, 0, 0, 0), (0.0,) * 5)])
+        with torch.no_grad():
+            require_finite(self._pass(pad(begun, [0], self._pad_token, self.model.device))[2])
+
     def _step(self, settings: UpdateSettings) -> float:
         """Take one optimizer step with the accumulated gradient; return its norm before clipping."""
         return self._optimizer.step(
@@ -304,43 +333,16 @@ class Learner:
         log_probabilities, entropies = np.zeros(len(sequences.tokens)), np.zeros(len(sequences.tokens))
         with reproducible_computing(self._threads), torch.no_grad():
             for micro_batch in self._lay_out(sequences, micro_batch_tokens):
-                chosen, entropy = self._scored(micro_batch, reply_states(self.model, micro_batch), temperature)
+                _, chosen, entropy = self._pass(micro_batch, temperature)
                 log_probabilities[micro_batch.places] = chosen.cpu().numpy()
                 entropies[micro_batch.places] = entropy.cpu().numpy()
+        if self._peers is not None:
+            log_probabilities, entropies = map(self._peers.total, (log_probabilities, entropies))
         return sequences.rows(log_probabilities), sequences.rows(entropies)
 
-    def _scored(
-        self,
-        micro_batch: MicroBatch,
-        states: torch.Tensor,
-        temperature: float = 1.0,
-        *,
-        entropy_gradient: bool = False,
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Log-probabilities and entropies of a micro-batch's reply tokens: both [replies], in nats."""
-        return score_replies(
-            self.model,
-            states,
-            micro_batch.targets,
-            temperature=temperature,
-            chunk_tokens=self._model_settings.logit_chunk_tokens,
-            dtype=dtype_of(self._model_settings),
-            entropy_gradient=entropy_gradient,
-        )
-
-    def _lay_out(self, sequences: SequenceBatch, micro_batch_tokens: int) -> list[MicroBatch]:
+    def _lay_out(self, sequences: SequenceBatch, micro_batch_tokens: int, *, dealt: bool = True) -> list[MicroBatch]:
+        """The micro-batches that this process computes; those of all processes where they are not to be dealt."""
+        if self._peers is not None and dealt:
+            return self._peers.lay_out(sequences, micro_batch_tokens, self._pad_token, self.model.device)
         packed = is_packable(self.model)
         return lay_out(sequences, micro_batch_tokens, self._pad_token, self.model.device, packed=packed)
-
-    def _check_output_layer(self) -> None:
-        """Raise ConfigurationError for a model that caps or scales its logits, since its loss would be wrong."""
-        with reproducible_computing(self._threads), torch.no_grad():
-            tokens = torch.arange(1, 5, device=self.model.device).unsqueeze(0)
-            hidden = self.model.base_model(input_ids=tokens, use_cache=False).last_hidden_state
-            if not torch.allclose(
-                self.model.get_output_embeddings()(hidden), self.model(input_ids=tokens, use_cache=False).logits
-            ):
-                raise ConfigurationError(
-                    f"a policy's logits must be its output layer applied to its last hidden state; those of "
-                    f"{type(self.model).__name__} are not (it caps or scales them): choose another architecture"
-                )

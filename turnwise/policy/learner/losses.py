@@ -219,6 +219,8 @@ def _divergence(log_ratio: torch.Tensor) -> torch.Tensor:
 
 def _mean_per_sequence(values: torch.Tensor, mask: torch.Tensor, sequence: torch.Tensor) -> torch.Tensor:
     """For every token, the mean of `values` over its sequence's reply tokens; `values` must be 0 at other tokens."""
+    if not len(sequence):  # a micro-batch without a reply token
+        return values
     places = sequence.flatten()
     nothing = values.new_zeros(int(places.max()) + 1)
     totals = nothing.index_add(0, places, values.flatten())

@@ -1,11 +1,11 @@
-"""What ends an update: an engine that held other weights, and weights that are not finite."""
+"""What a learner refuses: weights that the engine did not have, weights that are not finite, and capped logits."""
 
 from __future__ import annotations
 
 import torch
 from transformers import PreTrainedModel
 
-from turnwise.errors import MismatchError, NotFiniteError
+from turnwise.errors import ConfigurationError, MismatchError, NotFiniteError
 
 
 def require_match(mean: float, bound: float) -> None:
@@ -19,12 +19,22 @@ def require_match(mean: float, bound: float) -> None:
         )
 
 
-def require_finite(model: PreTrainedModel) -> None:
-    """Raise NotFiniteError where the last step made weights whose logits are not finite.
+def require_finite(entropies: torch.Tensor) -> None:
+    """Raise NotFiniteError where the last step made weights whose logits are not finite: no more are their entropies.
 
     The loss would show it only one batch later, when a policy that cannot be sampled from has been saved.
     """
-    with torch.no_grad():
-        logits = model(input_ids=torch.arange(1, 5, device=model.device).unsqueeze(0)).logits
-    if not bool(torch.isfinite(logits).all()):
+    if not bool(torch.isfinite(entropies).all()):
         raise NotFiniteError("the policy's logits must be finite after an update; they are not")
+
+
+def require_plain_output_layer(model: PreTrainedModel) -> None:
+    """Raise ConfigurationError for a model that caps or scales its logits, since its loss would be wrong."""
+    with torch.no_grad():
+        tokens = torch.arange(1, 5, device=model.device).unsqueeze(0)
+        hidden = model.base_model(input_ids=tokens, use_cache=False).last_hidden_state
+        if not torch.allclose(model.get_output_embeddings()(hidden), model(input_ids=tokens, use_cache=False).logits):
+            raise ConfigurationError(
+                f"a policy's logits must be its output layer applied to its last hidden state; those of "
+                f"{type(model).__name__} are not (it caps or scales them): choose another architecture"
+            )

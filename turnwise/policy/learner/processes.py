@@ -1,0 +1,209 @@
+"""Several processes that train one policy: `compute.learner_processes`.
+
+    this process                            N processes: turnwise.policy.learner.worker
+    processes.call("0.update", batch)  ->   learner.update(batch), each its share
+                                       <-   the same metrics from each
+
+`turnwise.policy.learner.on_processes` has their learners and critics with the methods of those of one process.
+
+They share weights, gradients and moments as `turnwise.policy.sharding` says, over gloo on the CPU and NCCL on cards, of
+which each has one. They stay until this process ends, and hold what its stages hold in memory. They find each other by
+a file, and talk over the loopback address alone. What is sent to them are pickles over pipes that only this process and
+the child hold.
+
+A process that dies, or does not answer the others in time, ends all of them: the call raises `LearnerLost`.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import count
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import IO, Any
+
+import torch.distributed
+
+from turnwise.errors import LearnerLost, TurnwiseError
+from turnwise.policy.learner.asked import Asked, Held
+
+SECONDS_TO_WAIT = 600.0
+"""How long a process waits for the others within one exchange of tensors. The work between two takes seconds."""
+SECONDS_FOR_LAST_WORDS = 5.0
+"""How long the others may take to say why they failed, once one has."""
+LOOPBACK = "lo0" if sys.platform == "darwin" else "lo"
+LAST_WORDS = 2000
+
+
+@dataclass(frozen=True)
+class _Process:
+    child: subprocess.Popen[bytes]
+    asks: Connection
+    said: IO[bytes]
+    """All that it prints."""
+
+
+class LearnerProcesses:
+    """N processes that hold learners and critics together."""
+
+    def __init__(self, size: int, *, device: str, seconds: float = SECONDS_TO_WAIT) -> None:
+        """Start them. `device` is cpu or cuda; `seconds` is `SECONDS_TO_WAIT`."""
+        self.size = size
+        self._numbers, self._forgotten = count(), list[int]()
+        self._folder = tempfile.mkdtemp(prefix="turnwise-learner-")
+        self._processes: list[_Process] = []
+        self._ending = weakref.finalize(self, _end, self._processes, self._folder, os.getpid())
+        arguments = [str(size), str(Path(self._folder) / "rendezvous"), device, str(seconds)]
+        for rank in range(size):
+            here, there = Pipe()
+            said = tempfile.TemporaryFile()  # noqa: SIM115  (closed with the process)
+            handle = str(there.fileno())
+            child = subprocess.Popen(
+                [sys.executable, "-P", "-m", "turnwise.policy.learner.worker", handle, str(rank), *arguments],
+                stdin=subprocess.PIPE,  # closed when this process ends
+                stdout=said,
+                stderr=said,
+                pass_fds=[there.fileno()],
+                env={
+                    "GLOO_SOCKET_IFNAME": LOOPBACK,
+                    "NCCL_SOCKET_IFNAME": LOOPBACK,
+                    **os.environ,
+                    "PYTHONPATH": os.pathsep.join(sys.path),
+                },
+            )
+            there.close()
+            self._processes.append(_Process(child, here, said))
+
+    @property
+    def alive(self) -> bool:
+        """Whether they can be asked: none was lost, and `close` was not called."""
+        return self._ending.alive and all(each.child.poll() is None for each in self._processes)
+
+    @property
+    def process_ids(self) -> list[int]:
+        """Of the processes, by rank."""
+        return [each.child.pid for each in self._processes]
+
+    def close(self) -> None:
+        """End them."""
+        self._ending()
+
+    def make(self, path: str, *arguments: Any, **named: Any) -> Held:
+        """Have all of them make an object, see `turnwise.policy.learner.asked.Asked`."""
+        made = next(self._numbers)
+        self._ask(Asked((), made, path, arguments, named))
+        return Held(made)
+
+    def call(self, path: str, *arguments: Any, **named: Any) -> Any:
+        """Have all of them call a method, and return its result, the first one's.
+
+        Raises what the method raises, and LearnerLost where a process is lost. The processes have ended then, unless
+        all of them have refused in the same way.
+        """
+        return self._ask(Asked((), None, path, arguments, named))
+
+    def forget(self, held: Held) -> None:
+        """Have them forget an object the next time that they are asked for anything."""
+        self._forgotten.append(held.number)
+
+    def _ask(self, asked: Asked) -> Any:
+        forgotten, self._forgotten = tuple(self._forgotten), []
+        asked = Asked(forgotten, asked.made, asked.path, asked.arguments, asked.named)
+        answers: dict[int, Any] = {}
+        failures: dict[int, BaseException | None] = {}  # None: the process has died
+        waiting = {each.asks: rank for rank, each in enumerate(self._processes)}
+        try:
+            for asks in list(waiting):
+                try:
+                    asks.send(asked)
+                except OSError:
+                    failures[waiting.pop(asks)] = None
+            until = None
+            while waiting:
+                if failures and until is None:
+                    until = time.monotonic() + SECONDS_FOR_LAST_WORDS
+                ready = wait(waiting, None if until is None else max(0.0, until - time.monotonic()))
+                if not ready:
+                    break
+                for found in ready:
+                    assert isinstance(found, Connection)
+                    rank = waiting.pop(found)
+                    try:
+                        done, answer = found.recv()
+                    except (EOFError, OSError):
+                        failures[rank] = None
+                        continue
+                    if done:
+                        answers[rank] = answer
+                    else:
+                        failures[rank] = answer
+        except BaseException:
+            self.close()  # some have done what the others have not
+            raise
+        if failures:
+            failure = self._failure(failures)
+            if len(failures) < self.size or not isinstance(failure, TurnwiseError) or isinstance(failure, LearnerLost):
+                self.close()
+            raise failure
+        return answers[0]
+
+    def _failure(self, failures: dict[int, BaseException | None]) -> BaseException:
+        """What to raise: a death before an error, since the others' errors follow from it."""
+        for rank, error in sorted(failures.items()):
+            if error is None:
+                return self._death(rank)
+        errors = [error for _, error in sorted(failures.items()) if error is not None]
+        if len({type(error) for error in errors}) == 1 and len(errors) == self.size and not _timed_out(errors[0]):
+            return errors[0]
+        if own := [error for error in errors if not _timed_out(error)]:
+            return own[0]
+        return LearnerLost(
+            f"all {self.size} learner processes must answer each other in time; process {min(failures)} waited in vain "
+            f"({errors[0]}): give the same command again, which goes on after the last stage that was stored"
+        )
+
+    def _death(self, rank: int) -> LearnerLost:
+        process = self._processes[rank]
+        try:
+            status = process.child.wait(SECONDS_FOR_LAST_WORDS)
+        except subprocess.TimeoutExpired:
+            status = 0
+        how = f"was ended by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
+        process.said.seek(0)
+        words = process.said.read()[-LAST_WORDS:].decode(errors="replace").strip()
+        return LearnerLost(
+            f"all {self.size} learner processes must live as long as their policy is trained; process {rank} {how}: "
+            "give the same command again, which goes on after the last stage that was stored; if it was the memory "
+            f"that ran out, see what --dry-run plans{f'. It said: {words}' if words else ''}"
+        )
+
+
+def _timed_out(error: BaseException) -> bool:
+    """Whether a process failed since another one did not answer it."""
+    return isinstance(error, torch.distributed.DistBackendError) or (
+        type(error) is RuntimeError and any(word in str(error) for word in ("Timed out", "Connection closed by peer"))
+    )
+
+
+def _end(processes: Sequence[_Process], folder: str, owner: int) -> None:
+    if os.getpid() != owner:  # a fork of the process that started them
+        return
+    for process in processes:
+        process.child.kill()
+    for process in processes:
+        assert process.child.stdin is not None
+        process.child.stdin.close()
+        process.child.wait()
+        process.asks.close()
+        process.said.close()
+    shutil.rmtree(folder, ignore_errors=True)
