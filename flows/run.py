@@ -26,6 +26,7 @@ from flows.prepare import Prepared
 from flows.run_state import Iteration, Models, Run
 from flows.runtime.sampler import Sampler
 from flows.sampling import evaluation, evaluation_at_horizon, turn_limit
+from tasks.models_in_memory import base_reference
 from tasks.rollout.evaluate import success_of
 from turnwise.experiment import Experiment
 from turnwise.store import default_store
@@ -99,9 +100,9 @@ def _prune_behind(run: Run) -> None:
     """Prune what the section `storage` does not keep of the run's policies and critics.
 
     What other runs start from too, what the next iteration starts from, and what an alarm may return to are never
-    touched; of the policy that samples the next iteration, the weights stay. If another run still needs a pruned policy
-    that both have made, it is recomputed on request. Links of which the least is kept already are not looked at again,
-    so that late iterations cost what early ones do.
+    touched; of the policy that samples the next iteration, and of the one that an adapter belongs to, the weights stay.
+    If another run still needs a pruned policy that both have made, it is recomputed on request. Links of which the
+    least is kept already are not looked at again, so that late iterations cost what early ones do.
     """
     storage = run.experiment.storage
     for link in _new_links(run):
@@ -111,6 +112,9 @@ def _prune_behind(run: Run) -> None:
         chain.append(link)
     whole = [run.models.policy, *([run.models.critic] if run.models.critic else []), *may_return_to(run)]
     weights = [run.earlier.policy] if run.earlier is not None else []
+    if run.experiment.optimization.adapter is not None:
+        base = base_reference(run.models.policy)
+        weights += [] if base is None else [base]  # after a return to the warm start, the copy that was made of it
     for chain in run.chains.values():
         for reference, keep in kept(chain, storage, success_of, whole, weights).items():
             if run.kept.get(reference) != keep:

@@ -107,11 +107,19 @@ def base_of(policy: Path) -> Path | None:
 
     A learner is named by its policy's digest, so that an adapter's artifact says which policy it belongs to.
     """
+    base = _base_named_in(policy)
+    return None if base is None else default_store().folder(base, MODEL_FILES)
+
+
+def base_reference(policy: Reference) -> Reference | None:
+    """The policy that the adapter in this one belongs to; None where this one has all weights."""
+    return _base_named_in(default_store().folder(policy, MODEL_FILES))
+
+
+def _base_named_in(folder: Path) -> Reference | None:
     from turnwise.policy.adapter import base_name, has_adapter
 
-    if not has_adapter(policy):
-        return None
-    return default_store().folder(Reference(kind="policy", digest=base_name(policy)), MODEL_FILES)
+    return Reference(kind="policy", digest=base_name(folder)) if has_adapter(folder) else None
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import subprocess
 import sys
@@ -56,6 +57,13 @@ def test_every_setting_reaches_the_model() -> None:
 def test_a_device_that_is_not_there_is_refused_before_anything_is_computed(turnwise_home: Path) -> None:
     with pytest.raises(ConfigurationError, match="cuda must be there"):
         prepare_materials(experiment("compute.device=cuda"))
+    assert not turnwise_home.exists()
+
+
+@pytest.mark.skipif(importlib.util.find_spec("torchao") is not None, reason="torchao is installed")
+def test_moments_in_8_bits_without_torchao_are_refused_before_anything_is_computed(turnwise_home: Path) -> None:
+    with pytest.raises(ConfigurationError, match="need torchao; it is not installed"):
+        prepare_materials(experiment("compute.moments=8-bit"))
     assert not turnwise_home.exists()
 
 

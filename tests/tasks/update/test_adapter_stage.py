@@ -12,7 +12,7 @@ from transformers import AutoModelForCausalLM
 from tasks import models_in_memory
 from tasks.credit.credit import CreditParameters, credit
 from tasks.credit.scores import SCORES_FILE, ReferenceParameters, reference
-from tasks.models_in_memory import LearnerParameters, base_of, whole_policy
+from tasks.models_in_memory import LearnerParameters, base_of, base_reference, whole_policy
 from tasks.rollout.rollout import RolloutParameters, rollout
 from tasks.update.update import UpdateParameters, update
 from turnwise.config.model_settings import Adapter
@@ -78,7 +78,8 @@ def test_every_update_keeps_the_adapter_alone_and_names_what_it_belongs_to(small
         assert weights == {ADAPTER_FILE, OPTIMIZER_FILE}
         assert base_name(folder) == small.policy.digest
         assert base_of(folder) == default_store().folder(small.policy)
-    assert base_of(default_store().folder(small.policy)) is None
+        assert base_reference(policy) == small.policy
+    assert base_of(default_store().folder(small.policy)) is None and base_reference(small.policy) is None
 
 
 def test_a_rollout_is_the_same_to_the_bit_from_memory_and_from_the_store(small: Small) -> None:
