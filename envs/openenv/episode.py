@@ -88,12 +88,13 @@ class OpenEnvEpisode(Environment):
             return self._refuse(self._not_one)
         before = self._text
         self._take_in(played)
+        acted = self._ended or self._text != before  # some environments act on what they do not list, or end
         return Step(
             Observation(self._text),
             {"reward": played.reward},
             terminated=self._ended,
-            valid=listed and not played.observation.get("error"),
-            effective=self._text != before,
+            valid=(listed or acted) and not ("tool_name" in played.observation and played.observation.get("error")),
+            effective=acted,
             success=self._success,
         )
 

@@ -95,9 +95,15 @@ class OpenEnvSession:
         return _played(self._asked("step", action))
 
     def close(self) -> None:
-        """End the session. It is no error if the server has ended it already."""
-        with contextlib.suppress(OSError, WebSocketException):
+        """End the session, and wait until the server has freed it. It is no error if the server has ended it already.
+
+        A server frees a session after it has read the message `close`, and closes the connection then: to close it at
+        once would leave a server that holds one session full for a moment.
+        """
+        with contextlib.suppress(OSError, WebSocketException):  # closed, or nothing said within the time limit
             self._connection.send(json.dumps({"type": "close"}))
+            while True:
+                self._connection.recv(timeout=self._seconds)
         self._connection.close()
 
     def _connected(self, headers: Mapping[str, str]) -> ClientConnection:

@@ -6,6 +6,8 @@ it to that.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -94,13 +96,15 @@ class CorridorServer:
         except WebSocketDisconnect:
             pass
         finally:
+            await asyncio.sleep(0.01)  # to free a session takes the package's server a moment, too
             self.open -= 1
+            with contextlib.suppress(RuntimeError):
+                await socket.close()
 
     async def converse(self, socket: WebSocket, corridor: Corridor) -> None:
         while (message := json.loads(await socket.receive_text()))["type"] != "close":
             self.received.append(message)
             await socket.send_text(answer(message, corridor))
-        await socket.close()
 
 
 def answer(message: Mapping[str, Any], corridor: Corridor) -> str:

@@ -117,6 +117,15 @@ def test_a_server_that_is_gone_or_full_is_missing_data() -> None:
         world.make(world.tasks("train", 1)[0], 0).reset()
 
 
+def test_a_server_of_one_session_plays_one_episode_after_another() -> None:
+    with served(CorridorServer(most_sessions=1).app) as url:
+        world = OpenEnv(url=url, **WALK)
+        for task in world.tasks("train", 8):
+            episode = world.make(task, 0)
+            assert episode.reset().text == f"cell {1 + task.seed % 3} of 4"
+            episode.close()
+
+
 def test_a_token_goes_to_the_server(server: CorridorServer, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENENV_TOKEN", "sesame")
     world = OpenEnv(url=url, **WALK)
