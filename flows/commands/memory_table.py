@@ -21,7 +21,10 @@ def show_memory(experiment: Experiment, dimensions: Dimensions, processes: int, 
     device, running = experiment.compute.device, processes_with_runs(experiment, processes)
     plan, available = largest_plan(experiment, dimensions), device_bytes(device)
     whose = f" (the variant that takes the most: {plan.variant})" if len(experiment.ablation.variants) > 1 else ""
-    console.print(f"Memory of each process on the {device}, in GiB{whose}:\n", highlight=False)
+    several = experiment.compute.learner_processes > 1
+    of = "the first card of each run" if several and device != "cpu" else f"each {'run' if several else 'process'}"
+    where = "" if several and device != "cpu" else f" on the {device}"
+    console.print(f"Memory of {of}{where}, in GiB{whose}:\n", highlight=False)
     console.print(_table(plan))
     peak = plan.peak.bytes
     needed = f"\n{running} processes take {_gib(running * peak)}" if running > 1 else f"\nThe peak is {_gib(peak)}"

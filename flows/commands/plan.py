@@ -16,6 +16,7 @@ from rich.table import Table
 
 from flows.commands.memory_table import show_memory
 from flows.needs.disk import free_disk, needs_of
+from flows.needs.placement import placement
 from flows.needs.start import recorded_signals
 from flows.needs.work import PlannedRun, planned_run
 from flows.prepare import require_model, task_set_parameters
@@ -58,6 +59,8 @@ def show_plan(experiment: Experiment, console: Console, processes: int | None = 
         console.print(f"Stages of {variants}: {counts}.", highlight=False)
     runner = experiment.compute.runner.with_processes(processes)
     console.print(_who(runner, len(runs) * len(seeds)), highlight=False)
+    for place, held in placement(experiment.compute):
+        console.print(f"On the {place}, of each run: {held}.", highlight=False)
     _show_needs(experiment, console, runner.processes)
     console.print("Nothing was computed.", highlight=False)
 

@@ -10,7 +10,8 @@ reference policy of an adapter is the learner's own model with the adapter off. 
     update        gradients, activations and logits; with `rollout.lag` the policy that sampled
     critic        gradients and activations of a critic with a trunk of its own
 
-`turnwise.policy.memory_plan` has the arithmetic. The peak is that of the phase that takes the most.
+`turnwise.policy.memory_plan` has the arithmetic, and `flows.needs.placement` that of several learner processes. The
+peak is that of the phase that takes the most.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from flows.needs.placement import spread
 from tasks.playing import MOST_EPISODES_AT_ONCE
 from turnwise.config.model_settings import ModelSettings
 from turnwise.experiment import Experiment
@@ -72,7 +74,13 @@ def memory_plan(own: Experiment, dimensions: Dimensions, variant: str) -> Memory
         variant,
         tuple(
             PlannedPhase(
-                name, {**always, **({} if own.compute.sleep_level and name != SAMPLING else of_engine), **parts}
+                name,
+                spread(
+                    {**always, **({} if own.compute.sleep_level and name != SAMPLING else of_engine), **parts},
+                    own.compute,
+                    _model(own, dimensions),
+                    samples=name == SAMPLING,
+                ),
             )
             for name, parts in phases
         ),
@@ -135,7 +143,8 @@ def _fragmentation(model: ModelMemory, tokens: int) -> Parts:
 
 def _model(own: Experiment, dimensions: Dimensions) -> ModelMemory:
     """The policy with all weights in float32: in the warm start, as the reference, and as the policy that sampled."""
-    return ModelMemory(dimensions, ModelSettings.taken_from(own.compute), own.compute.device)
+    compute = own.compute
+    return ModelMemory(dimensions, ModelSettings.taken_from(compute), compute.device, compute.learner_processes)
 
 
 def _critic(own: Experiment, whole: ModelMemory) -> ModelMemory | None:

@@ -17,6 +17,7 @@ from flows.commands.memory_table import show_memory
 from flows.needs import fitting
 from flows.needs.fitting import fits, parts_of, remedies, require_memory
 from flows.needs.memory import MemoryPlan, largest_plan, memory_plan
+from flows.needs.placement import placement
 from tests.policy.published_shapes import write_published
 from turnwise.errors import ConfigurationError
 from turnwise.experiment import Experiment, load
@@ -240,3 +241,33 @@ def test_on_a_card_the_remedies_name_moments_offload_and_sleep(tmp_path: Path) -
     offered = {each.options for each in remedies(experiment, found)}
     assert {"-s compute.offload_moments=true", "-s compute.sleep_level=2"} <= offered
     assert any(options.startswith("-s compute.moments=") for options in offered)
+
+
+def test_several_learner_processes_slice_what_they_hold_and_the_first_card_has_the_engine(tmp_path: Path) -> None:
+    found = dimensions_in(write_published(tmp_path, "0.5B"))
+
+    def of(processes: int) -> dict[str, int]:
+        own = load(ROOT / "params.yaml", [RAGEN], {"compute.learner_processes": processes})
+        return parts(memory_plan(own.variant("starpo-grpo"), found, "starpo-grpo"), "update")
+
+    one, four = of(1), of(4)
+    for name in ("weights", "moments", "gradients"):
+        assert four[name] == one[name] / 4
+    for name in ("engine: weights", "engine: cache", "activations", "logits"):
+        assert four[name] == one[name]
+    assert four["libraries"] == 2 * one["libraries"]
+    # Weights and gradients of 151,936 x 896 embeddings and the last norm, and of two layers of 14,912,384.
+    assert four["gathered weights, gradients"] == 8 * (151_936 * 896 + 896 + 2 * 14_912_384)
+
+
+def test_the_placement_of_a_run_names_every_process() -> None:
+    def of(**settings: Any) -> dict[str, str]:
+        return dict(placement(tiny(**settings).compute))
+
+    assert of() == {"host": "embedded, in the run's own process; the learner, in the same"}
+    assert of(**{"compute.learner_processes": 2}) == {"host": "embedded, in the run's own process; 2 learner processes"}
+    on_cards = of(**{"compute.learner_processes": 4, "compute.device": "cuda"})
+    assert on_cards == {
+        "card 0": "embedded, in the run's own process; learner process 0 of 4",
+        "cards 1 to 3": "a learner process each",
+    }

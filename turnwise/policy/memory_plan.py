@@ -32,6 +32,7 @@ autograd saves. On a card the allocator's fragmentation is not counted.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from turnwise.config.model_settings import EngineName, ModelSettings
@@ -57,6 +58,20 @@ class ModelMemory:
     dimensions: Dimensions
     settings: ModelSettings
     device: str
+    processes: int = 1
+    """Those that train it together; all numbers but `gathered` are of the whole model."""
+
+    @property
+    def gathered(self) -> int:
+        """What each of several processes gathers around a pass: the weights outside the layers and of two layers, one
+        of them fetched ahead, and their gradients before these are summed.
+        """
+        sizes: dict[str, int] = {}
+        for name, shape in self.dimensions.shapes.items():
+            layer = name.partition(".layers.")[2].partition(".")[0]
+            sizes[layer] = sizes.get(layer, 0) + math.prod(shape)
+        outside = sizes.pop("", 0)
+        return 2 * 4 * (outside + 2 * max(sizes.values(), default=0))
 
     @property
     def weights(self) -> int:
@@ -113,7 +128,7 @@ class ModelMemory:
     def _is_packed(self) -> bool:
         """Whether the forward pass is ours: `turnwise.policy.reply_states.is_packable`."""
         plain = self.settings.adapter is None and self.settings.precision == "float32" and not self.settings.compiled
-        return self.dimensions.known and self.device == "cpu" and plain
+        return self.dimensions.known and self.device == "cpu" and self.processes == 1 and plain
 
     def _layer_bytes_per_token(self) -> int:
         """The table at the head of this file."""
