@@ -108,11 +108,12 @@ def _changes(experiment: Experiment, dimensions: Dimensions) -> Iterator[tuple[s
     """Every setting that may lower the memory of this experiment, as an option and as values."""
     compute, optimization, tokens = experiment.compute, experiment.optimization, experiment.agent.context_tokens
     adapter = {"rank": 8, "alpha": 16}
-    if optimization.adapter is None and covered(dimensions.shapes, Adapter.model_validate(adapter)):
+    sliced = compute.learner_processes > 1  # what `require_processes` refuses is no remedy
+    if not sliced and optimization.adapter is None and covered(dimensions.shapes, Adapter.model_validate(adapter)):
         yield "-s 'optimization.adapter={rank: 8, alpha: 16}'", {"optimization": {"adapter": adapter}}
     if not compute.gradient_checkpointing:
         yield "-s compute.gradient_checkpointing=true", {"compute": {"gradient_checkpointing": True}}
-    if not compute.offload_moments:
+    if not (sliced or compute.offload_moments):
         if compute.moments == "float32":
             smaller = "bfloat16" if find_spec("torchao") is None else "8-bit"
             yield f"-s compute.moments={smaller}", {"compute": {"moments": smaller}}

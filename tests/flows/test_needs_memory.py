@@ -241,6 +241,8 @@ def test_on_a_card_the_remedies_name_moments_offload_and_sleep(tmp_path: Path) -
     offered = {each.options for each in remedies(experiment, found)}
     assert {"-s compute.offload_moments=true", "-s compute.sleep_level=2"} <= offered
     assert any(options.startswith("-s compute.moments=") for options in offered)
+    on_two = load(ROOT / "params.yaml", [RAGEN], {"compute.learner_processes": 2}, to_plan=True)
+    assert "all of these" in {each.options for each in remedies(on_two, found)}, "none that processes cannot slice"
 
 
 def test_several_learner_processes_slice_what_they_hold_and_the_first_card_has_the_engine(tmp_path: Path) -> None:
