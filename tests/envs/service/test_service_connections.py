@@ -13,6 +13,8 @@ import httpx
 import pytest
 from fastapi.testclient import TestClient
 from service_samples import BRITTLE, ENDLESS, Endless, serving
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import connect
 
 from envs.service.application import create_application
 from envs.service.connections import MOST_HEAD_BYTES
@@ -116,6 +118,16 @@ def test_a_client_that_does_not_read_its_answers_is_hung_up_on() -> None:
             assert answered < asked
             with contextlib.suppress(ConnectionResetError):
                 assert len(heard(connection)) < asked * 50_000
+
+
+def test_a_session_that_does_not_read_its_answers_is_hung_up_on_and_others_are_served(hasty: str) -> None:
+    address = f"ws{hasty.removeprefix('http')}/openenv/brittle/test/ws"
+    long = json.dumps({"type": "x" * 900_000})  # an unknown type is named in the answer
+    with connect(address, proxy=None, max_size=None, max_queue=1, close_timeout=0.1) as session:
+        with pytest.raises(ConnectionClosed):
+            for _ in range(1000):
+                session.send(long)
+        assert httpx.get(f"{hasty}/v2/health", timeout=60).status_code == 200
 
 
 def test_a_connection_that_says_nothing_is_closed_without_a_word(hasty: str) -> None:
