@@ -24,7 +24,7 @@ from envs.service.limits import RequestRates, ServiceLimits
 from envs.service.metrics import Metrics, RequestCounter
 from envs.service.offers import ContentOf, Offer, served, unknown_content
 from envs.service.openenv import ServedSessions
-from envs.service.openenv_routes import openenv_routes
+from envs.service.openenv_routes import elsewhere, openenv_routes
 from envs.service.reasons import Reason, Refusal
 from envs.service.routes import Service, routes
 from envs.service.schema import PREFIX, SCHEMA_VERSION
@@ -80,6 +80,7 @@ def create_application(
     app.state.openenv = ServedSessions(worlds, episodes)
     app.include_router(agentgym_routes)
     app.include_router(openenv_routes)
+    app.include_router(elsewhere)
     _add_error_answers(app)
     return app
 

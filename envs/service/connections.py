@@ -49,6 +49,31 @@ class _Session(WebSocketsSansIOProtocol):
     seconds_to_wait: float
     _reading_deadline: asyncio.TimerHandle | None = None
 
+    def handle_connect(self, event: Any) -> None:
+        """Begin the session, or refuse what asks for a WebSocket and is no handshake. Called by uvicorn."""
+        if self.conn.accept(event).status_code == HTTPStatus.SWITCHING_PROTOCOLS:
+            super().handle_connect(event)
+        else:
+            self._refuse_handshake()
+
+    def data_received(self, data: bytes) -> None:
+        """Process received bytes: the head first, which comes as a whole."""
+        super().data_received(data)
+        if not self.handshake_initiated and not self.transport.is_closing():  # it could not be read
+            self._refuse_handshake()
+
+    async def send(self, message: Any) -> None:
+        """Send what the application says. A refused handshake is complete, for which uvicorn would log an error."""
+        await super().send(message)
+        if message["type"] == "websocket.http.response.body" and not message.get("more_body", False):
+            self.handshake_complete = True
+
+    def _refuse_handshake(self) -> None:
+        message = "a request with `Upgrade: websocket` must be the handshake of a WebSocket, version 13"
+        self.handshake_complete = self.close_sent = True
+        self.transport.write(_written(Refusal(Reason.INVALID_REQUEST, message), 400))
+        self.transport.close()
+
     def connection_lost(self, exc: Exception | None) -> None:
         """Cancel the deadline."""
         self.resume_writing()
@@ -158,8 +183,13 @@ class _Connection(AutoHTTPProtocol):  # type: ignore[valid-type, misc]
     def _refuse(self, refusal: Refusal, status: int | None = None) -> None:
         if self.transport.is_closing():
             return
-        answer = refused(refusal, status)
-        lines = [f"HTTP/1.1 {answer.status_code} {HTTPStatus(answer.status_code).phrase}".encode()]
-        lines += [name + b": " + value for name, value in answer.raw_headers]
-        self.transport.write(b"\r\n".join([*lines, b"connection: close", b"", bytes(answer.body)]))
+        self.transport.write(_written(refusal, status))
         self.transport.close()
+
+
+def _written(refusal: Refusal, status: int | None) -> bytes:
+    """A refusal as the bytes of an answer, after which the connection is closed."""
+    answer = refused(refusal, status)
+    lines = [f"HTTP/1.1 {answer.status_code} {HTTPStatus(answer.status_code).phrase}".encode()]
+    lines += [name + b": " + value for name, value in answer.raw_headers]
+    return b"\r\n".join([*lines, b"connection: close", b"", bytes(answer.body)])

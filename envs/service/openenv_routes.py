@@ -11,6 +11,7 @@ from pydantic import BaseModel
 
 from envs.service.limits import client_of
 from envs.service.openenv import OpenEnvAction, OpenEnvObservation, OpenEnvState, ServedSessions
+from envs.service.reasons import Reason, Refusal
 from envs.service.schema import ErrorReply
 from turnwise.world import Split
 
@@ -80,6 +81,16 @@ async def session(socket: WebSocket, world: str, split: str) -> None:
         pass
     finally:
         await here.close()
+
+
+elsewhere = APIRouter()
+"""To be included last: every address at which no session lives."""
+
+
+@elsewhere.websocket("/{path:path}")
+async def no_session(socket: WebSocket, path: str) -> None:
+    """Refuse a session where there is none."""
+    raise Refusal(Reason.UNKNOWN_ROUTE, f"no session lives at /{path}: ask /openenv/WORLD/SPLIT/ws for one")
 
 
 async def _text(socket: WebSocket) -> str:

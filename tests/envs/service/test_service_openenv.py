@@ -166,6 +166,7 @@ def test_the_routes_say_what_the_world_is(http: TestClient) -> None:
     [
         ("/openenv/none/test/ws", {}, 404, "unknown_world"),
         ("/openenv/frozen_lake/all/ws", {}, 404, "unknown_route"),
+        ("/v2/health", {}, 404, "unknown_route"),
         (f"{PATH}/ws", {"Host": "rebound.example"}, 421, "wrong_host"),
         (f"{PATH}/ws", {"Origin": "http://rebound.example"}, 403, "wrong_origin"),
         (f"{PATH}/ws", {"Origin": "null"}, 403, "wrong_origin"),
