@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -236,3 +238,17 @@ def test_a_process_that_hangs_or_dies_ends_all_with_one_sentence(
     with pytest.raises(LearnerLost, match=said):
         learner.update(a_batch(), SETTINGS)
     assert not two.alive and not any(psutil.pid_exists(each) for each in ids)
+
+
+def test_they_end_with_the_process_that_started_them_also_while_they_start() -> None:
+    """It is killed as soon as they are there, before they have imported torch."""
+    started = (
+        "import time; two = LearnerProcesses(2, device='cpu'); print(*two.process_ids, flush=True); time.sleep(60)"
+    )
+    program = f"from turnwise.policy.learner.processes import LearnerProcesses; {started}"
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as owner:
+        assert owner.stdout is not None
+        processes = [psutil.Process(int(each)) for each in owner.stdout.readline().split()]
+        owner.kill()
+    gone, alive = psutil.wait_procs(processes, timeout=30)
+    assert len(gone) == 2 and not alive

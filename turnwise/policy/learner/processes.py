@@ -69,7 +69,7 @@ class LearnerProcesses:
             said = tempfile.TemporaryFile()  # noqa: SIM115  (closed with the process)
             handle = str(there.fileno())
             child = subprocess.Popen(
-                [sys.executable, "-P", "-m", "turnwise.policy.learner.worker", handle, str(rank), *arguments],
+                [sys.executable, "-P", "-m", "turnwise.policy.learner.start_worker", handle, str(rank), *arguments],
                 stdin=subprocess.PIPE,  # closed when this process ends
                 stdout=said,
                 stderr=said,

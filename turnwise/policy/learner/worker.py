@@ -1,14 +1,11 @@
-"""A process that trains a policy together with others: `python -m turnwise.policy.learner.worker`.
+"""What a process that trains a policy together with others does: it answers what all of them are asked for.
 
-`turnwise.policy.learner.processes` starts them, and says what they are asked for. All of them are asked for the same,
-and each answers. A process ends as soon as the one that started it does.
+`turnwise.policy.learner.processes` asks, and `turnwise.policy.learner.start_worker` starts.
 """
 
 from __future__ import annotations
 
 import os
-import sys
-import threading
 import traceback
 import warnings
 from collections.abc import Callable
@@ -60,7 +57,6 @@ class _Objects:
 
 def main(handle: int, rank: int, size: int, rendezvous: str, device: str, seconds: float) -> None:
     """Answer until there is nothing more to be asked for."""
-    threading.Thread(target=_end_with_standard_input, daemon=True).start()
     # Nothing is done in place on what a pass returns.
     warnings.filterwarnings("ignore", "FSDP2-wrapped module .* returned a view tensor", UserWarning)
     asks = Connection(handle)
@@ -87,14 +83,3 @@ def main(handle: int, rank: int, size: int, rendezvous: str, device: str, second
             answer = (False, error)
         asks.send(answer)
     os._exit(0)  # the others may be gone already: nothing is left to be agreed on with them
-
-
-def _end_with_standard_input() -> None:
-    """End this process when the one that started it has closed its standard input, or was killed."""
-    while os.read(0, 1):
-        pass
-    os._exit(1)
-
-
-if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4], sys.argv[5], float(sys.argv[6]))
