@@ -5,6 +5,9 @@
 # fails pip does the work. The lock is complete, so nothing is resolved (--no-deps): overrides.txt says what others ask for
 # and the lock leaves out.
 #
+# torch's builds for the CPU alone are not on PyPI: where pip's settings name no place that has them, PyTorch's own index is
+# asked.
+#
 # vLLM's CPU build is for Linux. It is tried on x86_64 with Python before 3.13; elsewhere, and with TURNWISE_WITHOUT_VLLM=1,
 # it is left out: the embedded engine samples then. torch's builds for the CPU alone are Linux's; on macOS every build is.
 set -eu
@@ -37,14 +40,21 @@ if [ -n "$leave_out" ]; then
     fi
 fi
 
+install() {
+    if "$python" -m uv --version >/dev/null 2>&1; then
+        "$python" -m uv pip install --quiet --python "$python" "$@"
+    else
+        "$python" -m pip install --quiet --disable-pip-version-check --no-compile "$@"
+    fi
+}
+
 echo "Setting up $venv (half a minute, or two minutes with pip alone, once) ..."
-if "$python" -m pip install --quiet --disable-pip-version-check uv; then
-    "$python" -m uv pip install --quiet --python "$python" --no-deps -r "$lock"
-    "$python" -m uv pip install --quiet --python "$python" --no-deps --no-build-isolation -e .
-else
-    "$python" -m pip install --quiet --disable-pip-version-check --no-compile --no-deps -r "$lock"
-    "$python" -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+"$python" -m pip install --quiet --disable-pip-version-check uv || echo "uv could not be installed: pip does the work." >&2
+if ! install --no-deps -r "$lock"; then
+    echo "Trying once more with PyTorch's own index ..." >&2
+    UV_INDEX_STRATEGY=unsafe-best-match install --no-deps -r "$lock" --extra-index-url https://download.pytorch.org/whl/cpu
 fi
+install --no-deps --no-build-isolation -e .
 seconds=$(($(date +%s) - began))
 echo "$seconds" >"$venv/set-up-seconds"
 echo "Set up in $seconds s."

