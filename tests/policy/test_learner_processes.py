@@ -200,7 +200,9 @@ def test_a_critic_with_its_own_trunk_goes_from_two_processes_to_one_and_back(
     one = Critic.with_own_trunk(policy, OWN_TRUNK, seed=0, threads=1)
     both = CriticOnProcesses.with_own_trunk(two, policy, OWN_TRUNK, seed=0, threads=1)
     expected, found = one.update(batch, OWN_TRUNK, seed=1), both.update(batch, OWN_TRUNK, seed=1)
-    assert found == pytest.approx(expected, rel=1e-4)
+    share = "value_clip_fraction"  # a count of values beyond a bound: rounding moves one that lies at it
+    assert found == pytest.approx({**expected, share: found[share]}, rel=1e-4)
+    assert found[share] == pytest.approx(expected[share], abs=0.02)
     both.save(tmp_path / "both")
     alone = Critic.restore(tmp_path / "both", threads=1)
     alone.update(batch, OWN_TRUNK, seed=2)
