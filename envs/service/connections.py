@@ -43,11 +43,33 @@ def bounded_session(seconds: float) -> type[asyncio.Protocol]:
     return BoundedSession
 
 
-class _Session(WebSocketsSansIOProtocol):
-    """Uses uvicorn's attributes `transport` and `loop`. Its handshake has passed through a `_Connection` before."""
+class _ReadInTime:
+    """Disconnects a client that leaves what it was sent unread. Goes before a protocol class of uvicorn's."""
 
     seconds_to_wait: float
     _reading_deadline: asyncio.TimerHandle | None = None
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Cancel the deadline."""
+        self.resume_writing()
+        super().connection_lost(exc)  # type: ignore[misc]
+
+    def pause_writing(self) -> None:
+        """Start the deadline for the client to read. Called by the transport, like `resume_writing`."""
+        super().pause_writing()  # type: ignore[misc]
+        uvicorns: Any = self
+        self._reading_deadline = uvicorns.loop.call_later(self.seconds_to_wait, uvicorns.transport.abort)
+
+    def resume_writing(self) -> None:
+        """Cancel the deadline: the client has read."""
+        if self._reading_deadline is not None:
+            self._reading_deadline.cancel()
+            self._reading_deadline = None
+        super().resume_writing()  # type: ignore[misc]
+
+
+class _Session(_ReadInTime, WebSocketsSansIOProtocol):
+    """Uses uvicorn's attributes `transport` and `loop`. Its handshake has passed through a `_Connection` before."""
 
     def handle_connect(self, event: Any) -> None:
         """Begin the session, or refuse what asks for a WebSocket and is no handshake. Called by uvicorn."""
@@ -74,34 +96,15 @@ class _Session(WebSocketsSansIOProtocol):
         self.transport.write(_written(Refusal(Reason.INVALID_REQUEST, message), 400))
         self.transport.close()
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Cancel the deadline."""
-        self.resume_writing()
-        super().connection_lost(exc)
 
-    def pause_writing(self) -> None:
-        """Start the deadline for the client to read what it was sent. Called by the transport."""
-        super().pause_writing()
-        self._reading_deadline = self.loop.call_later(self.seconds_to_wait, self.transport.abort)
-
-    def resume_writing(self) -> None:
-        """Cancel the deadline: the client has read."""
-        if self._reading_deadline is not None:
-            self._reading_deadline.cancel()
-            self._reading_deadline = None
-        super().resume_writing()
-
-
-class _Connection(AutoHTTPProtocol):  # type: ignore[valid-type, misc]
+class _Connection(_ReadInTime, AutoHTTPProtocol):  # type: ignore[valid-type, misc]
     """Uses uvicorn's attributes `connections`, `transport`, `loop`, and `cycle`, that of the last complete head."""
 
     most_connections: int
-    seconds_to_wait: float
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
         self._deadline: asyncio.TimerHandle | None = None
-        self._reading_deadline: asyncio.TimerHandle | None = None
         self._head_bytes = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -116,23 +119,7 @@ class _Connection(AutoHTTPProtocol):  # type: ignore[valid-type, misc]
     def connection_lost(self, exc: Exception | None) -> None:
         """Cancel the deadlines."""
         self._forget_the_deadline()
-        self.resume_writing()
         super().connection_lost(exc)
-
-    def pause_writing(self) -> None:
-        """Start the deadline for the client to read what it was sent.
-
-        Called by the transport, like `resume_writing`.
-        """
-        super().pause_writing()
-        self._reading_deadline = self.loop.call_later(self.seconds_to_wait, self.transport.abort)
-
-    def resume_writing(self) -> None:
-        """Cancel the deadline: the client has read."""
-        if self._reading_deadline is not None:
-            self._reading_deadline.cancel()
-            self._reading_deadline = None
-        super().resume_writing()
 
     def data_received(self, data: bytes) -> None:
         """Process received bytes, of a head or of a body."""
