@@ -52,12 +52,7 @@ async def metadata(world: str, split: Split, here: Here) -> dict[str, Any]:
 async def schema(world: str, split: Split, here: Here) -> dict[str, Any]:
     """The JSON schemas of actions, observations and states."""
     here.open(world, split)
-    models: dict[str, type[BaseModel]] = {
-        "action": OpenEnvAction,
-        "observation": OpenEnvObservation,
-        "state": OpenEnvState,
-    }
-    return {name: model.model_json_schema() for name, model in models.items()}
+    return {name: model.model_json_schema() for name, model in MODELS.items()}
 
 
 @openenv_routes.websocket("/ws")
