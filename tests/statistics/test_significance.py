@@ -6,7 +6,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from turnwise.statistics.significance import effect_size, exact_p, holm, probability_of_improvement, smallest_exact_p
+from turnwise.statistics.significance import (
+    effect_size,
+    exact_p,
+    holm,
+    probability_of_improvement,
+    shaffer,
+    smallest_exact_p,
+)
 
 scores = st.lists(st.integers(0, 8).map(lambda value: value / 8), min_size=2, max_size=5)
 
@@ -96,3 +103,23 @@ def test_a_corrected_p_lies_between_the_uncorrected_one_and_that_times_the_numbe
     assert sorted(range(len(p_values)), key=lambda place: (p_values[place], corrected[place])) == sorted(
         range(len(p_values)), key=lambda place: (corrected[place], p_values[place])
     )
+
+
+def test_shaffers_method_worked_by_hand() -> None:
+    # Two groups: 0.01 and 0.02 are doubled, and with both rejected only the second group's can still be true.
+    assert shaffer([[0.01, 0.02], [0.03]]) == [[pytest.approx(0.02), pytest.approx(0.04)], [pytest.approx(0.04)]]
+    assert shaffer([[0.01, 0.9], [0.06]]) == [[pytest.approx(0.02), 0.9], [pytest.approx(0.12)]]
+    with pytest.raises(ValueError, match=r"found 1\.2"):
+        shaffer([[1.2]])
+
+
+@given(st.lists(st.floats(0.0, 1.0), max_size=8))
+def test_shaffers_method_is_holms_where_every_hypothesis_stands_alone(p_values: list[float]) -> None:
+    assert [each for (each,) in shaffer([[p] for p in p_values])] == holm(p_values)
+
+
+@given(st.lists(st.lists(st.floats(0.0, 1.0), min_size=1, max_size=2), min_size=1, max_size=6))
+def test_shaffers_method_lies_between_no_correction_and_bonferronis(groups: list[list[float]]) -> None:
+    for values, corrected in zip(groups, shaffer(groups), strict=True):
+        for p, after in zip(values, corrected, strict=True):
+            assert p <= after <= min(1.0, p * len(groups)) + 1e-12

@@ -36,6 +36,16 @@ def page(*relations: dict[str, str]) -> ClaimsPage:
     )
 
 
+def stating(claims: ClaimsPage, worth_having: float) -> ClaimsPage:
+    """The same page, with a difference in success that is worth having, stated before the runs."""
+    power = {"measure": "success", "worth_having": worth_having, "deviation": 0.02, "pilot": ""}
+    stated = {
+        **claims.model_dump(),
+        "ablations": {"runs": {"overlays": [], "core": True, "about": "", "power": [power]}},
+    }
+    return ClaimsPage.model_validate(stated)
+
+
 def only(decisions: list[DecidedClaim]) -> DecidedClaim:
     (decision,) = decisions
     return decision
@@ -183,3 +193,46 @@ def test_a_claim_holds_only_if_all_its_relations_do() -> None:
     )
     finals = {"a": BETTER, "b": WORSE, "c": BETTER[::-1]}
     assert only(decide(joined, {"runs": report(finals)})).verdict is Verdict.NOT_DECIDED
+
+
+SLIGHTLY_BETTER = tuple(value + more for value, more in zip(WORSE, (0.03, -0.01, 0.02, -0.02, 0.03), strict=True))
+"""Better than `WORSE` by 0.01 in the mean, with a deviation of 0.0235: t is 0.95, with 4 degrees, so p is 0.39."""
+
+
+@pytest.mark.parametrize(
+    ("variant", "relation", "than", "lacking"),
+    [("slight", "above", "worse", 0.09), ("worse", "below", "slight", 0.09), ("worse", "above", "slight", 0.11)],
+)
+def test_a_difference_that_is_too_small_to_matter_decides_a_claim(
+    variant: str, relation: str, than: str, lacking: float
+) -> None:
+    claims = page({"variant": variant, "relation": relation, "than": than})
+    runs = {"runs": report({"slight": SLIGHTLY_BETTER, "worse": WORSE})}
+    assert only(decide(claims, runs)).verdict is Verdict.NOT_DECIDED
+    decision = only(decide(stating(claims, 0.1), runs))
+    assert decision.verdict is Verdict.TOO_SMALL
+    (evidence,) = decision.evidence
+    standard_error = math.sqrt(0.00055 / 5)  # the squares about 0.01 sum to 0.0022
+    assert evidence.worth_having == 0.1
+    assert evidence.corrected_of_as_much == pytest.approx(2 * stats.t.sf(lacking / standard_error, 4))
+
+
+def test_a_difference_that_is_shown_holds_though_it_is_less_than_was_worth_having() -> None:
+    # 0.19, with a deviation of 0.02, is told from 0 and from 0.3.
+    claims = stating(page({"variant": "a", "relation": "above", "than": "b"}), 0.3)
+    decision = only(decide(claims, {"runs": report({"a": BETTER, "b": WORSE})}))
+    (evidence,) = decision.evidence
+    assert decision.verdict is Verdict.HELD and not evidence.ruled_out
+    assert evidence.corrected_of_as_much is not None and evidence.corrected_of_as_much < 0.05
+
+
+def test_what_may_be_as_much_as_is_worth_having_stays_open() -> None:
+    claims = stating(page({"variant": "slight", "relation": "above", "than": "worse"}), 0.02)
+    decision = only(decide(claims, {"runs": report({"slight": SLIGHTLY_BETTER, "worse": WORSE})}))
+    assert decision.verdict is Verdict.NOT_DECIDED
+
+
+def test_a_relation_of_deviations_is_never_too_small() -> None:
+    claims = stating(page({"variant": "a", "relation": "varies less than", "than": "b"}), 0.1)
+    (evidence,) = only(decide(claims, {"runs": report({"a": STEADY, "b": STEADY[::-1]})})).evidence
+    assert (evidence.worth_having, evidence.corrected_of_as_much, evidence.ruled_out) == (None, None, False)

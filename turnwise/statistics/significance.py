@@ -4,6 +4,7 @@
     probability of improvement   P(a > b) + P(a = b) / 2 of a run of each          (Mann & Whitney 1947; as in rliable)
     exact test                   the share of all ways to swap the runs' sides with as large a difference (Fisher 1935)
     Holm's method                the i-th smallest of m p-values times m - i + 1, never below the one before it   (1979)
+    Shaffer's method             the same, times how many hypotheses can still be true at once                    (1986)
 
 s is the deviation of the runs, pooled over both sides. The exact test assumes nothing about the distribution; its price
 is that n pairs can be swapped in only 2^n ways, so that p is at least 2^(1 - n), 0.0625 for five pairs. Holm's method
@@ -114,4 +115,24 @@ def holm(p_values: Sequence[float | None]) -> list[float | None]:
             raise ValueError(f"a p-value must lie between 0 and 1; found {p}")
         highest = max(highest, min(1.0, p * (len(known) - rank)))
         corrected[place] = highest
+    return corrected
+
+
+def shaffer(groups: Sequence[Sequence[float]]) -> list[list[float]]:
+    """The corrected p-values, in the given order, where at most one hypothesis of each group can be true.
+
+    The smallest p is multiplied by the number of groups, each further one by the number of groups that are not wholly
+    rejected before it, since so many hypotheses can still be true at once (Shaffer 1986). With one hypothesis in each
+    group this is Holm's method. Raises ValueError for a p-value outside 0 to 1.
+    """
+    places = sorted((p, group, place) for group, values in enumerate(groups) for place, p in enumerate(values))
+    left = [len(values) for values in groups]
+    corrected = [[0.0] * len(values) for values in groups]
+    highest = 0.0
+    for p, group, place in places:
+        if not 0.0 <= p <= 1.0:
+            raise ValueError(f"a p-value must lie between 0 and 1; found {p}")
+        highest = max(highest, min(1.0, p * sum(each > 0 for each in left)))
+        corrected[group][place] = highest
+        left[group] -= 1
     return corrected

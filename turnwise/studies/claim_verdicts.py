@@ -7,11 +7,19 @@ Runs of two variants with the same seed draw the same tasks, so tests are paired
     rises, falls        Student's t on the last value of a curve minus its first
     falls before        Student's t on the iterations between two curves' falls, over seeds in which both fall
 
-The two-sided p values of all relations of a page are corrected together (Holm 1979); a relation that several claims
-need is tested once. A relation *holds* if its corrected p is below 0.05 and the estimate lies on the claimed side, *is
-reversed* if the corrected p is below 0.05 and the estimate lies on the other side, and is *open* otherwise. A claim
-**held** if all its relations hold, is **not held** if one is reversed, is **not run** if an ablation that it needs is
-missing, and is **not decided at this scale** otherwise. So a claim needs evidence, and so does its opposite.
+Where the page states beforehand which difference is worth having, a second test asks whether the difference is as large
+as that: Student's t on the differences minus it. Of these two hypotheses, no difference and as much as is worth having,
+at most one is true, and so the two-sided p values of all relations of a page are corrected together by Shaffer's method
+(1986; Holm's where there is no second test). A relation that several claims need is tested once. A relation
+
+    holds           if its corrected p is below 0.05 and the estimate lies on the claimed side
+    is reversed     if its corrected p is below 0.05 and the estimate lies on the other side
+    is ruled out    if it does not hold and the corrected p of the second test is below 0.05
+    is open         otherwise
+
+A claim **held** if all its relations hold, is **not held** if one is reversed, **too small to matter** if one is
+ruled out, is **not run** if an ablation that it needs is missing, and is **not decided at this scale** otherwise. So a
+claim needs evidence, and so does its opposite.
 """
 
 from __future__ import annotations
@@ -24,7 +32,7 @@ import numpy as np
 
 from turnwise.reporting.data.report_data import ReportData
 from turnwise.statistics import Interval, student_over_seeds
-from turnwise.statistics.significance import holm
+from turnwise.statistics.significance import shaffer
 from turnwise.studies.claims import Claim, ClaimsPage, Relationship
 
 LEVEL = 0.05
@@ -37,6 +45,7 @@ class Verdict(StrEnum):
 
     HELD = "held"
     NOT_HELD = "not held"
+    TOO_SMALL = "too small to matter"
     NOT_DECIDED = "not decided at this scale"
     NOT_RUN = "not run"
 
@@ -53,9 +62,13 @@ class Evidence:
     p: float
     """Two-sided p-value of this relation alone."""
     corrected: float
-    """The p-value corrected by Holm's rule over all relations of the page."""
+    """That p-value corrected over all tests of the page."""
     as_claimed: bool
     """Whether the estimate lies on the claimed side."""
+    worth_having: float | None = None
+    """The smallest difference that matters, where the page states one for the measure."""
+    corrected_of_as_much: float | None = None
+    """The corrected p-value of a difference as large as that; None where none is stated."""
 
     @property
     def holds(self) -> bool:
@@ -66,6 +79,11 @@ class Evidence:
     def reversed(self) -> bool:
         """Whether the opposite is shown: on the other side, with a corrected p below `LEVEL`."""
         return not self.as_claimed and self.corrected < LEVEL
+
+    @property
+    def ruled_out(self) -> bool:
+        """Whether it does not hold, and a difference that is worth having is ruled out."""
+        return not self.holds and self.corrected_of_as_much is not None and self.corrected_of_as_much < LEVEL
 
 
 @dataclass(frozen=True)
@@ -87,11 +105,11 @@ def decide(page: ClaimsPage, reports: Mapping[str, ReportData]) -> list[DecidedC
         claim for claim in page.claims if all(name in reports for each in claim.relations for name in each.ablations)
     ]
     relationships = list(dict.fromkeys(each for claim in decidable for each in claim.relations))
-    found = [_test(each, reports[each.ablation], reports[each.other or each.ablation]) for each in relationships]
-    corrected = [p for p in holm([p for _, p, _ in found]) if p is not None]
+    tests = [_tests(page, each, reports) for each in relationships]
+    corrected = shaffer([each.p_values for each in tests])
     evidence = {
-        each: Evidence(each, estimate, p, adjusted, as_claimed)
-        for each, (estimate, p, as_claimed), adjusted in zip(relationships, found, corrected, strict=True)
+        relationship: Evidence(relationship, each.estimate, each.p, ps[0], each.as_claimed, each.worth_having, *ps[1:])
+        for relationship, each, ps in zip(relationships, tests, corrected, strict=True)
     }
     return [_decision(claim, evidence) for claim in page.claims]
 
@@ -102,7 +120,33 @@ def _decision(claim: Claim, evidence: Mapping[Relationship, Evidence]) -> Decide
     found = tuple(evidence[each] for each in claim.relations)
     if any(each.reversed for each in found):
         return DecidedClaim(claim, Verdict.NOT_HELD, found)
+    if any(each.ruled_out for each in found):
+        return DecidedClaim(claim, Verdict.TOO_SMALL, found)
     return DecidedClaim(claim, Verdict.HELD if all(each.holds for each in found) else Verdict.NOT_DECIDED, found)
+
+
+@dataclass(frozen=True)
+class _Tests:
+    """The tests of one relation, before the correction."""
+
+    estimate: Interval | None
+    p: float
+    as_claimed: bool
+    worth_having: float | None
+    p_of_as_much: float | None
+
+    @property
+    def p_values(self) -> list[float]:
+        return [self.p] if self.p_of_as_much is None else [self.p, self.p_of_as_much]
+
+
+def _tests(page: ClaimsPage, relationship: Relationship, reports: Mapping[str, ReportData]) -> _Tests:
+    report, counterpart = reports[relationship.ablation], reports[relationship.other or relationship.ablation]
+    estimate, p, as_claimed = _test(relationship, report, counterpart)
+    worth_having = page.worth_having(relationship)
+    if estimate is None or worth_having is None:
+        return _Tests(estimate, p, as_claimed, worth_having, None)
+    return _Tests(estimate, p, as_claimed, worth_having, _p_of_as_much(relationship, estimate.sample, worth_having))
 
 
 def _test(
@@ -116,7 +160,7 @@ def _test(
         if relationship.later is not None:
             return _order(report, relationship.variant, relationship.measure, relationship.later)
         first, last = _ends(report, relationship.variant, relationship.measure)
-        return _mean(np.array(last) - np.array(first), relationship.relation == "rises")
+        return _mean(np.array(last) - np.array(first), relationship.upwards)
     _require_the_same_tasks(relationship, report, counterpart)
     own = np.array(_finals(report, relationship.variant, relationship.measure))
     other = np.array(_finals(counterpart, relationship.than, relationship.measure))
@@ -126,7 +170,7 @@ def _test(
         )
     if relationship.relation == "varies less than":
         return _spread(own, other)
-    return _mean(own - other, relationship.relation == "above")
+    return _mean(own - other, relationship.upwards)
 
 
 def _require_the_same_tasks(relationship: Relationship, report: ReportData, counterpart: ReportData) -> None:
@@ -140,13 +184,23 @@ def _require_the_same_tasks(relationship: Relationship, report: ReportData, coun
 
 
 def _mean(differences: np.ndarray, upwards: bool) -> tuple[Interval, float, bool]:
+    estimate = student_over_seeds([float(each) for each in differences])
+    return estimate, _p_of_mean(differences), (estimate.value > 0) == upwards
+
+
+def _p_of_mean(differences: np.ndarray) -> float:
+    """The two-sided p of a mean of zero."""
     from scipy import stats
 
-    estimate = student_over_seeds([float(each) for each in differences])
     if np.ptp(differences) == 0:  # t is undefined without spread: a two-sided sign test instead, since all seeds agree
-        return estimate, 1.0 if estimate.value == 0 else 2.0 ** (1 - len(differences)), (estimate.value > 0) == upwards
-    p = float(stats.ttest_1samp(differences, 0.0).pvalue)
-    return estimate, p, (estimate.value > 0) == upwards
+        return 1.0 if differences[0] == 0 else float(2.0 ** (1 - len(differences)))
+    return float(stats.ttest_1samp(differences, 0.0).pvalue)
+
+
+def _p_of_as_much(relationship: Relationship, differences: Sequence[float], worth_having: float) -> float:
+    """The two-sided p of a mean that lies as far on the claimed side as is worth having; 1 where the estimate does."""
+    claimed = np.array(differences) if relationship.upwards else -np.array(differences)
+    return _p_of_mean(claimed - worth_having) if claimed.mean() < worth_having else 1.0
 
 
 def _spread(own: np.ndarray, other: np.ndarray) -> tuple[Interval, float, bool]:

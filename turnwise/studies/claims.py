@@ -23,6 +23,8 @@ CLAIMS = Path("experiments/claims")
 Relation = Literal["above", "below", "varies less than", "rises", "falls", "falls before"]
 COMPARING: tuple[Relation, ...] = ("above", "below", "varies less than")
 """Relations between two variants; the others are within the runs of one variant."""
+OF_MEANS: tuple[Relation, ...] = ("above", "below", "rises", "falls")
+"""Relations whose test is of a mean difference, which can be worth having."""
 
 
 class Relationship(Section):
@@ -52,6 +54,11 @@ class Relationship(Section):
         if self.other is not None and self.than is None:
             raise ValueError("`other` is the ablation of `than`, which is missing")
         return self
+
+    @property
+    def upwards(self) -> bool:
+        """Whether a positive difference is on the claimed side."""
+        return self.relation in ("above", "rises")
 
     @property
     def ablations(self) -> tuple[str, ...]:
@@ -138,6 +145,13 @@ class ClaimsPage(Section):
                             f"{ablation!r} in the claim {claim.claim!r}"
                         )
         return self
+
+    def worth_having(self, relationship: Relationship) -> float | None:
+        """The smallest difference that matters for a relation of means, where its ablation states one; else None."""
+        if relationship.relation not in OF_MEANS:
+            return None
+        powers = self.ablations[relationship.ablation].power
+        return next((each.worth_having for each in powers if each.measure == relationship.measure), None)
 
 
 def known_claims(name: str) -> ClaimsPage:

@@ -1,7 +1,7 @@
 """What the seeds of a page of claims can decide: planned from pilots before the runs, and told of what stayed open.
 
-Both tables use the level of Holm's first step, `LEVEL` divided by the number of the page's relations, as if a relation
-had the smallest p of all: nobody knows beforehand where it will stand.
+Both tables use the level of the correction's first step, `LEVEL` divided by the number of the page's relations, as if a
+relation had the smallest p of all: nobody knows beforehand where it will stand.
 """
 
 from __future__ import annotations
@@ -81,8 +81,7 @@ def _relations(claims: ClaimsPage) -> set[object]:
 
 def _open(claims: ClaimsPage, evidence: Evidence, reports: Mapping[str, ReportData], level: float) -> OpenRelation:
     relationship, sample = evidence.relationship, evidence.estimate.sample if evidence.estimate else ()
-    powers = claims.ablations[relationship.ablation].power
-    worth = next((each.worth_having for each in powers if each.measure == relationship.measure), None)
+    worth = evidence.worth_having
     deviation = float(np.std(sample, ddof=1)) if len(sample) > 1 else 0.0
     if relationship.relation in ("varies less than", "falls before") or deviation == 0.0:
         return OpenRelation(evidence, None, None, worth, None, None)
