@@ -7,7 +7,7 @@ With x the state of a token at its position p, a layer is
 
 where a norm divides by the root of the mean square (Llama and Qwen2 have none of queries and keys), R_p rotates by the
 position, and a key and value serve several queries. `turnwise.policy.engines.fused` computes it to sample,
-`turnwise.policy.packed_forward` to train. Every other model is computed by transformers.
+`turnwise.policy.reply_states` to train. Every other model is computed by transformers.
 """
 
 from __future__ import annotations

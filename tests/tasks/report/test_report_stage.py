@@ -12,8 +12,10 @@ from tasks.credit.credit import CreditParameters, credit
 from tasks.report.history import Measure
 from tasks.report.report import ReportParameters, RunName, read_report, report
 from turnwise.config.schema import Credit, RewardSection, WorldSection
-from turnwise.data.trajectory import Ending
+from turnwise.data.evaluations import read_evaluation
+from turnwise.data.trajectory import Ending, Trajectory
 from turnwise.data.trajectory_files import write_trajectories
+from turnwise.reporting.data import cells
 from turnwise.reporting.data.report_data import ReportData
 from turnwise.store import Reference, default_store
 
@@ -157,3 +159,18 @@ def test_where_a_run_has_no_value_on_the_test_tasks_there_is_no_verdict(small: S
 
 def test_the_same_artifacts_give_the_same_report(small: Small) -> None:
     assert reported(small).to_json() == reported(small).to_json()
+
+
+def test_the_episodes_of_an_evaluation_are_read_once_for_all_columns(
+    small: Small, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cells._task_means.cache_clear()
+    read: list[tuple[Reference, str]] = []
+
+    def noted(reference: Reference, mode: str) -> list[Trajectory]:
+        read.append((reference, mode))
+        return read_evaluation(reference, mode)
+
+    monkeypatch.setattr(cells, "read_evaluation", noted)
+    reported(small)
+    assert len(read) == len(set(read)) > 0

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 from turnwise.data import metrics
 from turnwise.data.evaluations import GREEDY, SAMPLED, read_evaluation
@@ -41,8 +42,19 @@ def column_of(world: World, mode: str) -> Column:
 
 def task_means(evaluation: Reference, world: World, column: Column) -> dict[str, float]:
     """The mean of each task of an evaluation, by task id and in order; tasks without a value are left out."""
-    mode = GREEDY if column == greedy_column(world) else SAMPLED
-    return metrics.task_means(read_evaluation(evaluation, mode), column)
+    if column == greedy_column(world):
+        return dict(_task_means(evaluation, GREEDY, (column,))[column])
+    columns = tuple(world.columns)
+    return dict(_task_means(evaluation, SAMPLED, columns if column in columns else (column,))[column])
+
+
+@lru_cache(maxsize=1024)
+def _task_means(evaluation: Reference, mode: str, columns: tuple[Column, ...]) -> dict[Column, dict[str, float]]:
+    """The means of several columns. Reading the trajectories takes most of the time, and what a reference names never
+    changes: so they are read once for all columns.
+    """
+    trajectories = read_evaluation(evaluation, mode)
+    return {column: metrics.task_means(trajectories, column) for column in columns}
 
 
 def cell(evaluation: Reference, world: World, column: Column) -> float | None:
