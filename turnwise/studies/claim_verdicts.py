@@ -27,6 +27,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Literal
 
 import numpy as np
 
@@ -38,6 +39,10 @@ from turnwise.studies.claims import Claim, ClaimsPage, Relationship
 LEVEL = 0.05
 FALLEN = 0.5
 """The fraction of its first value below which a curve has fallen."""
+
+
+Standing = Literal["holds", "reversed", "too small", "open"]
+"""Of a relation, once it was tested."""
 
 
 class Verdict(StrEnum):
@@ -65,6 +70,10 @@ class Evidence:
     """That p-value corrected over all tests of the page."""
     as_claimed: bool
     """Whether the estimate lies on the claimed side."""
+    compared: tuple[float, float] | None = None
+    """What the estimate is the difference of: the variant's mean and the other's, or that of the ends and that of the
+    beginnings; for `varies less than` the deviations, for `falls before` the iterations of the falls, the later first.
+    None where there is no estimate."""
     worth_having: float | None = None
     """The smallest difference that matters, where the page states one for the measure."""
     corrected_of_as_much: float | None = None
@@ -84,6 +93,15 @@ class Evidence:
     def ruled_out(self) -> bool:
         """Whether it does not hold, and a difference that is worth having is ruled out."""
         return not self.holds and self.corrected_of_as_much is not None and self.corrected_of_as_much < LEVEL
+
+    @property
+    def standing(self) -> Standing:
+        """Which of these it is."""
+        if self.holds:
+            return "holds"
+        if self.reversed:
+            return "reversed"
+        return "too small" if self.ruled_out else "open"
 
 
 @dataclass(frozen=True)
@@ -105,11 +123,13 @@ def decide(page: ClaimsPage, reports: Mapping[str, ReportData]) -> list[DecidedC
         claim for claim in page.claims if all(name in reports for each in claim.relations for name in each.ablations)
     ]
     relationships = list(dict.fromkeys(each for claim in decidable for each in claim.relations))
-    tests = [_tests(page, each, reports) for each in relationships]
-    corrected = shaffer([each.p_values for each in tests])
+    tests = [_test(each, reports[each.ablation], reports[each.other or each.ablation]) for each in relationships]
+    worth_having = [page.worth_having(each) for each in relationships]
+    of_as_much = [_p_of_as_much(*each) for each in zip(relationships, tests, worth_having, strict=True)]
+    corrected = shaffer([[test.p, *more] for test, more in zip(tests, of_as_much, strict=True)])
     evidence = {
-        relationship: Evidence(relationship, each.estimate, each.p, ps[0], each.as_claimed, each.worth_having, *ps[1:])
-        for relationship, each, ps in zip(relationships, tests, corrected, strict=True)
+        each: Evidence(each, test.estimate, test.p, ps[0], test.as_claimed, test.compared, worth, *ps[1:])
+        for each, test, worth, ps in zip(relationships, tests, worth_having, corrected, strict=True)
     }
     return [_decision(claim, evidence) for claim in page.claims]
 
@@ -126,41 +146,22 @@ def _decision(claim: Claim, evidence: Mapping[Relationship, Evidence]) -> Decide
 
 
 @dataclass(frozen=True)
-class _Tests:
-    """The tests of one relation, before the correction."""
+class _Test:
+    """The test of one relation, before the correction; see `Evidence`."""
 
     estimate: Interval | None
     p: float
     as_claimed: bool
-    worth_having: float | None
-    p_of_as_much: float | None
-
-    @property
-    def p_values(self) -> list[float]:
-        return [self.p] if self.p_of_as_much is None else [self.p, self.p_of_as_much]
+    compared: tuple[float, float] | None
 
 
-def _tests(page: ClaimsPage, relationship: Relationship, reports: Mapping[str, ReportData]) -> _Tests:
-    report, counterpart = reports[relationship.ablation], reports[relationship.other or relationship.ablation]
-    estimate, p, as_claimed = _test(relationship, report, counterpart)
-    worth_having = page.worth_having(relationship)
-    if estimate is None or worth_having is None:
-        return _Tests(estimate, p, as_claimed, worth_having, None)
-    return _Tests(estimate, p, as_claimed, worth_having, _p_of_as_much(relationship, estimate.sample, worth_having))
-
-
-def _test(
-    relationship: Relationship, report: ReportData, counterpart: ReportData
-) -> tuple[Interval | None, float, bool]:
-    """The estimate, its two-sided p, and whether it lies on the claimed side.
-
-    `report` has the runs of `relationship.variant`, `counterpart` those of `relationship.than`.
-    """
+def _test(relationship: Relationship, report: ReportData, counterpart: ReportData) -> _Test:
+    """`report` has the runs of `relationship.variant`, `counterpart` those of `relationship.than`."""
     if relationship.than is None:
         if relationship.later is not None:
             return _order(report, relationship.variant, relationship.measure, relationship.later)
         first, last = _ends(report, relationship.variant, relationship.measure)
-        return _mean(np.array(last) - np.array(first), relationship.upwards)
+        return _means(np.array(last), np.array(first), relationship.upwards)
     _require_the_same_tasks(relationship, report, counterpart)
     own = np.array(_finals(report, relationship.variant, relationship.measure))
     other = np.array(_finals(counterpart, relationship.than, relationship.measure))
@@ -169,8 +170,8 @@ def _test(
             f"{relationship.sentence}: seeds must be in common, two at least; found {len(own)} and {len(other)}"
         )
     if relationship.relation == "varies less than":
-        return _spread(own, other)
-    return _mean(own - other, relationship.upwards)
+        return _deviations(own, other)
+    return _means(own, other, relationship.upwards)
 
 
 def _require_the_same_tasks(relationship: Relationship, report: ReportData, counterpart: ReportData) -> None:
@@ -183,9 +184,10 @@ def _require_the_same_tasks(relationship: Relationship, report: ReportData, coun
             raise ValueError(f"{relationship.sentence}: the {what} must be the same in both; found {own} and {other}")
 
 
-def _mean(differences: np.ndarray, upwards: bool) -> tuple[Interval, float, bool]:
-    estimate = student_over_seeds([float(each) for each in differences])
-    return estimate, _p_of_mean(differences), (estimate.value > 0) == upwards
+def _means(own: np.ndarray, other: np.ndarray, upwards: bool) -> _Test:
+    estimate = student_over_seeds([float(each) for each in own - other])
+    compared = (float(own.mean()), float(other.mean()))
+    return _Test(estimate, _p_of_mean(own - other), (estimate.value > 0) == upwards, compared)
 
 
 def _p_of_mean(differences: np.ndarray) -> float:
@@ -197,33 +199,40 @@ def _p_of_mean(differences: np.ndarray) -> float:
     return float(stats.ttest_1samp(differences, 0.0).pvalue)
 
 
-def _p_of_as_much(relationship: Relationship, differences: Sequence[float], worth_having: float) -> float:
-    """The two-sided p of a mean that lies as far on the claimed side as is worth having; 1 where the estimate does."""
-    claimed = np.array(differences) if relationship.upwards else -np.array(differences)
-    return _p_of_mean(claimed - worth_having) if claimed.mean() < worth_having else 1.0
+def _p_of_as_much(relationship: Relationship, test: _Test, worth_having: float | None) -> list[float]:
+    """The two-sided p of a mean that lies as far on the claimed side as is worth having; 1 where the estimate does.
+
+    Empty where nothing is stated to be worth having.
+    """
+    if worth_having is None or test.estimate is None:
+        return []
+    differences = np.array(test.estimate.sample)
+    claimed = differences if relationship.upwards else -differences
+    return [_p_of_mean(claimed - worth_having) if claimed.mean() < worth_having else 1.0]
 
 
-def _spread(own: np.ndarray, other: np.ndarray) -> tuple[Interval, float, bool]:
+def _deviations(own: np.ndarray, other: np.ndarray) -> _Test:
     from scipy import stats
 
-    difference = float(own.std(ddof=1) - other.std(ddof=1))
-    estimate = Interval(difference, None, None, "seeds", len(own))
+    compared = (float(own.std(ddof=1)), float(other.std(ddof=1)))
+    difference = compared[0] - compared[1]
     total, apart = own + other, own - other
-    if len(own) < 3 or np.ptp(total) == 0 or np.ptp(apart) == 0:
-        return estimate, 1.0, difference < 0
-    return estimate, float(stats.pearsonr(total, apart).pvalue), difference < 0
+    known = len(own) > 2 and np.ptp(total) > 0 and np.ptp(apart) > 0
+    p = float(stats.pearsonr(total, apart).pvalue) if known else 1.0
+    return _Test(Interval(difference, None, None, "seeds", len(own)), p, difference < 0, compared)
 
 
-def _order(report: ReportData, variant: str, earlier: str, later: str) -> tuple[Interval | None, float, bool]:
+def _order(report: ReportData, variant: str, earlier: str, later: str) -> _Test:
     """How many iterations one curve falls before another, over the seeds in which both fall.
 
     With fewer than two such seeds there is no estimate, and p is 1.
     """
     falls = zip(_falls(report, variant, earlier), _falls(report, variant, later), strict=True)
-    apart = np.array([second - first for first, second in falls if first is not None and second is not None], float)
-    if len(apart) < 2:
-        return None, 1.0, True
-    return _mean(apart, True)
+    both = [(first, second) for first, second in falls if first is not None and second is not None]
+    if len(both) < 2:
+        return _Test(None, 1.0, True, None)
+    first, second = np.array(both, float).T
+    return _means(second, first, upwards=True)
 
 
 def _falls(report: ReportData, variant: str, measure: str) -> list[int | None]:

@@ -58,7 +58,7 @@ class Relationship(Section):
     @property
     def upwards(self) -> bool:
         """Whether a positive difference is on the claimed side."""
-        return self.relation in ("above", "rises")
+        return self.relation in ("above", "rises", "falls before")
 
     @property
     def ablations(self) -> tuple[str, ...]:
