@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from flows.roster import plotted_measures
 from flows.studies.science import PAGES, draw_page, experiment_of, records
+from tasks.report.history import AT_LIMIT, LIMIT
 from turnwise.config.overlays import read_yaml
 from turnwise.errors import ConfigurationError
 from turnwise.reporting.data.report_data import Curve, ReportData
@@ -42,6 +44,16 @@ def test_every_relation_names_variants_that_its_ablation_has(name: str) -> None:
             if place == ablation and variant is not None
         }
         assert named <= set(experiment.ablation.variants)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_curve_that_a_page_names_is_one_that_reports_have(name: str) -> None:
+    measures = (*plotted_measures(), LIMIT, AT_LIMIT)
+    known = {"validation/sampled", "validation/greedy", *(f"{each.artifact}/{each.metric}" for each in measures)}
+    claims = known_claims(name)
+    named = {measure for claim in claims.claims for each in claim.relations for measure in each.measures}
+    of_curves = {measure for measure in named if "/" in measure} | set(claims.curves)
+    assert {each for each in of_curves if not each.startswith("rollout/reward/")} <= known
 
 
 @pytest.mark.parametrize("name", NAMES)
