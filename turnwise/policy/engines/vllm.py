@@ -26,14 +26,13 @@ from typing import Any
 
 import torch
 import torch._dynamo
-from safetensors.torch import load_file
 from transformers import PreTrainedModel
 
 from turnwise.errors import ConfigurationError
-from turnwise.policy.adapted import load_adapted
 from turnwise.policy.engines.cache_size import VLLM_MOST_BYTES
 from turnwise.policy.engines.contract import Reply, Sampling, reply_limit
-from turnwise.policy.engines.vllm_model import architecture, engine_memory, share_of_card
+from turnwise.policy.engines.vllm_model import CPU_BLOCK_TOKENS, architecture, engine_memory, share_of_card
+from turnwise.policy.engines.vllm_weights import named_tensors
 from turnwise.policy.model import merged_weights
 from turnwise.policy.threads import computing_threads
 
@@ -52,10 +51,6 @@ ENVIRONMENT = {
 `VLLM_CONFIGURE_LOGGING` is off because vLLM would configure the logging of the whole process, which closes all existing
 handlers: Prefect's, which sends a run's log to its server, would wait five seconds and then be gone.
 """
-
-CPU_BLOCK_TOKENS = 32
-"""Tokens of a block of the KV cache on a CPU, the fewest that vLLM's kernels take. Only whole blocks are found again at
-the next turn: with vLLM's own 128, contexts of some turns would be computed from their beginning at each of them."""
 
 
 class VllmEngine:
@@ -113,7 +108,7 @@ class VllmEngine:
                 self._architecture = found
             self._wake("weights")
             if not starts or base is not None:
-                self._transfer(_named_tensors(policy, base) if model is None else merged_weights(model))
+                self._transfer(named_tensors(policy, base) if model is None else merged_weights(model))
             self._wake("kv_cache")
         self._digest = digest
 
@@ -330,21 +325,3 @@ def quiet() -> Iterator[None]:
         finally:
             os.dup2(shown, 2)
             os.close(shown)
-
-
-def _named_tensors(policy: Path, base: Path | None) -> Iterable[tuple[str, torch.Tensor]]:
-    """The policy's weights by name, merged where it is an adapter, always including the output layer.
-
-    With tied embeddings the file has no `lm_head.weight`, but vLLM's CPU kernels hold a packed copy of it, which would
-    silently keep the old weights. Raises FileNotFoundError where there are no weights.
-    """
-    if base is not None:
-        return merged_weights(load_adapted(base, policy))
-    tensors: dict[str, torch.Tensor] = {}
-    for file in sorted(policy.glob("model*.safetensors")):
-        tensors.update(load_file(file))
-    if not tensors:
-        raise FileNotFoundError(f"a policy's folder must hold model.safetensors; {policy} does not")
-    if "lm_head.weight" not in tensors:
-        tensors["lm_head.weight"] = tensors["model.embed_tokens.weight"]
-    return tensors.items()

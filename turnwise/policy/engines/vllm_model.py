@@ -14,6 +14,9 @@ from turnwise.policy.memory_plan import GIB, EngineMemory
 
 NOT_ARCHITECTURE = ("_name_or_path", "transformers_version", "bos_token_id", "eos_token_id", "pad_token_id")
 """Names, versions, and tokens that an engine which is told where to stop does not read."""
+CPU_BLOCK_TOKENS = 32
+"""Tokens of a block of the KV cache on a CPU, the fewest that vLLM's kernels take. Only whole blocks are found again at
+the next turn: with vLLM's own 128, contexts of some turns would be computed from their beginning at each of them."""
 
 
 def architecture(policy: Path, device: str) -> dict[str, Any]:
