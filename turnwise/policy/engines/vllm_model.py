@@ -39,8 +39,10 @@ def precision(policy: Path, device: str) -> str:
     return "float32" if named is None else str(named).removeprefix("torch.")
 
 
-def engine_memory(policy: Path, device: str, context_length: int, episodes: int) -> EngineMemory:
-    """The memory that the engine takes for this policy, as the plan of a run has it."""
+def engine_memory(
+    policy: Path, device: str, context_length: int, episodes: int, tensor_parallel: int = 1
+) -> EngineMemory:
+    """The memory that the engine takes for this policy on each of its devices, as the plan of a run has it."""
     return EngineMemory(
         dimensions_in(policy),
         "vllm",
@@ -49,6 +51,7 @@ def engine_memory(policy: Path, device: str, context_length: int, episodes: int)
         context_length,
         most_episodes=episodes,
         episodes=episodes,
+        tensor_parallel=tensor_parallel,
     )
 
 
