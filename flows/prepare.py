@@ -124,6 +124,7 @@ def require_model(experiment: Experiment) -> None:
     require_usable(
         pretrained_folder(found),
         engine=experiment.compute.engine,
+        tensor_parallel=experiment.compute.tensor_parallel,
         context_tokens=experiment.agent.context_tokens,
         chat_template_kwargs=experiment.policy.chat_template_kwargs,
         functions=make_format(experiment.agent.format, experiment.made_world).functions,
@@ -138,7 +139,7 @@ def _require_device(compute: Compute) -> None:
 
     require_device(LearnerParameters(compute=compute).model, compute.device)
     if compute.device == "cuda":
-        require_cards(compute.learner_processes)
+        require_cards(compute.cards)
 
 
 def _to_imitate(experiment: Experiment, train_task_set: Reference) -> Reference:

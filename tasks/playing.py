@@ -28,8 +28,9 @@ from turnwise.data.trajectory import Trajectory
 from turnwise.data.trajectory_files import write_trajectories
 from turnwise.plugins import FORMAT, REWARD, plugin_modules
 from turnwise.policy.declared_functions import DeclaredFunctions
-from turnwise.policy.engines.contract import Sampling
+from turnwise.policy.engines.contract import Sampling, Shares
 from turnwise.policy.engines.resident import close_resident_engine, resident_engine
+from turnwise.policy.engines.spread import EngineSpread
 from turnwise.store import Draft, Reference, default_store
 from turnwise.store.plugin_identity import plugin_ingredients
 from turnwise.world import Split, Task, World, make_world, world_class
@@ -159,6 +160,7 @@ def play_episodes(
         context_length=agent.context_tokens,
         maximum_episodes=MOST_EPISODES_AT_ONCE,
         sleep_level=compute.sleep_level,
+        spread=EngineSpread.of(compute),
     )
     engine.load(policy, digest, model_in_memory(digest), base_of(policy))
     engine.begin(
@@ -166,6 +168,8 @@ def play_episodes(
         Sampling(temperature=temperature, max_reply_tokens=agent.maximum_reply_tokens, end_tokens=frame.end_tokens),
     )
     episodes = make(_rules(parameters, frame, horizon))
+    if isinstance(engine, Shares):
+        engine.share_out([episode.group for episode in episodes])
     before = engine.tokens_generated
     try:
         played = roll_out(

@@ -6,7 +6,8 @@
 * A missing or damaged artifact is **recomputed, with a message**: `ArtifactError`.
 * A full disk is **retried** like other external failures, then reported in one sentence: `DiskFull`.
 * A shared store that does not answer is **waited for**, then the run stops in one sentence: `StoreUnreachable`.
-* A lost learner process is **replaced**, as other external failures are retried: `LearnerLost`.
+* A lost process of the learner or of an engine is **replaced**, as other external failures are retried: `LearnerLost`,
+  `EngineLost`.
 * A mismatch between engine and learner **stops** the run: `MismatchError`; so does a value that is not finite:
   `NotFiniteError`.
 * A run that can no longer learn, or must not go on, is **ended**: `TrainingEnded`, which names the last good policy.
@@ -56,6 +57,10 @@ class NotFiniteError(TurnwiseError, FloatingPointError):
 
 class LearnerLost(TurnwiseError, OSError):
     """One of the processes that train a policy together has died or does not answer: `compute.learner_processes`."""
+
+
+class EngineLost(TurnwiseError, OSError):
+    """One of the processes that sample a rollout has died: `compute.engines`, `compute.tensor_parallel`."""
 
 
 class TrainingEnded(TurnwiseError, RuntimeError):

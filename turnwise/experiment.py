@@ -19,7 +19,7 @@ from turnwise.agent.formats import make_format
 from turnwise.config import schema
 from turnwise.config.agent import Agent
 from turnwise.config.messages import explain, with_places
-from turnwise.config.model_settings import require_processes
+from turnwise.config.model_settings import require_engines, require_parts, require_processes
 from turnwise.config.monitoring import Alarms, Guards, Monitors
 from turnwise.config.optimization import Evolution, Optimization
 from turnwise.config.overlays import Overlay, layered, merged
@@ -132,8 +132,11 @@ class Experiment(Section):
         Each check lives with its subject, and gets what it needs.
         """
         world, optimization = self.made_world, self.optimization
-        self.compute.runner.require_cards(self.compute.device, self.compute.learner_processes)
+        self.compute.runner.require_cards(self.compute.device, self.compute.cards)
         require_processes(self.compute, optimization.adapter)
+        require_engines(self.compute.engines, self.rollout.prompts)
+        if self.policy.model == "scratch":
+            require_parts(self.compute.tensor_parallel, self.policy.heads)
         form = make_format(self.agent.format, world)
         require_primary_column(world)
         require_demonstrations(self.data, self.warm_start, self.policy, world)

@@ -21,7 +21,7 @@ def show_memory(experiment: Experiment, dimensions: Dimensions, processes: int, 
     device, running = experiment.compute.device, processes_with_runs(experiment, processes)
     plan, available = largest_plan(experiment, dimensions), device_bytes(device)
     whose = f" (the variant that takes the most: {plan.variant})" if len(experiment.ablation.variants) > 1 else ""
-    several = experiment.compute.learner_processes > 1
+    several = experiment.compute.cards > 1
     of = "the first card of each run" if several and device != "cpu" else f"each {'run' if several else 'process'}"
     where = "" if several and device != "cpu" else f" on the {device}"
     console.print(f"Memory of {of}{where}, in GiB{whose}:\n", highlight=False)

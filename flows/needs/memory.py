@@ -19,12 +19,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from flows.needs.placement import spread
+from flows.needs.placement import libraries, spread
 from tasks.playing import MOST_EPISODES_AT_ONCE
 from turnwise.config.model_settings import ModelSettings
 from turnwise.experiment import Experiment
 from turnwise.policy.dimensions import Dimensions
-from turnwise.policy.memory_plan import LIBRARIES, EngineMemory, ModelMemory
+from turnwise.policy.memory_plan import EngineMemory, ModelMemory
 
 SAMPLING = "sampling"
 """The phase in which an engine that sleeps (`compute.sleep_level`) is awake."""
@@ -67,7 +67,7 @@ def largest_plan(experiment: Experiment, dimensions: Dimensions) -> MemoryPlan:
 def memory_plan(own: Experiment, dimensions: Dimensions, variant: str) -> MemoryPlan:
     """The plan of one variant, `own`, with a policy of these dimensions."""
     engine = _engine(own, dimensions)
-    always = {"libraries": LIBRARIES[own.compute.device][own.compute.engine]}
+    always = {"libraries": libraries(own.compute)}
     of_engine = {"engine: weights": engine.weights, "engine: cache": engine.cache}
     phases = [*_warm_start(own, dimensions), *_iteration(own, dimensions, engine)]
     return MemoryPlan(
@@ -162,9 +162,11 @@ def _most_tokens(own: Experiment, micro_batch_tokens: int) -> int:
 
 
 def _engine(own: Experiment, dimensions: Dimensions) -> EngineMemory:
-    rollout, data, evaluation = own.rollout, own.data, own.evaluation
-    trained = MOST_EPISODES_AT_ONCE if rollout.scheme == "branching" else rollout.prompts * rollout.group_size
-    evaluated = max(data.validation_tasks, data.test_tasks) * max(1, evaluation.samples)
+    """One engine, or the one with the most groups of several."""
+    rollout, data, evaluation, engines = own.rollout, own.data, own.evaluation, own.compute.engines
+    groups = -(-rollout.prompts // engines)
+    trained = MOST_EPISODES_AT_ONCE if rollout.scheme == "branching" else groups * rollout.group_size
+    evaluated = -(-max(data.validation_tasks, data.test_tasks) // engines) * max(1, evaluation.samples)
     return EngineMemory(
         dimensions,
         own.compute.engine,
@@ -173,4 +175,5 @@ def _engine(own: Experiment, dimensions: Dimensions) -> EngineMemory:
         own.agent.context_tokens,
         most_episodes=MOST_EPISODES_AT_ONCE,
         episodes=min(MOST_EPISODES_AT_ONCE, max(trained, evaluated)),
+        tensor_parallel=own.compute.tensor_parallel,
     )

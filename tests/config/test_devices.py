@@ -50,5 +50,33 @@ def test_what_cannot_be_sliced_is_refused(key: str, value: object, expected: str
 def test_a_cluster_must_give_a_run_a_card_for_each_process() -> None:
     ray = {"compute.runner": {"kind": "ray", "address": "head:6379", "cards": 1.0}, "compute.device": "cuda"}
     of(ray)
-    with pytest.raises(ConfigurationError, match=r"must be at least compute\.learner_processes, 2"):
+    with pytest.raises(ConfigurationError, match="must be at least the cards that a run takes, 2"):
         of({**ray, "compute.learner_processes": 2})
+
+
+def test_engines_are_part_of_a_key_above_one_and_of_no_record_at_the_default() -> None:
+    default = of({}).compute.model_dump(mode="json")
+    assert not {"engines", "tensor_parallel", "engines_apart"} & default.keys()
+    assert of({"compute.engines": 1, "compute.tensor_parallel": 1}).compute.model_dump(mode="json") == default
+    assert of({"compute.engines": 2}).compute.model_dump(mode="json") == {**default, "engines": 2}
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"compute.engines": 200}, r"compute\.engines must be at most rollout\.prompts, \d+, since a group is sampled"),
+        ({"compute.engines_apart": True}, "must have engines_apart: false on the device cpu"),
+        ({"compute.engine": "embedded", "compute.tensor_parallel": 2}, "tensor_parallel: 1 with the engine embedded"),
+        ({"compute.engine": "vllm", "compute.tensor_parallel": 3}, r"compute\.tensor_parallel must divide the policy"),
+    ],
+)
+def test_engines_that_cannot_be_are_refused(settings: dict[str, object], expected: str) -> None:
+    with pytest.raises(ConfigurationError, match=expected):
+        of(settings)
+
+
+def test_a_cluster_must_give_a_run_the_cards_of_its_engines() -> None:
+    ray = {"compute.runner": {"kind": "ray", "address": "head:6379", "cards": 2.0}, "compute.device": "cuda"}
+    of({**ray, "compute.engines": 2})
+    with pytest.raises(ConfigurationError, match="the cards that a run takes, 3"):
+        of({**ray, "compute.engines": 2, "compute.engines_apart": True})

@@ -273,3 +273,28 @@ def test_the_placement_of_a_run_names_every_process() -> None:
         "card 0": "embedded, in the run's own process; learner process 0 of 4",
         "cards 1 to 3": "a learner process each",
     }
+    assert of(**{"compute.engines": 2}) == {
+        "host": "2 engines (embedded), a process each; the learner, in the run's own process"
+    }
+    engines = {"compute.device": "cuda", "compute.engine": "vllm", "compute.engines": 3}
+    assert of(**engines, **{"compute.learner_processes": 2}) == {
+        "card 0": "vllm, engine process 0 of 3; learner process 0 of 2",
+        "card 1": "vllm, engine process 1 of 3; learner process 1",
+        "card 2": "vllm, engine process 2 of 3",
+    }
+    assert of(**engines, **{"compute.tensor_parallel": 2, "compute.engines_apart": True}) == {
+        "card 0": "the learner, in the run's own process",
+        "cards 1 to 6": "a part of an engine each",
+    }
+
+
+def test_several_engines_count_as_often_as_there_are_and_on_a_card_once() -> None:
+    one, two = (parts(planned(**{"compute.engines": number}), "sampling") for number in (1, 2))
+    assert two["weights"] == one["weights"]
+    assert two["engine: weights"] == 2 * one["engine: weights"]
+    assert one["engine: cache"] <= two["engine: cache"] <= 2 * one["engine: cache"]
+    assert two["libraries"] == 3 * one["libraries"]
+    card = {"compute.device": "cuda", "compute.engines": 2}
+    shared, apart = (parts(planned(**card, **more), "update") for more in ({}, {"compute.engines_apart": True}))
+    assert shared["engine: weights"] == one["engine: weights"] and shared["libraries"] == 2 * GIB
+    assert not any(name.startswith("engine") for name in apart) and apart["libraries"] == GIB

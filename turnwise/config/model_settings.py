@@ -65,6 +65,24 @@ def require_processes(compute: Compute, adapter: Adapter | None) -> None:
             )
 
 
+def require_parts(tensor_parallel: int, heads: int) -> None:
+    """Raise ConfigurationError where an engine's devices cannot share the attention heads of a model."""
+    if heads % tensor_parallel:
+        raise ConfigurationError(
+            f"compute.tensor_parallel must divide the policy's attention heads, {heads}, since each device computes as "
+            f"many of them; found {tensor_parallel}: set it to a divisor of {heads}"
+        )
+
+
+def require_engines(engines: int, prompts: int) -> None:
+    """Raise ConfigurationError where an engine would get no group of a rollout."""
+    if engines > prompts:
+        raise ConfigurationError(
+            f"compute.engines must be at most rollout.prompts, {prompts}, since a group is sampled by one engine; "
+            f"found {engines}: lower it, or raise rollout.prompts"
+        )
+
+
 class Adapter(Section):
     """A low-rank adapter (LoRA): each adapted layer adds (alpha / rank) B A to its weight."""
 
@@ -136,11 +154,38 @@ class Compute(ModelOptions):
     """Processes that train the policy together, on a device of their own each: see `turnwise.policy.learner.processes`.
     Mini-batches are the same for any number, and results differ by rounding, so a number above 1 is part of the cache
     key. A saved policy goes on with any number."""
+    engines: Annotated[Processes, Field(exclude_if=_is_one)] = 1
+    """Engines that share the groups of a rollout, each in a process of its own where there are several: see
+    `turnwise.policy.engines.on_processes`. A number repeats to the bit, and another samples other replies, so a number
+    above 1 is part of the cache key."""
+    tensor_parallel: Annotated[Processes, Field(exclude_if=_is_one)] = 1
+    """Devices that one engine computes on together, for a policy too large for one: vLLM's tensor parallelism. It must
+    divide the policy's attention heads. Results differ by rounding."""
+    engines_apart: Annotated[bool, Field(exclude_if=_is_default)] = False
+    """Whether the engines have cards of their own, after those of the learner; else they share them, from card 0 on. No
+    result depends on it."""
+
+    @property
+    def cards(self) -> int:
+        """Cards that a run takes, where it computes on cards."""
+        return max(self.learner_processes, self.first_engine_card + self.engines * self.tensor_parallel)
+
+    @property
+    def first_engine_card(self) -> int:
+        """The number of the first card that engines compute on."""
+        return self.learner_processes if self.engines_apart else 0
 
     @model_validator(mode="after")
     def _require_card(self) -> Self:
         if self.device == "cpu" and self.offload_moments:
             raise ValueError("must have offload_moments: false on the device cpu, the host itself; found true")
+        if self.device == "cpu" and self.engines_apart:
+            raise ValueError("must have engines_apart: false on the device cpu, which has no cards; found true")
+        if self.engine == "embedded" and self.tensor_parallel > 1:
+            raise ValueError(
+                f"must have tensor_parallel: 1 with the engine embedded, since vLLM alone computes on several devices; "
+                f"found {self.tensor_parallel}"
+            )
         if self.sleep_level and (self.device, self.engine) != ("cuda", "vllm"):
             raise ValueError(
                 f"must have sleep_level: 0 on the device {self.device} with the engine {self.engine}, since vLLM alone "

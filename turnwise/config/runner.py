@@ -78,12 +78,13 @@ class Runner(Section):
             )
         return Runner(kind="processes", workers=processes)
 
-    def require_cards(self, device: str, learner_processes: int = 1) -> None:
-        """Raise ConfigurationError where a run on cards would get too few from the cluster."""
-        if self.kind == "ray" and device != "cpu" and self.cards < learner_processes > 1:
+    def require_cards(self, device: str, taken: int = 1) -> None:
+        """Raise ConfigurationError where a run that takes so many cards would get fewer of the cluster."""
+        if self.kind == "ray" and device != "cpu" and self.cards < taken > 1:
             raise ConfigurationError(
-                f"compute.runner.cards must be at least compute.learner_processes, {learner_processes}, on the device "
-                f"{device}, since each learner process has a card of its own; found {self.cards:g}: raise it"
+                f"compute.runner.cards must be at least the cards that a run takes, {taken}, by "
+                "compute.learner_processes, compute.engines, compute.tensor_parallel and compute.engines_apart; found "
+                f"{self.cards:g}: raise it"
             )
         if self.kind == "ray" and device != "cpu" and not self.cards:
             raise ConfigurationError(

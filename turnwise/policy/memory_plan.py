@@ -181,6 +181,8 @@ class EngineMemory:
     """The most that the engine is asked to sample at once."""
     episodes: int
     """The most that are played at once."""
+    tensor_parallel: int = 1
+    """Devices that share its weights, and its keys and values as far as there are heads of them."""
 
     @property
     def number_bytes(self) -> int:
@@ -193,7 +195,7 @@ class EngineMemory:
         every = count(self.dimensions.shapes)
         if self.engine == "vllm" and self.device == "cpu" and not self._has_output_layer:
             every += self.dimensions.vocabulary * self.dimensions.hidden  # packed for its kernels
-        return self.number_bytes * every
+        return -(-self.number_bytes * every // self.tensor_parallel)
 
     @property
     def cache(self) -> int:
@@ -201,7 +203,8 @@ class EngineMemory:
         wide = self.dimensions
         of_token = bytes_per_token(wide.layers, wide.key_value_heads, wide.head_dimension, self.number_bytes)
         if self.engine == "vllm":
-            return vllm_cache_bytes(self.device, of_token, self.context_length, self.most_episodes)
+            of_each = of_token // min(self.tensor_parallel, wide.key_value_heads)
+            return vllm_cache_bytes(self.device, of_each, self.context_length, self.most_episodes)
         slots = embedded_slots(self.device, of_token, self.context_length, self.most_episodes)
         return of_token * rounded_up(min(slots, self.episodes)) * rounded_up(self.context_length)
 

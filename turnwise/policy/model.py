@@ -242,13 +242,14 @@ def require_device(settings: ModelSettings, device: str) -> None:
         )
 
 
-def require_cards(processes: int) -> None:
-    """Raise ConfigurationError unless this machine has a card for each process that trains the policy."""
+def require_cards(taken: int) -> None:
+    """Raise ConfigurationError unless this machine has so many cards, which a run takes."""
     found = torch.cuda.device_count()
-    if found < processes:
+    if found < taken:
         raise ConfigurationError(
-            f"compute.learner_processes must be at most the number of cards of this machine, since each process has "
-            f"one; found {processes}, and {found} cards: lower it, or set compute.device to cpu"
+            f"this machine must have the cards that a run takes, {taken}; found {found}: lower "
+            "compute.learner_processes, compute.engines or compute.tensor_parallel, let the engines share the "
+            "learner's cards (compute.engines_apart: false), or set compute.device to cpu"
         )
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from turnwise.config.model_settings import require_kernels
+from turnwise.config.model_settings import require_kernels, require_parts
 from turnwise.errors import ConfigurationError
 from turnwise.policy.declared_functions import DeclaredFunctions
 
@@ -19,16 +19,18 @@ def require_usable(
     folder: Path,
     *,
     engine: str,
+    tensor_parallel: int = 1,
     context_tokens: int,
     chat_template_kwargs: Mapping[str, Any] = NO_SWITCHES,
     functions: DeclaredFunctions | None = None,
 ) -> None:
     """Raise ConfigurationError unless the model in `folder` can be loaded, sampled from and prompted.
 
-    It must be a causal language model whose head dimension the engine's kernels support, with room for `context_tokens`
-    tokens. The headers of its weight files must be intact. Its tokenizer must fit the model and have a chat template
-    that ends a reply with a token, reads the switches `chat_template_kwargs` and declares `functions`. Its generation
-    configuration must be readable and name end tokens of that tokenizer. No weight is loaded.
+    It must be a causal language model whose head dimension the engine's kernels support, whose heads `tensor_parallel`
+    divides, with room for `context_tokens` tokens. The headers of its weight files must be intact. Its tokenizer must
+    fit the model and have a chat template that ends a reply with a token, reads the switches `chat_template_kwargs` and
+    declares `functions`. Its generation configuration must be readable and name end tokens of that tokenizer. No weight
+    is loaded.
     """
     from transformers import AutoConfig, GenerationConfig
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
@@ -45,7 +47,7 @@ def require_usable(
             f"policy.model must be a causal language model; {folder / 'config.json'} is of the type "
             f"{configuration.model_type!r}"
         )
-    _require_shape(folder, configuration, engine, context_tokens)
+    _require_shape(folder, configuration, engine, tensor_parallel, context_tokens)
     _require_weights(folder)
     tokenizer = _read(folder, "its tokenizer", lambda: load_tokenizer(folder))
     if (folder / GENERATION_FILE).is_file():
@@ -71,7 +73,7 @@ def _read(folder: Path, name: str, read: Any) -> Any:
         raise ConfigurationError(f"policy.model {folder}: transformers must be able to read {name}; {said}") from error
 
 
-def _require_shape(folder: Path, configuration: Any, engine: str, context_tokens: int) -> None:
+def _require_shape(folder: Path, configuration: Any, engine: str, tensor_parallel: int, context_tokens: int) -> None:
     text = configuration.get_text_config()
     heads = getattr(text, "num_attention_heads", None)
     dimension = getattr(text, "head_dim", None) or (heads and text.hidden_size // heads)
@@ -80,6 +82,8 @@ def _require_shape(folder: Path, configuration: Any, engine: str, context_tokens
             require_kernels(dimension, 1, engine)
         except ConfigurationError as error:
             raise ConfigurationError(f"policy.model {folder}: {error}") from error
+    if heads:
+        require_parts(tensor_parallel, heads)
     room = getattr(text, "max_position_embeddings", None)
     if room is not None and context_tokens > room:
         raise ConfigurationError(

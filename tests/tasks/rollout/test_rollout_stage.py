@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from stage_samples import Small
 
+import tasks.playing
 from tasks.playing import tasks_of
 from tasks.rollout.rollout import RolloutParameters, drawn_tasks, rollout
 from turnwise.data.metrics import episode_means
 from turnwise.data.trajectory import Ending, Trajectory
 from turnwise.data.trajectory_files import read_trajectories
+from turnwise.policy.engines.embedded import EmbeddedEngine
+from turnwise.policy.engines.spread import EngineSpread
 from turnwise.store import Reference, default_store
 from turnwise.world import Task
 
@@ -120,3 +124,32 @@ def test_iterations_draw_in_different_orders() -> None:
     assert len(orders) > 6
     with pytest.raises(ZeroDivisionError):
         drawn_tasks([], 1, 0, 1)
+
+
+class Shared(EmbeddedEngine):
+    """One engine, which records how it was to share the episodes out."""
+
+    groups: ClassVar[list[list[int]]] = []
+
+    def share_out(self, groups: Sequence[int]) -> None:
+        self.groups.append(list(groups))
+
+
+@pytest.mark.parametrize("scheme", ["independent", "branching"])
+def test_several_engines_are_told_the_groups(small: Small, monkeypatch: pytest.MonkeyPatch, scheme: str) -> None:
+    asked: list[EngineSpread] = []
+
+    def resident(name: str, *, spread: EngineSpread, sleep_level: int, **options: Any) -> Shared:
+        asked.append(spread)
+        return Shared(**options)
+
+    monkeypatch.setattr(tasks.playing, "resident_engine", resident)
+    monkeypatch.setattr(Shared, "groups", [])
+    compute = small.experiment.compute.model_copy(update={"engines": 2})
+    rolled_out(small, compute=compute, scheme=scheme)
+    assert set(asked) == {EngineSpread(engines=2)}
+    if scheme == "independent":
+        assert Shared.groups == [[0, 0, 0, 1, 1, 1]]
+    else:
+        trunks, branches = Shared.groups
+        assert trunks == [0, 1] and branches[:4] == [0, 0, 1, 1] and branches[4:] == sorted(branches[4:])

@@ -124,6 +124,17 @@ class Sleeps(Protocol):
         """
 
 
+@runtime_checkable
+class Shares(Protocol):
+    """An engine that is several, each of which samples some of the episodes."""
+
+    def share_out(self, groups: Sequence[int]) -> None:
+        """Say, after `Engine.begin`, to which group each episode of the rollout belongs, by the number of the episode.
+
+        The episodes of a group are sampled by one engine. Which one depends on the groups alone.
+        """
+
+
 def reply_limit(
     context: Sequence[int], context_length: int, sampling: Sampling | None, reply_tokens: int | None
 ) -> int:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import gc
+from typing import Any
 
 from turnwise.config.model_settings import EngineName, SleepLevel
 from turnwise.errors import ConfigurationError
 from turnwise.policy.engines.contract import Engine, Sleeps
+from turnwise.policy.engines.spread import ALONE, EngineSpread
 
 
 def make_engine(
@@ -17,13 +19,15 @@ def make_engine(
     context_length: int,
     maximum_episodes: int,
     sleep_level: SleepLevel = 0,
+    tensor_parallel: int = 1,
 ) -> Engine:
-    """A new engine by name.
+    """A new engine by name, in this process.
 
     `threads` is the number of CPU threads that it computes with (bit-exact results depend on it). `context_length` is
     in tokens, context and reply together. `maximum_episodes` is the number of replies that it samples concurrently;
-    further submissions wait. `sleep_level` says what vLLM gives back of a card when it sleeps. Raises
-    ConfigurationError for an unknown name, and when the engine's package is not installed.
+    further submissions wait. `sleep_level` says what vLLM gives back of a card when it sleeps, and `tensor_parallel` on
+    how many devices it computes. Raises ConfigurationError for an unknown name, and when the engine's package is not
+    installed.
     """
     if name == "vllm":
         from turnwise.policy.engines.vllm import VllmEngine
@@ -34,6 +38,7 @@ def make_engine(
             context_length=context_length,
             maximum_episodes=maximum_episodes,
             sleep_level=sleep_level,
+            tensor_parallel=tensor_parallel,
         )
     if name == "embedded":
         from turnwise.policy.engines.embedded import EmbeddedEngine
@@ -44,7 +49,7 @@ def make_engine(
     raise ConfigurationError(f"engine must be one of vllm, embedded; found {name!r}")
 
 
-_resident: dict[tuple[str, str, int, int, int, int], Engine] = {}
+_resident: dict[tuple[Any, ...], Engine] = {}
 
 
 def resident_engine(
@@ -55,25 +60,33 @@ def resident_engine(
     context_length: int,
     maximum_episodes: int,
     sleep_level: SleepLevel = 0,
+    spread: EngineSpread = ALONE,
 ) -> Engine:
     """The process's resident engine with these arguments: made at the first call, shared by later ones.
 
     An engine takes seconds to start and a gigabyte of memory, so a call with other arguments closes the resident one.
+    With a `spread` over processes it stands for all of them.
     """
-    key = (name, device, threads, context_length, maximum_episodes, sleep_level)
+    options: dict[str, Any] = {
+        "name": name,
+        "device": device,
+        "threads": threads,
+        "context_length": context_length,
+        "maximum_episodes": maximum_episodes,
+        "sleep_level": sleep_level,
+    }
+    key = (*options.values(), spread)
     if key not in _resident:
         close_resident_engine()
         # A rollout makes so many objects that the collector goes over all others, too: those that imports left, a third
         # of a second each time. It skips frozen ones.
         gc.freeze()
-        _resident[key] = make_engine(
-            name,
-            device=device,
-            threads=threads,
-            context_length=context_length,
-            maximum_episodes=maximum_episodes,
-            sleep_level=sleep_level,
-        )
+        if spread.in_processes:
+            from turnwise.policy.engines.on_processes import EnginesOnProcesses
+
+            _resident[key] = EnginesOnProcesses(spread, **options)
+        else:
+            _resident[key] = make_engine(**options)
     return _resident[key]
 
 

@@ -7,7 +7,8 @@ vLLM's loop is driven one step at a time, token-in, token-out, without its token
 * eager and uncompiled: otherwise the log-probabilities alone would compile C++ at the first batch;
 * no seed per request: on a CPU that fails when a context is prefilled in chunks. One seed per rollout is enough, since
   the order of submissions is fixed;
-* no asynchronous scheduling, so that the step at which a reply finishes is a function of the submissions.
+* no asynchronous scheduling, so that the step at which a reply finishes is a function of the submissions;
+* with tensor parallelism its workers are processes, which are told what to do: `turnwise.policy.engines.vllm_weights`.
 """
 
 from __future__ import annotations
@@ -19,21 +20,20 @@ import logging
 import os
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch._dynamo
-from safetensors.torch import load_file
 from transformers import PreTrainedModel
 
 from turnwise.errors import ConfigurationError
-from turnwise.policy.adapted import load_adapted
 from turnwise.policy.engines.cache_size import VLLM_MOST_BYTES
 from turnwise.policy.engines.contract import Reply, Sampling, reply_limit
-from turnwise.policy.engines.vllm_model import architecture, engine_memory, share_of_card
+from turnwise.policy.engines.vllm_model import CPU_BLOCK_TOKENS, architecture, engine_memory, share_of_card
+from turnwise.policy.engines.vllm_weights import WORKERS_ENVIRONMENT, load_in_worker, named_tensors, seed_worker
 from turnwise.policy.model import merged_weights
 from turnwise.policy.threads import computing_threads
 
@@ -53,10 +53,6 @@ ENVIRONMENT = {
 handlers: Prefect's, which sends a run's log to its server, would wait five seconds and then be gone.
 """
 
-CPU_BLOCK_TOKENS = 32
-"""Tokens of a block of the KV cache on a CPU, the fewest that vLLM's kernels take. Only whole blocks are found again at
-the next turn: with vLLM's own 128, contexts of some turns would be computed from their beginning at each of them."""
-
 
 class VllmEngine:
     """The engine on vLLM; its interface is `turnwise.policy.engines.contract.Engine`.
@@ -65,7 +61,14 @@ class VllmEngine:
     """
 
     def __init__(
-        self, *, device: str, threads: int, context_length: int, maximum_episodes: int, sleep_level: int = 0
+        self,
+        *,
+        device: str,
+        threads: int,
+        context_length: int,
+        maximum_episodes: int,
+        sleep_level: int = 0,
+        tensor_parallel: int = 1,
     ) -> None:
         """Store the arguments, those of `turnwise.policy.engines.resident.make_engine`, without starting vLLM.
 
@@ -79,6 +82,7 @@ class VllmEngine:
         self.tokens_generated = 0
         self._device, self._threads, self._maximum_episodes = device, threads, maximum_episodes
         self._sleep_level, self._asleep = sleep_level, False
+        self._tensor_parallel = tensor_parallel
         self._engine: Any = None
         self._architecture: dict[str, Any] | None = None
         self._digest: str | None = None
@@ -113,7 +117,7 @@ class VllmEngine:
                 self._architecture = found
             self._wake("weights")
             if not starts or base is not None:
-                self._transfer(_named_tensors(policy, base) if model is None else merged_weights(model))
+                self._hand_over(policy, model, base)
             self._wake("kv_cache")
         self._digest = digest
 
@@ -126,7 +130,10 @@ class VllmEngine:
         self._parameters_by_limit.clear()
         self._submissions = 0
         self._empty_cache()
-        torch.manual_seed(seed)
+        if self._tensor_parallel == 1:
+            torch.manual_seed(seed)
+        else:
+            self._engine.collective_rpc(seed_worker, args=(seed,))
 
     def submit(self, episode: int, context: Sequence[int], reply_tokens: int | None = None) -> None:
         """Request a reply; see `Engine.submit`."""
@@ -173,11 +180,15 @@ class VllmEngine:
     def _start(self, policy: Path, *, without_weights: bool) -> None:
         """Start vLLM for a policy's architecture, with its weights or with any, which are to be overwritten."""
         arguments = self._arguments(policy) | ({"load_format": "dummy"} if without_weights else {})
+        if self._tensor_parallel > 1:
+            os.environ.update(WORKERS_ENVIRONMENT, OMP_NUM_THREADS=str(self._threads))
         with quiet(), _threads_unpatched(), _numba_out_of_sight():
             self._engine = _import_vllm()(**arguments).llm_engine
 
     def _arguments(self, policy: Path) -> dict[str, Any]:
-        memory = engine_memory(policy, self._device, self.context_length, self._maximum_episodes)
+        parts, most = self._tensor_parallel, self._maximum_episodes
+        memory = engine_memory(policy, self._device, self.context_length, most, parts)
+        spread = {"tensor_parallel_size": parts, "distributed_executor_backend": "mp"}
         return {
             "model": str(policy),
             "dtype": memory.precision,
@@ -193,12 +204,17 @@ class VllmEngine:
             "generation_config": "vllm",
             "disable_log_stats": True,
             **({"enable_sleep_mode": True} if self._sleep_level else {}),
+            **(spread if parts > 1 else {}),
             "use_tqdm_on_load": False,
         }
 
-    def _transfer(self, tensors: Iterable[tuple[str, torch.Tensor]]) -> None:
+    def _hand_over(self, policy: Path, model: PreTrainedModel | None, base: Path | None) -> None:
         """Overwrite the weights in place, and empty the KV cache, which is stale then."""
-        self._engine.collective_rpc("reload_weights", kwargs={"weights_iterator": iter(tensors)})
+        if self._tensor_parallel > 1:
+            self._engine.collective_rpc(load_in_worker, args=(policy, base))
+        else:
+            tensors = named_tensors(policy, base) if model is None else merged_weights(model)
+            self._engine.collective_rpc("reload_weights", kwargs={"weights_iterator": iter(tensors)})
         self._empty_cache()
 
     def _empty_cache(self) -> None:
@@ -330,21 +346,3 @@ def quiet() -> Iterator[None]:
         finally:
             os.dup2(shown, 2)
             os.close(shown)
-
-
-def _named_tensors(policy: Path, base: Path | None) -> Iterable[tuple[str, torch.Tensor]]:
-    """The policy's weights by name, merged where it is an adapter, always including the output layer.
-
-    With tied embeddings the file has no `lm_head.weight`, but vLLM's CPU kernels hold a packed copy of it, which would
-    silently keep the old weights. Raises FileNotFoundError where there are no weights.
-    """
-    if base is not None:
-        return merged_weights(load_adapted(base, policy))
-    tensors: dict[str, torch.Tensor] = {}
-    for file in sorted(policy.glob("model*.safetensors")):
-        tensors.update(load_file(file))
-    if not tensors:
-        raise FileNotFoundError(f"a policy's folder must hold model.safetensors; {policy} does not")
-    if "lm_head.weight" not in tensors:
-        tensors["lm_head.weight"] = tensors["model.embed_tokens.weight"]
-    return tensors.items()

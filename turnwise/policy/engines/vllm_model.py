@@ -14,6 +14,9 @@ from turnwise.policy.memory_plan import GIB, EngineMemory
 
 NOT_ARCHITECTURE = ("_name_or_path", "transformers_version", "bos_token_id", "eos_token_id", "pad_token_id")
 """Names, versions, and tokens that an engine which is told where to stop does not read."""
+CPU_BLOCK_TOKENS = 32
+"""Tokens of a block of the KV cache on a CPU, the fewest that vLLM's kernels take. Only whole blocks are found again at
+the next turn: with vLLM's own 128, contexts of some turns would be computed from their beginning at each of them."""
 
 
 def architecture(policy: Path, device: str) -> dict[str, Any]:
@@ -36,8 +39,10 @@ def precision(policy: Path, device: str) -> str:
     return "float32" if named is None else str(named).removeprefix("torch.")
 
 
-def engine_memory(policy: Path, device: str, context_length: int, episodes: int) -> EngineMemory:
-    """The memory that the engine takes for this policy, as the plan of a run has it."""
+def engine_memory(
+    policy: Path, device: str, context_length: int, episodes: int, tensor_parallel: int = 1
+) -> EngineMemory:
+    """The memory that the engine takes for this policy on each of its devices, as the plan of a run has it."""
     return EngineMemory(
         dimensions_in(policy),
         "vllm",
@@ -46,6 +51,7 @@ def engine_memory(policy: Path, device: str, context_length: int, episodes: int)
         context_length,
         most_episodes=episodes,
         episodes=episodes,
+        tensor_parallel=tensor_parallel,
     )
 
 

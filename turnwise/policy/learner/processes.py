@@ -18,39 +18,25 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
-import subprocess
 import sys
 import tempfile
 import time
 import weakref
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import count
-from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import torch.distributed
 
 from turnwise.errors import LearnerLost, TurnwiseError
+from turnwise.policy.child_process import SECONDS_FOR_LAST_WORDS, Child
 from turnwise.policy.learner.asked import Asked, Held
 
 SECONDS_TO_WAIT = 600.0
 """How long a process waits for the others within one exchange of tensors. The work between two takes seconds."""
-SECONDS_FOR_LAST_WORDS = 5.0
-"""How long the others may take to say why they failed, once one has."""
 LOOPBACK = "lo0" if sys.platform == "darwin" else "lo"
-LAST_WORDS = 2000
-
-
-@dataclass(frozen=True)
-class _Process:
-    child: subprocess.Popen[bytes]
-    asks: Connection
-    said: IO[bytes]
-    """All that it prints."""
 
 
 class LearnerProcesses:
@@ -61,38 +47,23 @@ class LearnerProcesses:
         self.size = size
         self._numbers, self._forgotten = count(), list[int]()
         self._folder = tempfile.mkdtemp(prefix="turnwise-learner-")
-        self._processes: list[_Process] = []
+        self._processes: list[Child] = []
         self._ending = weakref.finalize(self, _end, self._processes, self._folder, os.getpid())
         arguments = [str(size), str(Path(self._folder) / "rendezvous"), device, str(seconds)]
         for rank in range(size):
-            here, there = Pipe()
-            said = tempfile.TemporaryFile()  # noqa: SIM115  (closed with the process)
-            handle = str(there.fileno())
-            child = subprocess.Popen(
-                [sys.executable, "-P", "-m", "turnwise.policy.learner.start_worker", handle, str(rank), *arguments],
-                stdin=subprocess.PIPE,  # closed when this process ends
-                stdout=said,
-                stderr=said,
-                pass_fds=[there.fileno()],
-                env={
-                    "GLOO_SOCKET_IFNAME": LOOPBACK,
-                    "NCCL_SOCKET_IFNAME": LOOPBACK,
-                    **os.environ,
-                    "PYTHONPATH": os.pathsep.join(sys.path),
-                },
-            )
-            there.close()
-            self._processes.append(_Process(child, here, said))
+            environment = {"GLOO_SOCKET_IFNAME": LOOPBACK, "NCCL_SOCKET_IFNAME": LOOPBACK, **os.environ}
+            module = "turnwise.policy.learner.start_worker"
+            self._processes.append(Child(module, [str(rank), *arguments], environment))
 
     @property
     def alive(self) -> bool:
         """Whether they can be asked: none was lost, and `close` was not called."""
-        return self._ending.alive and all(each.child.poll() is None for each in self._processes)
+        return self._ending.alive and all(each.alive for each in self._processes)
 
     @property
     def process_ids(self) -> list[int]:
         """Of the processes, by rank."""
-        return [each.child.pid for each in self._processes]
+        return [each.process_id for each in self._processes]
 
     def close(self) -> None:
         """End them."""
@@ -173,14 +144,7 @@ class LearnerProcesses:
         )
 
     def _death(self, rank: int) -> LearnerLost:
-        process = self._processes[rank]
-        try:
-            status = process.child.wait(SECONDS_FOR_LAST_WORDS)
-        except subprocess.TimeoutExpired:
-            status = 0
-        how = f"was ended by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
-        process.said.seek(0)
-        words = process.said.read()[-LAST_WORDS:].decode(errors="replace").strip()
+        how, words = self._processes[rank].death()
         return LearnerLost(
             f"all {self.size} learner processes must live as long as their policy is trained; process {rank} {how}: "
             "give the same command again, which goes on after the last stage that was stored; if it was the memory "
@@ -195,15 +159,11 @@ def _timed_out(error: BaseException) -> bool:
     )
 
 
-def _end(processes: Sequence[_Process], folder: str, owner: int) -> None:
+def _end(processes: Sequence[Child], folder: str, owner: int) -> None:
     if os.getpid() != owner:  # a fork of the process that started them
         return
     for process in processes:
-        process.child.kill()
+        process.kill()
     for process in processes:
-        assert process.child.stdin is not None
-        process.child.stdin.close()
-        process.child.wait()
-        process.asks.close()
-        process.said.close()
+        process.free()
     shutil.rmtree(folder, ignore_errors=True)
