@@ -22,20 +22,20 @@ def decided(*found: Evidence) -> DecidedClaim:
 
 
 def test_the_description_has_the_verdict_and_what_was_compared() -> None:
-    figure = claim_figure("page", 3, decided(evidence((0.0, 0.2))))
+    figure = claim_figure("page", 3, decided(evidence((0.0, 0.2))), {})
     assert figure is not None and figure.name == "claims/page-3"
     assert figure.description == (
-        "Ours is better: not decided at this scale. ours 0.50 against theirs 0.40 in success, 2 seeds: open."
+        "Ours is better: not decided at this scale. ours 0.50 against theirs 0.40 in success; 2 seeds: open."
     )
 
 
 def test_a_claim_of_which_nothing_was_run_has_no_figure() -> None:
-    assert claim_figure("page", 1, decided()) is None
+    assert claim_figure("page", 1, decided(), {}) is None
 
 
 @pytest.mark.parametrize(("relation", "side"), [("above", 1.0), ("below", -1.0)])
 def test_a_band_shades_the_claimed_side_and_holds_all_that_it_shows(relation: str, side: float) -> None:
-    figure = claim_figure("page", 1, decided(evidence((0.01, 0.03), relation, worth_having=0.2)))
+    figure = claim_figure("page", 1, decided(evidence((0.01, 0.03), relation, worth_having=0.2)), {})
     assert figure is not None
     (axes,) = figure.draw(True).axes
     left, right = axes.get_xlim()
@@ -46,7 +46,7 @@ def test_a_band_shades_the_claimed_side_and_holds_all_that_it_shows(relation: st
 
 
 def test_bands_of_one_measure_span_the_same() -> None:
-    figure = claim_figure("page", 1, decided(evidence((0.0, 0.1)), evidence((0.5, 0.6))))
+    figure = claim_figure("page", 1, decided(evidence((0.0, 0.1)), evidence((0.5, 0.6))), {})
     assert figure is not None
     first, second = figure.draw(True).axes
     assert first.get_xlim() == second.get_xlim()
@@ -55,7 +55,7 @@ def test_bands_of_one_measure_span_the_same() -> None:
 def test_what_fell_in_too_few_seeds_is_said_and_draws_nothing() -> None:
     named = {"ablation": "runs", "variant": "ours", "relation": "falls before", "measure": "spread", "later": "entropy"}
     nothing = Evidence(Relationship.model_validate(named), None, 1.0, 1.0, True)
-    figure = claim_figure("page", 1, decided(nothing))
+    figure = claim_figure("page", 1, decided(nothing), {})
     assert figure is not None and "fewer than 2 seeds: open" in figure.description
     assert figure.data == [("ours falls before entropy", "spread", None, None, None, None)]
     assert figure.png().startswith(b"\x89PNG")
@@ -72,10 +72,17 @@ def test_a_deviation_has_a_point_and_no_bar() -> None:
     spread = Evidence(
         Relationship.model_validate(named), Interval(-0.1, None, None, "seeds", 5), 0.2, 0.2, True, (0.1, 0.2)
     )
-    figure = claim_figure("page", 1, decided(spread))
-    assert figure is not None and "ours varies by 0.10, theirs by 0.20, in success, 5 seeds: open" in figure.description
+    figure = claim_figure("page", 1, decided(spread), {})
+    assert figure is not None and "ours varies by 0.10, theirs by 0.20, in success; 5 seeds: open" in figure.description
     assert figure.data == [("ours varies less than theirs", "success", -0.1, None, None, None)]
 
 
 def test_every_standing_has_a_colour_of_its_own() -> None:
     assert len(set(STANDINGS.values())) == len(STANDINGS) == 4
+
+
+def test_a_measure_that_is_a_curve_is_called_by_its_heading() -> None:
+    named = {"ablation": "runs", "variant": "ours", "relation": "falls", "measure": "policy/entropy"}
+    falls = Evidence(Relationship.model_validate(named), student_over_seeds((-0.4, -0.2)), 0.2, 0.2, True, (0.1, 0.4))
+    figure = claim_figure("page", 1, decided(falls), {"policy/entropy": "entropy of the replies"})
+    assert figure is not None and "ours: entropy of the replies, from 0.40 to 0.10; 2 seeds: open" in figure.description

@@ -8,7 +8,7 @@ has its bar within the shade, and one that is too small to matter has it short o
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
@@ -22,12 +22,15 @@ from turnwise.studies.claims import OF_MEANS
 FOLDER = "claims"
 WIDTH, BAND_INCHES, TITLE_INCHES = 6.8, 0.95, 0.42
 SHADE = "#e3f1ec"
-LINE_CHARACTERS = 78
+LINE_CHARACTERS, BAND_CHARACTERS = 78, 100
 STANDINGS = {"holds": COLOURS[2], "reversed": COLOURS[1], "too small": COLOURS[4], "open": GREY}
 
 
-def claim_figure(page: str, place: int, decided: DecidedClaim) -> Figure | None:
-    """The figure of the claim at `place`, from 1, of a page; None where nothing was run of it."""
+def claim_figure(page: str, place: int, decided: DecidedClaim, headings: Mapping[str, str]) -> Figure | None:
+    """The figure of the claim at `place`, from 1, of a page; None where nothing was run of it.
+
+    `headings` says how to call a measure that is a curve.
+    """
     if not decided.evidence:
         return None
 
@@ -38,13 +41,15 @@ def claim_figure(page: str, place: int, decided: DecidedClaim) -> Figure | None:
         drawing.suptitle("\n".join(title), x=0.012, ha="left", fontsize=10, fontweight="bold")
         bands = drawing.subplots(len(decided.evidence), 1, squeeze=False)[:, 0]
         for axes, evidence in zip(bands, decided.evidence, strict=True):
-            _draw_band(axes, evidence, _limits(evidence, decided.evidence))
+            _draw_band(axes, evidence, _limits(evidence, decided.evidence), _told(evidence, headings))
         bands[-1].set_xlabel(f"{bands[-1].get_xlabel()}   (shaded: as claimed)", fontsize=7.5)
         return drawing
 
     return Figure(
         f"{FOLDER}/{page}-{place}",
-        " ".join([f"{decided.claim.claim}: {decided.verdict}.", *(f"{_told(each)}." for each in decided.evidence)]),
+        " ".join(
+            [f"{decided.claim.claim}: {decided.verdict}.", *(f"{_told(each, headings)}." for each in decided.evidence)]
+        ),
         ("relation", "measure", "difference", "low", "high", "worth having"),
         [_row(each) for each in decided.evidence],
         draw,
@@ -79,9 +84,9 @@ def _worth_having(evidence: Evidence) -> float | None:
     return evidence.worth_having if evidence.relationship.upwards else -evidence.worth_having
 
 
-def _draw_band(axes: Axes, evidence: Evidence, limits: tuple[float, float]) -> None:
+def _draw_band(axes: Axes, evidence: Evidence, limits: tuple[float, float], told: str) -> None:
     estimate, colour = evidence.estimate, STANDINGS[evidence.standing]
-    axes.set_title(_told(evidence), fontsize=8.5, fontweight="normal", color=INK)
+    axes.set_title("\n".join(textwrap.wrap(told, BAND_CHARACTERS)), fontsize=8.5, fontweight="normal", color=INK)
     axes.set_xlabel(_difference(evidence), fontsize=7.5)
     axes.set_yticks([])
     axes.set_ylim(-1, 1)
@@ -111,22 +116,27 @@ def _draw_band(axes: Axes, evidence: Evidence, limits: tuple[float, float]) -> N
     axes.plot([estimate.value], [0], "o", color=colour, markersize=7)
 
 
-def _told(evidence: Evidence) -> str:
+def _told(evidence: Evidence, headings: Mapping[str, str]) -> str:
     """What is compared, with its values, e.g. `grpo 0.56 against ppo 0.57 in exact match, 7 seeds: open`."""
     relationship, estimate = evidence.relationship, evidence.estimate
+    variant, than, measure = relationship.variant, relationship.than, _called(relationship.measure, headings)
     if estimate is None or evidence.compared is None:
-        return f"{relationship.variant}: {relationship.measure}, fewer than 2 seeds: {evidence.standing}"
+        return f"{variant}: {measure}, fewer than 2 seeds: {evidence.standing}"
     own, other = (number(each, 2) for each in evidence.compared)
-    if relationship.than is not None:
-        what = f"{relationship.variant} {own} against {relationship.than} {other} in {relationship.measure}"
-        if relationship.relation == "varies less than":
-            what = f"{relationship.variant} varies by {own}, {relationship.than} by {other}, in {relationship.measure}"
+    if relationship.relation == "varies less than":
+        what = f"{variant} varies by {own}, {than} by {other}, in {measure}"
+    elif than is not None:
+        what = f"{variant} {own} against {than} {other} in {measure}"
     elif relationship.later is not None:
-        falls = f"{relationship.measure} falls at iteration {other}, {relationship.later} at {own}"
-        what = f"{relationship.variant}: {falls}"
+        earlier, later = (number(each, 0) for each in reversed(evidence.compared))
+        what = f"{variant}: {measure} falls at iteration {earlier}, {_called(relationship.later, headings)} at {later}"
     else:
-        what = f"{relationship.variant}: {relationship.measure} from {other} to {own}"
-    return f"{what}, {estimate.count} seeds: {evidence.standing}"
+        what = f"{variant}: {measure}, from {other} to {own}"
+    return f"{what}; {estimate.count} seeds: {evidence.standing}"
+
+
+def _called(measure: str, headings: Mapping[str, str]) -> str:
+    return headings.get(measure, measure)
 
 
 def _difference(evidence: Evidence) -> str:

@@ -20,7 +20,7 @@ from turnwise.reporting.figures.learning_curves import draw_variant
 from turnwise.reporting.formatting import UNDEFINED, duration, number, of_processes, with_bounds
 from turnwise.statistics.curves import AtEqualBudget
 from turnwise.studies.claim_figures import claim_figure
-from turnwise.studies.claim_verdicts import LEVEL, decide
+from turnwise.studies.claim_verdicts import LEVEL, DecidedClaim, decide
 from turnwise.studies.claims import ClaimsPage
 from turnwise.studies.claims_power import open_relations, planned_seeds
 from turnwise.studies.markdown import render
@@ -53,7 +53,7 @@ def page(name: str, claims: ClaimsPage, records: Mapping[str, Record]) -> str:
         claims=claims,
         level=LEVEL,
         decisions=decisions,
-        claim_figures=[claim_figure(name, place, decided) for place, decided in enumerate(decisions, start=1)],
+        claim_figures=_claim_figures(name, decisions, records),
         evidence=[evidence for decided in decisions for evidence in decided.evidence],
         planned_seeds=planned_seeds(claims, reports),
         open_relations=open_relations(claims, decisions, reports),
@@ -118,13 +118,17 @@ def _budgets(found: Sequence[AtEqualBudget]) -> Table:
 def figures(name: str, claims: ClaimsPage, records: Mapping[str, Record]) -> list[Figure]:
     """A figure for each claim that was tried, and one for each ablation that was run, except tunings: its curves."""
     decisions = decide(claims, {ablation: record.report for ablation, record in records.items()})
-    tried = [claim_figure(name, place, decided) for place, decided in enumerate(decisions, start=1)]
     curves = [
         curves_figure(_figure_name(name, ablation), record.report, claims.curves)
         for ablation, record in records.items()
         if claims.ablations[ablation].tunes is None
     ]
-    return [*(figure for figure in tried if figure is not None), *curves]
+    return [*(figure for figure in _claim_figures(name, decisions, records) if figure is not None), *curves]
+
+
+def _claim_figures(name: str, decisions: Sequence[DecidedClaim], records: Mapping[str, Record]) -> list[Figure | None]:
+    headings = {curve.metric: curve.heading for record in records.values() for curve in record.report.curves}
+    return [claim_figure(name, place, decided, headings) for place, decided in enumerate(decisions, start=1)]
 
 
 def curves_figure(name: str, report: ReportData, metrics: Sequence[str]) -> Figure:
