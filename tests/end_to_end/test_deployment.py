@@ -131,3 +131,28 @@ def test_an_unknown_parameter_is_refused_before_any_stage_and_the_automation_pau
     assert task_run_names(site, said) == []
     wait_until_paused(site)
     run(site.project, "prefect", "work-pool", "resume", "turnwise", **site.variables)
+
+
+def test_the_deployments_to_containers_are_taken_by_pools_of_their_kinds(site: Site) -> None:
+    file = ("--prefect-file", "prefect-containers.yaml")
+    for kind in ("docker", "kubernetes"):
+        run(site.project, "prefect", "work-pool", "create", f"turnwise-{kind}", "--type", kind, **site.variables)
+    run(site.project, "prefect", "--no-prompt", "deploy", "--all", *file, **site.variables)
+    schedule = ("ablation/docker", "--cron", "0 2 * * *")
+    run(site.project, "prefect", "deployment", "schedule", "create", *schedule, **site.variables)
+    pools = {pool["name"]: pool["base_job_template"]["variables"]["properties"] for pool in site.ask("work_pools")}
+    made = [each for each in site.ask("deployments") if each["name"] in ("docker", "kubernetes")]
+    assert sorted(each["entrypoint"] for each in made) == 2 * ["flows/deployments.py:ablation"] + 2 * [
+        "flows/deployments.py:experiment"
+    ]
+    assert [of["schedule"]["cron"] for each in made for of in each["schedules"]] == ["0 2 * * *"]
+    assert {
+        each["name"]: each["global_concurrency_limit"]["limit"] for each in made if "ablation" in each["entrypoint"]
+    } == {
+        "docker": 1,
+        "kubernetes": 4,
+    }
+    for each in made:
+        assert each["work_pool_name"] == f"turnwise-{each['name']}"
+        assert each["job_variables"].keys() <= pools[each["work_pool_name"]].keys(), "a variable that no worker reads"
+        assert each["pull_steps"] == [{"prefect.deployments.steps.set_working_directory": {"directory": "/turnwise"}}]
