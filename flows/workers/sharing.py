@@ -72,13 +72,16 @@ class SharedRuns(Observer):
         *,
         elsewhere: bool = False,
         sampler: Sampler | None = None,
+        tested: bool = True,
     ) -> None:
         """`elsewhere`: the workers make every run that is not recorded, and this process none.
 
-        `sampler` samples ahead for the runs that this process makes (`rollout.lag`).
+        `sampler` samples ahead for the runs that this process makes (`rollout.lag`). Without `tested` no test task is
+        played.
         """
         self._experiment, self._prepared, self._record = experiment, prepared, record
         self._make_workers, self._elsewhere, self._sampler = make_workers, elsewhere, sampler
+        self._tested = tested
         self._workers: Workers | None = None
         self._made: dict[RunName, Run | TrainingEnded] = {}
         self._followed: dict[RunName, FollowedRun] = {}
@@ -108,6 +111,10 @@ class SharedRuns(Observer):
         Raises:
             TrainingEnded: some run was ended, so the comparison would not be the one that was asked for.
         """
+        return _whole(list(self.outcomes().values()))
+
+    def outcomes(self) -> dict[RunName, Run | TrainingEnded]:
+        """Every variant with every seed, or why it was ended early."""
         every = list(self._left)
         if self._elsewhere:
             self._hand_out([each for each in every if not self._is_recorded(each)])
@@ -121,7 +128,7 @@ class SharedRuns(Observer):
                     self._await(each)
         if self._workers is not None:
             self._workers.finish()
-        return _whole([self._made[each] for each in every])
+        return {each: self._made[each] for each in every}
 
     def end(self) -> None:
         """End the workers that are still at work."""
@@ -139,7 +146,9 @@ class SharedRuns(Observer):
         self._workers = self._make_workers()
         prepared = vars(self._prepared)
         for variant, seed in runs:
-            order = RunOrder(experiment=self._experiment, prepared=prepared, variant=variant, seed=seed)
+            order = RunOrder(
+                experiment=self._experiment, prepared=prepared, variant=variant, seed=seed, tested=self._tested
+            )
             followed = self._followed[variant, seed] = FollowedRun(order, self._record)
             self._workers.submit(followed)
 
@@ -148,7 +157,7 @@ class SharedRuns(Observer):
         variant, seed = each
         try:
             with recorded_only(), unobserved():
-                run_variant(self._experiment.variant(variant), self._prepared, variant, seed)
+                run_variant(self._experiment.variant(variant), self._prepared, variant, seed, tested=self._tested)
         except NotRecorded:
             return False
         except TrainingEnded:
@@ -172,7 +181,9 @@ class SharedRuns(Observer):
 
     def _make_here(self, each: RunName) -> None:
         try:
-            self._made[each] = run_recorded(self._experiment, self._prepared, self._record, *each, self._sampler)
+            self._made[each] = run_recorded(
+                self._experiment, self._prepared, self._record, *each, self._sampler, self._tested
+            )
         except TrainingEnded as error:
             self._made[each] = error
 
@@ -185,11 +196,12 @@ def shared_runs(
     display: Display,
     console: Console,
     processes: int,
+    tested: bool = True,
 ) -> Iterator[SharedRuns]:
     """The runs of an ablation and their workers. None of these outlives the block.
 
     So many `processes`, this one included, share the runs. Where there are more of them than runs, the others sample
-    ahead (`rollout.lag`). A Ray cluster takes precedence.
+    ahead (`rollout.lag`). A Ray cluster takes precedence. Without `tested` no test task is played.
     """
     runner = experiment.compute.runner
     on_ray = runner.kind == "ray"
@@ -214,6 +226,7 @@ def shared_runs(
             make_workers if wanted else None,
             elsewhere=on_ray and wanted,
             sampler=sampler,
+            tested=tested,
         )
         try:
             yield shared
