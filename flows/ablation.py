@@ -24,9 +24,10 @@ from flows.recording.results import (
 )
 from flows.roster import plotted_measures
 from flows.run_state import Run
-from flows.runtime.display import Display, expected_work
+from flows.runtime.display import Display
 from flows.runtime.flow_artifacts import FlowProgress, publish_results
 from flows.runtime.flow_runs import flow_run
+from flows.runtime.work_left import stages_of_ablation
 from flows.workers.sharing import shared_runs
 from tasks.observing import observing
 from tasks.report.report import ReportParameters, RunName, read_report, report
@@ -77,10 +78,10 @@ def compare(experiment: Experiment, console: Console, processes: int | None = No
     require_store(tracking_uri(experiment))
     require_place()
     require_memory(experiment, processes)
-    display = Display(console, expected_work(experiment), processes)
+    told = FlowProgress(experiment.ablation.name)
+    display = Display(console, stages_of_ablation(experiment), processes, told.reached)
     needed = needs_of(experiment, processes)
-    told = FlowProgress(experiment.ablation.name, expected_work(experiment))
-    with display.showing(), observing(told), observing(DiskGuard(needed.disk if needed else 0)):
+    with display.showing(), observing(DiskGuard(needed.disk if needed else 0)):
         prepared = prepare_policy(experiment, prepare_materials(experiment))
         baselines = evaluate_baselines(experiment, prepared)
         warm_start = evaluate_warm_start(experiment, prepared)

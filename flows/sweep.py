@@ -25,8 +25,10 @@ from flows.prepare import Prepared, prepare_materials, prepare_policy
 from flows.recording.record import AblationRecord, tracking_uri
 from flows.recording.results import all_references, results_folder
 from flows.run_state import Run
-from flows.runtime.display import Display, expected_work
+from flows.runtime.display import Display
+from flows.runtime.flow_artifacts import FlowProgress
 from flows.runtime.flow_runs import flow_run
+from flows.runtime.work_left import stages_of_sweep
 from flows.workers.sharing import shared_runs
 from tasks.observing import observing
 from tasks.playing import tasks_of, the_world
@@ -117,7 +119,8 @@ def sweep(
     require_place()
     require_memory(experiment, processes)
     console = Console(quiet=quiet)
-    display = Display(console, expected_work(experiment), processes)
+    told = FlowProgress(experiment.ablation.name)
+    display = Display(console, stages_of_sweep(experiment), processes, told.reached)
     needed = needs_of(experiment, processes)
     with display.showing(), observing(DiskGuard(needed.disk if needed else 0)):
         prepared = prepare_policy(experiment, prepare_materials(experiment))
@@ -131,6 +134,7 @@ def sweep(
     write_whole(folder / "sweep.json", report.to_json())
     write_whole(folder / "sweep.csv", report.to_csv())
     record.close(folder / "sweep.csv", digest)
+    told.complete()
     return SweepResult(report, folder, digest, display.computed, display.found)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from flows import sweep as of_flows
 from flows.commands.cli import status_of
 from flows.prepare import Prepared
 from flows.runtime.display import WorkerView
+from flows.runtime.work_left import kind_of, stages_of_sweep
 from flows.sweep import sweep_experiment, sweep_seeds
 from flows.workers.following import FollowedRun
 from flows.workers.reports import Ended, Made, Report
@@ -78,6 +80,8 @@ def test_no_test_task_and_no_seed_of_the_comparison_takes_part_and_a_repeat_cost
     with observing(again):
         assert status_of([*COMMAND, "-s", "optimization.iterations=1"]) == 0
     assert all(call.cached for call in again.made)
+    swept = sweep_experiment(tiny("optimization.iterations=1"), candidates({RATE: [0.0004, 0.005]}), seeds=2)
+    assert Counter(kind_of(call.stage, call.label) for call in again.made) == stages_of_sweep(swept)
 
 
 @pytest.mark.parametrize("ended", [False, True])
