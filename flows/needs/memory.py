@@ -28,7 +28,7 @@ from turnwise.policy.memory_plan import LIBRARIES, EngineMemory, ModelMemory
 
 SAMPLING = "sampling"
 """The phase in which an engine that sleeps (`compute.sleep_level`) is awake."""
-APART = "an engine's card"
+APART = "engine"
 """Not a phase, but a card by itself, which is planned like one: `compute.engines_apart`."""
 Parts = Mapping[str, int]
 """Bytes on the device, by what they hold."""
