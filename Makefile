@@ -13,7 +13,7 @@ OVERLAY = $(if $(filter search,$(WORLD)),,$(firstword $(wildcard experiments/$(W
 unexport PYTHONDONTWRITEBYTECODE
 
 .DELETE_ON_ERROR:
-.PHONY: demo repro test ui lint bench docs lock lock-docs setup ray clean
+.PHONY: demo repro test ui lint bench docs pictures lock lock-docs setup ray clean
 
 demo: $(VENV)/ready ## compare credit rules; `make demo WORLD=frozen_lake` does it on a second world
 	$(BIN)/turnwise ablation $(OVERLAY) --processes 2
@@ -39,6 +39,9 @@ bench: $(VENV)/ready ## side-by-side measurements; nothing is asserted
 docs: $(VENV)/ready $(DOCS_VENV)/ready ## the documentation as a site, every link checked
 	NO_MKDOCS_2_WARNING=1 $(DOCS_VENV)/bin/mkdocs build --strict --quiet
 	@echo "The documentation is .site/index.html. With search: python3 -m http.server --bind 127.0.0.1 --directory .site 8000"
+
+pictures: $(VENV)/ready ## take the pictures of README and docs that show pages, after `make demo`
+	$(BIN)/python docs/pictures.py
 
 setup: $(VENV)/ready
 

@@ -24,10 +24,10 @@ from flows.recording.results import (
 )
 from flows.roster import plotted_measures
 from flows.run_state import Run
-from flows.runtime.display import Display, expected_work
+from flows.runtime.display import Display
 from flows.runtime.flow_artifacts import FlowProgress, publish_results
 from flows.runtime.flow_runs import flow_run
-from flows.runtime.sampler import sampling_ahead
+from flows.runtime.work_left import stages_of_ablation
 from flows.workers.sharing import shared_runs
 from tasks.observing import observing
 from tasks.report.report import ReportParameters, RunName, read_report, report
@@ -78,30 +78,24 @@ def compare(experiment: Experiment, console: Console, processes: int | None = No
     require_store(tracking_uri(experiment))
     require_place()
     require_memory(experiment, processes)
-    display = Display(console, expected_work(experiment), processes)
+    told = FlowProgress(experiment.ablation.name)
+    display = Display(console, stages_of_ablation(experiment), processes, told.reached)
     needed = needs_of(experiment, processes)
-    told = FlowProgress(experiment.ablation.name, expected_work(experiment))
-    with display.showing(), observing(told), observing(DiskGuard(needed.disk if needed else 0)):
+    with display.showing(), observing(DiskGuard(needed.disk if needed else 0)):
         prepared = prepare_policy(experiment, prepare_materials(experiment))
         baselines = evaluate_baselines(experiment, prepared)
         warm_start = evaluate_warm_start(experiment, prepared)
         record = AblationRecord(experiment, prepared)
         record.compared_with({**baselines, WARM_START: warm_start})
-        with_runs = min(processes, len(experiment.ablation.variants) * len(experiment.ablation.seeds))
-        samplers = processes - with_runs
-        with (
-            shared_runs(experiment, prepared, record, display, console, with_runs - 1, samplers - 1) as shared,
-            sampling_ahead(samplers > 0, display.finished_by_worker, console.print) as sampler,
-        ):
-            runs = shared.make(sampler)
+        with shared_runs(experiment, prepared, record, display, console, processes) as shared:
+            runs = shared.make()
         reported = _report(experiment, baselines, warm_start, prepared.tokenizer, runs)
     evaluations = [*baselines.values(), warm_start]
     made = [*evaluations, *all_references(runs)]
     digest = digest_of([str(reference) for reference in [reported, *made]])
     if display.computed:
-        ahead = 0.0 if sampler is None else sampler.seconds
-        seconds, number = time.monotonic() - began + shared.seconds + ahead, 1 + shared.number + (ahead > 0)
-        keep_time(reported, seconds, number, display.made.issuperset(made))
+        seconds = time.monotonic() - began + shared.seconds
+        keep_time(reported, seconds, 1 + shared.number, display.made.issuperset(made))
     data = with_circumstances(read_report(reported), experiment, prepared, reported, evaluations, runs)
     folder = results_folder(experiment)
     digests = digests_of(experiment, digest, prepared, {**baselines, WARM_START: warm_start}, runs)

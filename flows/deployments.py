@@ -1,6 +1,7 @@
 """The flows that prefect.yaml deploys; their parameters correspond to the command line's arguments.
 
 Both are parsed into the same configuration model, `turnwise.experiment`. A mistake fails the run before any stage.
+The comparison is a flow run within theirs, whose tags say what it is of: they are known once the parameters are read.
 """
 
 from __future__ import annotations
@@ -8,9 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from prefect import flow, runtime
-from rich.console import Console
 
-from flows.ablation import compare
+from flows.ablation import comparison
 from turnwise.experiment import Experiment, load, single
 from turnwise.store.default import use_storage
 from turnwise.store.paths import project_root
@@ -35,7 +35,7 @@ def ablation(
         overlays: files laid over it, in order.
         settings: single values by dotted key, e.g. `{"optimization.iterations": 5}`.
     """
-    return compare(_load(parameters, overlays, settings), Console()).digest
+    return comparison(_load(parameters, overlays, settings)).digest
 
 
 @flow(name="experiment", flow_run_name=_run_name)
@@ -55,7 +55,7 @@ def experiment(
         variant: a name of the section `variants`; by default the parameters as they are.
         seed: by default the first of `ablation.seeds`.
     """
-    return compare(single(_load(parameters, overlays, settings), variant, seed), Console()).digest
+    return comparison(single(_load(parameters, overlays, settings), variant, seed)).digest
 
 
 def _load(parameters: str, overlays: list[str] | None, settings: dict[str, Any] | None) -> Experiment:

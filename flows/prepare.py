@@ -34,6 +34,9 @@ from turnwise.store.outside import outside_file
 from turnwise.store.paths import project_root
 from turnwise.world import SPLITS, Split
 
+ON_TEST_TASKS = "on the test task set"
+"""How the label of an evaluation says that it is one."""
+
 
 @dataclass(frozen=True)
 class Materials:
@@ -197,7 +200,7 @@ def evaluate_baselines(experiment: Experiment, materials: Materials) -> dict[str
 
 def evaluate_warm_start(experiment: Experiment, prepared: Prepared) -> Reference:
     """Evaluate the warm start on the test task set."""
-    return evaluate.named("warm start on the test task set")(
+    return evaluate.named(f"warm start {ON_TEST_TASKS}")(
         EvaluationParameters.of(play_parameters(experiment), experiment.compute, experiment.evaluation, "test"),
         policy=prepared.warm_start,
         tokenizer=prepared.tokenizer,

@@ -22,7 +22,7 @@ from dataclasses import replace
 from flows import roster
 from flows.health import judge_start, may_return_to, respond
 from flows.learning import first_critic
-from flows.prepare import Prepared
+from flows.prepare import ON_TEST_TASKS, Prepared
 from flows.run_state import Iteration, Models, Run
 from flows.runtime.sampler import Sampler
 from flows.sampling import evaluation, evaluation_at_horizon, turn_limit
@@ -68,7 +68,7 @@ def run_variant(
         respond(run)
         _prune_behind(run)
     if tested:
-        label, limit = f"{run.name} on the test task set", run.iterations[-1].limit
+        label, limit = f"{run.name} {ON_TEST_TASKS}", run.iterations[-1].limit
         run.test = evaluation(label, experiment, "test", prepared, run.policy)
         run.test_at_horizon = evaluation_at_horizon(label, experiment, "test", prepared, run.policy, limit)
     return run

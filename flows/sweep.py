@@ -25,9 +25,11 @@ from flows.prepare import Prepared, prepare_materials, prepare_policy
 from flows.recording.record import AblationRecord, tracking_uri
 from flows.recording.results import all_references, results_folder
 from flows.run_state import Run
-from flows.runtime.display import Display, expected_work
+from flows.runtime.display import Display
+from flows.runtime.flow_artifacts import FlowProgress
 from flows.runtime.flow_runs import flow_run
-from flows.workers.sharing import run_recorded
+from flows.runtime.work_left import stages_of_sweep
+from flows.workers.sharing import shared_runs
 from tasks.observing import observing
 from tasks.playing import tasks_of, the_world
 from turnwise.config.overlays import merged, with_value
@@ -39,6 +41,7 @@ from turnwise.reporting.data.cells import curve, task_means
 from turnwise.statistics import ReferencePoints, Results, judge
 from turnwise.store import Reference
 from turnwise.store.atomic_write import write_whole
+from turnwise.store.default import require_place
 from turnwise.store.digests import digest_of
 from turnwise.studies.sweep import SweepReport
 from turnwise.tracking.database import require_store
@@ -98,28 +101,32 @@ def _changes(candidate: Candidate, values: Mapping[str, object]) -> dict[str, ob
 
 
 @flow_run("sweep", "{experiment.ablation.name}")
-def sweep(experiment: Experiment, candidates: Sequence[Candidate], quiet: bool = False) -> SweepResult:
+def sweep(
+    experiment: Experiment, candidates: Sequence[Candidate], processes: int | None = None, quiet: bool = False
+) -> SweepResult:
     """Train every candidate with every seed, and compare them on the validation task set.
 
     `experiment` is what `sweep_experiment` made of these candidates. A candidate of which a run is ended by a guard or
-    an alarm has no result; the others go on.
+    an alarm has no result; the others go on. The runs are made by whom `compute.runner` names, or by so many
+    `processes`, as those of an ablation; the results do not depend on it.
 
     Raises:
         ConfigurationError: the device has too little memory or the disk too little room.
         TrainingEnded: no candidate has a result.
     """
+    processes = experiment.compute.runner.with_processes(processes).processes
     require_store(tracking_uri(experiment))
-    require_memory(experiment, 1)
-    display = Display(Console(quiet=quiet), expected_work(experiment))
-    needed = needs_of(experiment, 1)
+    require_place()
+    require_memory(experiment, processes)
+    console = Console(quiet=quiet)
+    told = FlowProgress(experiment.ablation.name)
+    display = Display(console, stages_of_sweep(experiment), processes, told.reached)
+    needed = needs_of(experiment, processes)
     with display.showing(), observing(DiskGuard(needed.disk if needed else 0)):
         prepared = prepare_policy(experiment, prepare_materials(experiment))
         record = AblationRecord(experiment, prepared)
-        made = {
-            (variant, seed): _run(experiment, prepared, record, variant, seed)
-            for seed in experiment.ablation.seeds
-            for variant in experiment.ablation.variants
-        }
+        with shared_runs(experiment, prepared, record, display, console, processes, tested=False) as shared:
+            made = shared.outcomes()
     report = _report(experiment, candidates, prepared, made)
     runs = [run for run in made.values() if isinstance(run, Run)]
     digest = digest_of([str(reference) for reference in all_references(runs)])
@@ -127,17 +134,8 @@ def sweep(experiment: Experiment, candidates: Sequence[Candidate], quiet: bool =
     write_whole(folder / "sweep.json", report.to_json())
     write_whole(folder / "sweep.csv", report.to_csv())
     record.close(folder / "sweep.csv", digest)
+    told.complete()
     return SweepResult(report, folder, digest, display.computed, display.found)
-
-
-def _run(
-    experiment: Experiment, prepared: Prepared, record: AblationRecord, variant: str, seed: int
-) -> Run | TrainingEnded:
-    """Train one candidate with one seed, recorded in MLflow; or why it was ended early."""
-    try:
-        return run_recorded(experiment, prepared, record, variant, seed, tested=False)
-    except TrainingEnded as error:
-        return error
 
 
 def _report(

@@ -22,7 +22,8 @@ def show_memory(experiment: Experiment, dimensions: Dimensions, processes: int, 
     plan, available = largest_plan(experiment, dimensions), device_bytes(device)
     whose = f" (the variant that takes the most: {plan.variant})" if len(experiment.ablation.variants) > 1 else ""
     several = experiment.compute.cards > 1
-    of = "the first card of each run" if several and device != "cpu" else f"each {'run' if several else 'process'}"
+    card = "the first card of each run" + (", and of one of its engines" if experiment.compute.engines_apart else "")
+    of = card if several and device != "cpu" else f"each {'run' if several else 'process'}"
     where = "" if several and device != "cpu" else f" on the {device}"
     console.print(f"Memory of {of}{where}, in GiB{whose}:\n", highlight=False)
     console.print(_table(plan))

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 import typer
 
-from flows.commands.options import PARAMETERS_FILE, Overlays, ParametersFile, load_experiment
+from flows.commands.options import PARAMETERS_FILE, Overlays, ParametersFile, Processes, load_experiment
 
 
 def sweep(
@@ -42,6 +42,7 @@ def sweep(
         typer.Option(help="A name of the section variants.", show_default="the parameters as they are"),
     ] = None,
     seeds: Annotated[int, typer.Option(min=1, max=100, metavar="N", help="Seeds of each candidate.")] = 3,
+    processes: Processes = None,
 ) -> None:
     """Try values of some keys, on validation tasks and with seeds that no comparison uses."""
     from rich.console import Console
@@ -55,7 +56,7 @@ def sweep(
         choices = {**read_choices(values), **choices}
     experiment = load_experiment(parameters, overlays, fixed)
     console, began = Console(), time.monotonic()
-    result = run_sweep(experiment, choices, random=random, variant=variant, seeds=seeds)
+    result = run_sweep(experiment, choices, random=random, variant=variant, seeds=seeds, processes=processes)
     print_table(result.report.table(), console)
     console.print(result.report.finding(), highlight=False, soft_wrap=True)
     console.print()

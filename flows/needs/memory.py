@@ -24,10 +24,12 @@ from tasks.playing import MOST_EPISODES_AT_ONCE
 from turnwise.config.model_settings import ModelSettings
 from turnwise.experiment import Experiment
 from turnwise.policy.dimensions import Dimensions
-from turnwise.policy.memory_plan import EngineMemory, ModelMemory
+from turnwise.policy.memory_plan import LIBRARIES, EngineMemory, ModelMemory
 
 SAMPLING = "sampling"
 """The phase in which an engine that sleeps (`compute.sleep_level`) is awake."""
+APART = "engine"
+"""Not a phase, but a card by itself, which is planned like one: `compute.engines_apart`."""
 Parts = Mapping[str, int]
 """Bytes on the device, by what they hold."""
 
@@ -70,21 +72,22 @@ def memory_plan(own: Experiment, dimensions: Dimensions, variant: str) -> Memory
     always = {"libraries": libraries(own.compute)}
     of_engine = {"engine: weights": engine.weights, "engine: cache": engine.cache}
     phases = [*_warm_start(own, dimensions), *_iteration(own, dimensions, engine)]
-    return MemoryPlan(
-        variant,
-        tuple(
-            PlannedPhase(
-                name,
-                spread(
-                    {**always, **({} if own.compute.sleep_level and name != SAMPLING else of_engine), **parts},
-                    own.compute,
-                    _model(own, dimensions),
-                    samples=name == SAMPLING,
-                ),
-            )
-            for name, parts in phases
-        ),
-    )
+    planned = [
+        PlannedPhase(
+            name,
+            spread(
+                {**always, **({} if own.compute.sleep_level and name != SAMPLING else of_engine), **parts},
+                own.compute,
+                _model(own, dimensions),
+                samples=name == SAMPLING,
+            ),
+        )
+        for name, parts in phases
+    ]
+    if own.compute.engines_apart:
+        of_its_card = {"libraries": LIBRARIES[own.compute.device][own.compute.engine], **of_engine}
+        planned.append(PlannedPhase(APART, {**of_its_card, "activations": engine.sampling}))
+    return MemoryPlan(variant, tuple(planned))
 
 
 def _warm_start(own: Experiment, dimensions: Dimensions) -> Iterator[tuple[str, Parts]]:

@@ -12,9 +12,10 @@ from flows.prepare import Prepared, evaluate_baselines, evaluate_warm_start, pre
 from flows.python.ablation_report import AblationReport
 from flows.python.recorded import RecordedRuns, runs
 from flows.recording.record import tracking_uri
-from flows.runtime.display import Display, expected_work
+from flows.runtime.display import Display
 from flows.runtime.flow_runs import flow_run
 from flows.runtime.process_settings import prepare_process
+from flows.runtime.work_left import stages_of_preparation, stages_of_reference_points
 from tasks.observing import Observer, StageCall, observing
 from tasks.stage import computes
 from turnwise.experiment import Experiment, single
@@ -104,13 +105,14 @@ def evaluate(
 
 @flow_run("preparation", "prepare {experiment.world.name}")
 def _preparation(experiment: Experiment, quiet: bool = False) -> Prepared:
-    with Display(Console(quiet=quiet), expected_work(experiment)).showing():
+    with Display(Console(quiet=quiet), stages_of_preparation(experiment)).showing():
         return prepare_policy(experiment, prepare_materials(experiment))
 
 
 @flow_run("evaluation", "evaluate {experiment.world.name}")
 def _evaluation(experiment: Experiment, quiet: bool = False) -> dict[str, dict[str, float]]:
-    with Display(Console(quiet=quiet), expected_work(experiment)).showing():
+    expected = stages_of_preparation(experiment) + stages_of_reference_points(experiment)
+    with Display(Console(quiet=quiet), expected).showing():
         prepared = prepare_policy(experiment, prepare_materials(experiment))
         evaluated = {
             **evaluate_baselines(experiment, prepared),

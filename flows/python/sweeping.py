@@ -19,6 +19,7 @@ def sweep(
     random: int | None = None,
     variant: str | None = None,
     seeds: int = 3,
+    processes: int | None = None,
     quiet: bool = False,
 ) -> SweepResult:
     """Try values of some keys before variants are compared: on the validation task set, with seeds of their own.
@@ -32,6 +33,7 @@ def sweep(
         random: how many candidates are drawn; None: every combination of the values.
         variant: the variant of the experiment that the values are tried in; None: the parameters as they are.
         seeds: how many seeds each candidate gets. None of them is a seed of the experiment's own comparison.
+        processes: how many processes share the runs; None: as `compute.runner` says. The results are the same.
         quiet: show no progress.
 
     Raises:
@@ -41,4 +43,4 @@ def sweep(
     prepare_process()
     choices = {key: found if isinstance(found, Range) else list(found) for key, found in values.items()}
     tried = candidates(choices, random)
-    return run_sweep.found_or_run(sweep_experiment(experiment, tried, variant, seeds), tried, quiet)
+    return run_sweep.found_or_run(sweep_experiment(experiment, tried, variant, seeds), tried, processes, quiet)

@@ -38,8 +38,9 @@ from flows.prepare import (
 from flows.recording.record import AblationRecord, tracking_uri
 from flows.recording.results import DIGESTS_FILE
 from flows.run_state import Run
-from flows.runtime.display import Display, expected_work
+from flows.runtime.display import Display
 from flows.runtime.flow_runs import flow_run
+from flows.runtime.work_left import Stages, stages_of_preparation, stages_of_reference_points, stages_of_run
 from flows.workers.sharing import run_recorded
 from tasks.models_in_memory import whole_policy
 from tasks.observing import observing
@@ -85,7 +86,7 @@ def dvc_stage(stage: str, experiment: Experiment, variant: str | None, seed: int
 
 def materialise_materials(experiment: Experiment) -> None:
     """Write the task sets, the demonstrations, the tokenizer and the baselines' scores on the test task set."""
-    with _showing(experiment):
+    with _showing(stages_of_preparation(experiment) + stages_of_reference_points(experiment)):
         materials = prepare_materials(experiment)
         baselines = evaluate_baselines(experiment, materials)
     data = project_root() / "data"
@@ -100,7 +101,7 @@ def materialise_materials(experiment: Experiment) -> None:
 
 def materialise_warm_start(experiment: Experiment) -> None:
     """Write the policy that reinforcement starts from, its learning curve, and its scores on the test task set."""
-    with _showing(experiment):
+    with _showing(stages_of_preparation(experiment) + stages_of_reference_points(experiment)):
         prepared = prepare_policy(experiment, prepare_materials(experiment))
         test = evaluate_warm_start(experiment, prepared)
     models = project_root() / "models"
@@ -124,7 +125,8 @@ def materialise_run(experiment: Experiment, variant: str, seed: int) -> None:
     own = single(experiment, variant, seed)
     require_memory(own)
     needed = needs_of(own)
-    with _showing(experiment), observing(DiskGuard(needed.disk if needed else 0)):
+    expected = stages_of_preparation(experiment) + stages_of_run(experiment, variant)
+    with _showing(expected), observing(DiskGuard(needed.disk if needed else 0)):
         prepared = prepare_policy(experiment, prepare_materials(experiment))
         record = AblationRecord(experiment, prepared)
         run = run_recorded(experiment, prepared, record, variant, seed)
@@ -163,9 +165,9 @@ def _require_part(experiment: Experiment, variant: str, seed: int) -> None:
 
 
 @contextmanager
-def _showing(experiment: Experiment) -> Iterator[None]:
+def _showing(expected: Stages) -> Iterator[None]:
     console = Console()
-    display = Display(console, expected_work(experiment))
+    display = Display(console, expected)
     with display.showing():
         yield
     console.print(f"{display.computed} stages computed, {display.found} found in the store", highlight=False)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
@@ -16,42 +16,12 @@ from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskProgres
 from rich.table import Column
 from rich.text import Text
 
-from flows import roster
+from flows.runtime.work_left import Stages, WorkLeft
 from tasks.observing import Observer, StageCall, observing
 from turnwise import progress
-from turnwise.experiment import Experiment
 from turnwise.store import Reference, default_store
 
 SECONDS_BETWEEN_LINES = 10.0
-EXPECTED_SECONDS = {
-    "task_set": 1.0,
-    "demonstrations": 8.0,
-    "tokenizer": 4.0,
-    "initial_policy": 2.0,
-    "warm_start": 100.0,
-    "baseline": 2.0,
-    "initial_critic": 0.5,
-    "report": 5.0,
-    "pretraining": 400.0,
-}
-"""Rough seconds on two cores of the stages outside iterations; those of an iteration are in `flows.roster`."""
-
-
-def expected_seconds(stage: str) -> float:
-    """The rough seconds of a stage; they weight the stages in the estimate of the work done and left."""
-    of_iterations = {each.stage.name: each.seconds for each in roster.ROSTER}
-    return of_iterations.get(stage, EXPECTED_SECONDS.get(stage, 1.0))
-
-
-def expected_work(experiment: Experiment) -> float:
-    """The sum of the expected seconds of all stages of an ablation."""
-    once = [*["task_set"] * 3, "demonstrations", "tokenizer", "initial_policy", "warm_start", "evaluate", "report"]
-    once += ["baseline"] * len(experiment.made_world.baselines)
-    of_runs = 0.0
-    for variant in experiment.ablation.variants:
-        of_iterations = sum(stage.seconds for stage in roster.due_in_run(experiment.variant(variant)))
-        of_runs += of_iterations + 2 * expected_seconds("evaluate")  # and before and after training
-    return len(experiment.ablation.seeds) * of_runs + sum(map(expected_seconds, once))
 
 
 class GivingWay(ProgressColumn):
@@ -84,22 +54,32 @@ def bars(console: Console) -> Progress:
 class Display(Observer):
     """Shows stages and their progress; counts computed and cached stages."""
 
-    def __init__(self, console: Console, work: float, processes: int = 1) -> None:
-        """`work`: see `expected_work`. It is shared by `processes`; the others report through `finished_by_worker`."""
+    def __init__(
+        self,
+        console: Console,
+        expected: Stages,
+        processes: int = 1,
+        reached: Callable[[float], None] = lambda share: None,
+    ) -> None:
+        """Show the `expected` calls of stages as they return.
+
+        They are shared by `processes`; the others report through `worker` and `finished_by_worker`. `reached` is told
+        the share that is done after each of them, also from other threads.
+        """
         self.computed = 0
         self.found = 0
-        self.computed_seconds = 0.0
         self.made: set[Reference] = set()
         """All artifacts that were computed now, even if they had been computed before."""
-        self._console, self._work, self._processes = console, work, processes
+        self._console, self._left, self._processes = console, WorkLeft(expected), processes
+        self._reached = reached
         self._by_workers: set[tuple[str, str]] = set()
         self._views: dict[str, WorkerView] = {}
         self._lock = threading.Lock()
-        self._done = self._done_by_computing = 0.0
+        self._at_work: set[str] = set()
         self._success: float | None = None
-        self._began = self._last_line = time.monotonic()
+        self._last_line = time.monotonic()
         self._bars = bars(console)
-        self._all = self._bars.add_task("everything", total=work, note="")
+        self._all = self._bars.add_task("everything", total=1.0, note="")
         self._now = self._bars.add_task("starting", total=None, note="")
 
     @contextmanager
@@ -115,8 +95,10 @@ class Display(Observer):
     def finished(self, call: StageCall) -> None:
         """Count a finished stage, computed or cached, unless a worker process has already reported it."""
         with self._lock:
-            if (call.stage, call.label) not in self._by_workers:
-                self._count(call)
+            if (call.stage, call.label) in self._by_workers:
+                return
+            share = self._count(call, "this process")
+        self._reached(share)
 
     def worker(self, name: str) -> WorkerView:
         """The line of a worker, by the worker's name."""
@@ -125,31 +107,34 @@ class Display(Observer):
                 self._views[name] = WorkerView(self, name)
             return self._views[name]
 
-    def finished_by_worker(self, call: StageCall) -> None:
+    def finished_by_worker(self, call: StageCall, worker: str = "a worker") -> None:
         """Count a stage that a worker has finished; one that is reported twice, as after a loss, counts once."""
         with self._lock:
-            if (call.stage, call.label) not in self._by_workers:
-                self._by_workers.add((call.stage, call.label))
-                self._count(call)
+            if (call.stage, call.label) in self._by_workers:
+                return
+            self._by_workers.add((call.stage, call.label))
+            share = self._count(call, worker)
+        self._reached(share)
 
-    def _count(self, call: StageCall) -> None:
-        cost = expected_seconds(call.stage)
-        self._done += cost
+    def _count(self, call: StageCall, process: str) -> float:
+        """Count a stage, and return the share of the work that is done."""
+        now = time.monotonic()
+        self._left.count(call, process, now)
         if call.cached:
             self.found += 1
         else:
             self.computed += 1
-            self.computed_seconds += call.seconds
             self.made.add(call.reference)
-            self._done_by_computing += cost
         if call.stage == "rollout":
             self._success = default_store().metrics(call.reference).get("success")
-        self._bars.update(self._all, completed=min(self._done, self._work), note=self._left())
+        share = self._left.share
+        self._bars.update(self._all, completed=share, note=self._outlook())
         long = call.seconds >= SECONDS_BETWEEN_LINES
-        if not self._console.is_terminal and (long or time.monotonic() - self._last_line >= SECONDS_BETWEEN_LINES):
-            self._last_line = time.monotonic()
-            share = min(1.0, self._done / self._work)
-            self._console.print(f"{share:4.0%}  {_title(call.stage, call.label)}  {self._left()}", highlight=False)
+        if not self._console.is_terminal and (long or now - self._last_line >= SECONDS_BETWEEN_LINES):
+            self._last_line = now
+            line = f"{share:4.0%}  {_title(call.stage, call.label)}  {self._outlook()}"
+            self._console.print(line, highlight=False, soft_wrap=True)
+        return share
 
     def _progressed(self, told: progress.Progress) -> None:
         self._bars.update(self._now, total=told.total, completed=told.done, note=_note(told))
@@ -160,15 +145,17 @@ class Display(Observer):
         with self._lock:
             if not self._console.is_terminal and time.monotonic() - self._last_line >= SECONDS_BETWEEN_LINES:
                 self._last_line = time.monotonic()
-                self._console.print(f"      {line}", highlight=False)
+                self._console.print(f"      {line}", highlight=False, soft_wrap=True)
 
-    def _left(self) -> str:
-        """Estimated seconds left at the pace of the computed stages so far, and the success in training."""
-        success = "" if self._success is None else f"  success {self._success:.2f}"
-        if not self._done_by_computing:
-            return success.strip()
-        pace = self.computed_seconds / self._done_by_computing / self._processes
-        return f"about {max(0.0, self._work - self._done) * pace:.0f} s left{success}"
+    def _works(self, worker: str, at_work: bool) -> None:
+        with self._lock:
+            (self._at_work.add if at_work else self._at_work.discard)(worker)
+
+    def _outlook(self) -> str:
+        """Estimated time left, and the success in training."""
+        left = self._left.seconds(max(self._processes, len(self._at_work)))
+        success = "" if self._success is None else f"success {self._success:.2f}"
+        return "  ".join(filter(None, ["" if left is None else f"about {_readable(left)} left", success]))
 
 
 class WorkerView:
@@ -182,6 +169,7 @@ class WorkerView:
     def started(self, stage: str, label: str) -> None:
         """Show that the worker has begun a stage."""
         self._now = _title(stage, label)
+        self._display._works(self._name, True)
         self._display._bars.reset(self._bar, total=None, visible=True, description=self._now, note=self._name)
 
     def progressed(self, told: progress.Progress) -> None:
@@ -192,15 +180,21 @@ class WorkerView:
 
     def finished(self, call: StageCall) -> None:
         """Count a stage of the worker."""
-        self._display.finished_by_worker(call)
+        self._display.finished_by_worker(call, self._name)
 
     def rest(self) -> None:
         """The worker has nothing to do: its line is hidden."""
+        self._display._works(self._name, False)
         self._display._bars.update(self._bar, visible=False)
 
 
 def _title(stage: str, label: str) -> str:
     return stage if label == stage else f"{label}: {stage}"
+
+
+def _readable(seconds: float) -> str:
+    """An estimate in seconds or minutes, no finer than it is worth."""
+    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
 
 
 def _note(told: progress.Progress) -> str:

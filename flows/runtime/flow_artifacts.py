@@ -6,15 +6,15 @@ run, where everything was found in the store, there are none, and Prefect is not
 
 from __future__ import annotations
 
+import contextvars
 import re
 import sys
+import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from uuid import UUID
 
-from flows.runtime.display import expected_seconds
-from tasks.observing import Observer, StageCall
 from turnwise.reporting.data.report_data import ReportData
 from turnwise.reporting.finding import finding
 from turnwise.reporting.formatting import with_bounds
@@ -30,37 +30,44 @@ def in_flow_run() -> bool:
     return context is not None and context.FlowRunContext.get() is not None
 
 
-class FlowProgress(Observer):
-    """Writes the share of an ablation's work that is done as a progress artifact, every few seconds at most."""
+class FlowProgress:
+    """Writes the share of an ablation's work that is done as a progress artifact, every few seconds at most.
 
-    def __init__(self, name: str, work: float) -> None:
-        """`work`: the expected seconds of all stages, see `flows.runtime.display.expected_work`."""
-        self._key, self._work = artifact_key("progress", name), work
-        self._done = 0.0
+    It belongs to the flow run in which it is made, whichever thread learns of the progress.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._key = artifact_key("progress", name)
+        self._context = contextvars.copy_context()
+        self._lock = threading.Lock()
         self._id: UUID | None = None
-        self._written = 0.0
+        self._written: float | None = None
 
-    def finished(self, call: StageCall) -> None:
-        """Count a stage, computed or found."""
-        self._done += expected_seconds(call.stage)
-        if in_flow_run() and time.monotonic() - self._written >= SECONDS_BETWEEN_WRITES:
-            self._write(min(99.0, 100 * self._done / self._work))
+    def reached(self, share: float) -> None:
+        """Write the share of the work that is done, from 0 to 1, unless one was written just now."""
+        with self._lock:
+            if self._written is None or time.monotonic() - self._written >= SECONDS_BETWEEN_WRITES:
+                self._write(min(99.0, 100 * share))
 
     def complete(self) -> None:
         """Write that everything is done."""
-        if in_flow_run():
+        with self._lock:
             self._write(100.0)
 
-    def _write(self, share: float) -> None:
+    def _write(self, percent: float) -> None:
+        if self._context.run(in_flow_run):
+            self._context.run(self._publish, percent)
+            self._written = time.monotonic()
+
+    def _publish(self, percent: float) -> None:
         from prefect.artifacts import create_progress_artifact, update_progress_artifact
 
         if self._id is None:
-            made = create_progress_artifact(progress=share, key=self._key, description="Work done, in percent")
+            made = create_progress_artifact(progress=percent, key=self._key, description="Work done, in percent")
             assert isinstance(made, UUID), "called outside of an event loop, Prefect returns the id"
             self._id = made
         else:
-            update_progress_artifact(self._id, progress=share)
-        self._written = time.monotonic()
+            update_progress_artifact(self._id, progress=percent)
 
 
 def publish_results(report: ReportData, page: Path, tracking_uri: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import statistics
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -13,8 +14,9 @@ from rich.console import Console
 from flows.prepare import prepare_materials, prepare_policy
 from flows.run import run_variant
 from flows.run_state import Run
-from flows.runtime.display import Display, expected_work
+from flows.runtime.display import Display
 from flows.runtime.flow_runs import flow_run
+from flows.runtime.work_left import stages_of_ablation
 from tasks.health.health import read_monitors
 from turnwise.config.monitoring import AlarmRule
 from turnwise.errors import ConfigurationError
@@ -43,7 +45,7 @@ def calibration(experiments: Sequence[Experiment], defaults: dict[str, AlarmRule
     runs: list[Run] = []
     choosing: list[MonitoredRun] = []
     trying: list[MonitoredRun] = []
-    with Display(Console(), sum(map(expected_work, experiments))).showing():
+    with Display(Console(), sum(map(stages_of_ablation, experiments), Counter())).showing():
         for experiment in experiments:
             first_half = experiment.ablation.seeds[: len(experiment.ablation.seeds) // 2]
             for run in all_runs(experiment):

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import shutil
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,7 @@ from pathlib import Path
 from rich.console import Console
 
 from flows.prepare import Materials, play_parameters, prepare_materials, prepare_policy
-from flows.runtime.display import Display, expected_seconds
+from flows.runtime.display import Display
 from flows.runtime.flow_runs import flow_run
 from tasks.studies.credit_study import FEWEST_REPLAYS, StudyParameters, credit_study, read_study
 from tasks.studies.replays import EpisodesParameters, ReplaysParameters, replays, study_episodes
@@ -63,7 +64,7 @@ def study_credit(
     """
     _require_sense(experiment, tasks, replay_count)
     named = None if policy is None else find_policy(policy)
-    display = Display(console, _expected_work(named is None))
+    display = Display(console, _expected_stages(named is None))
     with display.showing():
         materials = prepare_materials(experiment)
         if named is None:
@@ -210,8 +211,8 @@ def _about(
     }
 
 
-def _expected_work(with_warm_start: bool) -> float:
+def _expected_stages(with_warm_start: bool) -> Counter[str]:
     stages = [*["task_set"] * 3, "demonstrations", "tokenizer"]
     stages += ["initial_policy", "warm_start"] if with_warm_start else []
     stages += ["study_episodes", "replays", "score_vectors", "credit_study"]
-    return sum(map(expected_seconds, stages))
+    return Counter(stages)

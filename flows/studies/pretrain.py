@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,7 @@ from pathlib import Path
 from rich.console import Console
 
 from flows.prepare import play_parameters, task_set_parameters
-from flows.runtime.display import Display, expected_seconds
+from flows.runtime.display import Display
 from flows.runtime.flow_runs import flow_run
 from tasks.prepare.materials import (
     DemonstrationParameters,
@@ -79,7 +80,7 @@ def pretraining_flow(
     configuration: Pretraining, experiments: Mapping[str, Experiment], name: str, folder: Path, console: Console
 ) -> Reference:
     """Make one base policy, write it into `folder`/`name` with its card, and return its artifact."""
-    with Display(console, _expected_work(configuration)).showing():
+    with Display(console, _expected_stages(configuration)).showing():
         made = make_corpus(configuration, experiments)
         trained = train(configuration, name, made)
         published = base_policy.named(name)(PublicationParameters(), policy=trained, tokenizer=made.tokenizer)
@@ -177,10 +178,11 @@ def train(configuration: Pretraining, name: str, made: TrainingText) -> Referenc
     return policy
 
 
-def _expected_work(configuration: Pretraining) -> float:
-    of_a_world = sum(map(expected_seconds, ("task_set", "demonstrations", "task_set", "evaluate", "baseline")))
+def _expected_stages(configuration: Pretraining) -> Counter[str]:
+    worlds = len(configuration.worlds)
+    of_worlds = Counter({"task_set": 2 * worlds, "demonstrations": worlds, "evaluate": worlds, "baseline": worlds})
     stages = -(-configuration.training.steps // configuration.training.steps_per_stage)
-    return len(configuration.worlds) * of_a_world + stages * expected_seconds("pretraining")
+    return of_worlds + Counter({"pretraining": stages})
 
 
 def _compute(threads: int) -> Compute:

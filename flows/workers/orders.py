@@ -24,6 +24,8 @@ class RunOrder(BaseModel):
     prepared: dict[str, Reference]
     variant: str
     seed: int
+    tested: bool = True
+    """Whether its final policy is played on the test task set."""
     samples_ahead: bool = False
     """Whether the worker has rollouts sampled ahead in a further process, where `rollout.lag` allows it."""
 
@@ -58,7 +60,16 @@ def make_ordered(order: RunOrder, reporter: Reporter, sampler: Sampler | None = 
 
     own = order.experiment.variant(order.variant)
     try:
-        run = run_variant(own, Prepared(**order.prepared), order.variant, order.seed, iterated, sampler, on_start=began)
+        run = run_variant(
+            own,
+            Prepared(**order.prepared),
+            order.variant,
+            order.seed,
+            iterated,
+            sampler,
+            on_start=began,
+            tested=order.tested,
+        )
     except TrainingEnded as error:
         reporter.send(Ended(reason=str(error)))
         return

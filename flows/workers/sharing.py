@@ -20,7 +20,7 @@ from flows.recording.record import AblationRecord
 from flows.run import run_variant
 from flows.run_state import Run
 from flows.runtime.display import Display
-from flows.runtime.sampler import Sampler
+from flows.runtime.sampler import Sampler, sampling_ahead
 from tasks.observing import Observer, StageCall, observing, unobserved
 from tasks.stage import NotRecorded, computes, recorded_only
 from turnwise.errors import TrainingEnded
@@ -71,10 +71,17 @@ class SharedRuns(Observer):
         make_workers: Callable[[], Workers] | None = None,
         *,
         elsewhere: bool = False,
+        sampler: Sampler | None = None,
+        tested: bool = True,
     ) -> None:
-        """`elsewhere`: the workers make every run that is not recorded, and this process none."""
+        """`elsewhere`: the workers make every run that is not recorded, and this process none.
+
+        `sampler` samples ahead for the runs that this process makes (`rollout.lag`). Without `tested` no test task is
+        played.
+        """
         self._experiment, self._prepared, self._record = experiment, prepared, record
-        self._make_workers, self._elsewhere = make_workers, elsewhere
+        self._make_workers, self._elsewhere, self._sampler = make_workers, elsewhere, sampler
+        self._tested = tested
         self._workers: Workers | None = None
         self._made: dict[RunName, Run | TrainingEnded] = {}
         self._followed: dict[RunName, FollowedRun] = {}
@@ -83,25 +90,31 @@ class SharedRuns(Observer):
 
     @property
     def seconds(self) -> float:
-        """Wall time of the workers in seconds, added up."""
-        return 0.0 if self._workers is None else self._workers.seconds
+        """Wall time of the processes besides this one in seconds, added up."""
+        workers = 0.0 if self._workers is None else self._workers.seconds
+        return workers + (0.0 if self._sampler is None else self._sampler.seconds)
 
     @property
     def number(self) -> int:
-        """How many workers there have been."""
-        return 0 if self._workers is None else self._workers.number
+        """How many processes there have been besides this one."""
+        workers = 0 if self._workers is None else self._workers.number
+        return workers + (self._sampler is not None and self._sampler.seconds > 0)
 
     def finished(self, call: StageCall) -> None:
         """At the first stage that is computed here, hand the runs that are left to the workers."""
         if not call.cached and not self._elsewhere and self._workers is None:
             self._hand_out(self._left)
 
-    def make(self, sampler: Sampler | None = None) -> list[Run]:
+    def make(self) -> list[Run]:
         """Every variant with every seed. If a run is ended early, the other runs still go on.
 
         Raises:
             TrainingEnded: some run was ended, so the comparison would not be the one that was asked for.
         """
+        return _whole(list(self.outcomes().values()))
+
+    def outcomes(self) -> dict[RunName, Run | TrainingEnded]:
+        """Every variant with every seed, or why it was ended early."""
         every = list(self._left)
         if self._elsewhere:
             self._hand_out([each for each in every if not self._is_recorded(each)])
@@ -109,13 +122,13 @@ class SharedRuns(Observer):
             for each in every:
                 self._left.remove(each)
                 if each not in self._followed or self._taken_back(each):
-                    self._make_here(each, sampler)
+                    self._make_here(each)
             for each in every:
                 if each not in self._made:
-                    self._await(each, sampler)
+                    self._await(each)
         if self._workers is not None:
             self._workers.finish()
-        return _whole([self._made[each] for each in every])
+        return {each: self._made[each] for each in every}
 
     def end(self) -> None:
         """End the workers that are still at work."""
@@ -133,7 +146,9 @@ class SharedRuns(Observer):
         self._workers = self._make_workers()
         prepared = vars(self._prepared)
         for variant, seed in runs:
-            order = RunOrder(experiment=self._experiment, prepared=prepared, variant=variant, seed=seed)
+            order = RunOrder(
+                experiment=self._experiment, prepared=prepared, variant=variant, seed=seed, tested=self._tested
+            )
             followed = self._followed[variant, seed] = FollowedRun(order, self._record)
             self._workers.submit(followed)
 
@@ -142,7 +157,7 @@ class SharedRuns(Observer):
         variant, seed = each
         try:
             with recorded_only(), unobserved():
-                run_variant(self._experiment.variant(variant), self._prepared, variant, seed)
+                run_variant(self._experiment.variant(variant), self._prepared, variant, seed, tested=self._tested)
         except NotRecorded:
             return False
         except TrainingEnded:
@@ -154,19 +169,21 @@ class SharedRuns(Observer):
         assert self._workers is not None, "the run was given to workers"
         return self._workers.take_back(self._followed[each])
 
-    def _await(self, each: RunName, sampler: Sampler | None) -> None:
+    def _await(self, each: RunName) -> None:
         """Wait for a run that a worker has begun; if it could not be made there, make it here."""
         assert self._workers is not None, "the run was given to workers"
         self._workers.wait(self._followed[each])
         outcome = self._followed[each].outcome
         if outcome is None:
-            self._make_here(each, sampler)
+            self._make_here(each)
         else:
             self._made[each] = outcome
 
-    def _make_here(self, each: RunName, sampler: Sampler | None) -> None:
+    def _make_here(self, each: RunName) -> None:
         try:
-            self._made[each] = run_recorded(self._experiment, self._prepared, self._record, *each, sampler)
+            self._made[each] = run_recorded(
+                self._experiment, self._prepared, self._record, *each, self._sampler, self._tested
+            )
         except TrainingEnded as error:
             self._made[each] = error
 
@@ -178,17 +195,18 @@ def shared_runs(
     record: AblationRecord,
     display: Display,
     console: Console,
-    workers: int,
-    samplers: int = 0,
+    processes: int,
+    tested: bool = True,
 ) -> Iterator[SharedRuns]:
     """The runs of an ablation and their workers. None of these outlives the block.
 
-    Args:
-        workers: how many processes share the runs, besides this one. A Ray cluster takes precedence.
-        samplers: how many of them have a process that samples ahead for them (`rollout.lag`).
+    So many `processes`, this one included, share the runs. Where there are more of them than runs, the others sample
+    ahead (`rollout.lag`). A Ray cluster takes precedence. Without `tested` no test task is played.
     """
     runner = experiment.compute.runner
     on_ray = runner.kind == "ray"
+    workers = min(processes, len(experiment.ablation.variants) * len(experiment.ablation.seeds)) - 1
+    samplers = processes - workers - 1
 
     def make_workers() -> Workers:
         if on_ray:
@@ -197,14 +215,23 @@ def shared_runs(
             return RayWorkers(runner, display)
         from flows.workers.processes import ProcessWorkers  # imports Prefect
 
-        return ProcessWorkers(workers, samplers, display, console.print)
+        return ProcessWorkers(workers, samplers - 1, display, console.print)
 
     wanted = computes() and (on_ray or workers > 0)
-    shared = SharedRuns(experiment, prepared, record, make_workers if wanted else None, elsewhere=on_ray and wanted)
-    try:
-        yield shared
-    finally:
-        shared.end()
+    with sampling_ahead(samplers > 0, display.finished_by_worker, console.print) as sampler:
+        shared = SharedRuns(
+            experiment,
+            prepared,
+            record,
+            make_workers if wanted else None,
+            elsewhere=on_ray and wanted,
+            sampler=sampler,
+            tested=tested,
+        )
+        try:
+            yield shared
+        finally:
+            shared.end()
 
 
 def run_recorded(

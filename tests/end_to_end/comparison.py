@@ -10,6 +10,7 @@ from rich.console import Console
 
 from flows import ablation
 from turnwise.experiment import Experiment
+from turnwise.reporting.html import report_files
 
 
 @dataclass(frozen=True)
@@ -22,9 +23,22 @@ class Computed:
 
 
 def compared(
-    experiment: Experiment, results: Path | None = None, processes: int | None = None, console: Console | None = None
+    experiment: Experiment,
+    results: Path | None = None,
+    processes: int | None = None,
+    console: Console | None = None,
+    *,
+    drawn: bool = False,
 ) -> ablation.AblationResult:
-    """The comparison of an ablation's variants; `results`: where its files go, by default where a user's do."""
+    """The comparison of an ablation's variants.
+
+    Args:
+        experiment: the ablation.
+        results: where its files go, by default where a user's do.
+        processes: how many run the variants.
+        console: where it says what it does.
+        drawn: whether page and figures are drawn, too, which takes longer than a tiny ablation itself.
+    """
     from prefect import flow
 
     made: list[ablation.AblationResult] = []
@@ -36,5 +50,7 @@ def compared(
     with pytest.MonkeyPatch.context() as patch:
         if results is not None:
             patch.setattr(ablation, "results_folder", lambda _: results)
+        if not drawn:
+            patch.setattr(report_files, "_drawn", lambda _: {report_files.PAGE_FILE: b"This page was not drawn."})
         the_flow()
     return made[0]

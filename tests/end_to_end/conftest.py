@@ -22,7 +22,7 @@ def tiny_ablation(prefect_server: str, tmp_path_factory: pytest.TempPathFactory)
         home, results, digest = (folder / name for name in ("home", "results", "digest"))
         if not digest.exists():
             patch.setenv("TURNWISE_HOME", str(home))
-            digest.write_text(compared(load(ROOT / "params.yaml", [TINY]), results).digest)
+            digest.write_text(compared(load(ROOT / "params.yaml", [TINY]), results, drawn=True).digest)
         return Computed(home, results, digest.read_text())
 
 

@@ -22,7 +22,7 @@ from flows.recording.sources import answer
 from flows.roster import IterationStage, MachineCost, PlottedMetric
 from flows.run import run_variant
 from flows.run_state import Iteration, Run
-from flows.runtime.display import expected_work
+from flows.runtime.work_left import expected_work, stages_of_ablation
 from tasks.stage import stage
 from turnwise.config.schema import Section
 from turnwise.data.trajectory_files import read_trajectories
@@ -79,7 +79,7 @@ def test_a_stage_is_added_by_one_entry_of_the_roster(
     monkeypatch.setenv("TURNWISE_HOME", str(tmp_path / "home"))
     overlay = Path(__file__).parent / "tiny.yaml"
     experiment = load(ROOT / "params.yaml", [overlay], {**SMALL, "optimization.iterations": ITERATIONS})
-    plan, work, needs = planned_run(experiment, "base"), expected_work(experiment), needs_of(experiment)
+    plan, stages, needs = planned_run(experiment, "base"), stages_of_ablation(experiment), needs_of(experiment)
     monkeypatch.setattr(roster, "ROSTER", (*roster.ROSTER, ADDED))
 
     # Before anything is computed: the dry run, the estimate of the time left, the disk that is needed.
@@ -87,7 +87,9 @@ def test_a_stage_is_added_by_one_entry_of_the_roster(
     show_plan(experiment, Console(file=said, width=200))
     assert "lengths 2" in said.getvalue()
     assert planned_run(experiment, "base") == replace(plan, stages={**plan.stages, "lengths": ITERATIONS})
-    assert expected_work(experiment) == pytest.approx(work + ITERATIONS * ADDED.seconds)
+    more_stages = stages_of_ablation(experiment)
+    assert more_stages - stages == {"lengths": ITERATIONS}
+    assert expected_work(more_stages) == pytest.approx(expected_work(stages) + ITERATIONS * ADDED.seconds)
     more = needs_of(experiment)
     assert needs is not None and more is not None and more.records > needs.records
 

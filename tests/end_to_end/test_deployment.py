@@ -12,12 +12,15 @@ import subprocess
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from queue import Queue
+from threading import Thread
 from typing import Any
 
 import httpx
 import pytest
-from project_copy import copy_project, run, start
+from project_copy import ROOT, copy_project, run, start
 
 pytestmark = pytest.mark.chain
 
@@ -102,8 +105,13 @@ def flow_run(site: Site, said: str) -> dict[str, Any]:
     return found
 
 
-def task_run_names(site: Site, said: str) -> list[str]:
-    found = site.ask("task_runs", task_runs={"flow_run_id": {"any_": [flow_run(site, said)["id"]]}}, limit=200)
+def subflow_runs(site: Site, said: str) -> list[dict[str, Any]]:
+    """The flow runs within the one that a command has created."""
+    return site.ask("flow_runs", flow_runs={"parent_flow_run_id": {"any_": [flow_run(site, said)["id"]]}})
+
+
+def task_run_names(site: Site, flow_run: dict[str, Any]) -> list[str]:
+    found = site.ask("task_runs", task_runs={"flow_run_id": {"any_": [flow_run["id"]]}}, limit=200)
     return [task_run["name"] for task_run in found]
 
 
@@ -113,7 +121,11 @@ def test_a_deployed_ablation_does_the_work_of_the_command_line(site: Site) -> No
     digests = json.loads((site.project / "results" / "tiny" / "digests.json").read_text())
     assert set(digests["runs"]) == {"grpo-or seed 1", "mt-grpo seed 1"}
     assert (site.project / "results" / "tiny" / "report.html").is_file()
-    names = task_run_names(site, said)
+    (comparison,) = subflow_runs(site, said)
+    assert comparison["name"] == "tiny" and {"ablation tiny", "world frozen_lake"} <= set(comparison["tags"])
+    (of_tag,) = site.ask("flow_runs", flow_runs={"tags": {"all_": ["ablation tiny"]}})
+    assert of_tag["id"] == comparison["id"]
+    names = task_run_names(site, comparison)
     for variant in ("grpo-or", "mt-grpo"):
         for iteration in (1, 2):
             assert sum(f"{variant} seed 1 iteration {iteration}" in name for name in names) >= 3, names
@@ -128,6 +140,78 @@ def test_an_unknown_parameter_is_refused_before_any_stage_and_the_automation_pau
     assert refused["state_type"] == "FAILED"
     assert "'estimatr' is not a known name; did you mean 'estimator'?" in refused["state"]["message"]
     assert refused["name"] == "experiment params.yaml mt-grpo credit.estimatr=grpo"
-    assert task_run_names(site, said) == []
+    assert task_run_names(site, refused) == subflow_runs(site, said) == []
     wait_until_paused(site)
     run(site.project, "prefect", "work-pool", "resume", "turnwise", **site.variables)
+
+
+def test_the_deployments_to_containers_are_taken_by_pools_of_their_kinds(site: Site) -> None:
+    file = ("--prefect-file", "prefect-containers.yaml")
+    for kind in ("docker", "kubernetes"):
+        run(site.project, "prefect", "work-pool", "create", f"turnwise-{kind}", "--type", kind, **site.variables)
+    run(site.project, "prefect", "--no-prompt", "deploy", "--all", *file, **site.variables)
+    schedule = ("ablation/docker", "--cron", "0 2 * * *")
+    run(site.project, "prefect", "deployment", "schedule", "create", *schedule, **site.variables)
+    pools = {pool["name"]: pool["base_job_template"]["variables"]["properties"] for pool in site.ask("work_pools")}
+    made = [each for each in site.ask("deployments") if each["name"] in ("docker", "kubernetes")]
+    assert sorted(each["entrypoint"] for each in made) == 2 * ["flows/deployments.py:ablation"] + 2 * [
+        "flows/deployments.py:experiment"
+    ]
+    assert [of["schedule"]["cron"] for each in made for of in each["schedules"]] == ["0 2 * * *"]
+    assert {
+        each["name"]: each["global_concurrency_limit"]["limit"] for each in made if "ablation" in each["entrypoint"]
+    } == {
+        "docker": 1,
+        "kubernetes": 4,
+    }
+    for each in made:
+        assert each["work_pool_name"] == f"turnwise-{each['name']}"
+        assert each["job_variables"].keys() <= pools[each["work_pool_name"]].keys(), "a variable that no worker reads"
+        assert each["pull_steps"] == [{"prefect.deployments.steps.set_working_directory": {"directory": "/turnwise"}}]
+
+
+FAILS = """
+from prefect import flow, tags
+
+for name in ("other", "credit"):
+    @flow(flow_run_name=f"a run of {name}")
+    def fails():
+        raise ValueError("it must fail")
+
+    with tags(f"ablation {name}"):
+        fails(return_state=True)
+"""
+
+
+def test_the_documented_message_is_sent_for_the_ablation_whose_tag_is_matched(site: Site) -> None:
+    received: Queue[bytes] = Queue()
+
+    class Receiver(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            received.put(self.rfile.read(int(self.headers["Content-Length"])))
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, format: str, *args: Any) -> None:
+            """Nothing is printed."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Receiver) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        script = documented("messages.py").replace("127.0.0.1:8080", f"127.0.0.1:{server.server_port}")
+        (site.project / "messages.py").write_text(script)
+        (site.project / "fails.py").write_text(FAILS)
+        (identity,) = re.findall(r"[0-9a-f]{8}-[0-9a-f-]{27}", run(site.project, "messages", **site.variables))
+        file = site.project / "messages.yaml"
+        file.write_text(documented("messages.yaml").replace("ID #", f"{identity} #"))
+        run(site.project, "prefect", "automation", "create", "--from-file", file.name, **site.variables)
+        run(site.project, "fails", **site.variables)
+        assert json.loads(received.get(timeout=START_SECONDS)) == {"text": "a run of credit: Failed"}
+        server.shutdown()
+    assert received.empty(), "of the other ablation nothing is said"
+
+
+def documented(name: str) -> str:
+    """A file as docs/deployments.md shows it."""
+    page = (ROOT / "docs" / "deployments.md").read_text()
+    (found,) = re.findall(rf'```\w+ title="{re.escape(name)}"\n(.*?)```', page, flags=re.DOTALL)
+    return found

@@ -193,17 +193,29 @@ def found(home: Path, kind: str) -> list[str]:
     return sorted(path.parent.name for path in (home / "store" / kind).glob("*/manifest.json"))
 
 
+@pytest.fixture(scope="module")
+def ahead(
+    prepared: tuple[Prepared, Path], prefect_server: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Sampler, Path]]:
+    """A sampler whose process several runs take in turn, and the home that it is started in."""
+    home = tmp_path_factory.mktemp("ahead") / "home"
+    shutil.copytree(prepared[1], home)
+    with a_sampler() as (sampler, _, warnings):
+        yield sampler, home
+        assert not warnings
+
+
 def test_after_a_return_the_healthy_policy_samples_and_what_was_sampled_ahead_is_dropped(
-    fresh: Prepared, prefect_server: str
+    prepared: tuple[Prepared, Path], ahead: tuple[Sampler, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("TURNWISE_HOME", str(ahead[1]))
     rules = dict.fromkeys(load(ROOT / "params.yaml").alarms.rules)
     returns = {
         "alarms.response": "return",
         "alarms.rules": {**rules, "entropy": {"below": 100.0, "patience": 2}},
         "optimization.iterations": 3,
     }
-    with a_sampler() as (sampler, _, _):
-        run = run_variant(experiment(**returns), fresh, "base", 1, sampler=sampler)
+    run = run_variant(experiment(**returns), prepared[0], "base", 1, sampler=ahead[0])
     assert [iteration.returned is not None for iteration in run.iterations] == [False, True, False]
     returned = run.iterations[1].returned
     assert isinstance(returned, Reference)
@@ -212,11 +224,11 @@ def test_after_a_return_the_healthy_policy_samples_and_what_was_sampled_ahead_is
 
 
 def test_a_limit_that_grows_is_known_before_the_rollout_that_it_applies_to_is_begun(
-    fresh: Prepared, prefect_server: str
+    prepared: tuple[Prepared, Path], ahead: tuple[Sampler, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("TURNWISE_HOME", str(ahead[1]))
     staged = {"rule": "staged", "options": {"limits": [1, 2], "lengths": 2}}
-    with a_sampler() as (sampler, _, _):
-        run = run_variant(experiment(curriculum=staged), fresh, "base", 1, sampler=sampler)
+    run = run_variant(experiment(curriculum=staged), prepared[0], "base", 1, sampler=ahead[0])
     assert [iteration.limit for iteration in run.iterations] == [1, 1, None, None]
     metrics = [default_store().metrics(iteration.health) for iteration in run.iterations]
     assert [each["horizon/limit"] for each in metrics] == [1, 1, 2, 2]

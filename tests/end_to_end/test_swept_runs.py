@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,12 +15,17 @@ from project_copy import ROOT, TINY
 from flows import sweep as of_flows
 from flows.commands.cli import status_of
 from flows.prepare import Prepared
+from flows.runtime.display import WorkerView
+from flows.runtime.work_left import kind_of, stages_of_sweep
 from flows.sweep import sweep_experiment, sweep_seeds
+from flows.workers.following import FollowedRun
+from flows.workers.reports import Ended, Made, Report
+from flows.workers.sharing import SharedRuns
 from tasks.observing import Observer, StageCall, observing
 from turnwise.config.sweeps import candidates
 from turnwise.errors import ConfigurationError
 from turnwise.experiment import Experiment, load
-from turnwise.store import default_store
+from turnwise.store import Store, default_store
 
 pytestmark = pytest.mark.chain
 
@@ -74,6 +80,40 @@ def test_no_test_task_and_no_seed_of_the_comparison_takes_part_and_a_repeat_cost
     with observing(again):
         assert status_of([*COMMAND, "-s", "optimization.iterations=1"]) == 0
     assert all(call.cached for call in again.made)
+    swept = sweep_experiment(tiny("optimization.iterations=1"), candidates({RATE: [0.0004, 0.005]}), seeds=2)
+    assert Counter(kind_of(call.stage, call.label) for call in again.made) == stages_of_sweep(swept)
+
+
+@pytest.mark.parametrize("ended", [False, True])
+def test_two_processes_share_the_runs_with_the_results_of_one_and_play_no_test_task(
+    results: Path, monkeypatch: pytest.MonkeyPatch, ended: bool
+) -> None:
+    limit = "optimization.maximum_mismatch" if ended else "optimization.clip_high"
+    tried = candidates({limit: [0.2, 1e-12 if ended else 0.3]})
+    swept = sweep_experiment(tiny("optimization.iterations=1"), tried, seeds=1)
+    reports: list[Report] = []
+    hear = FollowedRun.heard
+
+    def listen(followed: FollowedRun, report: Report, view: WorkerView) -> None:
+        hear(followed, report, view)
+        reports.append(report)
+
+    monkeypatch.setattr(FollowedRun, "heard", listen)
+    monkeypatch.setattr(SharedRuns, "_taken_back", lambda shared, each: False)  # this process would be too fast
+    shared = of_flows.sweep(swept, tried, processes=2, quiet=True)
+    assert isinstance(reports[-1], Ended if ended else Made), "the worker has made the second candidate"
+    assert {found["split"] for found in evaluated(default_store())} == {"validation"}
+    assert list(shared.report.ended) == ([tried[1].name] if ended else [])
+    alone = of_flows.sweep(swept, tried, quiet=True)
+    assert (alone.digest, alone.computed) == (shared.digest, 0)
+    assert alone.report.to_json() == shared.report.to_json()
+
+
+def evaluated(store: Store) -> Iterator[dict[str, Any]]:
+    """The parameters of every evaluation in a store."""
+    for reference in store.references("evaluation"):
+        for record in store.lineage(reference).values():
+            yield record["parameters"]
 
 
 def test_seeds_are_none_of_those_of_the_comparison() -> None:

@@ -15,6 +15,7 @@ from comparison import Computed, compared
 from rich.console import Console
 
 from flows.runtime.display import WorkerView
+from flows.runtime.work_left import stages_of_ablation
 from flows.workers.following import FollowedRun
 from flows.workers.orders import RunOrder
 from flows.workers.reports import Began, Iterated, Made, Report, Started
@@ -79,6 +80,7 @@ def test_a_run_whose_worker_is_killed_goes_on_in_another_and_is_seen_live_with_t
     assert all(call.cached for call in calls if call.label.endswith("iteration 1")), "it goes on after what is stored"
     assert of_processes(first.report) == " of 2 processes"
     repeated = compared(tiny(), tmp_path, processes=2)
+    assert repeated.found == stages_of_ablation(tiny()).total(), "the share that is shown counts all stages"
     assert (repeated.digest, repeated.computed, repeated.found) == (first.digest, 0, first.computed + first.found)
 
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from threading import Thread
 
 import pytest
+from rich.console import Console
 
+from flows.runtime.display import Display
 from flows.runtime.flow_artifacts import FlowProgress, artifact_key, publish_results, results_markdown
 from flows.runtime.flow_runs import flow_run
 from tasks.observing import StageCall
@@ -22,7 +25,7 @@ REPORT = ReportData(
         Row("a|b", "baseline", {"success": Interval(0.25, None, None, "seeds", 1)}),
     ],
 )
-CALL = StageCall("rollout", "mt-grpo seed 1", Reference(kind="rollout", digest="a" * 32), False, 1.0)
+CALL = StageCall("update", "mt-grpo seed 1", Reference(kind="policy", digest="a" * 32), False, 1.0)
 
 
 def test_the_table_is_markdown() -> None:
@@ -44,14 +47,21 @@ def test_the_table_is_markdown() -> None:
 def test_a_flow_run_has_progress_table_and_link(tmp_path: Path) -> None:
     from prefect.artifacts import Artifact
 
+    seen: list[float] = []
+
     @flow_run("comparison", "artifacts")
     def comparison() -> None:
-        told = FlowProgress(REPORT.title, 1000.0)
-        told.finished(CALL)
+        told = FlowProgress(REPORT.title)
+        display = Display(Console(quiet=True), {"update": 4}, 2, told.reached)
+        worker = Thread(target=lambda: display.worker("worker 2").finished(CALL))  # as one that follows a worker does
+        worker.start()
+        worker.join()
+        seen.append(Artifact.get(artifact_key("progress", REPORT.title)).data)
         publish_results(REPORT, tmp_path / "report.html", "sqlite:///mlflow.db")
         told.complete()
 
     comparison()
+    assert seen == [25.0], "what a worker has finished counts, and belongs to the flow run"
     found = {name: Artifact.get(artifact_key(name, REPORT.title)) for name in ("progress", "results", "report")}
     assert {name: each and each.type for name, each in found.items()} == {
         "progress": "progress",
@@ -64,7 +74,7 @@ def test_a_flow_run_has_progress_table_and_link(tmp_path: Path) -> None:
 
 
 def test_outside_of_a_flow_run_nothing_is_written(tmp_path: Path) -> None:
-    told = FlowProgress(REPORT.title, 1000.0)
-    told.finished(CALL)
+    told = FlowProgress(REPORT.title)
+    told.reached(0.5)
     told.complete()
     publish_results(REPORT, tmp_path / "report.html", "sqlite:///mlflow.db")

@@ -298,3 +298,7 @@ def test_several_engines_count_as_often_as_there_are_and_on_a_card_once() -> Non
     shared, apart = (parts(planned(**card, **more), "update") for more in ({}, {"compute.engines_apart": True}))
     assert shared["engine: weights"] == one["engine: weights"] and shared["libraries"] == 2 * GIB
     assert not any(name.startswith("engine") for name in apart) and apart["libraries"] == GIB
+    plan = planned(**card, **{"compute.engines_apart": True})
+    own = parts(plan, "engine")
+    assert own.keys() == {"libraries", "engine: weights", "engine: cache", "activations"}
+    assert own["engine: weights"] == shared["engine: weights"]

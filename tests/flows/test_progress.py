@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from flows.runtime.display import Display, bars, expected_work
+from flows.runtime.display import Display, bars
+from flows.runtime.work_left import expected_work, stages_of_ablation
 from turnwise.experiment import load
 from turnwise.progress import Progress
 
@@ -15,21 +16,22 @@ PARAMETERS = Path(__file__).parents[2] / "tests" / "parameters.yaml"
 
 
 @pytest.mark.parametrize(
-    ("variant", "more"),
+    ("variant", "more", "once"),
     [
-        # Of each iteration, in seconds, in addition to those of GRPO.
-        ("{ credit: { estimator: gae } }", 0.8 + 1.2),  # values, learn_values
-        ("{ optimization: { reference: { coefficient: 0.1, estimator: k2, place: loss } } }", 0.4),  # reference
-        ("{ selection: { rule: uncertainty, options: { share: 0.5 } } }", 0.1),  # select
-        ("{ optimization: { method: evolution } }", 0.1 + 1.5 - 0.1 - 1.2),  # keep, fine_tune; no credit, no update
+        # Of each iteration and of each run, in seconds, in addition to those of GRPO.
+        ("{ credit: { estimator: gae } }", 0.8 + 1.2, 0.5),  # values, learn_values; initial_critic
+        ("{ optimization: { reference: { coefficient: 0.1, estimator: k2, place: loss } } }", 0.4, 0),  # reference
+        ("{ selection: { rule: uncertainty, options: { share: 0.5 } } }", 0.1, 0),  # select
+        ("{ optimization: { method: evolution } }", 0.1 + 1.5 - 0.1 - 1.2, 0),  # keep, fine_tune; no credit, no update
     ],
 )
-def test_the_stages_that_a_variant_adds_are_expected(variant: str, more: float) -> None:
+def test_the_stages_that_a_variant_adds_are_expected(variant: str, more: float, once: float) -> None:
     iterations, seeds = 7, 3
     settings = [f"optimization.iterations={iterations}", "ablation.seeds=[1, 2, 3]", "ablation.variants=[one]"]
     base = load(PARAMETERS, settings=[*settings, "variants={one: {}}"])
     changed = load(PARAMETERS, settings=[*settings, f"variants={{one: {variant}}}"])
-    assert expected_work(changed) - expected_work(base) == pytest.approx(seeds * iterations * more)
+    added = expected_work(stages_of_ablation(changed)) - expected_work(stages_of_ablation(base))
+    assert added == pytest.approx(seeds * (iterations * more + once))
 
 
 def test_on_a_narrow_terminal_words_are_cut_and_bars_and_times_are_whole() -> None:
@@ -49,7 +51,7 @@ def test_on_a_narrow_terminal_words_are_cut_and_bars_and_times_are_whole() -> No
 
 def test_each_worker_has_a_line_with_its_stage_and_how_far_that_is() -> None:
     console = Console(width=100, force_terminal=True, color_system=None)
-    display = Display(console, work=100.0)
+    display = Display(console, {"rollout": 8, "update": 8})
     one, other = display.worker("worker 2"), display.worker("worker 3")
     one.started("rollout", "base seed 1 iteration 4")
     one.progressed(Progress("sampling", 12, 64, {"success": 0.5}))

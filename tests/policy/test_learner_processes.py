@@ -27,8 +27,6 @@ from turnwise.policy.learner.processes import LearnerProcesses
 from turnwise.policy.learner.update import UpdateBatch, UpdateSettings
 from turnwise.policy.model import WEIGHTS_FILE
 
-pytestmark = pytest.mark.kernels
-
 MakePolicy = Callable[..., Path]
 AnyLearner = Learner | LearnerOnProcesses
 SETTINGS = UpdateSettings(learning_rate=3e-4, temperature=1.0, micro_batch_tokens=40, maximum_mismatch=10.0)

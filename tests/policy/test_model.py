@@ -408,6 +408,8 @@ def test_compiled_layers_compute_the_same_though_an_engine_turned_the_compiler_o
 
     # What other processes compiled, with other kernels perhaps, lies in a folder that all share.
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    # Else it compiles a program for each instruction set, to see which of them work.
+    monkeypatch.setattr(torch._inductor.config.cpp, "vec_isa_ok", True)
     policy, settings = make_policy(0), ModelSettings(compiled=True, gradient_checkpointing=True)
     monkeypatch.setattr(torch._dynamo.config, "disable", True)  # as vLLM's engine leaves it
     counters.clear()

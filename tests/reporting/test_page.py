@@ -11,6 +11,7 @@ import pytest
 
 from turnwise.reporting.data.history import AlarmRaised, Endings, VariantWork
 from turnwise.reporting.data.report_data import ReportData, Row
+from turnwise.reporting.figures.learning_curves import curves_that_matter, other_curves_by_topic
 from turnwise.reporting.finding import finding
 from turnwise.reporting.formatting import verdict
 from turnwise.reporting.glossary import GLOSSARY
@@ -142,8 +143,8 @@ def test_the_page_shows_all_of_the_report_data(report, read):
         "Verdicts",
         "Pairs of variants",
         "Performance profiles",
-        "Learning",
-        "Rewards",
+        "Learning curves",
+        "All other curves",
         "Updates",
         "How episodes ended",
         "Alarms",
@@ -182,7 +183,7 @@ def test_one_seed_is_said_and_nothing_is_invented_for_it(report_of_one_seed):
 
 def test_a_report_of_a_table_alone_is_a_page_without_empty_sections(report):
     bare = ReportData("t", "d", report.columns[:1], [replace(report.rows[0], cells={})])
-    assert Reader(page(bare)).headings == ["Comparison", "Notes"]
+    assert Reader(page(bare)).headings == ["Comparison", "Words", "Notes"]
 
 
 def small(report):
@@ -251,10 +252,33 @@ def test_the_table_as_csv_has_one_line_per_cell_with_its_interval(report, tmp_pa
 
 
 def test_the_page_opens_with_the_figure_of_what_was_found(report, text):
-    opening = text[: text.index("<h2>Comparison</h2>")]
+    opening = text[: text.index("<h2>Learning curves</h2>")]
     (figure,) = re.findall(r"<figure>.*?</figure>", opening, flags=re.DOTALL)
     assert report.judgement.measure in figure
-    assert "<figure>" not in page(replace(report, judgement=None)).partition("<h2>Comparison</h2>")[0]
+    assert "<figure>" not in page(replace(report, judgement=None)).partition("<h2>Learning curves</h2>")[0]
+
+
+def test_what_matters_stands_open_and_the_rest_is_folded(report, text):
+    opened = re.sub(r"<details(?! class=\"part\" open)[^>]*>.*?</details>", "", text, flags=re.DOTALL)
+    assert re.findall(r"<h2>(.*?)</h2>", opened) == ["Learning curves", "Verdicts", "Comparison", "Alarms"]
+    assert "<h3>Pairs of variants</h3>" in opened and opened.count("data-values=") == 4
+    quiet = page(replace(report, alarms=[]))
+    assert '<details class="part">\n<summary><h2>Alarms</h2>' in quiet, "open only where one was raised"
+
+
+def test_the_first_curves_are_those_on_the_validation_tasks(report):
+    first = report.curves[0]
+    curves = [replace(first, metric=name) for name in ("a", "policy/entropy", "b", "c", "validation/sampled")]
+    reordered = replace(report, curves=curves)
+    assert [figure.name for _, figure in curves_that_matter(reordered)] == [
+        "curve-05-validation-sampled",
+        "curve-02-policy-entropy",
+        "curve-01-a",
+        "curve-03-b",
+    ]
+    assert [figure.name for figures in other_curves_by_topic(reordered).values() for figure in figures] == [
+        "curve-04-c"
+    ]
 
 
 def test_the_words_of_a_page_are_explained_on_it_as_in_the_glossary(read):

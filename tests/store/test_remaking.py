@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -93,13 +95,20 @@ def test_what_is_there_is_read_and_not_made(tmp_path: Path) -> None:
     assert chain.computed == []
 
 
-def test_a_chain_of_a_thousand_is_made_again(tmp_path: Path) -> None:
-    chain, made = line(tmp_path, 1100)
+def test_a_chain_that_is_longer_than_calls_may_nest_is_made_again(tmp_path: Path) -> None:
+    length = 150
+    chain, made = line(tmp_path, length)
     for reference in made[1:]:
         chain.store.prune(reference, ["sum.txt"])
-    assert (chain.store.folder(made[-1]) / "sum.txt").read_text() == str(1100 * 1101 // 2)
-    assert len(chain.computed) == 1099
-    assert chain.pruned(made) == list(range(1, 1099))
+    depth, allowed = len(inspect.stack(0)), sys.getrecursionlimit()
+    sys.setrecursionlimit(depth + 100)
+    try:
+        found = (chain.store.folder(made[-1]) / "sum.txt").read_text()
+    finally:
+        sys.setrecursionlimit(allowed)
+    assert found == str(length * (length + 1) // 2)
+    assert len(chain.computed) == length - 1
+    assert chain.pruned(made) == list(range(1, length - 1))
 
 
 def test_what_two_read_is_made_once(tmp_path: Path) -> None:

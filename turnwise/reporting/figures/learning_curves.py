@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
@@ -13,6 +13,9 @@ from turnwise.reporting.figures.drawing import GREY, Figure, LineStyle, file_nam
 from turnwise.reporting.formatting import heading
 
 CURVE_INCHES = (3.4, 2.45)
+MATTER = ("validation/sampled", "validation/greedy", "rollout/success", "policy/entropy", "credit/reward")
+"""The curves that a report opens with, as far as it has them."""
+MOST_THAT_MATTER = 4
 MOST_VALUES = 50
 """Iterations of a curve that a page can be asked for, so that the page of a long run stays small."""
 
@@ -23,14 +26,33 @@ def learning_curves(report: ReportData) -> list[Figure]:
     return [_learning_curve(report, metric, place) for place, metric in enumerate(metrics, 1)]
 
 
-def curves_by_topic(report: ReportData) -> dict[str, list[Figure]]:
-    """The learning curves by topic, in the order in which topics first occur."""
-    metrics = dict.fromkeys(curve.metric for curve in report.curves)
-    figures = dict(zip(metrics, learning_curves(report), strict=True))
+def curves_that_matter(report: ReportData) -> list[tuple[str, Figure]]:
+    """Four learning curves to begin with, by topic: those of `MATTER` that the report has, else its first."""
+    figures, topics = _by_metric(report), {curve.metric: curve.topic for curve in report.curves}
+    return [(topics[metric], figures[metric]) for metric in _that_matter(figures)]
+
+
+def other_curves_by_topic(report: ReportData) -> dict[str, list[Figure]]:
+    """All other learning curves by topic, in the order in which topics first occur."""
+    figures = _by_metric(report)
+    shown = _that_matter(figures)
     topics: dict[str, dict[str, None]] = {}
     for curve in report.curves:
-        topics.setdefault(curve.topic, {})[curve.metric] = None
+        if curve.metric not in shown:
+            topics.setdefault(curve.topic, {})[curve.metric] = None
     return {topic: [figures[metric] for metric in of_topic] for topic, of_topic in topics.items()}
+
+
+def _by_metric(report: ReportData) -> dict[str, Figure]:
+    metrics = dict.fromkeys(curve.metric for curve in report.curves)
+    return dict(zip(metrics, learning_curves(report), strict=True))
+
+
+def _that_matter(metrics: Iterable[str]) -> list[str]:
+    found = list(metrics)
+    return [*(metric for metric in MATTER if metric in found), *(each for each in found if each not in MATTER)][
+        :MOST_THAT_MATTER
+    ]
 
 
 def _learning_curve(report: ReportData, metric: str, place: int) -> Figure:

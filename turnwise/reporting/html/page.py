@@ -18,7 +18,11 @@ from turnwise.reporting.data.tables import (
 from turnwise.reporting.figures.comparison import answer, comparisons, profile_figure, reference_dashes, time_account
 from turnwise.reporting.figures.drawing import Figure, styles
 from turnwise.reporting.figures.endings import endings_figure, looks, variants_with_endings
-from turnwise.reporting.figures.learning_curves import curves_by_topic, learning_curves
+from turnwise.reporting.figures.learning_curves import (
+    curves_that_matter,
+    learning_curves,
+    other_curves_by_topic,
+)
 from turnwise.reporting.finding import finding
 from turnwise.reporting.glossary import GLOSSARY
 from turnwise.reporting.html.rendering import digest_of_script, render, source
@@ -42,7 +46,8 @@ def page(report: ReportData) -> str:
         comparisons=[figure for figure in comparisons(report) if first is None or figure.name != first.name],
         glossary=GLOSSARY,
         profiles=_profiles(report),
-        curves=curves_by_topic(report),
+        first_curves=curves_that_matter(report),
+        curves=other_curves_by_topic(report),
         seeds=len({curve.seed for curve in report.curves}),
         endings=endings_figure(variants) if variants else None,
         ending_looks=looks(variants).values(),

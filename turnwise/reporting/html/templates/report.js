@@ -1,4 +1,5 @@
 "use strict";
+addEventListener("beforeprint", () => document.querySelectorAll("details").forEach(part => { part.open = true; }));
 // Curves are read point by point: the pointer or the arrow keys choose an iteration, whose line is shown.
 for (const figure of document.querySelectorAll("figure[data-values]")) {
   const values = JSON.parse(figure.dataset.values);

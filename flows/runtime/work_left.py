@@ -1,0 +1,142 @@
+"""The stages that a command will call, and the estimate of how long those that are left will take.
+
+Stages are counted by kind. A kind that was computed in this command takes what it took so far, on average; one that was
+not yet takes its rough seconds, at the pace of those that were. What lies between stages (records, the loading of
+libraries) is measured for each process, from its first stage to its last, and taken to go on.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+
+from flows import roster
+from flows.prepare import ON_TEST_TASKS
+from flows.sampling import first_turn_limit
+from tasks.observing import StageCall
+from turnwise.experiment import Experiment
+
+TEST = "evaluate on test tasks"
+"""The kind of the evaluations on the test task set, which is larger than that of validation."""
+EXPECTED_SECONDS = {
+    "task_set": 1.0,
+    "demonstrations": 8.0,
+    "tokenizer": 4.0,
+    "initial_policy": 2.0,
+    "warm_start": 100.0,
+    "baseline": 2.0,
+    "initial_critic": 0.5,
+    TEST: 4.0,
+    "report": 5.0,
+    "pretraining": 400.0,
+}
+"""Rough seconds on two cores of the stages outside iterations; those of an iteration are in `flows.roster`."""
+
+Stages = Mapping[str, int]
+"""How many calls of stages there are, by their kind."""
+
+
+def kind_of(stage: str, label: str) -> str:
+    """The kind of a call: its stage, but for evaluations on the test task set."""
+    return TEST if stage == "evaluate" and ON_TEST_TASKS in label else stage
+
+
+def expected_seconds(kind: str) -> float:
+    """The rough seconds of a call; they weight the stages in the share of the work that is done."""
+    of_iterations = {each.stage.name: each.seconds for each in roster.ROSTER}
+    return of_iterations.get(kind, EXPECTED_SECONDS.get(kind, 1.0))
+
+
+def expected_work(stages: Stages) -> float:
+    """The sum of the rough seconds of some calls."""
+    return sum(number * expected_seconds(kind) for kind, number in stages.items())
+
+
+def stages_of_preparation(experiment: Experiment) -> Counter[str]:
+    """What every run starts from: `flows.prepare`."""
+    imitated = "demonstrations" if experiment.data.conversations is None else "conversations"
+    stages = Counter({"task_set": 3, imitated: 1, "tokenizer": 1, "initial_policy": 1})
+    return stages + Counter({"warm_start": int(experiment.warm_start.enabled)})
+
+
+def stages_of_reference_points(experiment: Experiment) -> Counter[str]:
+    """The evaluations of the baseline policies and of the warm start."""
+    return Counter({"baseline": len(experiment.made_world.baselines), TEST: 1})
+
+
+def stages_of_run(experiment: Experiment, variant: str, tested: bool = True) -> Counter[str]:
+    """One variant with one seed: `flows.run`."""
+    own = experiment.variant(variant)
+    stages = Counter(stage.stage.name for stage in roster.due_in_run(own))
+    stages["evaluate"] += 1 if first_turn_limit(own) is None else 2
+    stages["initial_critic"] += own.has_critic and own.critic.trunk == "own"
+    stages[TEST] += tested
+    return stages
+
+
+def stages_of_ablation(experiment: Experiment) -> Counter[str]:
+    """All of an ablation."""
+    once = stages_of_preparation(experiment) + stages_of_reference_points(experiment) + Counter({"report": 1})
+    return once + _stages_of_runs(experiment, tested=True)
+
+
+def stages_of_sweep(experiment: Experiment) -> Counter[str]:
+    """All of a sweep, which has no test."""
+    return stages_of_preparation(experiment) + _stages_of_runs(experiment, tested=False)
+
+
+def _stages_of_runs(experiment: Experiment, tested: bool) -> Counter[str]:
+    stages: Counter[str] = Counter()
+    for variant in experiment.ablation.variants:
+        for kind, number in stages_of_run(experiment, variant, tested).items():
+            stages[kind] += number * len(experiment.ablation.seeds)
+    return stages
+
+
+class WorkLeft:
+    """Counts the calls of stages that have returned, and estimates what is left of those that were expected."""
+
+    def __init__(self, expected: Stages) -> None:
+        self._expected = expected
+        self._returned: Counter[str] = Counter()
+        self._computed: Counter[str] = Counter()
+        self._seconds: defaultdict[str, float] = defaultdict(float)
+        """By kind, of the calls that were computed."""
+        self._busy: dict[str, tuple[float, float]] = {}
+        """By process: when its first stage that was computed began, and when its last one ended."""
+
+    def count(self, call: StageCall, process: str, now: float) -> None:
+        """A call has returned in a process; `now`: seconds of a clock that only goes forward."""
+        kind = kind_of(call.stage, call.label)
+        self._returned[kind] += 1
+        if not call.cached:
+            self._computed[kind] += 1
+            self._seconds[kind] += call.seconds
+            began, _ = self._busy.get(process, (now - call.seconds, now))
+            self._busy[process] = (began, now)
+
+    @property
+    def share(self) -> float:
+        """The share of the expected work that is done, from 0 to 1."""
+        done = sum(
+            min(self._returned[kind], number) * expected_seconds(kind) for kind, number in self._expected.items()
+        )
+        return done / expected_work(self._expected)
+
+    def seconds(self, at_once: int) -> float | None:
+        """Estimated seconds until all is done, by so many processes at once; None before anything was computed."""
+        computing = sum(self._seconds.values())
+        if not computing:
+            return None
+        pace = computing / expected_work(self._computed)
+        between = sum(ended - began for began, ended in self._busy.values()) / computing
+        left = sum(
+            max(0, number - self._returned[kind]) * self._seconds_of(kind, pace)
+            for kind, number in self._expected.items()
+        )
+        return left * max(1.0, between) / at_once
+
+    def _seconds_of(self, kind: str, pace: float) -> float:
+        if self._computed[kind]:
+            return self._seconds[kind] / self._computed[kind]
+        return pace * expected_seconds(kind)
