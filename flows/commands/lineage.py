@@ -2,7 +2,7 @@
 
 turnwise lineage mt-grpo/success                                           a cell of the report's table
 turnwise lineage "mt-grpo - warm start"                                    a gain, or a difference of two variants
-turnwise lineage validation/greedy --of "mt-grpo seed 1" --iteration 10    a point of a learning curve
+turnwise lineage validation/greedy --of "mt-grpo seed 1" --iteration 9    a point of a learning curve
 turnwise lineage update/entropy_nats --of "mt-grpo seed 1" --iteration 7   a metric in MLflow
 turnwise lineage policy/4be1f02a                                           an artifact, by the beginning of its digest
 """
