@@ -10,6 +10,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -157,7 +158,11 @@ def test_an_interrupted_command_ends_with_130_and_without_a_traceback(tmp_path: 
     environment = {**os.environ, "TURNWISE_HOME": str(tmp_path)}
     command = [sys.executable, "-m", "flows.commands.cli", "play", "frozen_lake"]
     pipe = subprocess.PIPE
-    with subprocess.Popen(command, cwd=ROOT, env=environment, stdin=pipe, stdout=pipe, stderr=pipe) as playing:
+    # A shell has what it starts in the background ignore the signal, and children inherit that.
+    interruptible = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    with subprocess.Popen(
+        command, cwd=ROOT, env=environment, stdin=pipe, stdout=pipe, stderr=pipe, preexec_fn=interruptible
+    ) as playing:
         assert playing.stdout is not None and playing.stderr is not None
         while playing.stdout.read(1) != b">":  # it waits for an action
             assert playing.poll() is None
