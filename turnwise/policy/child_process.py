@@ -2,23 +2,30 @@
 
 this process                      the child: python -m MODULE
 child = Child(MODULE, ...)        end_with_standard_input(), then a Connection on the handle it was given
+
+Several that compute together end together: `ended_with` and `sentence_for_loss` are about them.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import threading
+import weakref
 from collections.abc import Mapping, Sequence
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
+from typing import Any
 
 SECONDS_FOR_LAST_WORDS = 5.0
 """How long a child may take to end, once it no longer answers."""
 LAST_WORDS = 2000
+GOES_ON = "give the same command again, which goes on after the last stage that was stored"
+"""What to do about a child that was lost."""
 
 
 class Child:
@@ -72,6 +79,31 @@ class Child:
         self._process.wait()
         self.asks.close()
         self._said.close()
+
+
+def ended_with(holder: Any, children: Sequence[Child], folder: str | None = None) -> weakref.finalize[..., Any]:
+    """Have these end, and a folder of theirs removed, when `holder` or this process does, or when this is called."""
+    return weakref.finalize(holder, _end, children, folder, os.getpid())
+
+
+def _end(children: Sequence[Child], folder: str | None, owner: int) -> None:
+    if os.getpid() != owner:  # a fork of the process that started them
+        return
+    for child in children:
+        child.kill()
+    for child in children:
+        child.free()
+    if folder is not None:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def sentence_for_loss(children: Sequence[Child], lost: int, kind: str, purpose: str) -> str:
+    """What to say when the child of this number has died: all of this kind must live as long as `purpose`."""
+    how, words = children[lost].death()
+    return (
+        f"all {len(children)} {kind} processes must live as long as {purpose}; process {lost} {how}: {GOES_ON}; if it "
+        f"was the memory that ran out, see what --dry-run plans{f'. It said: {words}' if words else ''}"
+    )
 
 
 def end_with_standard_input() -> None:

@@ -22,8 +22,6 @@ next `load` starts new ones.
 from __future__ import annotations
 
 import json
-import os
-import weakref
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -32,7 +30,7 @@ from transformers import PreTrainedModel
 
 from turnwise import errors, seeding
 from turnwise.errors import EngineLost, TurnwiseError
-from turnwise.policy.child_process import Child
+from turnwise.policy.child_process import Child, ended_with, sentence_for_loss
 from turnwise.policy.engines.contract import Reply, Sampling, reply_limit
 from turnwise.policy.engines.spread import EngineSpread
 
@@ -151,7 +149,7 @@ class EnginesOnProcesses:
         numbers = range(self._spread.engines)
         arguments = [json.dumps(self._options)]
         self._children = [Child(MODULE, arguments, self._spread.environment(each, self._device)) for each in numbers]
-        self._ending = weakref.finalize(self, _end, self._children, os.getpid())
+        self._ending = ended_with(self, self._children)
 
     def _seed_of(self, engine: int, seed: int) -> int:
         """One engine by itself has the seed that it would have in this process."""
@@ -170,7 +168,7 @@ class EnginesOnProcesses:
                 for engine in questions:
                     said[engine] = json.loads(self._children[engine].asks.recv_bytes())
             except (EOFError, OSError):
-                raise self._lost(engine) from None
+                raise EngineLost(sentence_for_loss(self._children, engine, "engine", "a rollout is sampled")) from None
             for engine, (kind, answer) in said.items():
                 if kind != "answer":
                     raise _raised(engine, kind, answer)
@@ -178,14 +176,6 @@ class EnginesOnProcesses:
             self.close()  # some have done what the others have not
             raise
         return [answer for _, answer in said.values()]
-
-    def _lost(self, engine: int) -> EngineLost:
-        how, words = self._children[engine].death()
-        return EngineLost(
-            f"all {self._spread.engines} engine processes must live as long as a rollout is sampled; process {engine} "
-            f"{how}: give the same command again, which goes on after the last stage that was stored; if it was the "
-            f"memory that ran out, see what --dry-run plans{f'. It said: {words}' if words else ''}"
-        )
 
     def _must_be_idle(self, purpose: str) -> None:
         if self._awaited:
@@ -200,12 +190,3 @@ def _raised(engine: int, kind: str, message: str) -> Exception:
     if isinstance(found, type) and issubclass(found, TurnwiseError):
         return found(message)
     return RuntimeError(f"In engine process {engine}:\n{message}")
-
-
-def _end(children: Sequence[Child], owner: int) -> None:
-    if os.getpid() != owner:  # a fork of the process that started them
-        return
-    for child in children:
-        child.kill()
-    for child in children:
-        child.free()

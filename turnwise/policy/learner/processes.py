@@ -17,12 +17,9 @@ A process that dies, or does not answer the others in time, ends all of them: th
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 import tempfile
 import time
-import weakref
-from collections.abc import Sequence
 from itertools import count
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
@@ -31,7 +28,7 @@ from typing import Any
 import torch.distributed
 
 from turnwise.errors import LearnerLost, TurnwiseError
-from turnwise.policy.child_process import SECONDS_FOR_LAST_WORDS, Child
+from turnwise.policy.child_process import GOES_ON, SECONDS_FOR_LAST_WORDS, Child, ended_with, sentence_for_loss
 from turnwise.policy.learner.asked import Asked, Held
 
 SECONDS_TO_WAIT = 600.0
@@ -48,7 +45,7 @@ class LearnerProcesses:
         self._numbers, self._forgotten = count(), list[int]()
         self._folder = tempfile.mkdtemp(prefix="turnwise-learner-")
         self._processes: list[Child] = []
-        self._ending = weakref.finalize(self, _end, self._processes, self._folder, os.getpid())
+        self._ending = ended_with(self, self._processes, self._folder)
         arguments = [str(size), str(Path(self._folder) / "rendezvous"), device, str(seconds)]
         for rank in range(size):
             environment = {"GLOO_SOCKET_IFNAME": LOOPBACK, "NCCL_SOCKET_IFNAME": LOOPBACK, **os.environ}
@@ -132,7 +129,7 @@ class LearnerProcesses:
         """What to raise: a death before an error, since the others' errors follow from it."""
         for rank, error in sorted(failures.items()):
             if error is None:
-                return self._death(rank)
+                return LearnerLost(sentence_for_loss(self._processes, rank, "learner", "their policy is trained"))
         errors = [error for _, error in sorted(failures.items()) if error is not None]
         if len({type(error) for error in errors}) == 1 and len(errors) == self.size and not _timed_out(errors[0]):
             return errors[0]
@@ -140,15 +137,7 @@ class LearnerProcesses:
             return own[0]
         return LearnerLost(
             f"all {self.size} learner processes must answer each other in time; process {min(failures)} waited in vain "
-            f"({errors[0]}): give the same command again, which goes on after the last stage that was stored"
-        )
-
-    def _death(self, rank: int) -> LearnerLost:
-        how, words = self._processes[rank].death()
-        return LearnerLost(
-            f"all {self.size} learner processes must live as long as their policy is trained; process {rank} {how}: "
-            "give the same command again, which goes on after the last stage that was stored; if it was the memory "
-            f"that ran out, see what --dry-run plans{f'. It said: {words}' if words else ''}"
+            f"({errors[0]}): {GOES_ON}"
         )
 
 
@@ -157,13 +146,3 @@ def _timed_out(error: BaseException) -> bool:
     return isinstance(error, torch.distributed.DistBackendError) or (
         type(error) is RuntimeError and any(word in str(error) for word in ("Timed out", "Connection closed by peer"))
     )
-
-
-def _end(processes: Sequence[Child], folder: str, owner: int) -> None:
-    if os.getpid() != owner:  # a fork of the process that started them
-        return
-    for process in processes:
-        process.kill()
-    for process in processes:
-        process.free()
-    shutil.rmtree(folder, ignore_errors=True)
