@@ -49,9 +49,12 @@ OVERLAYS = sorted(ROOT.glob("experiments/*.yaml"))
 
 @pytest.mark.parametrize("overlay", OVERLAYS, ids=lambda path: path.stem)
 def test_every_overlay_is_accepted(overlay: Path) -> None:
-    base = re.match(r"# Laid over (\S+\.yaml)", overlay.read_text())
-    beneath = [overlay.with_name(base[1])] if base and base[1] != DEFAULT.name else []
-    load(DEFAULT, [*beneath, overlay])
+    overlays = [overlay]
+    while base := re.match(r"# Laid over (\S+\.yaml)", overlays[0].read_text()):
+        if base[1] == DEFAULT.name:
+            break
+        overlays.insert(0, overlay.with_name(base[1]))
+    load(DEFAULT, overlays)
 
 
 @pytest.mark.parametrize("path", YAML_FILES, ids=lambda path: path.name)
