@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import IO
 
@@ -18,6 +20,12 @@ TINY = Path(__file__).parent / "tiny.yaml"
 GUARD = Path(__file__).parent / "network_guard"
 LEFT_OUT = ("tests", "data", "models", "runs", "results", "dvc.lock")
 """What no stage reads, and what a run of the stages makes: a copy begins without results."""
+MLFLOW_PLACES = (
+    ("experiments", "artifact_location"),
+    ("runs", "artifact_uri"),
+    ("logged_models", "artifact_location"),
+)
+"""Tables and columns in which MLflow keeps where files lie."""
 
 
 def copy_project(folder: Path, *overlays: Path) -> Path:
@@ -43,6 +51,14 @@ def copy_project(folder: Path, *overlays: Path) -> Path:
     (folder / ".git" / "info" / "exclude").write_text(".venv\n")
     commit_all(folder)
     return folder
+
+
+def copy_home(home: Path, to: Path) -> None:
+    """A copy of a home whose MLflow database names the copy's files, so that nothing recorded there changes `home`."""
+    shutil.copytree(home, to)
+    with closing(sqlite3.connect(to / "mlflow.db")) as database, database:
+        for table, column in MLFLOW_PLACES:
+            database.execute(f"UPDATE {table} SET {column} = replace({column}, ?, ?)", (str(home), str(to)))
 
 
 def commit_all(folder: Path) -> None:

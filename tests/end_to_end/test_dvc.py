@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from comparison import Computed
-from project_copy import ROOT, asked_outside, commit_all, copy_project, git, guarded, run
+from project_copy import ROOT, asked_outside, commit_all, copy_home, copy_project, git, guarded, run
 from ruamel.yaml import YAML
 
 from turnwise.config.overlays import read_yaml
@@ -45,7 +45,7 @@ def reproduction(tiny_ablation: Computed, tmp_path_factory: pytest.TempPathFacto
     clone, reference = copy_project(folder / "clone"), copy_project(folder / "reference")
     said = run(clone, "dvc", "repro", **guarded(clone))
     commit_all(clone)
-    shutil.copytree(tiny_ablation.home, reference / ".turnwise")
+    copy_home(tiny_ablation.home, reference / ".turnwise")
     shutil.copytree(tiny_ablation.results, reference / "results" / "tiny")
     return Reproduction(clone, said, reference)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from comparison import Computed
-from project_copy import ROOT
+from project_copy import ROOT, copy_home
 
 pytestmark = pytest.mark.chain
 
@@ -21,7 +21,7 @@ def folder(tiny_ablation: Computed, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     """A project of one's own with the examples, from which they are run; what `small.yaml` prepares is in its home."""
     shutil.copyfile(ROOT / "params.yaml", tmp_path / "params.yaml")
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
-    shutil.copytree(tiny_ablation.home, tmp_path / ".turnwise")
+    copy_home(tiny_ablation.home, tmp_path / ".turnwise")
     monkeypatch.setenv("DVC_ROOT", str(tmp_path))
     monkeypatch.delenv("TURNWISE_HOME", raising=False)
     monkeypatch.chdir(tmp_path / "examples")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
 from comparison import Computed
 from playwright.sync_api import expect, sync_playwright
+from project_copy import copy_home
 
 from docs.pictures import PICTURES, shown_view
 from envs.browser.chromium import find_chromium
@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.chain, needs_chromium]
 def test_mlflow_opens_on_curves_of_the_validation_tasks_and_results_by_variant(
     tiny_ablation: Computed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shutil.copytree(tiny_ablation.home, tmp_path / "home")
+    copy_home(tiny_ablation.home, tmp_path / "home")
     monkeypatch.setenv("TURNWISE_HOME", str(tmp_path / "home"))
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=find_chromium(None), args=["--no-sandbox"])

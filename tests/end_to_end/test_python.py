@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from comparison import Computed
-from project_copy import ROOT, TINY
+from project_copy import ROOT, TINY, copy_home
 
 import turnwise as tw
 from tasks.credit.credit import read_credit
@@ -27,7 +27,7 @@ def recorded(tiny_ablation: Computed, monkeypatch: pytest.MonkeyPatch) -> tw.Rec
 def project(tiny_ablation: Computed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A project whose home has the tiny ablation."""
     shutil.copyfile(ROOT / "params.yaml", tmp_path / "params.yaml")
-    shutil.copytree(tiny_ablation.home, tmp_path / ".turnwise")
+    copy_home(tiny_ablation.home, tmp_path / ".turnwise")
     monkeypatch.setenv("DVC_ROOT", str(tmp_path))
     monkeypatch.delenv("TURNWISE_HOME", raising=False)
     return tmp_path

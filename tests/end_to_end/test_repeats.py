@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from comparison import Computed
-from project_copy import copy_project, environment, run
+from project_copy import copy_home, copy_project, environment, run
 
 pytestmark = [pytest.mark.chain, pytest.mark.usefixtures("prefect_server")]
 
@@ -32,7 +31,7 @@ def imports_and_output(project: Path, *command: str) -> tuple[set[str], str]:
 
 def test_a_repeat_and_a_look_at_what_is_recorded_import_nothing_heavy(tiny_ablation: Computed, tmp_path: Path) -> None:
     project = copy_project(tmp_path / "project")
-    shutil.copytree(tiny_ablation.home, project / ".turnwise")
+    copy_home(tiny_ablation.home, project / ".turnwise")
     run(project, "flows.commands.cli", "ablation")  # draws the report into this project, and records it
     server = project / ".turnwise" / "prefect" / "server.json"
     server.unlink(missing_ok=True)
