@@ -143,6 +143,16 @@ def test_equal_openings_are_computed_once_and_change_nothing(make_policy: MakePo
     assert worst_difference(policy, players) < 1e-5
 
 
+def test_equal_openings_may_fill_the_cache_to_its_last_token(make_policy: MakePolicy) -> None:
+    policy = make_policy(31)
+    opening = list(range(3, 3 + 32))  # as many tokens as the cache is made for at first
+    engine = make(policy)
+    replies = sample(engine, [opening] * 3, temperature=0.0)
+    (alone,) = sample(make(policy), [opening], temperature=0.0)
+    assert [reply.tokens for reply in replies] == [alone.tokens] * 3
+    assert [reply.log_probabilities for reply in replies] == [pytest.approx(alone.log_probabilities, abs=1e-5)] * 3
+
+
 @given(
     lengths=st.lists(st.tuples(st.integers(1, 12), st.integers(1, 9)), min_size=1, max_size=8),
     tokens_at_once=st.sampled_from([4, 2048]),

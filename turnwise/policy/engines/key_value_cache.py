@@ -68,7 +68,8 @@ class KeyValueCache:
         slots = torch.from_numpy(to).to(self.keys[0].device)
         for tensors in (self.keys, self.values):
             for stored in tensors:
-                stored[slots, :, :length] = stored[source, :, :length]
+                # A clone: torch refuses to write to a tensor from the whole of one of its slots.
+                stored[slots, :, :length] = stored[source, :, :length].clone()
 
 
 def _grown(now: int, needed: int) -> int:
