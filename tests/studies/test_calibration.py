@@ -11,7 +11,16 @@ from flows.studies.calibrate import show_calibration, write_calibration
 from turnwise.config.monitoring import AlarmRule
 from turnwise.errors import ConfigurationError
 from turnwise.experiment import load
-from turnwise.studies.calibration import SMOOTHING, MonitoredRun, calibrate, judge, onset, raised_at
+from turnwise.studies.calibration import (
+    SMOOTHING,
+    AlarmScore,
+    MonitoredRun,
+    calibrate,
+    judge,
+    onset,
+    raised_at,
+    warning,
+)
 from turnwise.studies.calibration_page import Calibration, Cost, data, in_short, page
 
 ROOT = Path(__file__).parents[2]
@@ -81,6 +90,37 @@ def test_the_chosen_rule_raises_no_false_alarm_where_it_was_chosen_and_is_tried_
     assert (found.tried_on.in_time, found.tried_on.healthy) == (1, 1)
 
 
+def test_a_warning_is_the_mean_lead_over_rates_of_false_alarms_up_to_a_quarter() -> None:
+    def scored(false_alarms: int, leads: tuple[int, ...]) -> AlarmScore:
+        return AlarmScore(collapses=2, in_time=len(leads), late=0, healthy=20, false_alarms=false_alarms, leads=leads)
+
+    # One of two collapses is told 4 iterations ahead without a false alarm: 2 in the mean. With one in twenty it is 5.
+    curve = [scored(0, (4,)), scored(1, (4, 6)), scored(8, (9, 9))]
+    assert warning(curve) == pytest.approx((2 * 0.05 + 5 * 0.20) / 0.25)
+    assert warning(curve[2:]) == 0.0  # wrong in 8 of 20 runs
+    assert warning([]) == 0.0
+
+
+def test_the_monitor_that_warns_longer_comes_first() -> None:
+    def two_signs(seed: int, falls: bool) -> MonitoredRun:
+        success = [0.9] * 10 + [0.0 if falls else 0.9] * 8
+        history = [
+            {
+                "success": each,
+                "entropy_of_start": 0.3 if falls and place >= 8 else 1.0,
+                "reward_deviation_of_start": 0.2 if falls and place >= 5 else 1.0,
+            }
+            for place, each in enumerate(success)
+        ]
+        return MonitoredRun("hill", "collapsed" if falls else "steady", seed, history)
+
+    found = calibrate([two_signs(1, True), two_signs(1, False)], [two_signs(2, True), two_signs(2, False)])
+    assert [(each.monitor, each.warning, each.warning_elsewhere) for each in found] == [
+        ("reward_deviation_of_start", 7.0, 7.0),  # from iteration 6, and success has collapsed at 13
+        ("entropy_of_start", 4.0, 4.0),
+    ]
+
+
 def test_where_nothing_collapses_no_rule_is_found() -> None:
     assert calibrate([steady(1)], [steady(2)]) == []
 
@@ -94,12 +134,12 @@ def calibration() -> Calibration:
 
 def test_the_page_tells_what_was_found_and_what_the_default_rules_are_worth(calibration: Calibration) -> None:
     text = page(calibration)
-    assert "| entropy_of_start | below 0.35 | 1 of 1 | 0 | 0 of 2 | 4 | 1 of 1 | 0 | 0 of 2 | 4 |" in text
+    assert "| entropy_of_start | below 0.35 | 4.0 | 1 of 1 | 0 | 0 of 2 | 4 | 4.0 | 1 of 1 | 0 | 0 of 2 | 4 |" in text
     assert "detected 1 of 1 collapses in time, a median of 3 iterations ahead, 0 too late" in " ".join(text.split())
     assert in_short(AlarmRule(below=1.0, above=2.0, patience=3)) == "below 1 or above 2, 3 times"
     assert "50 ms an iteration, 2.5% of the 2,000 ms" in text
     tables = [line for line in text.splitlines() if line.startswith("|")]
-    assert all(line.count("|") in (7, 10, 11) for line in tables)
+    assert all(line.count("|") in (7, 10, 13) for line in tables)
     assert data(calibration)["runs"][0] == {
         "world": "hill",
         "variant": "collapsed",

@@ -5,17 +5,23 @@ such average so far and never recovers; the first such iteration is the onset. T
 whether a setting was expected to collapse does not count, and no monitor other than success is used.
 
 A rule **detects** a collapse when it raises its alarm at or before the onset; the lead is the number of iterations
-before. An alarm in a run that does not collapse is a false alarm. For every monitor the rule is chosen among bounds
-midway between observed values (rounded to three digits) and a few patiences, by: at most `ALLOWED` false alarms, then
-the most detections, then the longest lead, then the longest patience. It is evaluated on runs with other seeds.
+before. An alarm in a run that does not collapse is a false alarm. A bound that warns earlier is also wrong more often,
+so a monitor is judged by a curve: the longest mean lead over all collapses (0 for one that was not detected) that some
+bound reaches with at most so many false alarms. Its mean height over rates of false alarms up to `MOST_FALSE` is the
+monitor's **warning**, in iterations (the area under the curve of activity monitoring: Fawcett and Provost 1999).
+
+For every monitor the patience is that with the longest warning, and the bound, midway between observed values and
+rounded to three digits, that with the longest mean lead at no more than `ALLOWED` false alarms. Both are tried on other
+seeds.
 
 No paper that stops on monitors (RAGEN-2, arXiv 2604.06268, among them) says how its bounds were found.
 """
 
 from __future__ import annotations
 
+import itertools
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,10 +36,12 @@ SHARE = 0.5
 """Fraction of the best mean so far, below which success has collapsed."""
 ALLOWED = 0
 """Maximum number of false alarms of a rule on the runs that it is chosen on."""
+MOST_FALSE = 0.25
+"""Share of the runs without a collapse in which an alarm may be raised: beyond it nobody would listen."""
 PATIENCES = (1, 2, 3, 5)
-"""Candidate patiences, in iterations."""
+"""Patiences that are tried, in iterations."""
 BOUNDS = 40
-"""Maximum number of candidate bounds per monitor and side, spread evenly over the observed values by rank."""
+"""Maximum number of bounds that are tried per monitor and side, spread evenly over the observed values by rank."""
 
 SIDES: Mapping[str, tuple[str, ...]] = {
     "reward_deviation_of_start": ("below",),
@@ -92,6 +100,11 @@ class AlarmScore:
         """The median lead in iterations; None if nothing was detected."""
         return statistics.median(self.leads) if self.leads else None
 
+    @property
+    def mean_lead(self) -> float:
+        """The mean lead in iterations over all collapses, 0 for each that was not detected in time."""
+        return sum(self.leads) / self.collapses if self.collapses else 0.0
+
 
 @dataclass(frozen=True)
 class Calibrated:
@@ -99,6 +112,10 @@ class Calibrated:
 
     monitor: str
     rule: AlarmRule
+    warning: float
+    """Of the monitor with this side and patience, on the runs that the rule was chosen on; in iterations."""
+    warning_elsewhere: float
+    """The same on the held-out runs, with bounds of their own: what the monitor can tell, not what this rule does."""
     chosen_on: AlarmScore
     tried_on: AlarmScore
 
@@ -143,35 +160,62 @@ def judge(runs: Sequence[MonitoredRun], rules: Mapping[str, AlarmRule]) -> Alarm
     return AlarmScore(collapses, len(leads), late, len(runs) - collapses, false_alarms, tuple(leads))
 
 
+def warning(scores: Sequence[AlarmScore]) -> float:
+    """The mean lead in iterations that the best of these rules has, over rates of false alarms from 0 to `MOST_FALSE`.
+
+    The rules are those of one monitor, side and patience, which differ in their bounds.
+    """
+    healthy = max((score.healthy for score in scores), default=0)
+    rates = [score.false_alarms / healthy if healthy else 0.0 for score in scores]
+    steps = [0.0, *sorted({rate for rate in rates if 0.0 < rate < MOST_FALSE}), MOST_FALSE]
+    area = 0.0
+    for begin, end in itertools.pairwise(steps):
+        reached = [score.mean_lead for score, rate in zip(scores, rates, strict=True) if rate <= begin]
+        area += max(reached, default=0.0) * (end - begin)
+    return area / MOST_FALSE
+
+
 def calibrate(choosing: Sequence[MonitoredRun], trying: Sequence[MonitoredRun]) -> list[Calibrated]:
-    """The best rule of every monitor and side on the runs of `choosing`, scored on both sets, best rules first.
+    """The best rule of every monitor and side on the runs of `choosing`, scored on both sets, longest warnings first.
 
     A monitor and side is left out if no rule of it detects a collapse with at most `ALLOWED` false alarms.
     """
     found = []
     for monitor, sides in SIDES.items():
         for side in sides:
-            rules = [(rule, judge(choosing, {monitor: rule})) for rule in _candidates(choosing, monitor, side)]
-            allowed = [pair for pair in rules if pair[1].false_alarms <= ALLOWED and pair[1].in_time]
-            if allowed:
-                rule, verdict = max(allowed, key=lambda pair: (*_worth(pair[1]), pair[0].patience))
-                found.append(Calibrated(monitor, rule, verdict, judge(trying, {monitor: rule})))
-    return sorted(found, key=lambda each: _worth(each.chosen_on), reverse=True)
+            by_patience = [_scored(choosing, monitor, side, patience) for patience in PATIENCES]
+            scored = max(by_patience, key=lambda each: warning([score for _, score in each]))
+            allowed = [each for each in scored if each[1].in_time and each[1].false_alarms <= ALLOWED]
+            if not allowed:
+                continue
+            rule, score = max(allowed, key=lambda each: (each[1].mean_lead, each[1].in_time))
+            elsewhere = [score for _, score in _scored(trying, monitor, side, rule.patience)]
+            found.append(
+                Calibrated(
+                    monitor,
+                    rule,
+                    warning([score for _, score in scored]),
+                    warning(elsewhere),
+                    score,
+                    judge(trying, {monitor: rule}),
+                )
+            )
+    return sorted(found, key=lambda each: each.warning, reverse=True)
 
 
-def _worth(verdict: AlarmScore) -> tuple[float, float]:
-    return verdict.in_time, verdict.lead or 0.0
+def _scored(runs: Sequence[MonitoredRun], monitor: str, side: str, patience: int) -> list[tuple[AlarmRule, AlarmScore]]:
+    """The rules of a monitor, one for each bound midway between observed values, and their scores."""
+    rules = _rules(runs, monitor, side, patience)
+    return [(rule, judge(runs, {monitor: rule})) for rule in rules]
 
 
-def _candidates(runs: Sequence[MonitoredRun], monitor: str, side: str) -> Iterator[AlarmRule]:
-    """Candidate rules of one monitor and side: bounds midway between observed values, with every patience."""
+def _rules(runs: Sequence[MonitoredRun], monitor: str, side: str, patience: int) -> list[AlarmRule]:
     seen = np.unique([values[monitor] for run in runs for values in run.history if monitor in values])
     between = (seen[1:] + seen[:-1]) / 2
     if len(between) > BOUNDS:
         between = between[np.linspace(0, len(between) - 1, BOUNDS).round().astype(int)]
-    for bound in between:
-        for patience in PATIENCES:
-            value = float(f"{bound:.3g}")
-            yield AlarmRule(
-                below=value if side == "below" else None, above=value if side == "above" else None, patience=patience
-            )
+    bounds = [float(f"{bound:.3g}") for bound in between]
+    return [
+        AlarmRule(below=bound, patience=patience) if side == "below" else AlarmRule(above=bound, patience=patience)
+        for bound in bounds
+    ]

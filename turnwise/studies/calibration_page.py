@@ -14,7 +14,16 @@ from matplotlib.ticker import MaxNLocator
 
 from turnwise.config.monitoring import AlarmRule
 from turnwise.reporting.figures.drawing import COLOURS, GREY, INK, PALE, SETTINGS
-from turnwise.studies.calibration import ALLOWED, SHARE, SMOOTHING, Calibrated, MonitoredRun, judge, raised_at
+from turnwise.studies.calibration import (
+    ALLOWED,
+    MOST_FALSE,
+    SHARE,
+    SMOOTHING,
+    Calibrated,
+    MonitoredRun,
+    judge,
+    raised_at,
+)
 from turnwise.studies.markdown import render
 
 FIGURE = "echo-trap.png"
@@ -60,6 +69,7 @@ def page(calibration: Calibration) -> str:
         smoothing=SMOOTHING,
         share=SHARE,
         allowed=ALLOWED,
+        most_false=MOST_FALSE,
         runs=[
             (
                 world,
@@ -104,6 +114,8 @@ def data(calibration: Calibration) -> dict[str, Any]:
             {
                 "monitor": each.monitor,
                 "rule": each.rule.model_dump(exclude_none=True),
+                "warning": each.warning,
+                "warning_elsewhere": each.warning_elsewhere,
                 "chosen_on": asdict(each.chosen_on),
                 "tried_on": asdict(each.tried_on),
             }
