@@ -4,5 +4,6 @@
 * `reports`: what a worker says while it makes a run, a line of JSON each; nothing is pickled.
 * `following`: the run as this process knows it from the reports, recorded and shown meanwhile.
 * `processes`, `ray_cluster`: the two kinds of workers, each behind a task runner of Prefect.
+* `ray_head`: whether the head of a Ray cluster still answers.
 * `sharing`: which run is made where, and what happens to the run of a lost worker.
 """

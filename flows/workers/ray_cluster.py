@@ -31,6 +31,7 @@ from flows.runtime.flow_runs import flow_run
 from flows.runtime.process_settings import OFFLINE, THREADS
 from flows.workers.following import FollowedRun
 from flows.workers.orders import RunOrder, make_ordered
+from flows.workers.ray_head import RayHead, token_mode
 from flows.workers.reports import read_report, reporting_stages
 from turnwise.config.runner import Runner
 from turnwise.errors import ConfigurationError, TurnwiseError
@@ -67,6 +68,10 @@ class RayWorkers:
         self._futures: dict[str, Any] = {}
         self._began: dict[str, float] = {}
         self._queue: Any = None
+        self._asked: Any = None
+        """The question to the queue that is not answered yet."""
+        self._head: RayHead | None = None
+        """None where only Ray's client server is reached (ray://)."""
         self._task_runner: Any = None
 
     def submit(self, followed: FollowedRun) -> None:
@@ -96,16 +101,21 @@ class RayWorkers:
         return False
 
     def wait(self, followed: FollowedRun) -> None:
-        """Follow all runs until this one is made or lost for good. Raises TurnwiseError where it is lost."""
+        """Follow all runs until this one is made. Raises TurnwiseError where it is lost for good, or the head is."""
         while followed.outcome is None:
             done = self._is_done(followed.order.name)  # asked first: what it said before it ended is in the queue
-            heard = self._hear()
+            heard = self._hear(followed)
             if done and not heard and followed.outcome is None:
                 error = self._futures[followed.order.name].result(raise_on_failure=False)
-                raise TurnwiseError(
-                    f"the Ray cluster at {self._runner.address} must make the run {followed.order.name}; it has ended "
-                    f"with: {error}. What was computed is kept: start the ablation again to go on from there"
-                )
+                raise self._lost(followed, f"it has ended with: {_first_line(error)}")
+            if self._head is not None and (loss := self._head.loss()):
+                raise self._lost(followed, loss)
+
+    def _lost(self, followed: FollowedRun, how: str) -> TurnwiseError:
+        return TurnwiseError(
+            f"the Ray cluster at {self._runner.address} must make the run {followed.order.name}; {how}. What was "
+            "computed is kept: start the ablation again to go on from there, when the cluster answers"
+        )
 
     def finish(self) -> None:
         """Leave the cluster; one that was started for this ablation ends."""
@@ -115,7 +125,8 @@ class RayWorkers:
 
     def _join(self) -> None:
         address = self._runner.address
-        settings = {**RAY_SETTINGS, **(LOOPBACK if address == "local" else {})}
+        assert address is not None, "the configuration requires it for kind ray"
+        settings = {**RAY_SETTINGS, **(LOOPBACK if address == "local" else {}), **token_mode()}
         os.environ.update({name: os.environ.get(name, value) for name, value in settings.items()})
         try:
             import ray
@@ -143,6 +154,8 @@ class RayWorkers:
                 "start --head, or set it to local"
             ) from error
         self._open.callback(ray.shutdown)
+        if not address.startswith("ray://"):
+            self._head = RayHead(ray.get_runtime_context().gcs_address)
         require_room(self._runner, ray.cluster_resources())
         machines = {node["NodeManagerAddress"] for node in ray.nodes() if node["Alive"]}
         require_server_for(machines, os.environ["PREFECT_API_URL"])
@@ -155,14 +168,26 @@ class RayWorkers:
         done, _ = ray.wait([self._futures[name].wrapped_future], timeout=0)
         return bool(done)
 
-    def _hear(self) -> bool:
-        """Take what workers have said, or wait for it for a moment. Returns whether there was anything."""
+    def _hear(self, awaited: FollowedRun) -> bool:
+        """Take what workers have said, or wait for it for a moment. Returns whether there was anything.
+
+        Raises TurnwiseError where the queue is lost, with the machine that it was on.
+        """
+        import ray
         from ray.util.queue import Empty
 
+        # Not the queue's own `get`, which waits for ever where it and the head are lost together.
+        self._asked = self._asked or self._queue.actor.get.remote(SECONDS_BETWEEN_LOOKS)
+        answered, _ = ray.wait([self._asked], timeout=2 * SECONDS_BETWEEN_LOOKS)
+        if not answered:
+            return False
+        asked, self._asked = self._asked, None
         try:
-            name, line = self._queue.get(timeout=SECONDS_BETWEEN_LOOKS)
+            name, line = ray.get(asked)
         except Empty:
             return False
+        except (ray.exceptions.RayError, ConnectionError) as error:
+            raise self._lost(awaited, f"what workers say is lost: {_first_line(error)}") from error
         followed, view = self._followed[name], self._display.worker(name)
         if name not in self._began:
             self._began[name] = time.monotonic()
@@ -173,6 +198,10 @@ class RayWorkers:
             self.seconds += time.monotonic() - self._began.pop(name)
             view.rest()
         return True
+
+
+def _first_line(error: object) -> str:
+    return next(iter(str(error).strip().splitlines()), "").rstrip(".") or type(error).__name__
 
 
 def require_server_for(machines: Collection[str], server: str) -> None:

@@ -15,6 +15,7 @@ from flows.workers.following import FollowedRun
 from flows.workers.ray_cluster import LOOPBACK
 from flows.workers.reports import Began, Iterated, Report
 from tests.process_tree import command_line, descendants
+from turnwise.errors import TurnwiseError
 from turnwise.experiment import Experiment, load
 
 os.environ.update(LOOPBACK)  # before Ray is imported
@@ -80,3 +81,23 @@ def test_a_cluster_makes_what_one_process_makes_and_a_lost_worker_goes_on_elsewh
     assert first and all(first), "the run goes on after what was stored"
     again = compared(on_ray(), tmp_path)
     assert (again.digest, again.computed) == (done.digest, 0), "what is recorded asks for no cluster"
+
+
+def test_an_ablation_whose_head_is_lost_stops_in_one_sentence_and_goes_on_when_it_is_started_again(
+    tiny_ablation: Computed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed: list[int] = []
+    hear = FollowedRun.heard
+
+    def kill_the_head(followed: FollowedRun, report: Report, view: WorkerView) -> None:
+        hear(followed, report, view)
+        if not killed and isinstance(report, Began):
+            killed.extend(each for each in descendants(os.getpid()) if "gcs_server" in command_line(each))
+            for head in killed:
+                os.kill(head, signal.SIGKILL)
+
+    monkeypatch.setattr(FollowedRun, "heard", kill_the_head)
+    with pytest.raises(TurnwiseError, match=r"must make the run .* start the ablation again to go on from there"):
+        compared(on_ray(), tmp_path)
+    assert killed
+    assert compared(on_ray(), tmp_path).digest == tiny_ablation.digest
