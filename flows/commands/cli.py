@@ -101,6 +101,8 @@ def status_of(arguments: Sequence[str]) -> int:
         sys.path.append(os.getcwd())
     prepare_process()
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(_is_not_said_at_the_end)
     warnings.filterwarnings("ignore", category=DeprecationWarning)
     try:
         return run(arguments)
@@ -108,6 +110,12 @@ def status_of(arguments: Sequence[str]) -> int:
         sys.stdout.flush()
         sys.stderr.write(f"turnwise: {error}\n")
         return 2 if isinstance(error, ConfigurationError) else 1
+
+
+def _is_not_said_at_the_end(record: logging.LogRecord) -> bool:
+    """False for what Prefect logs, with a traceback, of an error that `status_of` says in one sentence."""
+    error = record.exc_info[1] if record.exc_info else None
+    return not (isinstance(error, TurnwiseError) and record.name.startswith("prefect.flow_runs"))
 
 
 def run(arguments: Sequence[str]) -> int:

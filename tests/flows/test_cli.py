@@ -1,6 +1,8 @@
 """The command line: a mistake is reported in one message, before anything is computed."""
 
 import importlib.metadata
+import io
+import logging
 import os
 import shlex
 import signal
@@ -15,7 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from flows.commands.cli import COMMANDS
+from flows.commands.cli import COMMANDS, status_of
+from turnwise.errors import StoreUnreachable
 
 ROOT = Path(__file__).parents[2]
 
@@ -181,3 +184,18 @@ def test_completion_is_installed_and_completes_a_command(tmp_path: Path) -> None
     asked = {"_TURNWISE_COMPLETE": "complete_bash", "COMP_WORDS": "turnwise li", "COMP_CWORD": "1"}
     completed = subprocess.run([executable], env={**environment, **asked}, capture_output=True, text=True, check=True)
     assert completed.stdout.split() == ["lineage"]
+
+
+def test_what_prefect_logs_of_an_error_of_ours_is_not_shown_since_the_command_says_it_at_the_end(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = io.StringIO()
+    monkeypatch.setattr(logging.getLogger(), "handlers", [logging.StreamHandler(shown)])
+    assert status_of(["no-such-command"]) == 2
+    assert "COMMAND must be one of" in capsys.readouterr().err
+    for error in (StoreUnreachable("the store is away"), KeyError("a mistake of ours")):
+        try:
+            raise error
+        except Exception:
+            logging.getLogger("prefect.flow_runs").exception("Encountered exception: %r", error)
+    assert "the store is away" not in shown.getvalue() and "a mistake of ours" in shown.getvalue()
