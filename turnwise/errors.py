@@ -5,7 +5,8 @@
 * A wrong configuration is **refused** before any compute: `ConfigurationError`.
 * A missing or damaged artifact is **recomputed, with a message**: `ArtifactError`.
 * A full disk is **retried** like other external failures, then reported in one sentence: `DiskFull`.
-* A shared store that does not answer is **waited for**, then the run stops in one sentence: `StoreUnreachable`.
+* A shared store that does not answer is **waited for**, then the run stops in one sentence: `StoreUnreachable`;
+  so is the database behind MLflow: `TrackingUnreachable`.
 * A lost process of the learner or of an engine is **replaced**, as other external failures are retried: `LearnerLost`,
   `EngineLost`.
 * A mismatch between engine and learner **stops** the run: `MismatchError`; so does a value that is not finite:
@@ -37,6 +38,10 @@ class DiskFull(TurnwiseError, OSError):
 
 class StoreUnreachable(TurnwiseError, RuntimeError):
     """The shared store (`storage.url`) does not answer. The same command goes on from the last stored stage."""
+
+
+class TrackingUnreachable(TurnwiseError, RuntimeError):
+    """The database behind MLflow (`tracking.uri`) does not answer. The same command goes on from the last stage."""
 
 
 class WorldLost(TurnwiseError, RuntimeError):

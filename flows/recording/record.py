@@ -37,6 +37,7 @@ from turnwise.store.withheld import recordable
 from turnwise.store.world_identity import world_ingredients
 from turnwise.tracking import Dataset, Recorder, TrackedRun
 from turnwise.tracking.ablations import AblationDescription, TrackedAblation
+from turnwise.tracking.database import has_own_artifacts
 from turnwise.tracking.finding import ARTIFACTS_FILE, RunArtifacts
 from turnwise.tracking.runs import IterationMetrics
 from turnwise.world import SPLITS, Split, world_class
@@ -131,8 +132,9 @@ class AblationRecord:
 
     def __init__(self, experiment: Experiment, prepared: Prepared) -> None:
         self._experiment, self._prepared = experiment, prepared
-        local = None if experiment.tracking.uri else home() / "mlflow"
-        recorder = Recorder(tracking_uri(experiment), experiment.tracking.experiment, local)
+        uri = tracking_uri(experiment)
+        local = None if has_own_artifacts(uri) else home() / "mlflow"
+        recorder = Recorder(uri, experiment.tracking.experiment, local)
         self.tracked = TrackedAblation(recorder, describe(experiment, prepared))
         self._configured: dict[str, Experiment] = {}
         self._weights = {name: reward.weight for name, reward in experiment.rewards.items()}

@@ -7,18 +7,16 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from comparison import Computed
 from project_copy import ROOT, TINY
 
-from flows.runtime.server_process import address, free_port
 from tests.postgres_server import PostgresServer, running
+from tests.prefect_server import prefect_on
 
 pytestmark = pytest.mark.chain
 
@@ -32,45 +30,10 @@ import sys
 from pathlib import Path
 from comparison import compared
 from turnwise.experiment import load
-from turnwise.tracking.library import mlflow
 tracking, tiny, folder = sys.argv[1:]
-client = mlflow().MlflowClient(tracking)
-client.create_experiment("turnwise", artifact_location=folder + "/artifacts")
 experiment = load(Path("params.yaml"), [Path(tiny)], {"tracking.uri": tracking})
 print("digest", compared(experiment, Path(folder) / "results").digest)
 """
-
-
-@contextmanager
-def prefect_on(database: str, folder: Path) -> Iterator[str]:
-    """Prefect's own server with this database; its address."""
-    port = free_port()
-    environment = {
-        **os.environ,
-        "PREFECT_SERVER_DATABASE_CONNECTION_URL": f"postgresql+asyncpg://{database}",
-        "PREFECT_HOME": str(folder),
-        "PREFECT_API_URL": address(port),
-        "DO_NOT_TRACK": "true",
-    }
-    command = [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port)]
-    with (folder / "log").open("w") as log:
-        server = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
-    try:
-        deadline = time.monotonic() + 300
-        while not _answers(f"{address(port)}/health"):
-            assert server.poll() is None and time.monotonic() < deadline, (folder / "log").read_text()[-2000:]
-            time.sleep(0.3)
-        yield address(port)
-    finally:
-        server.terminate()
-        server.wait()
-
-
-def _answers(url: str) -> bool:
-    try:
-        return httpx.get(url, timeout=5).status_code == 200
-    except httpx.HTTPError:
-        return False
 
 
 def rows(postgres: PostgresServer, database: str, query: str) -> list[Any]:
@@ -111,6 +74,8 @@ def test_an_ablation_is_that_of_sqlite_though_the_database_is_restarted_in_its_m
         states = rows(postgres, "prefect", "SELECT state_type, count(*) FROM flow_run GROUP BY state_type")
         assert states == [("COMPLETED", 1)]
         found = rows(postgres, "mlflow", METRICS)
+        places = rows(postgres, "mlflow", "SELECT artifact_location FROM experiments WHERE name = 'turnwise'")
+        assert places == [((tmp_path / "home" / "mlflow").as_uri(),)], "and not in the folder where it was started"
     with closing(sqlite3.connect(tiny_ablation.home / "mlflow.db")) as database:
         expected = database.execute(METRICS).fetchall()
     assert sorted(map(tuple, found)) == sorted(expected) and len(expected) > 50

@@ -13,7 +13,7 @@ import pytest
 from tracking_samples import open_child, traces, trajectory
 
 from turnwise.tracking import Recorder
-from turnwise.tracking.database import alone, prepare_database, sqlite_file
+from turnwise.tracking.database import alone, has_own_artifacts, place_of, prepare_database, sqlite_file
 
 FOUR_AT_ONCE = """
 import os, sys, traceback
@@ -142,3 +142,14 @@ def test_the_databases_mode_is_as_the_umask_says(tmp_path: Path, umask: int) -> 
         os.umask(before)
     modes = {path.name: oct(path.stat().st_mode & 0o777) for path in tmp_path.iterdir()}
     assert modes == dict.fromkeys(("mlflow.db", "mlflow.db.lock"), oct(0o666 & ~umask))
+
+
+def test_a_database_leaves_it_to_us_where_artifacts_go_and_a_server_does_not() -> None:
+    assert not has_own_artifacts("postgresql+psycopg://turnwise@db.lab/mlflow")
+    assert not has_own_artifacts("sqlite:////tmp/mlflow.db")
+    assert has_own_artifacts("http://mlflow.lab:5000")
+
+
+def test_an_address_is_told_without_its_password() -> None:
+    assert place_of("postgresql+psycopg://turnwise:secret@db.lab:5432/mlflow") == "db.lab:5432"
+    assert place_of("sqlite:////tmp/mlflow.db") == "/tmp/mlflow.db"

@@ -18,7 +18,8 @@ from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
-from turnwise.tracking.database import known_tables, open_client
+from turnwise.errors import TrackingUnreachable
+from turnwise.tracking.database import known_tables, open_client, place_of
 from turnwise.tracking.library import mlflow
 
 SECONDS_FOR_A_RESTART = 120.0
@@ -64,10 +65,11 @@ class PatientClient:
     """MLflow's client, each of whose calls is repeated while its database server cannot be reached.
 
     MLflow checks its connections before each use, so that those from before a restart do no harm. What a call has
-    written that fails so is rolled back.
+    written that fails so is rolled back. After that, TrackingUnreachable is raised.
     """
 
-    def __init__(self, opened: Callable[[], Any]) -> None:
+    def __init__(self, opened: Callable[[], Any], tracking_uri: str) -> None:
+        self._uri = tracking_uri
         self._client = self._waited_for(opened)
 
     def __getattr__(self, name: str) -> Any:
@@ -88,8 +90,14 @@ class PatientClient:
             try:
                 return call()
             except Exception as error:
-                if getattr(error, "error_code", "") != UNAVAILABLE or time.monotonic() + pause > ends:
+                if getattr(error, "error_code", "") != UNAVAILABLE:
                     raise
+                if time.monotonic() + pause > ends:
+                    raise TrackingUnreachable(
+                        f"the database at tracking.uri ({place_of(self._uri)}) must answer within "
+                        f"{SECONDS_FOR_A_RESTART:.0f} s; it does not: when it does, give the same command again, which "
+                        "goes on where this one stopped"
+                    ) from error
             time.sleep(pause)
             pause = min(2 * pause, 10.0)
 
@@ -103,7 +111,7 @@ class TrackingClient:
     @cached_property
     def mlflow(self) -> Any:
         """The client itself, whose calls wait for a database server that is being restarted."""
-        return PatientClient(lambda: open_client(self.tracking_uri))
+        return PatientClient(lambda: open_client(self.tracking_uri), self.tracking_uri)
 
     def __getattr__(self, name: str) -> Any:
         """What is not read here is MLflow's."""

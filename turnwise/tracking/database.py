@@ -175,6 +175,17 @@ def sqlite_file(tracking_uri: str) -> Path | None:
     return Path(name) if name and name != ":memory:" else None
 
 
+def has_own_artifacts(tracking_uri: str) -> bool:
+    """Whether a server answers at this address, which knows where artifacts go; a database does not."""
+    return urlsplit(tracking_uri).scheme.partition("+")[0] not in ("sqlite", "postgresql", "mysql", "mssql")
+
+
+def place_of(tracking_uri: str) -> str:
+    """Host and port, or the file of a database, without whatever else an address may hold, such as a password."""
+    path = sqlite_file(tracking_uri)
+    return urlsplit(tracking_uri).netloc.rpartition("@")[2] if path is None else str(path)
+
+
 def _is_made(tracking_uri: str) -> bool:
     path = sqlite_file(tracking_uri)
     return path is None or (path.is_file() and path.stat().st_size > 0)
