@@ -78,6 +78,10 @@ def test_a_run_whose_worker_is_killed_goes_on_in_another_and_is_seen_live_with_t
     again = [index for index, each in enumerate(heard) if isinstance(each, Began)][1]
     calls = [each.call for each in heard[again:] if each.kind == "finished"]
     assert all(call.cached for call in calls if call.label.endswith("iteration 1")), "it goes on after what is stored"
+    computed = [
+        (each.call.stage, each.call.label) for each in heard if each.kind == "finished" and not each.call.cached
+    ]
+    assert len(computed) == len(set(computed)), "nothing that had ended is computed again: the loss costs one stage"
     assert of_processes(first.report) == " of 2 processes"
     repeated = compared(tiny(), tmp_path, processes=2)
     assert repeated.found == stages_of_ablation(tiny()).total(), "the share that is shown counts all stages"
