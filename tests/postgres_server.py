@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -42,6 +43,13 @@ class PostgresServer:
         """Make a database, and return its address without the scheme."""
         self._run("createdb", "-h", "127.0.0.1", "-p", str(self.port), "-U", "postgres", database)
         return f"postgres@127.0.0.1:{self.port}/{database}"
+
+    def rows(self, database: str, query: str) -> list[Any]:
+        """What a query answers."""
+        import psycopg
+
+        with psycopg.connect(f"postgresql://postgres@127.0.0.1:{self.port}/{database}") as connection:
+            return connection.execute(query).fetchall()
 
     def _run(self, program: str, *arguments: str) -> None:
         command = [*self._as_user, str(PROGRAMS / program), *arguments]

@@ -6,11 +6,16 @@ import os
 
 CLIENT_SETTINGS = {
     "DO_NOT_TRACK": "true",
+    "PREFECT_CLIENT_RETRY_EXTRA_CODES": "500",
     "PREFECT_LOGGING_LEVEL": "WARNING",
     "PREFECT_LOGGING_TO_API_WHEN_MISSING_FLOW": "ignore",
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
 }
-"""Settings of a client of any server; the user's environment takes precedence."""
+"""Settings of a client of any server; the user's environment takes precedence.
+
+500 is what Prefect's server answers while its database is restarted: the client asks again for a minute, as it does by
+itself after 503.
+"""
 
 UNNEEDED_SERVICES = (
     "CANCELLATION_CLEANUP",

@@ -29,6 +29,7 @@ from prefect.flows import Flow
 from flows.runtime.display import Display
 from flows.runtime.flow_runs import flow_run
 from flows.runtime.process_settings import OFFLINE, THREADS
+from flows.runtime.server_settings import CLIENT_SETTINGS
 from flows.workers.following import FollowedRun
 from flows.workers.orders import RunOrder, make_ordered
 from flows.workers.ray_head import RayHead, token_mode
@@ -45,7 +46,10 @@ SECONDS_BETWEEN_LOOKS = 0.5
 RAY_SETTINGS = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
 """No usage reports; and in a cluster of this machine alone, workers as nice as this process: with Ray's 15 they hardly
 get on next to anything else. The environment takes precedence."""
-SHARED_SETTINGS = ("PREFECT_API_URL", "PREFECT_HOME", URL_VARIABLE, CACHE_VARIABLE, *OFFLINE, *THREADS)
+SHARED_SETTINGS = (
+    *("PREFECT_API_URL", "PREFECT_HOME", *CLIENT_SETTINGS),
+    *(URL_VARIABLE, CACHE_VARIABLE, *OFFLINE, *THREADS),
+)
 """The environment variables that workers take over from this process."""
 LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 """Has a cluster of this machine alone listen on the loopback address, and not on all: Ray does so where it makes no

@@ -3,28 +3,21 @@
 from __future__ import annotations
 
 import os
-import sqlite3
 import subprocess
 import sys
 import time
-from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 from comparison import Computed
 from project_copy import ROOT, TINY
 
-from tests.postgres_server import PostgresServer, running
+from tests.mlflow_rows import METRICS, metrics_in
+from tests.postgres_server import running
 from tests.prefect_server import prefect_on
 
 pytestmark = pytest.mark.chain
 
-METRICS = """
-    SELECT runs.name, metrics.key, metrics.step, metrics.value
-    FROM metrics JOIN runs ON runs.run_uuid = metrics.run_uuid
-    WHERE metrics.key NOT LIKE '%seconds%' AND metrics.key NOT LIKE '%per_second%' AND metrics.key NOT LIKE '%memory%'
-"""
 ABLATION = """
 import sys
 from pathlib import Path
@@ -34,13 +27,6 @@ tracking, tiny, folder = sys.argv[1:]
 experiment = load(Path("params.yaml"), [Path(tiny)], {"tracking.uri": tracking})
 print("digest", compared(experiment, Path(folder) / "results").digest)
 """
-
-
-def rows(postgres: PostgresServer, database: str, query: str) -> list[Any]:
-    import psycopg
-
-    with psycopg.connect(f"postgresql://postgres@127.0.0.1:{postgres.port}/{database}") as connection:
-        return connection.execute(query).fetchall()
 
 
 def test_an_ablation_is_that_of_sqlite_though_the_database_is_restarted_in_its_middle(
@@ -71,11 +57,10 @@ def test_an_ablation_is_that_of_sqlite_though_the_database_is_restarted_in_its_m
             postgres.start()
             said, _ = ablation.communicate(timeout=500)
         assert said == f"digest {tiny_ablation.digest}\n", (tmp_path / "log").read_text()[-3000:]
-        states = rows(postgres, "prefect", "SELECT state_type, count(*) FROM flow_run GROUP BY state_type")
+        states = postgres.rows("prefect", "SELECT state_type, count(*) FROM flow_run GROUP BY state_type")
         assert states == [("COMPLETED", 1)]
-        found = rows(postgres, "mlflow", METRICS)
-        places = rows(postgres, "mlflow", "SELECT artifact_location FROM experiments WHERE name = 'turnwise'")
+        found = postgres.rows("mlflow", METRICS)
+        places = postgres.rows("mlflow", "SELECT artifact_location FROM experiments WHERE name = 'turnwise'")
         assert places == [((tmp_path / "home" / "mlflow").as_uri(),)], "and not in the folder where it was started"
-    with closing(sqlite3.connect(tiny_ablation.home / "mlflow.db")) as database:
-        expected = database.execute(METRICS).fetchall()
-    assert sorted(map(tuple, found)) == sorted(expected) and len(expected) > 50
+    expected = metrics_in(tiny_ablation.home / "mlflow.db")
+    assert sorted(map(tuple, found)) == expected and len(expected) > 50

@@ -43,9 +43,14 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return pauses
 
 
-def test_a_call_is_repeated_while_the_database_is_away(clock: list[float]) -> None:
+def test_a_call_is_repeated_while_the_database_is_away_and_that_is_said_once(
+    clock: list[float], caplog: pytest.LogCaptureFixture
+) -> None:
     assert PatientClient(lambda: Unsteady(Unavailable(), Unavailable()), URI).get(3) == 3
     assert clock == [0.2, 0.4]
+    assert [each.getMessage() for each in caplog.records] == [
+        "the database at db.lab:5432 does not answer, and is waited for"
+    ]
 
 
 def test_another_error_is_raised_at_once_and_a_database_that_stays_away_after_a_while(clock: list[float]) -> None:

@@ -6,6 +6,7 @@ other store is read by MLflow, and everything is written by MLflow.
 
 from __future__ import annotations
 
+import logging
 import math
 import sqlite3
 import time
@@ -21,6 +22,8 @@ from urllib.request import url2pathname
 from turnwise.errors import TrackingUnreachable
 from turnwise.tracking.database import known_tables, open_client, place_of
 from turnwise.tracking.library import mlflow
+
+logger = logging.getLogger(__name__)
 
 SECONDS_FOR_A_RESTART = 120.0
 """For how long a call waits for a database server that cannot be reached."""
@@ -85,7 +88,7 @@ class PatientClient:
         return patient
 
     def _waited_for(self, call: Callable[[], Any]) -> Any:
-        ends, pause = time.monotonic() + SECONDS_FOR_A_RESTART, 0.2
+        ends, pause, waits = time.monotonic() + SECONDS_FOR_A_RESTART, 0.2, False
         while True:
             try:
                 return call()
@@ -98,6 +101,9 @@ class PatientClient:
                         f"{SECONDS_FOR_A_RESTART:.0f} s; it does not: when it does, give the same command again, which "
                         "goes on where this one stopped"
                     ) from error
+            if not waits:
+                waits = True
+                logger.warning("the database at %s does not answer, and is waited for", place_of(self._uri))
             time.sleep(pause)
             pause = min(2 * pause, 10.0)
 

@@ -33,6 +33,9 @@ def mlflow() -> ModuleType:
     # A new database is migrated on first use, and MLflow and Alembic would log every step.
     for name in ("mlflow", "alembic"):
         logging.getLogger(name).setLevel(level)
+    if "MLFLOW_LOGGING_LEVEL" not in os.environ:
+        # It logs a traceback of each call that a database does not answer, also of those that are repeated.
+        logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)
     return mlflow
 
 
