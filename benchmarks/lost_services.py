@@ -1,0 +1,359 @@
+"""Workers, the head of a Ray cluster, the database and the store's server are killed while an ablation needs them.
+
+After each kill the ablation must go on, or stop in one sentence from which the same command goes on; at its end it must
+have the digests of one that nothing has happened to. The servers are real ones on the loopback address: Ray where it is
+installed, PostgreSQL (Debian's) behind Prefect and MLflow with eight workers, and moto's S3 server.
+
+    python -m benchmarks.lost_services                    23 kills
+    python -m benchmarks.lost_services --only store ray
+
+Prints a line per kill, and at the end a table in Markdown; the exit status is 1 where a promise was broken. How a
+computation of its own dies at any moment is `benchmarks.kills`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+
+from benchmarks.services import (
+    RayCluster,
+    StoreServer,
+    busy,
+    kept_by_half,
+    kill,
+    with_variables,
+    without_an_answer,
+    workers_of,
+)
+from tests.mlflow_rows import METRICS, metrics_in
+from tests.store.s3_server import BUCKET
+
+ROOT = Path(__file__).resolve().parents[1]
+TINY = ROOT / "tests" / "end_to_end" / "tiny.yaml"
+PATIENCE_SECONDS = 900.0
+RESTARTS = 3
+EIGHT_RUNS = ("ablation.seeds=[1, 2, 3, 4]",)
+FOUR_ITERATIONS = ("optimization.iterations=4",)
+WORKER = "flows.workers.processes"
+TOLD = re.compile(r"a worker process ended with status .*?(?=\. It said)|the database at .*? and is waited for")
+
+
+@dataclass
+class Loss:
+    """A kill: of what, when, and what became of it."""
+
+    what: str
+    stage: str
+    stored: int
+    """It strikes when so many results of the stage are stored."""
+    strike: Callable[[int], object]
+    """Kill, and bring back what the ablation cannot bring back itself; given the ablation's process."""
+    back: Callable[[], object] = lambda: None
+    """Bring back what was killed, after the ablation has stopped because of it."""
+    stops: bool = False
+    """Whether the ablation must stop because of it, which is waited for."""
+    said: str = "nothing, and went on"
+    broken: str = ""
+
+
+@dataclass
+class Trial:
+    """An ablation, and what is killed while it runs, in order."""
+
+    name: str
+    settings: Sequence[str]
+    losses: Sequence[Loss]
+    processes: int = 1
+    variables: Mapping[str, str] = field(default_factory=dict)
+    broken_in: Callable[[Path], str] = lambda undisturbed: ""
+    """What else does not hold at the end; given the home of the ablation that nothing happened to."""
+    equal: str = ""
+
+
+class Home:
+    """A folder with a params.yaml, in which the small ablation is run."""
+
+    def __init__(self, folder: Path, trial: Trial) -> None:
+        self.folder, self._trial = folder, trial
+        folder.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(ROOT / "params.yaml", folder / "params.yaml")
+
+    def start(self) -> subprocess.Popen[bytes]:
+        """Begin the ablation, or go on with it; what it says is added to `log`."""
+        command = [sys.executable, "-m", "flows.commands.cli", "ablation", str(TINY)]
+        command += ["--processes", str(self._trial.processes)] if self._trial.processes > 1 else []
+        for setting in self._trial.settings:
+            command += ["-s", setting]
+        paths = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+        own = {"TURNWISE_HOME": str(self.folder / "home"), "PYTHONPATH": paths, **self._trial.variables}
+        with (self.folder / "log").open("ab") as log:
+            return subprocess.Popen(
+                command,
+                cwd=self.folder,
+                env={**os.environ, **own},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def stored(self, stage: str) -> int:
+        """How many results of a stage are stored."""
+        return len(list((self.folder / "home" / "results" / stage).glob("*")))
+
+    def said(self, beginning: int) -> str:
+        """What it said after so many bytes."""
+        return (self.folder / "log").read_bytes()[beginning:].decode(errors="replace")
+
+    def log_bytes(self) -> int:
+        """The length of what it has said."""
+        return (self.folder / "log").stat().st_size if (self.folder / "log").exists() else 0
+
+    @property
+    def _found(self) -> Path:
+        return self.folder / "results" / "tiny" / "digests.json"
+
+    def is_made(self) -> bool:
+        """Whether the ablation has ended well."""
+        return self._found.exists()
+
+    def digests(self) -> str:
+        """What a repeat must give again."""
+        return "".join(line for line in self._found.read_text().splitlines() if "platform" not in line)
+
+
+def endure(home: Home, losses: Sequence[Loss]) -> None:
+    """Run the ablation to its end, with all these losses on the way."""
+    started, beginning, last = home.start(), home.log_bytes(), None
+    for loss in losses:
+        while home.stored(loss.stage) < loss.stored:
+            if started.poll() is not None:
+                if last is None or not started.returncode:
+                    loss.broken = f"the ablation ended with status {started.returncode} before it was struck"
+                    return
+                started, beginning = _again(home, last, beginning)
+            time.sleep(0.05)
+        print(f"  {loss.what}, at {loss.stage} {loss.stored}", flush=True)
+        if last is not None:
+            _hear(last, home.said(beginning))
+        beginning, last = home.log_bytes(), loss
+        loss.strike(started.pid)
+        if loss.stops and started.wait(PATIENCE_SECONDS) == 0:
+            loss.broken = "the ablation did not stop"
+            return
+    for _ in range(RESTARTS):
+        status = started.wait(PATIENCE_SECONDS)
+        if last is None:
+            return
+        if status == 0:
+            _hear(last, home.said(beginning))
+            return
+        started, beginning = _again(home, last, beginning)
+    if started.wait(PATIENCE_SECONDS) and last is not None:
+        last.broken = "it did not go on when it was started again"
+
+
+def _again(home: Home, loss: Loss, beginning: int) -> tuple[subprocess.Popen[bytes], int]:
+    """Start a stopped ablation again; note what it said."""
+    said = home.said(beginning)
+    ours = [line for line in said.splitlines() if line.startswith("turnwise: ")]
+    loss.said = ours[-1] if ours else said[-300:]
+    if not ours or "Traceback" in said:
+        loss.broken = "it did not stop in one sentence"
+    print(f"    stopped: {loss.said}", flush=True)
+    loss.back()
+    return home.start(), home.log_bytes()
+
+
+def _hear(loss: Loss, said: str) -> None:
+    """Note what an ablation said that went on."""
+    told = TOLD.findall(" ".join(said.split()))
+    if "Traceback" in said:
+        loss.broken = "it said more than a sentence"
+    if told and loss.said.startswith("nothing"):
+        loss.said = f"{told[0]}, and went on"
+
+
+def killed_workers(number: int) -> Callable[[int], object]:
+    """Kill the first `number` workers that there are, once there are any."""
+
+    def strike(process: int) -> None:
+        ends = time.monotonic() + 120
+        while not (found := workers_of(process, WORKER)) and time.monotonic() < ends:
+            time.sleep(0.05)
+        if not kill(found[:number]):
+            raise RuntimeError("there must be a worker to kill; found none")
+
+    return strike
+
+
+@contextmanager
+def worker_trials(folder: Path) -> Iterator[Trial]:
+    """Three processes, of whose workers one or all are killed."""
+    losses = [Loss("a worker", "update", count, killed_workers(1)) for count in (1, 5)]
+    losses += [Loss("all workers", "update", 9, killed_workers(9))]
+    yield Trial("workers", (*EIGHT_RUNS,), losses, processes=3)
+
+
+@contextmanager
+def ray_trials(folder: Path) -> Iterator[Trial]:
+    """A cluster of which workers, the head, or all on the head's machine are killed."""
+    cluster = RayCluster(Path(tempfile.mkdtemp(prefix="ray-", dir="/tmp")))
+    cluster.start()
+    runs = partial(cluster.processes, "ray::run")
+    stopping = partial(Loss, back=cluster.start_again, stops=True)
+    losses = [
+        Loss("a Ray worker", "update", 1, lambda _: kill(runs()[:1])),
+        stopping("the Ray head", "update", 3, lambda _: cluster.kill_head()),
+        stopping("the Ray head's machine", "update", 5, lambda _: cluster.kill_machine()),
+        Loss("all Ray workers", "update", 6, lambda _: kill(runs())),
+        stopping("the Ray head", "evaluate", 9, lambda _: cluster.kill_head()),
+        stopping("the Ray head's machine", "update", 8, lambda _: cluster.kill_machine()),
+    ]
+    runner = f"compute.runner={{kind: ray, address: '127.0.0.1:{cluster.port}'}}"
+    try:
+        yield Trial("Ray", (*FOUR_ITERATIONS, runner), losses, variables=cluster.variables)
+    finally:
+        cluster.kill_machine()
+
+
+@contextmanager
+def database_trials(folder: Path) -> Iterator[Trial]:
+    """Eight processes with PostgreSQL behind Prefect and MLflow, which is killed and started again after a while."""
+    from tests.postgres_server import running
+    from tests.prefect_server import prefect_on
+
+    with running() as postgres:
+        (folder / "prefect").mkdir()
+
+        def restart(seconds: float) -> None:
+            postgres.stop()
+            time.sleep(seconds)
+            postgres.start()
+
+        places = (
+            ("warm_start", 1, 1.0),
+            ("update", 2, 1.0),
+            ("update", 7, 3.0),
+            ("update", 12, 1.0),
+            ("evaluate", 20, 5.0),
+        )
+        losses = [
+            Loss(f"the database, for {seconds:.0f} s", stage, count, lambda _, seconds=seconds: restart(seconds))
+            for stage, count, seconds in places
+        ]
+        tracking = f"tracking.uri=postgresql+psycopg://{postgres.make('mlflow')}"
+        with prefect_on(postgres.make("prefect"), folder / "prefect") as prefect:
+
+            def broken_in(undisturbed: Path) -> str:
+                found = sorted(map(tuple, postgres.rows("mlflow", METRICS)))
+                expected = metrics_in(undisturbed / "home" / "mlflow.db")
+                print(f"  {len(found)} rows of metrics in MLflow, {len(expected)} with SQLite", flush=True)
+                if found != expected:
+                    return "a metric is lost or doubled"
+                open_runs = "SELECT name, state_type FROM flow_run WHERE state_type <> 'COMPLETED'"
+                left = postgres.rows("prefect", open_runs)
+                return f"flow runs are not completed: {left}" if left else ""
+
+            variables = {"PREFECT_API_URL": prefect}
+            yield Trial("database", (*EIGHT_RUNS, tracking), losses, 8, variables, broken_in)
+
+
+@contextmanager
+def store_trials(folder: Path) -> Iterator[Trial]:
+    """A store on S3, whose server is busy, away, silent, forgetful, or keeps things by half."""
+    server = StoreServer()
+    server.start()
+    server.make_bucket()
+    losses = [
+        Loss("the store's server, for 5 s", "warm_start", 1, lambda _: server.away(5.0)),
+        Loss("the store: 503 for 5 s", "rollout", 1, lambda _: server.troubled(busy, 5.0)),
+        Loss("the store: objects kept by half for 5 s", "update", 1, lambda _: server.troubled(kept_by_half, 5.0)),
+        Loss("the store's server, for 10 s", "update", 2, lambda _: server.away(10.0)),
+        Loss("the store: no answer for 90 s", "update", 3, lambda _: server.troubled(without_an_answer, 20.0)),
+        Loss("the store's server, until started again", "update", 4, lambda _: server.kill(), server.start, stops=True),
+        Loss("the store: all objects lost", "update", 5, lambda _: server.make_bucket()),
+        Loss("the store: 503 for 10 s", "update", 7, lambda _: server.troubled(busy, 10.0)),
+        Loss("the store: objects kept by half for 5 s", "evaluate", 9, lambda _: server.troubled(kept_by_half, 5.0)),
+    ]
+    try:
+        yield Trial("store", (*FOUR_ITERATIONS, f"storage.url=s3://{BUCKET}/lab"), losses, variables=server.variables)
+    finally:
+        server.kill()
+
+
+TRIALS = {"workers": worker_trials, "ray": ray_trials, "database": database_trials, "store": store_trials}
+
+
+def _undisturbed(folder: Path, settings: Sequence[str]) -> Path:
+    return folder / f"undisturbed-{'-'.join(settings)}"
+
+
+def undisturbed(folder: Path, settings: Sequence[str]) -> str:
+    """The digests that one process makes with SQLite and a folder; found where `folder` holds them already."""
+    home = Home(folder, Trial("undisturbed", settings, ()))
+    if not home.is_made() and home.start().wait(PATIENCE_SECONDS):
+        raise RuntimeError(f"the run that nothing happens to must end well: see {folder / 'log'}")
+    return home.digests()
+
+
+def main() -> int:
+    """Kill, compare and tell."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--only", nargs="+", choices=TRIALS, default=list(TRIALS))
+    parser.add_argument("--folder", type=Path, help="where the homes lie; by default a temporary folder")
+    chosen = parser.parse_args()
+    made, expected = [], {}
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = chosen.folder or Path(temporary)
+        os.environ["TURNWISE_HOME"] = str(folder / "server")
+        from flows.runtime.server import ensure_server  # one server for all but the database's
+
+        with with_variables({"PREFECT_API_URL": ensure_server()}):
+            for name in chosen.only:
+                if name == "ray" and find_spec("ray") is None:
+                    print("ray: not installed, left out")
+                    continue
+                settings = EIGHT_RUNS if name in ("workers", "database") else FOUR_ITERATIONS
+                if settings not in expected:
+                    expected[settings] = undisturbed(_undisturbed(folder, settings), settings)
+                print(name, flush=True)
+                with TRIALS[name](folder) as trial:
+                    home = Home(folder / name, trial)
+                    endure(home, trial.losses)
+                    if said := trial.broken_in(_undisturbed(folder, settings)):
+                        trial.losses[-1].broken = said
+                    trial.equal = "yes" if home.digests() == expected[settings] else "NO"
+                made.append(trial)
+                print(f"  digests equal: {trial.equal}", flush=True)
+    return told(made)
+
+
+def told(trials: Sequence[Trial]) -> int:
+    """Print the table; the exit status."""
+    print("\n| | killed | at | what the ablation said | digests equal |\n|---|---|---|---|---|")
+    losses = [(trial, loss) for trial in trials for loss in trial.losses]
+    for number, (trial, loss) in enumerate(losses, start=1):
+        said = f"BROKEN: {loss.broken}: {loss.said}" if loss.broken else loss.said
+        at = f"{loss.stage} {loss.stored}"
+        print(f"| {number} | {loss.what} | {at} | {' '.join(said.split())} | {trial.equal} |")
+    held = all(trial.equal == "yes" for trial in trials) and not any(loss.broken for _, loss in losses)
+    print(f"\n{len(losses)} kills: {'every promise held' if held else 'a promise was broken'}")
+    return 0 if held else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
