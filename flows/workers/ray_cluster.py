@@ -130,7 +130,7 @@ class RayWorkers:
     def _join(self) -> None:
         address = self._runner.address
         assert address is not None, "the configuration requires it for kind ray"
-        settings = {**RAY_SETTINGS, **(LOOPBACK if address == "local" else {}), **token_mode()}
+        settings = {**RAY_SETTINGS, **(LOOPBACK if address == "local" else token_mode())}
         os.environ.update({name: os.environ.get(name, value) for name, value in settings.items()})
         try:
             import ray

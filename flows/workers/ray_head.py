@@ -37,7 +37,8 @@ class RayHead:
 def token_mode() -> dict[str, str]:
     """The variable by which Ray shows its token, where there is one.
 
-    `ray start` has a cluster ask for it, and a process that joins by `ray.init` does not show it by itself.
+    `ray start` has a cluster ask for it, and a process that joins by `ray.init` does not show it by itself. Ray reads
+    the variable when it is imported.
     """
     named = any(os.environ.get(name) for name in ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"))
     return {"RAY_AUTH_MODE": "token"} if named or (Path.home() / ".ray" / "auth_token").exists() else {}
