@@ -139,7 +139,11 @@ def endure(home: Home, losses: Sequence[Loss]) -> None:
     """Run the ablation to its end, with all these losses on the way."""
     started, beginning, last = home.start(), home.log_bytes(), None
     for loss in losses:
-        while home.stored(loss.stage) < loss.stored:
+        wanted = loss.stored
+        if last is not None and last.stops:
+            # Lost workers may have gone on until now: strike when the ablation is at work again.
+            wanted = max(wanted, home.stored(loss.stage) + 1)
+        while home.stored(loss.stage) < wanted:
             if started.poll() is not None:
                 if last is None or not started.returncode:
                     loss.broken = f"the ablation ended with status {started.returncode} before it was struck"
@@ -217,11 +221,12 @@ def ray_trials(folder: Path) -> Iterator[Trial]:
     stopping = partial(Loss, back=cluster.start_again, stops=True)
     losses = [
         Loss("a Ray worker", "update", 1, lambda _: kill(runs()[:1])),
-        stopping("the Ray head", "update", 3, lambda _: cluster.kill_head()),
+        stopping("the Ray head's machine", "update", 2, lambda _: cluster.kill_machine()),
+        Loss("all Ray workers", "update", 4, lambda _: kill(runs())),
         stopping("the Ray head's machine", "update", 5, lambda _: cluster.kill_machine()),
-        Loss("all Ray workers", "update", 6, lambda _: kill(runs())),
-        stopping("the Ray head", "evaluate", 9, lambda _: cluster.kill_head()),
-        stopping("the Ray head's machine", "update", 8, lambda _: cluster.kill_machine()),
+        Loss("a Ray worker", "update", 6, lambda _: kill(runs()[:1])),
+        # Last, since the workers of a lost head go on for a while.
+        stopping("the Ray head", "update", 7, lambda _: cluster.kill_head()),
     ]
     runner = f"compute.runner={{kind: ray, address: '127.0.0.1:{cluster.port}'}}"
     try:
