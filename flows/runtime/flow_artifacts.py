@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import contextvars
 import re
-import sys
 import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from uuid import UUID
 
+from flows.runtime.flow_runs import in_flow_run
 from turnwise.reporting.data.report_data import ReportData
 from turnwise.reporting.finding import finding
 from turnwise.reporting.formatting import with_bounds
@@ -22,12 +22,6 @@ from turnwise.reporting.formatting import with_bounds
 SECONDS_BETWEEN_WRITES = 5.0
 TABLE_COLUMNS = 4
 """Columns of the table that the artifact has: more do not fit its page."""
-
-
-def in_flow_run() -> bool:
-    """Whether this code runs as a part of a flow run of Prefect."""
-    context = sys.modules.get("prefect.context")
-    return context is not None and context.FlowRunContext.get() is not None
 
 
 class FlowProgress:

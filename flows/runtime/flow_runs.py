@@ -72,6 +72,12 @@ def flow_run(
     return decorate
 
 
+def in_flow_run() -> bool:
+    """Whether this code runs as a part of a flow run of Prefect."""
+    context = sys.modules.get("prefect.context")
+    return context is not None and context.FlowRunContext.get() is not None
+
+
 def tags_of(parameters: Mapping[str, Any]) -> list[str]:
     """The tags of a flow run, by which Prefect's pages and automations find it: what it is of, where it says so.
 
