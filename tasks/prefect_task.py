@@ -6,6 +6,7 @@ A stage's task is made once, since making one takes a millisecond. What differs 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,9 @@ from prefect.filesystems import LocalFileSystem
 from tasks.prefect_records import records_folder
 from turnwise.errors import WorldLost
 from turnwise.store import Reference
+
+current_stage: ContextVar[str | None] = ContextVar("stage", default=None)
+"""The name of the stage that is called."""
 
 _OUR_MISTAKES = (FileExistsError, FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
 
@@ -65,9 +69,13 @@ def run_as_task(
         retry_delay_seconds: before each retry.
     """
     task = _task(function, name, recorded, retries, retry_delay_seconds, records_folder())
-    # Tags are meant for flow runs: for each tag of a task, Prefect first requests a slot from its server.
-    with TagsContext(current_tags=set()):
-        return Reference.model_validate(task(call))
+    token = current_stage.set(name)
+    try:
+        # For each tag of a task, Prefect first requests a slot from its server: see `flows.runtime.reported_states`.
+        with TagsContext(current_tags=set()):
+            return Reference.model_validate(task(call))
+    finally:
+        current_stage.reset(token)
 
 
 @cache

@@ -15,9 +15,10 @@ import functools
 import inspect
 import logging.handlers
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Generic, ParamSpec, TypeVar
+from uuid import UUID
 
 from rich.console import Console
 
@@ -32,8 +33,14 @@ Result = TypeVar("Result")
 class FlowRun(Generic[Arguments, Result]):
     """A function that runs as a flow run of Prefect: see `flow_run`."""
 
-    def __init__(self, function: Callable[Arguments, Result], name: str, run_name: str | Callable[[], str]) -> None:
-        self._function, self._name, self._run_name = function, name, run_name
+    def __init__(
+        self,
+        function: Callable[Arguments, Result],
+        name: str,
+        run_name: str | Callable[[], str],
+        tags: Sequence[str] = (),
+    ) -> None:
+        self._function, self._name, self._run_name, self._tags = function, name, run_name, tags
         functools.update_wrapper(self, function)
 
     def __call__(self, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
@@ -45,7 +52,7 @@ class FlowRun(Generic[Arguments, Result]):
         report_lasting_states()
         given = inspect.signature(self._function).bind(*args, **kwargs).arguments
         decorate = flow(name=self._name, flow_run_name=self._run_name, validate_parameters=False, persist_result=False)
-        with tags(*tags_of(given)):
+        with tags(*self._tags, *tags_of(given)):
             return decorate(self._function)(*args, **kwargs)
 
     def found_or_run(self, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
@@ -59,15 +66,16 @@ class FlowRun(Generic[Arguments, Result]):
 
 
 def flow_run(
-    name: str, run_name: str | Callable[[], str]
+    name: str, run_name: str | Callable[[], str], tags: Sequence[str] = ()
 ) -> Callable[[Callable[Arguments, Result]], FlowRun[Arguments, Result]]:
     """Turn a function into one that runs as a flow run, with these names in Prefect's UI.
 
-    A `run_name` may hold the function's parameters in braces.
+    A `run_name` may hold the function's parameters in braces. The flow run has the `tags` that are given, those that
+    its parameters say (`tags_of`) and those of the flow run that it is a part of.
     """
 
     def decorate(function: Callable[Arguments, Result]) -> FlowRun[Arguments, Result]:
-        return FlowRun(function, name, run_name)
+        return FlowRun(function, name, run_name, tags)
 
     return decorate
 
@@ -76,6 +84,41 @@ def in_flow_run() -> bool:
     """Whether this code runs as a part of a flow run of Prefect."""
     context = sys.modules.get("prefect.context")
     return context is not None and context.FlowRunContext.get() is not None
+
+
+def current_flow_run() -> str | None:
+    """The id of the flow run that this code is a part of; None where it is a part of none."""
+    if not in_flow_run():
+        return None
+    from prefect import runtime
+
+    return str(runtime.flow_run.id)
+
+
+@contextmanager
+def part_of(flow_run: str | None) -> Iterator[None]:
+    """Have the flow runs of the block listed as parts of one that another process makes; None: of none.
+
+    Prefect's server must know that flow run.
+    """
+    if flow_run is None:
+        yield
+        return
+    from prefect.context import FlowRunContext, SyncClientContext
+    from prefect.results import ResultStore
+    from prefect.task_runners import ThreadPoolTaskRunner
+
+    with (
+        SyncClientContext.get_or_create() as opened,
+        FlowRunContext(
+            flow_run=opened.client.read_flow_run(UUID(flow_run)),
+            client=opened.client,
+            task_runner=ThreadPoolTaskRunner(),
+            result_store=ResultStore(),
+            detached=True,
+        ),
+    ):
+        yield
 
 
 def tags_of(parameters: Mapping[str, Any]) -> list[str]:

@@ -39,6 +39,7 @@ UNFINISHED = [StateType.PENDING, StateType.RUNNING, StateType.CANCELLING]
 TOGETHER = 100
 """Number of processes whose runs are queried in one request."""
 
+_PROCESS = "process "
 _of_this_process = ExitStack()
 """Held until this process ends: its lock, and the tag of its flow runs."""
 _own_tokens: set[str] = set()
@@ -81,8 +82,13 @@ def _folder() -> Path:
     return home() / "prefect" / "processes"
 
 
+def of_process(tag: str) -> bool:
+    """Whether a tag says which process a flow run is of, and nothing that a reader would look for."""
+    return tag.startswith(_PROCESS)
+
+
 def _tag(token: str) -> str:
-    return f"process {token}"
+    return f"{_PROCESS}{token}"
 
 
 def _locked(path: Path, locks: ExitStack) -> bool:

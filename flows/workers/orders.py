@@ -9,6 +9,7 @@ from flows.run import run_variant
 from flows.run_state import Iteration, Run
 from flows.runtime.sampler import Sampler
 from flows.workers.reports import Began, Ended, Iterated, Made, Reporter
+from flows.workers.run_flow import in_own_flow_run
 from turnwise.errors import TrainingEnded
 from turnwise.experiment import Experiment
 from turnwise.store import Reference
@@ -28,6 +29,8 @@ class RunOrder(BaseModel):
     """Whether its final policy is played on the test task set."""
     samples_ahead: bool = False
     """Whether the worker has rollouts sampled ahead in a further process, where `rollout.lag` allows it."""
+    within: str | None = None
+    """The id of the ablation's flow run in Prefect."""
 
     @property
     def name(self) -> str:
@@ -43,7 +46,16 @@ def read_order(text: str, last: RunOrder | None) -> RunOrder:
 
 
 def make_ordered(order: RunOrder, reporter: Reporter, sampler: Sampler | None = None) -> None:
-    """In a worker: make the run and report it. Stages whose results are stored already are found there."""
+    """In a worker: make the run and report it. Stages whose results are stored already are found there.
+
+    It is a flow run of its own, a part of the ablation's.
+    """
+    in_own_flow_run(
+        order.experiment, order.variant, order.seed, lambda: _make(order, reporter, sampler), within=order.within
+    )
+
+
+def _make(order: RunOrder, reporter: Reporter, sampler: Sampler | None) -> None:
 
     def began(run: Run) -> None:
         reporter.send(

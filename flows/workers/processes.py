@@ -1,8 +1,8 @@
 """Worker processes of this machine: each makes the runs that it is given, one after the other, and reports on them.
 
     this process                              a worker: python -m flows.workers.processes
-    Prefect's task "run", in a thread of      a flow run for each order, whose stages are cached
-    Prefect's ThreadPoolTaskRunner            as those of any process
+    Prefect's task "run", in a thread of      a flow run for each order, within that of the ablation,
+    Prefect's ThreadPoolTaskRunner            whose stages are cached as those of any process
         order, as a line of JSON      ->
                                       <-      reports, as lines of JSON
         a lost worker: Prefect's retry of the task, which starts another worker and gives it the order again
@@ -38,11 +38,10 @@ from prefect.task_runners import ThreadPoolTaskRunner
 
 from flows.runtime.child_process import ChildProcess, given_work, saying
 from flows.runtime.display import Display, WorkerView
-from flows.runtime.flow_runs import flow_run
 from flows.runtime.sampler import Sampler, sampling_ahead
 from flows.workers.following import FollowedRun
 from flows.workers.orders import RunOrder, make_ordered, read_order
-from flows.workers.reports import Reporter, read_report, reporting_stages
+from flows.workers.reports import read_report, reporting_stages
 from turnwise.errors import TurnwiseError
 
 LOSSES_OF_A_RUN = 3
@@ -226,14 +225,6 @@ def _was_lost(task: Task[..., Any], task_run: TaskRun, state: State[Any]) -> boo
     return isinstance(state.data, WorkerLost)
 
 
-def _flow_of(order: RunOrder, reporter: Reporter, sampler: Sampler | None) -> None:
-    @flow_run("run", f"{order.experiment.ablation.name}: {order.name}")
-    def run() -> None:
-        make_ordered(order, reporter, sampler)
-
-    run()
-
-
 def main() -> None:
     """A worker: make runs as standard input says, and report on each on standard output."""
     with saying() as say, reporting_stages(say) as reporter, ExitStack() as ahead:
@@ -244,7 +235,7 @@ def main() -> None:
             if order is None:
                 sampler = ahead.enter_context(sampling_ahead(new.samples_ahead, reporter.finished, print))
             order = new
-            _flow_of(order, reporter, sampler)
+            make_ordered(order, reporter, sampler)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,8 @@
 
     this process                              a Ray worker, with the cores, cards and memory of one run
     Prefect's RayTaskRunner.submit    ->      Prefect's task "run" of the same flow run
-                                              a flow run of its own, whose stages are cached as those of any process
+                                              a flow run of its own, within that of the ablation, whose stages are
+                                              cached as those of any process
     a queue of Ray's                  <-      reports, as lines of JSON
         a lost worker: Ray runs the task again, on whichever machine has room
 
@@ -27,7 +28,6 @@ from prefect.context import FlowRunContext, TagsContext
 from prefect.flows import Flow
 
 from flows.runtime.display import Display
-from flows.runtime.flow_runs import flow_run
 from flows.runtime.process_settings import OFFLINE, THREADS
 from flows.runtime.server_settings import CLIENT_SETTINGS
 from flows.workers.following import FollowedRun
@@ -246,13 +246,8 @@ def _make(title: str, order: str, queue: Any) -> None:
 
     mark_flow_runs()
     asked = RunOrder.model_validate_json(order)
-
-    @flow_run("run", f"{asked.experiment.ablation.name}: {asked.name}")
-    def run() -> None:
-        with reporting_stages(lambda line: queue.put((title, line))) as reporter:
-            make_ordered(asked, reporter)
-
-    run()
+    with reporting_stages(lambda line: queue.put((title, line))) as reporter:
+        make_ordered(asked, reporter)
 
 
 _TASK: Task[..., None] = Task(

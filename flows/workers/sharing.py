@@ -20,7 +20,9 @@ from flows.recording.record import AblationRecord
 from flows.run import run_variant
 from flows.run_state import Run
 from flows.runtime.display import Display
+from flows.runtime.flow_runs import current_flow_run, in_flow_run
 from flows.runtime.sampler import Sampler, sampling_ahead
+from flows.workers.run_flow import in_own_flow_run
 from tasks.observing import Observer, StageCall, observing, unobserved
 from tasks.stage import NotRecorded, computes, recorded_only
 from turnwise.errors import TrainingEnded
@@ -82,6 +84,8 @@ class SharedRuns(Observer):
         self._experiment, self._prepared, self._record = experiment, prepared, record
         self._make_workers, self._elsewhere, self._sampler = make_workers, elsewhere, sampler
         self._tested = tested
+        self._flow_run = current_flow_run()
+        """The ablation's. Runs are handed out from within that of the first run."""
         self._workers: Workers | None = None
         self._made: dict[RunName, Run | TrainingEnded] = {}
         self._followed: dict[RunName, FollowedRun] = {}
@@ -147,7 +151,12 @@ class SharedRuns(Observer):
         prepared = vars(self._prepared)
         for variant, seed in runs:
             order = RunOrder(
-                experiment=self._experiment, prepared=prepared, variant=variant, seed=seed, tested=self._tested
+                experiment=self._experiment,
+                prepared=prepared,
+                variant=variant,
+                seed=seed,
+                tested=self._tested,
+                within=self._flow_run,
             )
             followed = self._followed[variant, seed] = FollowedRun(order, self._record)
             self._workers.submit(followed)
@@ -180,10 +189,11 @@ class SharedRuns(Observer):
             self._made[each] = outcome
 
     def _make_here(self, each: RunName) -> None:
+        def make() -> Run:
+            return run_recorded(self._experiment, self._prepared, self._record, *each, self._sampler, self._tested)
+
         try:
-            self._made[each] = run_recorded(
-                self._experiment, self._prepared, self._record, *each, self._sampler, self._tested
-            )
+            self._made[each] = in_own_flow_run(self._experiment, *each, make) if in_flow_run() else make()
         except TrainingEnded as error:
             self._made[each] = error
 

@@ -123,12 +123,16 @@ def test_a_deployed_ablation_does_the_work_of_the_command_line(site: Site) -> No
     assert (site.project / "results" / "tiny" / "report.html").is_file()
     (comparison,) = subflow_runs(site, said)
     assert comparison["name"] == "tiny" and {"ablation tiny", "world frozen_lake"} <= set(comparison["tags"])
-    (of_tag,) = site.ask("flow_runs", flow_runs={"tags": {"all_": ["ablation tiny"]}})
-    assert of_tag["id"] == comparison["id"]
-    names = task_run_names(site, comparison)
     for variant in ("grpo-or", "mt-grpo"):
+        tags = ["ablation tiny", f"variant {variant}", "seed 1"]
+        (of_run,) = site.ask("flow_runs", flow_runs={"tags": {"all_": tags}})
+        assert of_run["name"] == f"{variant} seed 1"
+        assert of_run["parent_task_run_id"] is not None, "it is listed as a part of the comparison"
+        names = task_run_names(site, of_run)
         for iteration in (1, 2):
             assert sum(f"{variant} seed 1 iteration {iteration}" in name for name in names) >= 3, names
+        rollouts = site.ask("task_runs", task_runs={"tags": {"all_": [*tags, "stage rollout"]}})
+        assert len(rollouts) == 2, "one in each iteration"
 
 
 def test_an_unknown_parameter_is_refused_before_any_stage_and_the_automation_pauses_the_pool(site: Site) -> None:

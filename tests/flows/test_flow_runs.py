@@ -6,12 +6,24 @@ import json
 import logging
 import subprocess
 import sys
+import time
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
+from prefect import task_engine
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.filters import (
+    FlowRunFilter,
+    FlowRunFilterId,
+    FlowRunFilterParentFlowRunId,
+    FlowRunFilterTags,
+)
+from prefect.client.schemas.objects import FlowRun
 from pydantic import BaseModel, ConfigDict
 
-from flows.runtime.flow_runs import flow_run, tags_of
+from flows.runtime.flow_runs import current_flow_run, flow_run, tags_of
+from flows.workers.run_flow import in_own_flow_run
 from tasks.stage import NotRecorded, recorded_only, stage
 from turnwise.experiment import Experiment, load
 from turnwise.store import Reference, default_store
@@ -86,6 +98,63 @@ def test_a_flow_run_is_tagged_with_what_it_is_of() -> None:
         "stage report",
     ]
     assert tags_of({"most": 3}) == []
+
+
+def flow_runs_of(*tags: str) -> list[FlowRun]:
+    """The flow runs that the server lists under all of these tags, by name."""
+    chosen = FlowRunFilter(tags=FlowRunFilterTags(all_=list(tags)))
+    with get_client(sync_client=True) as client:
+        return sorted(client.read_flow_runs(flow_run_filter=chosen), key=lambda run: run.name)
+
+
+def tags_by_task_run(flow_run: FlowRun, number: int) -> dict[str, set[str]]:
+    """The tags of so many task runs of a flow run; the server learns of them a moment later."""
+    chosen = FlowRunFilter(id=FlowRunFilterId(any_=[flow_run.id]))
+    for _ in range(300):
+        with get_client(sync_client=True) as client:
+            found = client.read_task_runs(flow_run_filter=chosen)
+        if len(found) == number:
+            return {run.name: set(run.tags) for run in found}
+        time.sleep(0.1)
+    raise AssertionError(f"the server must list {number} task runs; it lists {found}")
+
+
+def test_the_runs_of_an_ablation_are_found_by_tag_as_parts_of_its_flow_run_whoever_makes_them() -> None:
+    mine = load(Path(__file__).parents[2] / "params.yaml", settings={"ablation.name": "found-by-tag"})
+    ids: list[str | None] = []
+
+    @flow_run("comparison", "whole")
+    def whole(experiment: Experiment) -> None:
+        ids.append(current_flow_run())
+        for seed in (1, 2):
+            in_own_flow_run(experiment, "mt-grpo", seed, lambda: counted(Parameters(number=10)))
+
+    whole(mine)
+    # As a worker does, which is another process.
+    in_own_flow_run(mine, "grpo-or", 1, lambda: counted.named("one")(Parameters(number=11)), within=ids[0])
+    whole_run, *runs = sorted(flow_runs_of("ablation found-by-tag"), key=lambda run: run.name != "whole")
+    assert str(whole_run.id) == ids[0] and current_flow_run() is None
+    assert [run.name for run in runs] == ["grpo-or seed 1", "mt-grpo seed 1", "mt-grpo seed 2"]
+    with get_client(sync_client=True) as client:
+        parts = FlowRunFilter(parent_flow_run_id=FlowRunFilterParentFlowRunId(any_=[whole_run.id]))
+        assert {run.id for run in client.read_flow_runs(flow_run_filter=parts)} == {run.id for run in runs}
+    assert [run.name for run in flow_runs_of("ablation found-by-tag", "variant mt-grpo", "seed 2")] == [runs[2].name]
+    of_run = {"ablation found-by-tag", "world search", "variant grpo-or", "seed 1"}
+    assert tags_by_task_run(runs[0], 1) == {"one: counted": {*of_run, "stage counted"}}
+    assert tags_by_task_run(runs[2], 1)["counted"] >= {"variant mt-grpo", "seed 2", "stage counted"}
+
+
+def test_a_task_run_asks_for_no_slot_by_its_tags(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[list[str]] = []
+    before = task_engine._concurrency
+
+    def asks(names: list[str], **options: object) -> AbstractContextManager[None]:
+        asked.append(names)
+        return before(names, **options)
+
+    monkeypatch.setattr(task_engine, "_concurrency", asks)
+    numbers(3)
+    assert asked == 3 * [[]]
 
 
 def test_within_recorded_only_nothing_is_computed_and_a_damaged_result_counts_as_none() -> None:
