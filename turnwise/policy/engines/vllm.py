@@ -4,7 +4,8 @@ vLLM's loop is driven one step at a time, token-in, token-out, without its token
 
 * in process (no engine process), since the weights are handed over in memory and torch's generator is seeded here;
 * `processed_logprobs`: log-probabilities of the distribution that is sampled from, temperature included;
-* eager and uncompiled: otherwise the log-probabilities alone would compile C++ at the first batch;
+* uncompiled: otherwise the log-probabilities alone would compile C++ at the first batch. On a card it decodes by CUDA
+  graphs, which need no compiler (`vllm_model.CUDA_GRAPHS`); vLLM takes new weights into the tensors that these read;
 * no seed per request: on a CPU that fails when a context is prefilled in chunks. One seed per rollout is enough, since
   the order of submissions is fixed;
 * no asynchronous scheduling, so that the step at which a reply finishes is a function of the submissions;
@@ -32,7 +33,7 @@ from transformers import PreTrainedModel
 from turnwise.errors import ConfigurationError
 from turnwise.policy.engines.cache_size import VLLM_MOST_BYTES
 from turnwise.policy.engines.contract import Reply, Sampling, reply_limit
-from turnwise.policy.engines.vllm_model import CPU_BLOCK_TOKENS, architecture, engine_memory, share_of_card
+from turnwise.policy.engines.vllm_model import architecture, arguments_of_device, engine_memory
 from turnwise.policy.engines.vllm_weights import WORKERS_ENVIRONMENT, load_in_worker, named_tensors, seed_worker
 from turnwise.policy.model import merged_weights
 from turnwise.policy.threads import computing_threads
@@ -193,12 +194,10 @@ class VllmEngine:
             "model": str(policy),
             "dtype": memory.precision,
             "skip_tokenizer_init": True,
-            "enforce_eager": True,
             "max_model_len": self.context_length,
             "max_num_seqs": self._maximum_episodes,
-            **({"block_size": CPU_BLOCK_TOKENS} if self._device == "cpu" else {}),
             "kv_cache_memory_bytes": memory.cache,
-            **({} if self._device == "cpu" else {"gpu_memory_utilization": share_of_card(memory)}),
+            **arguments_of_device(memory),
             "logprobs_mode": "processed_logprobs",
             "async_scheduling": False,
             "generation_config": "vllm",

@@ -17,6 +17,9 @@ NOT_ARCHITECTURE = ("_name_or_path", "transformers_version", "bos_token_id", "eo
 CPU_BLOCK_TOKENS = 32
 """Tokens of a block of the KV cache on a CPU, the fewest that vLLM's kernels take. Only whole blocks are found again at
 the next turn: with vLLM's own 128, contexts of some turns would be computed from their beginning at each of them."""
+CUDA_GRAPHS = {"mode": 0, "cudagraph_mode": "FULL_DECODE_ONLY"}
+"""vLLM's compilation on a card: none (mode 0), and CUDA graphs of the steps in which every sequence has one new token.
+Most steps of a rollout are such."""
 
 
 def architecture(policy: Path, device: str) -> dict[str, Any]:
@@ -72,6 +75,13 @@ def share_of_card(memory: EngineMemory) -> float:
             "agent.context_tokens lower, or choose a smaller policy or a larger card"
         )
     return needed / total
+
+
+def arguments_of_device(memory: EngineMemory) -> dict[str, Any]:
+    """The arguments that vLLM has on a CPU or on a card alone."""
+    if memory.device == "cpu":
+        return {"enforce_eager": True, "block_size": CPU_BLOCK_TOKENS}
+    return {"compilation_config": CUDA_GRAPHS, "gpu_memory_utilization": share_of_card(memory)}
 
 
 def _configuration(policy: Path) -> PretrainedConfig:
