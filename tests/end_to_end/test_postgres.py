@@ -58,7 +58,7 @@ def test_an_ablation_is_that_of_sqlite_though_the_database_is_restarted_in_its_m
             said, _ = ablation.communicate(timeout=500)
         assert said == f"digest {tiny_ablation.digest}\n", (tmp_path / "log").read_text()[-3000:]
         states = postgres.rows("prefect", "SELECT state_type, count(*) FROM flow_run GROUP BY state_type")
-        assert states == [("COMPLETED", 1)]
+        assert states == [("COMPLETED", 3)]  # the comparison and its two runs
         found = postgres.rows("mlflow", METRICS)
         places = postgres.rows("mlflow", "SELECT artifact_location FROM experiments WHERE name = 'turnwise'")
         assert places == [((tmp_path / "home" / "mlflow").as_uri(),)], "and not in the folder where it was started"
