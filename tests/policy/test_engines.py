@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import flask  # noqa: F401
 import pytest
 import torch
 from policy_samples import CONTEXT, END, as_sequences, contexts, sample
@@ -267,6 +268,16 @@ def test_vllm_leaves_the_logging_of_the_process_alone(vllm_engine: Engine, make_
     # It would put a handler there, and close all others on the way: Prefect's, too.
     vllm_engine.load(make_policy(18), "limits")
     assert logging.getLogger("vllm").handlers == []
+
+
+@pytest.mark.engine
+def test_vllm_starts_beside_modules_whose_attributes_cannot_be_read(
+    vllm_engine: Engine, make_policy: MakePolicy
+) -> None:
+    """Such as flask's `request`, which a world or a server of the same process may have imported, as this file has."""
+    vllm_engine.load(make_policy(18), "beside")
+    with pytest.raises(RuntimeError, match="outside of"):
+        vars(sys.modules["flask"].request)
 
 
 def test_what_vllm_says_at_its_start_is_kept_from_bars_that_own_standard_error(

@@ -21,6 +21,7 @@ import logging
 import os
 import sys
 import tempfile
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr
 from pathlib import Path
@@ -183,7 +184,7 @@ class VllmEngine:
         arguments = self._arguments(policy) | ({"load_format": "dummy"} if without_weights else {})
         if self._tensor_parallel > 1:
             os.environ.update(WORKERS_ENVIRONMENT, OMP_NUM_THREADS=str(self._threads))
-        with quiet(), _threads_unpatched(), _numba_out_of_sight():
+        with quiet(), _threads_unpatched(), _unreadable_modules_out_of_sight():
             self._engine = _import_vllm()(**arguments).llm_engine
 
     def _arguments(self, policy: Path) -> dict[str, Any]:
@@ -313,17 +314,32 @@ def _threads_unpatched() -> Iterator[None]:
 
 
 @contextmanager
-def _numba_out_of_sight() -> Iterator[None]:
-    """Hide llvmlite's library object from vLLM, which reads every attribute of every imported module and fails at it.
+def _unreadable_modules_out_of_sight() -> Iterator[None]:
+    """Hide from vLLM the modules that it cannot read: it reads every attribute of every imported module as it starts.
 
-    The object is imported together with numba, for instance by a world whose retriever uses numba.
+    Two such attributes are llvmlite's library, which numba imports, and flask's `request` while no request is served.
+    A world or a test may have imported either.
     """
-    module = sys.modules.pop("llvmlite.binding.ffi", None)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of attributes that are deprecated
+        hidden = {name: module for name, module in list(sys.modules.items()) if not _readable(module)}
+    for name in hidden:
+        del sys.modules[name]
     try:
         yield
     finally:
-        if module is not None:
-            sys.modules["llvmlite.binding.ffi"] = module
+        sys.modules.update(hidden)
+
+
+def _readable(module: Any) -> bool:
+    """Whether each attribute of a module can be read as vLLM reads it."""
+    try:
+        for value in list(getattr(module, "__dict__", {}).values()):
+            if hasattr(value, "__dict__"):
+                vars(value).get("kernel")
+    except Exception:
+        return False
+    return True
 
 
 @contextmanager
