@@ -1,18 +1,16 @@
 """What a second worker gains: runs per hour of one and of two, by processes of this machine or by Ray.
 
-An ablation of short runs is made by one worker, then by two, each in a home that holds the preparation alone. Prefect's
-server runs before the clock starts; both sides start their workers within it. A worker imports its libraries first, as
-it would in an ablation of any length, so that the ratio of short runs is below that of long ones. With
-`--beyond-start` each side makes twice as many runs, too, in a home of their own, and the difference counts, in which
-there is no start.
+An ablation of equal runs is made by one worker and by two, in turns: one, two, two, one. Each is made in a home that
+holds the preparation alone, so that every run is computed. A worker imports its libraries before its first run, which
+in an ablation of hours is nothing: runs per hour are counted from the moment at which each worker has finished one run,
+by the times of the runs' flow runs in Prefect's database. What the whole command took stands beside them.
 
     python -m benchmarks.workers                  Ray, on this machine
     python -m benchmarks.workers --kind processes
-    python -m benchmarks.workers --runs 8 --iterations 50
-    python -m benchmarks.workers --beyond-start     what a long ablation comes to
+    python -m benchmarks.workers --runs 8 --iterations 50 --rounds 2
 
-Prints seconds, runs per hour, and the ratio. The digests of both sides must be equal, else the exit status is 1. Wall
-seconds mean something only where two cores are free: the load average is printed.
+The digests of all sides must be equal, else the exit status is 1. Wall seconds mean something only where two cores are
+free: the load average is printed.
 """
 
 from __future__ import annotations
@@ -20,9 +18,14 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
+import sqlite3
+import statistics
 import sys
 import tempfile
 import time
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +33,16 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 ROOT = Path(__file__).resolve().parents[1]
 TINY = ROOT / "tests" / "end_to_end" / "tiny.yaml"
+ENDS = "SELECT end_time FROM flow_run WHERE name LIKE '% seed %' AND state_type = 'COMPLETED' ORDER BY end_time DESC"
+
+
+@dataclass(frozen=True)
+class Side:
+    """An ablation that was made: what the whole command took, and the rate once every worker has finished a run."""
+
+    seconds: float
+    runs_per_hour: float
+    digest: str
 
 
 def settings(kind: str, workers: int, runs: int, iterations: int) -> dict[str, Any]:
@@ -47,48 +60,55 @@ def settings(kind: str, workers: int, runs: int, iterations: int) -> dict[str, A
     }
 
 
-def measured(kind: str, workers: int, runs: int, iterations: int, folder: Path) -> tuple[float, str]:
-    """The wall seconds that so many workers take for the runs, and the digest of the results."""
+def measured(kind: str, workers: int, runs: int, iterations: int, prepared: Path, home: Path) -> Side:
+    """An ablation of so many runs by so many workers."""
     import turnwise as tw
 
-    home = folder / f"{kind}-{workers}-{runs}"
-    shutil.copytree(folder / "prepared", home, ignore=shutil.ignore_patterns("prefect"))
+    shutil.copytree(prepared, home, ignore=shutil.ignore_patterns("prefect"))
     os.environ["TURNWISE_HOME"] = str(home)
     experiment = tw.load(TINY, parameters=ROOT / "params.yaml", settings=settings(kind, workers, runs, iterations))
     began = time.perf_counter()
     digest = tw.ablation(experiment, quiet=True).digest
-    return time.perf_counter() - began, digest
+    seconds = time.perf_counter() - began
+    ends = last_run_ends(prepared / "prefect" / "prefect.db", runs)
+    return Side(seconds, 3600 * (runs - workers) / (ends[-1] - ends[workers - 1]).total_seconds(), digest)
+
+
+def last_run_ends(database: Path, runs: int) -> list[datetime]:
+    """When each of the last runs was completed, in order, by the database of the server that all sides share."""
+    with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as opened:
+        ends = opened.execute(f"{ENDS} LIMIT {runs}").fetchall()
+    return sorted(datetime.fromisoformat(end) for (end,) in ends)
 
 
 def main() -> int:
-    """Measure one worker and two, and print the ratio."""
+    """Measure one worker and two in turns, and print the ratio."""
     import turnwise as tw
 
     parser = argparse.ArgumentParser(description="Measure what a second worker gains.")
     parser.add_argument("--kind", choices=("ray", "processes"), default="ray")
-    parser.add_argument("--runs", type=int, default=4)
-    parser.add_argument("--iterations", type=int, default=20)
-    parser.add_argument("--beyond-start", action="store_true")
+    parser.add_argument("--runs", type=int, default=8)
+    parser.add_argument("--iterations", type=int, default=40)
+    parser.add_argument("--rounds", type=int, default=1, help="how often one, two, two, one is measured")
     chosen = parser.parse_args()
     print(f"{chosen.runs} runs of {chosen.iterations} iterations, {chosen.kind}; load {os.getloadavg()[0]:.1f}")
+    sides: dict[int, list[Side]] = {1: [], 2: []}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         shutil.copy(ROOT / "params.yaml", folder)
         os.environ["DVC_ROOT"] = str(folder)  # results are written there, and not into the checkout
         os.environ["TURNWISE_HOME"] = str(folder / "prepared")
         tw.prepare(tw.load(TINY, parameters=ROOT / "params.yaml"), quiet=True)
-        made = {}
-        for workers in (1, 2):
-            seconds, digest = measured(chosen.kind, workers, chosen.runs, chosen.iterations, folder)
-            if chosen.beyond_start:
-                more, digest = measured(chosen.kind, workers, 2 * chosen.runs, chosen.iterations, folder)
-                print(f"{workers} workers: {seconds:6.1f} s, and {more:6.1f} s for twice as many")
-                seconds = more - seconds
-            made[workers] = seconds, digest
-            print(f"{workers} workers: {seconds:6.1f} s, {3600 * chosen.runs / seconds:6.1f} runs an hour, {digest}")
-    (one, digest), (two, again) = made[1], made[2]
-    print(f"two workers make {one / two:.2f} times the runs of one; load {os.getloadavg()[0]:.1f}")
-    return 0 if digest == again else 1
+        for turn, workers in enumerate([1, 2, 2, 1] * chosen.rounds):
+            home = folder / str(turn)
+            side = measured(chosen.kind, workers, chosen.runs, chosen.iterations, folder / "prepared", home)
+            sides[workers].append(side)
+            print(f"{workers} workers: {side.seconds:6.1f} s, {side.runs_per_hour:6.1f} runs an hour, {side.digest}")
+    rates = {workers: statistics.mean(side.runs_per_hour for side in made) for workers, made in sides.items()}
+    whole = {workers: statistics.mean(side.seconds for side in made) for workers, made in sides.items()}
+    print(f"two workers make {rates[2] / rates[1]:.2f} times the runs of one; load {os.getloadavg()[0]:.1f}")
+    print(f"the whole command, with the workers' start: {whole[1] / whole[2]:.2f} times")
+    return 0 if len({side.digest for made in sides.values() for side in made}) == 1 else 1
 
 
 if __name__ == "__main__":
