@@ -109,3 +109,26 @@ def test_the_repositorys_own_configuration_can_be_loaded_with_all_its_worlds() -
 
     configuration = load_pretraining(ROOT / "experiments" / "pretraining" / "base.yaml")
     assert sorted(experiments_of(configuration)) == sorted(configuration.worlds)
+
+
+def test_the_base_policies_read_their_worlds_as_they_did_when_they_were_made() -> None:
+    """Another world under experiments/worlds would be another corpus than the cards of turnwise/policy/base name.
+
+    A world that is to change there keeps here what was read, by an overlay of its own: experiments/pretraining.
+    """
+    from flows.studies.pretrain import experiments_of
+
+    experiments = experiments_of(load_pretraining(ROOT / "experiments" / "pretraining" / "base.yaml"))
+    parameters = {name: experiment.world.parameters for name, experiment in experiments.items()}
+    assert {name: parameters[name] for name in sorted(parameters) if not name.startswith("search")} == {
+        "babyai": {"levels": ["GoToRedBallNoDists"], "turns": 12},
+        "bandit": {"unseen": "pairs"},
+        "frozen_lake": dict(size=4, frozen=0.8, success_rate=0.8, turns=8, actions_per_turn=1, actions=8),
+        "sokoban": {},
+        "taxi": {"id": "Taxi-v4"},
+        "textcraft": {"depths": [1, 2], "distractors": 2, "turns": 8},
+        "webshop": {"turns": 8},
+    }
+    questions = {"longest_name": 8, "needless_share": 0.1, "passages": 2}
+    for name, asked in {"search": {"hops": [1], "turns": 2}, "search_turns": {"hops": [2, 3], "turns": 6}}.items():
+        assert parameters[name].items() >= {**questions, **asked}.items()
