@@ -123,7 +123,7 @@ def test_the_base_policies_read_their_worlds_as_they_did_when_they_were_made() -
     assert {name: parameters[name] for name in sorted(parameters) if not name.startswith("search")} == {
         "babyai": {"levels": ["GoToRedBallNoDists"], "turns": 12},
         "bandit": {"unseen": "pairs"},
-        "frozen_lake": dict(size=4, frozen=0.8, success_rate=0.8, turns=8, actions_per_turn=1, actions=8),
+        "frozen_lake": {"size": 4, "frozen": 0.8, "success_rate": 0.8, "turns": 8, "actions_per_turn": 1, "actions": 8},
         "sokoban": {},
         "taxi": {"id": "Taxi-v4"},
         "textcraft": {"depths": [1, 2], "distractors": 2, "turns": 8},
