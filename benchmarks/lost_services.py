@@ -15,11 +15,13 @@ from __future__ import annotations
 
 import argparse
 import os
+import sqlite3
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from datetime import UTC, datetime
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -41,6 +43,10 @@ from tests.store.s3_server import BUCKET
 EIGHT_RUNS = ("ablation.seeds=[1, 2, 3, 4]",)
 FOUR_ITERATIONS = ("optimization.iterations=4",)
 WORKER = "flows.workers.processes"
+BEGUN = """
+    SELECT name, count(*) FROM task_run
+    WHERE tags LIKE '%"stage %' AND state_name <> 'Cached' AND start_time >= ? GROUP BY name
+"""
 
 
 def killed_workers(number: int) -> Callable[[int], object]:
@@ -61,7 +67,25 @@ def worker_trials(folder: Path) -> Iterator[Trial]:
     """Three processes, of whose workers one or all are killed."""
     losses = [Loss("a worker", "update", count, killed_workers(1)) for count in (1, 5)]
     losses += [Loss("all workers", "update", 9, killed_workers(9))]
-    yield Trial("workers", (*EIGHT_RUNS,), losses, processes=3)
+    killed = 1 + 1 + 2
+    began = datetime.now(UTC)
+
+    def broken_in(undisturbed: Path) -> str:
+        again, stages = computed_again(folder / "server" / "prefect" / "prefect.db", began)
+        print(f"  {again} of {stages} stages were computed more than once, for {killed} workers lost", flush=True)
+        return "a lost worker costs more than the stage that it was at" if again > killed else ""
+
+    yield Trial("workers", (*EIGHT_RUNS,), losses, processes=3, broken_in=broken_in)
+
+
+def computed_again(database: Path, since: datetime) -> tuple[int, int]:
+    """How many computations of stages since then were in vain, ended or broken off, and how many stages there are.
+
+    A stage is known by its task run's name, which holds variant, seed and iteration. One that was found is "Cached".
+    """
+    with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as opened:
+        rows = opened.execute(BEGUN, (since.strftime("%Y-%m-%d %H:%M:%S.%f"),)).fetchall()
+    return sum(begun - 1 for _, begun in rows), len(rows)
 
 
 @contextmanager
