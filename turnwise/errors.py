@@ -19,6 +19,27 @@ Every message states what must hold, what was found and what to do.
 
 from __future__ import annotations
 
+import sysconfig
+import traceback
+from pathlib import Path
+
+_LIBRARIES = (
+    Path(sysconfig.get_path("stdlib")),
+    *(Path(__file__).parents[1] / package for package in ("turnwise", "tasks", "flows")),
+)
+
+
+def raised_at(error: BaseException) -> str | None:
+    """`file:line` of the user's own code in which the error was raised: the innermost place that is neither Turnwise's
+    nor that of Python or of an installed package. None where no such code was under way.
+    """
+    for place in reversed(traceback.extract_tb(error.__traceback__)):
+        file = Path(place.filename)
+        installed = {"site-packages", "dist-packages"} & set(file.parts) or any(map(file.is_relative_to, _LIBRARIES))
+        if file.is_absolute() and not installed:
+            return f"{file}:{place.lineno}"
+    return None
+
 
 class TurnwiseError(Exception):
     """Base of every error that Turnwise raises on purpose."""

@@ -19,6 +19,7 @@ from typer.core import TyperGroup
 from flows.commands.experiment_commands import ablation, evaluate, experiment, prepare, stage
 from flows.commands.options import refusal
 from flows.commands.record_commands import compare, export, lineage, reproduce, show, ui
+from flows.commands.shown_logs import FirstFaults, is_not_said_at_the_end
 from flows.commands.store_commands import prune, restore, verify
 from flows.commands.study_commands import baselines, calibrate, credit, pretrain, results, science
 from flows.commands.sweep_command import sweep
@@ -102,7 +103,8 @@ def status_of(arguments: Sequence[str]) -> int:
     prepare_process()
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
     for handler in logging.getLogger().handlers:
-        handler.addFilter(_is_not_said_at_the_end)
+        for is_shown in (is_not_said_at_the_end, FirstFaults()):
+            handler.addFilter(is_shown)
     warnings.filterwarnings("ignore", category=DeprecationWarning)
     try:
         return run(arguments)
@@ -110,12 +112,6 @@ def status_of(arguments: Sequence[str]) -> int:
         sys.stdout.flush()
         sys.stderr.write(f"turnwise: {error}\n")
         return 2 if isinstance(error, ConfigurationError) else 1
-
-
-def _is_not_said_at_the_end(record: logging.LogRecord) -> bool:
-    """False for what Prefect logs, with a traceback, of an error that `status_of` says in one sentence."""
-    error = record.exc_info[1] if record.exc_info else None
-    return not (isinstance(error, TurnwiseError) and record.name.startswith("prefect.flow_runs"))
 
 
 def run(arguments: Sequence[str]) -> int:

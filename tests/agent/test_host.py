@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -264,7 +265,10 @@ def test_a_world_that_fails_to_close_has_given_its_data_and_is_logged(caplog: py
 
 def test_every_further_attempt_is_logged_with_its_reason(caplog: pytest.LogCaptureFixture) -> None:
     play(failing("step", 2, times=1))
-    assert caplog.messages == ["world 'hill', task 'hill/train/0': ConnectionError: step 2 of attempt 1; trying again"]
+    (message,) = caplog.messages
+    said, _, place = message.removesuffix("); trying again").partition(" (")
+    assert said == "world 'hill', task 'hill/train/0': ConnectionError: step 2 of attempt 1"
+    assert re.fullmatch(rf"{re.escape(__file__)}:\d+", place), "the line of the world's own code that raised"
 
 
 def test_a_world_that_never_blocks_runs_on_its_callers_thread_and_is_closed_once() -> None:

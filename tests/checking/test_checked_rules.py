@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -119,19 +120,28 @@ def test_rewards_are_checked_on_episodes_of_every_kind() -> None:
     of_order = {check.name for check in check_reward(f"{HERE}:counting").failed}
     assert of_order == {"the same episode gives the same", "order does not matter"}
     (first, *_) = check_reward(f"{HERE}:fragile").failed
+    assert f"({__file__}:" in first.found
     assert first.name == "every episode has a number" and "raised ZeroDivisionError" in first.found
 
 
 def test_a_name_tells_what_it_is() -> None:
-    assert [kind_of(name) for name in ("bandit", "grpo", "no_such_name", "envs.bandit:Bandit")] == [
-        "world",
-        "rule",
-        "world",
-        "world",
-    ]
+    named = ("bandit", "grpo", "judge", "no_such_module:Name", "envs.bandit:Bandit")
+    assert [kind_of(name) for name in named] == ["world", "rule", "reward", "world", "world"]
     assert [kind_of(f"{HERE}:{name}") for name in ("raw", "alone", "length")] == ["rule", "rule", "reward"]
-    with pytest.raises(ConfigurationError, match="annotate it, or give --as"):
+    with pytest.raises(ConfigurationError, match="test_checked_rules:unannotated has none: annotate it, or give --as"):
         kind_of(f"{HERE}:unannotated")
+
+
+def test_a_word_that_names_nothing_to_check_is_answered_with_what_there_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(ConfigurationError, match=r"a world \(.*, a rule \(.*, a reward \(judge.* 'sokoban'"):
+        kind_of("sokobann")
+    (tmp_path / "other-1.0.dist-info").mkdir()
+    (tmp_path / "other-1.0.dist-info" / "entry_points.txt").write_text("[turnwise.monitors]\nlongest = other:longest\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ConfigurationError, match="found 'longest', a monitor, which has no check"):
+        kind_of("longest")
 
 
 def test_the_command_checks_rules_and_rewards(capsys: pytest.CaptureFixture[str]) -> None:

@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from flows.commands.cli import COMMANDS, status_of
+from flows.commands.shown_logs import FAULTS_SHOWN, FirstFaults
 from turnwise.errors import StoreUnreachable
 
 ROOT = Path(__file__).parents[2]
@@ -36,7 +37,7 @@ def turnwise(*arguments: str, home: Path) -> subprocess.CompletedProcess[str]:
         (("ablation", "no-such-file.yaml"), "a parameters file must exist"),
         (("experiment", "-s", "credit.estimator=mt-grp"), "credit.estimator must be one of"),
         (("experiment", "--variant", "mt-grop"), "did you mean 'mt-grpo'?"),
-        (("check", "no-such-world"), "world must be one of agentgym, "),
+        (("check", "no-such-world"), "what is checked must be 'module:object', a world (agentgym, "),
         (("serve", "frozen_lake", "--connections", "0"), "connections must be above 0; found 0"),
     ],
 )
@@ -197,5 +198,22 @@ def test_what_prefect_logs_of_an_error_of_ours_is_not_shown_since_the_command_sa
         try:
             raise error
         except Exception:
-            logging.getLogger("prefect.flow_runs").exception("Encountered exception: %r", error)
-    assert "the store is away" not in shown.getvalue() and "a mistake of ours" in shown.getvalue()
+            for logger in ("prefect.flow_runs", "prefect.task_runs"):
+                logging.getLogger(logger).exception("Encountered exception: %r", error)
+            logging.getLogger("prefect.task_runs").error("Finished in state Failed(%r)", str(error))
+    assert "the store is away" not in shown.getvalue()
+    assert shown.getvalue().count("KeyError: 'a mistake of ours'") == 2
+    assert "Finished in state" not in shown.getvalue()
+
+
+def test_a_world_that_fails_in_every_episode_is_not_reported_for_each() -> None:
+    shown = io.StringIO()
+    handler = logging.StreamHandler(shown)
+    handler.addFilter(FirstFaults())
+    logger = logging.Logger("turnwise.agent.host")
+    logger.addHandler(handler)
+    for task in range(100):
+        logger.warning("task %s; trying again", task)
+    *_, last = shown.getvalue().splitlines()
+    assert len(shown.getvalue().splitlines()) == FAULTS_SHOWN
+    assert last == "task 4; trying again (further faults of worlds are not shown)"

@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from turnwise.errors import WorldLost
+from turnwise.errors import WorldLost, raised_at
 from turnwise.world import Environment, Observation, Remaining, ScriptedAction, Step, Task, World
 
 logger = logging.getLogger(__name__)
@@ -230,7 +230,14 @@ class Host:
                         f"the world {self._world.name!r} lost task {self._task.id!r} after {self._attempts} attempts; "
                         f"the last error was {reason}"
                     ) from error
-                logger.warning("world %r, task %r: %s; trying again", self._world.name, self._task.id, reason)
+                place = raised_at(error)
+                logger.warning(
+                    "world %r, task %r: %s%s; trying again",
+                    self._world.name,
+                    self._task.id,
+                    reason,
+                    f" ({place})" if place else "",
+                )
 
     def _discard(self) -> None:
         """Close the environment; where it has its own thread without waiting, since that thread may hang."""

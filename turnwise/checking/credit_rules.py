@@ -21,16 +21,15 @@ import numpy as np
 from turnwise.checking.credit_bias import PROBLEMS, DecisionProblem, Rule, bias_of
 from turnwise.checking.report import Broken, CheckReport, NotApplicable, examine
 from turnwise.credit import CreditBatch, Estimator, estimate, estimator_of, require_options, value_targets
+from turnwise.credit.declaration import require_declaration
 from turnwise.data.arrays import Ragged
-from turnwise.plugins import require_installed
+from turnwise.errors import ConfigurationError
 from turnwise.seeding import generator
 
 GROUP_SIZE = 4
 TOLERANCE = 1e-6
 """Relative to the largest advantage: sums of other orders differ in their last digits."""
 SHIFT = 1000.0
-NEEDED = ("reply_lengths", "values", "anchors")
-"""The inputs that an estimator may declare as needed."""
 
 
 @dataclass(frozen=True)
@@ -97,13 +96,10 @@ def declares_itself(rule: CheckedRule) -> str:
     """Check that the options are the rule's, that what it needs is an input of rules, and its packages are here."""
     estimator = rule.estimator
     require_options(rule.name, rule.options)
-    if unknown := [need for need in estimator.needs if need not in NEEDED]:
-        raise Broken(f"a rule may need {', '.join(NEEDED)}; it declares {', '.join(unknown)}")
-    if estimator.level not in ("turn", "token"):
-        raise Broken(f"a rule's level must be turn or token; it declares {estimator.level!r}")
-    if estimator.level == "token" and "reply_lengths" not in estimator.needs:
-        raise Broken("a rule that judges tokens must declare that it needs reply_lengths; it does not")
-    require_installed(f"the credit rule {rule.name}", estimator.distributions)
+    try:
+        require_declaration(f"the credit rule {rule.name}", estimator)
+    except ConfigurationError as error:
+        raise Broken(str(error)) from error
     needs = f"needs {', '.join(estimator.needs)}" if estimator.needs else "needs nothing else"
     return f"one per {estimator.level}; {'compares within groups' if estimator.grouped else 'any group'}; {needs}"
 

@@ -13,7 +13,8 @@ from turnwise.checking.credit_rules import check_rule
 from turnwise.checking.report import CheckReport
 from turnwise.credit import ESTIMATORS, Estimator
 from turnwise.errors import ConfigurationError
-from turnwise.plugins import CREDIT_RULE, REWARD, installed
+from turnwise.plugins import CREDIT_RULE, KINDS, REWARD, installed
+from turnwise.suggestions import meant
 from turnwise.world import installed_worlds
 
 CheckedKind = Literal["world", "rule", "reward"]
@@ -22,15 +23,11 @@ CheckedKind = Literal["world", "rule", "reward"]
 def kind_of(name: str) -> CheckedKind:
     """What a name leads to. Of a function, the annotation of its first parameter tells: CreditBatch or Trajectory.
 
-    A name that leads nowhere counts as a world's, whose check says what there is. Raises ConfigurationError for a
-    function that does not tell.
+    A `module:object` that cannot be imported counts as a world, whose check says why. Raises ConfigurationError for a
+    function that does not tell, and for a word that is no name of a world, a credit rule or a reward.
     """
     if ":" not in name:
-        if name in installed_worlds():
-            return "world"
-        if name in ESTIMATORS or name in installed(CREDIT_RULE):
-            return "rule"
-        return "reward" if name in BUILT_IN or name in installed(REWARD) else "world"
+        return _kind_of_word(name)
     module, _, attribute = name.partition(":")
     try:
         found = getattr(importlib.import_module(module), attribute, None)
@@ -43,9 +40,27 @@ def kind_of(name: str) -> CheckedKind:
     return _kind_of_function(name, found) if inspect.isfunction(found) else "world"
 
 
+def _kind_of_word(name: str) -> CheckedKind:
+    words: dict[CheckedKind, tuple[str, ...]] = {
+        "world": tuple(installed_worlds()),
+        "rule": (*ESTIMATORS, *installed(CREDIT_RULE)),
+        "reward": (*BUILT_IN, *installed(REWARD)),
+    }
+    for kind, names in words.items():
+        if name in names:
+            return kind
+    others = [f"a {kind.title}, which has no check" for kind in KINDS if name in installed(kind)]
+    raise ConfigurationError(
+        "what is checked must be 'module:object', "
+        + ", ".join(f"a {kind} ({', '.join(names)})" for kind, names in words.items())
+        + f"; found {name!r}"
+        + (f", {others[0]}" if others else meant(name, [word for names in words.values() for word in names]))
+    )
+
+
 def _kind_of_function(name: str, function: Any) -> CheckedKind:
     first = next(iter(inspect.signature(function).parameters.values()), None)
-    annotation = "" if first is None else str(first.annotation)
+    annotation = "" if first is None or first.annotation is first.empty else str(first.annotation)
     if "CreditBatch" in annotation:
         return "rule"
     if "Trajectory" in annotation:

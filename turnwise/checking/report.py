@@ -6,6 +6,8 @@ import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from turnwise.errors import raised_at
+
 
 class Broken(Exception):
     """Raised by a check that fails. The message says what must hold and what was found."""
@@ -74,7 +76,7 @@ class CheckReport:
 
 
 def examine(name: str, check: Callable[[], str]) -> Check:
-    """Run one check. Any exception of the subject becomes a finding, with the file and line that raised it."""
+    """Run one check. Any exception of the subject becomes a finding, with the file and line of its code."""
     try:
         return Check(name, True, check())
     except NotApplicable as reason:
@@ -84,8 +86,9 @@ def examine(name: str, check: Callable[[], str]) -> Check:
     except Broken as broken:
         return Check(name, False, str(broken))
     except Exception as error:
-        place = traceback.extract_tb(error.__traceback__)[-1]
-        return Check(name, False, f"raised {type(error).__name__}: {error} ({place.filename}:{place.lineno})")
+        innermost = traceback.extract_tb(error.__traceback__)[-1]
+        place = raised_at(error) or f"{innermost.filename}:{innermost.lineno}"
+        return Check(name, False, f"raised {type(error).__name__}: {error} ({place})")
 
 
 def shortened(text: str) -> str:

@@ -156,14 +156,16 @@ def estimate(name: str, batch: CreditBatch, **options: Any) -> Ragged:
 def value_targets(name: str, batch: CreditBatch, **options: Any) -> Ragged:
     """The critic's targets for the named estimator: one row per trajectory, with one target per reply token.
 
-    A target is the advantage before whitening plus the value that was its baseline. Turns that are not trained have
-    targets as well. The options are those of `estimate`. Raises CreditError for an estimator without a critic.
+    A target is the advantage before whitening (the option `whiten`, where the estimator has it, is turned off) plus the
+    value that was its baseline. Turns that are not trained have targets as well. The options are those of `estimate`.
+    Raises CreditError for an estimator without a critic.
     """
     require_options(name, options)
     if "values" not in estimator_of(name).needs:
         with_critic = [known for known in ESTIMATORS if "values" in ESTIMATORS[known].needs]
         raise CreditError(f"estimators with a critic are {', '.join(with_critic)}; found {name!r}, which has none")
-    advantages = _raw(name, batch, {**options, "whiten": False})
+    known = read_options(name, estimator_of(name).function, options)
+    advantages = _raw(name, batch, {**options, "whiten": False} if "whiten" in known else options)
     return critic_targets(batch, advantages, of_turns=estimator_of(name).level == "turn")
 
 

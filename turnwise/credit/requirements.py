@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from turnwise.config.schema import Credit, ThoughtCredit
-from turnwise.credit import estimator_of, require_options
+from turnwise.credit import ESTIMATORS, estimator_of, require_options
+from turnwise.credit.declaration import require_answer, require_declaration
 from turnwise.errors import ConfigurationError, CreditError
-from turnwise.plugins import require_installed
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def _require_estimator(key: str, section: Credit | ThoughtCredit, inputs: Credit
     except CreditError as error:
         raise ConfigurationError(f"{key}.options: {error}") from error
     estimator = estimator_of(name)
-    require_installed(f"{key}.estimator {name}", estimator.distributions)
+    require_declaration(f"{key}.estimator {name}", estimator)
     if estimator.grouped and inputs.group_size < 2:
         raise ConfigurationError(
             "group size must be at least 2 to form a baseline; "
@@ -74,6 +74,8 @@ def _require_estimator(key: str, section: Credit | ThoughtCredit, inputs: Credit
             f"{key}.estimator {name} compares visits to the same state, which the world must name; "
             f"{inputs.world!r} names none: choose another estimator"
         )
+    if name not in ESTIMATORS:
+        require_answer(f"{key}.estimator", name, section.options)
     restricted = estimator.restriction(section.options)
     if restricted is None:
         return
