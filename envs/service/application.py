@@ -23,6 +23,7 @@ from envs.service.guards import Authorisation, BodyLimit, ClientRate, OwnHost, O
 from envs.service.limits import RequestRates, ServiceLimits
 from envs.service.metrics import Metrics, RequestCounter
 from envs.service.offers import ContentOf, Offer, served, unknown_content
+from envs.service.openapi_page import page_routes
 from envs.service.openenv import ServedSessions
 from envs.service.openenv_routes import elsewhere, openenv_routes
 from envs.service.reasons import Reason, Refusal
@@ -76,6 +77,7 @@ def create_application(
     episodes = Episodes(worlds, limits, metrics, clock)
     app.state.service = Service(worlds, episodes, metrics)
     app.state.agentgym = AgentGymEnvironments(worlds, episodes)
+    app.include_router(page_routes)
     app.include_router(routes)
     app.state.openenv = ServedSessions(worlds, episodes)
     app.include_router(agentgym_routes)

@@ -122,7 +122,7 @@ def test_a_body_that_does_not_say_its_length_is_not_read_to_its_end() -> None:
 @pytest.mark.parametrize(
     ("method", "path", "content", "status", "wanted"),
     [
-        ("GET", "/", b"", 404, "unknown_route"),
+        ("GET", "/v2", b"", 404, "unknown_route"),
         ("GET", "/v1/health", b"", 404, "unknown_route"),
         ("GET", "/docs", b"", 404, "unknown_route"),
         ("PUT", "/v2/worlds", b"", 405, "unknown_route"),
