@@ -111,8 +111,8 @@ class ToolServer(World):
 
     @classmethod
     def distributions(cls, parameters: Mapping[str, Any]) -> tuple[str, ...]:
-        """The protocol's library."""
-        return ("mcp",)
+        """The protocol's library, and the one that holds arguments to a tool's schema."""
+        return ("jsonschema", "mcp")
 
     @classmethod
     def state(cls, parameters: Mapping[str, Any]) -> Mapping[str, str]:

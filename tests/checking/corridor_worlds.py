@@ -73,8 +73,16 @@ class Unshown(Corridor):
     primary_metric = "speed"
 
 
-class Unplayed(Corridor):
+class Undrawn(Corridor):
+    """Has no random baseline policy."""
+
     baselines = ("oracle",)
+
+
+class Unplayed(Corridor):
+    """Has no baseline policy at all."""
+
+    baselines = ()
 
 
 class Shorter(Corridor):

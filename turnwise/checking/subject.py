@@ -9,7 +9,7 @@ from typing import Any
 
 from turnwise import seeding
 from turnwise.checking.playing import PlayedEpisode, first_tasks, open_episode, play
-from turnwise.checking.report import Broken
+from turnwise.checking.report import Broken, NotApplicable
 from turnwise.world import SPLITS, Environment, Observation, Split, Task, World
 
 
@@ -50,8 +50,19 @@ class Subject:
 
     @property
     def guide(self) -> str:
-        """The policy whose actions are used as prefixes: the oracle, or the random policy if there is none."""
-        return "oracle" if self.has_oracle else "random"
+        """The policy whose actions are used as prefixes: the oracle, or the random policy if there is none.
+
+        Raises NotApplicable for a world without either.
+        """
+        for baseline in ("oracle", "random"):
+            if baseline in self.world.baselines:
+                return baseline
+        raise NotApplicable("the world has neither an oracle nor a random baseline policy")
+
+    @property
+    def wanderer(self) -> str:
+        """The policy whose episodes are compared: the random policy, or the guide if there is none."""
+        return "random" if "random" in self.world.baselines else self.guide
 
     def play(self, task: Task, baseline: str, *, ask_the_oracle: bool = False) -> PlayedEpisode:
         """Play a new episode: see `playing.play`."""
@@ -78,8 +89,11 @@ class Subject:
     def random_groups(self, groups: int, size: int) -> list[list[PlayedEpisode]]:
         """Groups of `size` episodes of the random policy, each on one of the first `groups` test tasks.
 
-        The first episode of each is the one that other checks look at; the others have seeds of their own.
+        The first episode of each is the one that other checks look at; the others have seeds of their own. Raises
+        NotApplicable for a world without a random policy.
         """
+        if "random" not in self.world.baselines:
+            raise NotApplicable("the world has no random baseline policy")
         seeds = [seeding.derive(self.seed, "random group", replica) for replica in range(1, size)]
         return [
             [self.played(task, "random"), *(play(self.world, task, seed, "random") for seed in seeds)]
@@ -87,8 +101,10 @@ class Subject:
         ]
 
     def success(self, baseline: str) -> float:
-        """The share (0 to 1) of the test task set that a baseline policy solves."""
+        """The share (0 to 1) of the test task set that a baseline policy solves. Raises Broken if it has no task."""
         episodes = self.episodes(baseline)
+        if not episodes:
+            raise Broken("there must be at least one test task; found none")
         return sum(episode.success for episode in episodes) / len(episodes)
 
     @property

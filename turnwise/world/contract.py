@@ -166,8 +166,9 @@ class World(ABC):
     verbs: ClassVar[frozenset[str] | None] = None
     """The verbs, where actions have the form `verb[argument]`; else None. Lets a reply format refuse the world."""
     baselines: tuple[str, ...] = ("random", "oracle")
-    """The baseline policies: "random" always, "oracle" where one exists, and others that `decide` knows. An instance
-    may have fewer than its class, e.g. because only it knows whether its server lists the possible actions."""
+    """The baseline policies: "random" wherever actions can be drawn, "oracle" where one exists, and others that
+    `decide` knows. An instance may have fewer than its class, e.g. because only it knows whether its server lists the
+    possible actions."""
     blocks: bool = True
     """Whether a call to an environment may wait for something else than its own code, or take long: such calls run on a
     thread each and have a time limit. False: each call takes well below a millisecond, and runs where it is made."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +16,7 @@ pytest.importorskip("mcp", reason="needs the library of the Model Context Protoc
 from envs.tool_server import ToolServer
 from envs.tool_server.episode import ToolEpisode
 from envs.tool_server.sessions import ToolServerFault
-from turnwise.world import Remaining
+from turnwise.world import SPLITS, Remaining
 
 SERVER = str(Path(__file__).with_name("arithmetic_server.py"))
 COMMAND = [sys.executable, SERVER]
@@ -148,3 +149,24 @@ def test_questions_are_read_strictly(tmp_path: Path) -> None:
 def test_without_solutions_there_is_no_oracle(tmp_path: Path) -> None:
     questions = file_of(tmp_path, {"question": "How much is 1 + 2?", "answer": ["3"]})
     assert ToolServer(questions=questions, command=COMMAND).baselines == ()
+
+
+def test_the_documented_server_answers_the_documented_questions(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "neighbours.md").read_text()
+    section = page.partition("## Tools of an MCP server")[2]
+    questions, server = (
+        re.search(rf"```{fence}\n(.*?)```", section, re.DOTALL) for fence in ("json", 'python title="my_server.py"')
+    )
+    assert questions and server
+    (tmp_path / "questions.jsonl").write_text(questions[1])
+    (tmp_path / "my_server.py").write_text(server[1])
+    world = ToolServer(
+        questions=str(tmp_path / "questions.jsonl"), command=[sys.executable, str(tmp_path / "my_server.py")]
+    )
+    assert [world.split_size(split) for split in SPLITS] == [1, 1, 1]
+    for split in SPLITS:
+        episode = world.make(world.tasks(split, 1)[0], 0)
+        episode.reset()
+        episode.step(*episode.oracle(REMAINING).actions)
+        assert episode.step(*episode.oracle(REMAINING).actions).success
+        episode.close()
