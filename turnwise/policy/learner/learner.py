@@ -27,12 +27,13 @@ from turnwise.policy.adapter import base_name, restore_adapter, without_adapter
 from turnwise.policy.critic.critic import VALUE_HEAD_FILE, Critic, value_metrics
 from turnwise.policy.determinism import reproducible_computing
 from turnwise.policy.forward_pass import ForwardPass
+from turnwise.policy.freed_memory import keep_freed_memory
 from turnwise.policy.learner.importance import with_importance
 from turnwise.policy.learner.objective import ReplyTokens, objective
 from turnwise.policy.learner.refusals import require_finite, require_match, require_plain_output_layer
 from turnwise.policy.learner.schedule import update_learning_rate
 from turnwise.policy.learner.update import UpdateBatch, UpdateSettings, mini_batches
-from turnwise.policy.memory import forget_peak_memory, keep_freed_memory, peak_memory_bytes
+from turnwise.policy.memory import forget_peak_memory, peak_memory_bytes
 from turnwise.policy.metric_sums import UpdateTally
 from turnwise.policy.model import load_policy, save_policy, trained_parameters
 from turnwise.policy.optimizer import NamedAdamW

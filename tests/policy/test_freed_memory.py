@@ -6,7 +6,7 @@ import resource
 import pytest
 import torch
 
-from turnwise.policy.memory import keep_freed_memory
+from turnwise.policy.freed_memory import keep_freed_memory
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc has the option")
