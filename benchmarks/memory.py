@@ -108,9 +108,9 @@ def measured(experiment: Experiment) -> dict[str, int]:
     from turnwise.policy.memory import peak_memory_bytes
 
     if experiment.compute.engine == "vllm":
-        from turnwise.policy.engines.vllm import _import_vllm
+        from turnwise.policy.engines.vllm_start import import_vllm
 
-        _import_vllm()
+        import_vllm()
 
     optimization, compute = experiment.optimization, experiment.compute
     with tempfile.TemporaryDirectory() as name:

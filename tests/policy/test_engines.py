@@ -22,7 +22,7 @@ from turnwise.data.trajectory import TokenSequence
 from turnwise.errors import ConfigurationError
 from turnwise.policy.engines.contract import Engine, Sampling
 from turnwise.policy.engines.resident import make_engine
-from turnwise.policy.engines.vllm import quiet
+from turnwise.policy.engines.vllm_start import quiet
 from turnwise.policy.learner.learner import Learner
 from turnwise.policy.learner.update import UpdateBatch, UpdateSettings
 from turnwise.store import run_environment

@@ -45,7 +45,7 @@ def workers(monkeypatch: pytest.MonkeyPatch) -> Workers:
             made.arguments = arguments
             self.llm_engine = made
 
-    monkeypatch.setattr("turnwise.policy.engines.vllm._import_vllm", lambda: Llm)
+    monkeypatch.setattr("turnwise.policy.engines.vllm.import_vllm", lambda: Llm)
     monkeypatch.setattr("turnwise.policy.engines.vllm.importlib.util.find_spec", lambda name: "there")
     for name in ("OMP_NUM_THREADS", "VLLM_WORKER_MULTIPROCESSING_METHOD", "VLLM_CPU_OMP_THREADS_BIND"):
         monkeypatch.setenv(name, "as it was")

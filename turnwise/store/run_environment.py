@@ -38,7 +38,7 @@ KERNEL_FLAGS = frozenset([*X86_FLAGS, *X86_NARROW_FLAGS, *ARM_FLAGS])
 """CPU features by which numerical libraries choose their kernels. Other kernels give other last bits."""
 
 KERNEL_VARIABLES = (
-    "ATEN_CPU_CAPABILITY",  # torch's own kernels, and vLLM's: see turnwise.policy.engines.vllm
+    "ATEN_CPU_CAPABILITY",  # torch's own kernels, and vLLM's: see turnwise.policy.engines.vllm_start
     *("DNNL_MAX_CPU_ISA", "DNNL_CPU_ISA_HINTS", "DNNL_DEFAULT_FPMATH_MODE"),  # oneDNN, by its names then and now
     *("ONEDNN_MAX_CPU_ISA", "ONEDNN_CPU_ISA_HINTS", "ONEDNN_DEFAULT_FPMATH_MODE"),
     *("MKL_CBWR", "MKL_ENABLE_INSTRUCTIONS"),

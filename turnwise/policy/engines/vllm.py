@@ -14,46 +14,28 @@ vLLM's loop is driven one step at a time, token-in, token-out, without its token
 
 from __future__ import annotations
 
-import gc
 import importlib.util
-import io
-import logging
 import os
-import sys
-import tempfile
-import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, redirect_stderr
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-import torch._dynamo
 from transformers import PreTrainedModel
 
 from turnwise.errors import ConfigurationError
 from turnwise.policy.engines.cache_size import VLLM_MOST_BYTES
 from turnwise.policy.engines.contract import Reply, Sampling, reply_limit
 from turnwise.policy.engines.vllm_model import architecture, arguments_of_device, engine_memory
+from turnwise.policy.engines.vllm_start import (
+    import_vllm,
+    quiet,
+    threads_unpatched,
+    unreadable_modules_out_of_sight,
+)
 from turnwise.policy.engines.vllm_weights import WORKERS_ENVIRONMENT, load_in_worker, named_tensors, seed_worker
 from turnwise.policy.model import merged_weights
 from turnwise.policy.threads import computing_threads
-
-ENVIRONMENT = {
-    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
-    "TORCH_COMPILE_DISABLE": "1",
-    "VLLM_NO_USAGE_STATS": "1",
-    "DO_NOT_TRACK": "1",
-    "VLLM_CONFIGURE_LOGGING": "0",
-    "VLLM_LOGGING_LEVEL": "ERROR",
-    "VLLM_PLUGINS": "",
-    "HF_HUB_OFFLINE": "1",
-}
-"""Environment variables that vLLM reads on import. A user's setting wins, except for the first: this engine needs it.
-
-`VLLM_CONFIGURE_LOGGING` is off because vLLM would configure the logging of the whole process, which closes all existing
-handlers: Prefect's, which sends a run's log to its server, would wait five seconds and then be gone.
-"""
 
 
 class VllmEngine:
@@ -184,8 +166,8 @@ class VllmEngine:
         arguments = self._arguments(policy) | ({"load_format": "dummy"} if without_weights else {})
         if self._tensor_parallel > 1:
             os.environ.update(WORKERS_ENVIRONMENT, OMP_NUM_THREADS=str(self._threads))
-        with quiet(), _threads_unpatched(), _unreadable_modules_out_of_sight():
-            self._engine = _import_vllm()(**arguments).llm_engine
+        with quiet(), threads_unpatched(), unreadable_modules_out_of_sight():
+            self._engine = import_vllm()(**arguments).llm_engine
 
     def _arguments(self, policy: Path) -> dict[str, Any]:
         parts, most = self._tensor_parallel, self._maximum_episodes
@@ -263,101 +245,3 @@ class VllmEngine:
             raise RuntimeError(
                 f"nothing may be in flight to {purpose}; found {len(self._episodes)} contexts: step until they are done"
             )
-
-
-def _hold_to_torchs_kernels() -> None:
-    """Restrict vLLM to AVX2 where torch is restricted to it (ATEN_CPU_CAPABILITY=avx2).
-
-    vLLM chooses its kernels by `torch.cpu.get_capabilities`, which reports the processor's and ignores the variable.
-    """
-    if torch.backends.cpu.get_cpu_capability() == "AVX2":
-        asked = torch.cpu.get_capabilities()
-        held = {name: has and not name.startswith(("avx512", "amx")) for name, has in asked.items()}
-        torch.cpu.get_capabilities = lambda: held  # type: ignore[assignment]
-
-
-def _import_vllm() -> Any:
-    """Import vLLM with the environment that this engine needs, and return its class `LLM`."""
-    for name, value in ENVIRONMENT.items():
-        os.environ.setdefault(name, value)
-    os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
-    # This variable would override kv_cache_memory_bytes, and is in whole gigabytes.
-    os.environ.pop("VLLM_CPU_KVCACHE_SPACE", None)
-    # torch's compiler may have been imported before, and then has already read TORCH_COMPILE_DISABLE.
-    torch._dynamo.config.disable = True
-    _hold_to_torchs_kernels()
-    # vLLM collects garbage five times while it starts, over the 800,000 objects that its imports left. The collector
-    # skips frozen objects, which halves the time of the start.
-    collecting = gc.isenabled()
-    gc.disable()
-    from vllm import LLM
-
-    logging.getLogger("vllm").setLevel(os.environ["VLLM_LOGGING_LEVEL"].upper())
-    gc.freeze()
-    if collecting:
-        gc.enable()
-    return LLM
-
-
-@contextmanager
-def _threads_unpatched() -> Iterator[None]:
-    """Restore torch.set_num_threads, which vLLM's CPU worker replaces by a function that does nothing.
-
-    Otherwise the learner in the same process would silently compute with the engine's number of threads, but with its
-    own where no engine was started: two results for one computation.
-    """
-    set_num_threads = torch.set_num_threads
-    try:
-        yield
-    finally:
-        torch.set_num_threads = set_num_threads
-
-
-@contextmanager
-def _unreadable_modules_out_of_sight() -> Iterator[None]:
-    """Hide from vLLM the modules that it cannot read: it reads every attribute of every imported module as it starts.
-
-    Two such attributes are llvmlite's library, which numba imports, and flask's `request` while no request is served.
-    A world or a test may have imported either.
-    """
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of attributes that are deprecated
-        hidden = {name: module for name, module in list(sys.modules.items()) if not _readable(module)}
-    for name in hidden:
-        del sys.modules[name]
-    try:
-        yield
-    finally:
-        sys.modules.update(hidden)
-
-
-def _readable(module: Any) -> bool:
-    """Whether each attribute of a module can be read as vLLM reads it."""
-    try:
-        for value in list(getattr(module, "__dict__", {}).values()):
-            if hasattr(value, "__dict__"):
-                vars(value).get("kernel")
-    except Exception:
-        return False
-    return True
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Capture standard error, native code's included, while vLLM starts; show it only if the start fails."""
-    sys.stderr.flush()
-    shown = os.dup(2)
-    with tempfile.TemporaryFile() as kept:
-        os.dup2(kept.fileno(), 2)
-        try:
-            # On a terminal a progress bar may have replaced sys.stderr by a stream of its own.
-            with redirect_stderr(io.TextIOWrapper(io.FileIO(2, "w", closefd=False), write_through=True)):
-                yield
-        except BaseException:
-            os.dup2(shown, 2)
-            kept.seek(0)
-            os.write(2, kept.read())
-            raise
-        finally:
-            os.dup2(shown, 2)
-            os.close(shown)
