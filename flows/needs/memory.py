@@ -5,7 +5,7 @@ iteration to the last; an engine that sleeps (`compute.sleep_level`) holds nothi
 reference policy of an adapter is the learner's own model with the adapter off. What comes on top differs by phase:
 
     warm start    gradients, activations and logits of the supervised steps; nothing of the later iterations
-    sampling      the engine's activations
+    sampling      the engine's activations, or what it takes to hand weights over to it, whichever is more
     scoring       activations and logits without a backward pass: of the reference policy, the critic, a probe
     update        gradients, activations and logits; with `rollout.lag` the policy that sampled
     critic        gradients and activations of a critic with a trunk of its own
@@ -86,7 +86,7 @@ def memory_plan(own: Experiment, dimensions: Dimensions, variant: str) -> Memory
     ]
     if own.compute.engines_apart:
         of_its_card = {"libraries": LIBRARIES[own.compute.device][own.compute.engine], **of_engine}
-        planned.append(PlannedPhase(APART, {**of_its_card, "activations": engine.sampling}))
+        planned.append(PlannedPhase(APART, {**of_its_card, "activations": max(engine.sampling, engine.handing_over)}))
     return MemoryPlan(variant, tuple(planned))
 
 
@@ -112,7 +112,7 @@ def _iteration(own: Experiment, dimensions: Dimensions, engine: EngineMemory) ->
         held["reference policy"] = whole.weights
     if critic is not None:
         held["critic: weights, moments"] = critic.weights + critic.moments
-    yield SAMPLING, {**held, "activations": engine.sampling}
+    yield SAMPLING, {**held, "activations": max(engine.sampling, engine.handing_over)}
     if asks_reference or critic is not None:
         scorer = learner if asks_reference and optimization.adapter is not None else whole
         scoring = {"activations": scorer.scoring(tokens), "logits": scorer.logits(tokens, training=False)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from turnwise.data.arrays import SequenceBatch, TokenSequence
 from turnwise.policy.adapter import add_adapter
 from turnwise.policy.dimensions import Dimensions, dimensions_in, dimensions_of
 from turnwise.policy.engines import fused
+from turnwise.policy.freed_memory import LARGE_POLICY
 from turnwise.policy.memory_plan import TOKENS_AT_ONCE, EngineMemory, ModelMemory
 from turnwise.policy.reply_states import packed_reply_states, padded_reply_states
 from turnwise.policy.scoring import MicroBatch, lay_out
@@ -58,6 +60,8 @@ def test_freed_memory_counts_on_the_cpu_where_the_forward_pass_is_not_our_plain_
     checkpointed = ModelSettings(gradient_checkpointing=True)
     assert ModelMemory(SMALL, PLAIN, "cpu").fragmentation(10) == 0
     assert ModelMemory(SMALL, checkpointed, "cuda").fragmentation(10) == 0
+    large = replace(SMALL, shapes={"embed_tokens.weight": (LARGE_POLICY + 1, 1)})
+    assert ModelMemory(large, checkpointed, "cpu").fragmentation(10) == 0, "its tensors are returned at once"
     # 1.3 times the activations of the test above: 2 x 4 x 4 x 10 + 2 x 264 x 10 + 4 x 32 bytes.
     assert ModelMemory(SMALL, checkpointed, "cpu").fragmentation(10) == round(1.3 * 5728)
 
@@ -84,6 +88,8 @@ def test_an_engines_memory_is_its_weights_and_its_cache() -> None:
     assert (vllm.weights, vllm.cache) == (4 * (88 + 40), 64 * 2**20)
     on_card = EngineMemory(SMALL, "vllm", "cuda", "bfloat16", 100, most_episodes=256, episodes=40)
     assert on_card.weights == 2 * 88
+    # An embedding of 40 numbers: as it comes and as it is to be, or as it is to be and packed.
+    assert (on_card.handing_over, vllm.handing_over, embedded.handing_over) == ((4 + 2) * 40, 2 * 4 * 40, 0)
 
 
 def test_an_engine_computes_as_many_tokens_at_once_as_the_plan_says() -> None:

@@ -23,7 +23,8 @@ has the bytes of the precision. On top come, for the s tokens of a micro-batch:
 
 * **fragmentation** on the CPU: what the C library has freed and neither uses again nor returns. Our plain forward pass
   makes tensors of few sizes in place, and has next to none. With checkpointing, and in transformers' forward pass (an
-  adapter), it was 1.0 to 1.9 times the activations: 1.3 here.
+  adapter), it was 1.0 to 1.9 times the activations: 1.3 here. A large policy's tensors are returned at once:
+  `turnwise.policy.freed_memory`.
 
 These are estimates from above: they assume that every micro-batch is full and that all its tokens may be scored.
 Measured on the CPU by `python -m benchmarks.memory`; `tests/policy/test_memory_plan.py` compares activations with what
@@ -38,6 +39,7 @@ from dataclasses import dataclass
 from turnwise.config.model_settings import EngineName, ModelSettings
 from turnwise.policy.dimensions import Dimensions
 from turnwise.policy.engines.cache_size import bytes_per_token, embedded_slots, rounded_up, vllm_cache_bytes
+from turnwise.policy.freed_memory import LARGE_POLICY
 from turnwise.policy.sizes import count, moment_bytes, trained
 
 GIB = 2**30
@@ -105,7 +107,8 @@ class ModelMemory:
 
     def fragmentation(self, tokens: int) -> int:
         """What a micro-batch's passes leave freed but not returned, on the CPU."""
-        if self.device != "cpu" or (self._is_packed and not self.settings.gradient_checkpointing):
+        large = count(self.dimensions.shapes) > LARGE_POLICY
+        if self.device != "cpu" or large or (self._is_packed and not self.settings.gradient_checkpointing):
             return 0
         return round(FRAGMENTATION * self.activations(tokens))
 
@@ -215,6 +218,18 @@ class EngineMemory:
         tokens = min(TOKENS_AT_ONCE[self.engine], self.episodes * self.context_length)
         of_token = 4 * wide.hidden + 3 * wide.queries + 3 * wide.keys + 4 * wide.feed_forward
         return self.number_bytes * tokens * of_token + 4 * 4 * self.episodes * wide.vocabulary
+
+    @property
+    def handing_over(self) -> int:
+        """What vLLM has besides while its weights are replaced, one matrix after the other: the embedding, the largest.
+
+        The matrix lies there as it comes from a learner, in float32 on a card, and as vLLM is to have it, on the CPU
+        packed for its kernels too while the old one is still there. The embedded engine takes weights in place.
+        """
+        if self.engine != "vllm":
+            return 0
+        numbers = self.dimensions.vocabulary * self.dimensions.hidden // self.tensor_parallel
+        return numbers * (2 * self.number_bytes if self.device == "cpu" else 4 + self.number_bytes)
 
     @property
     def _has_output_layer(self) -> bool:

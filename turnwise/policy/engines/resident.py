@@ -9,6 +9,7 @@ from turnwise.config.model_settings import EngineName, SleepLevel
 from turnwise.errors import ConfigurationError
 from turnwise.policy.engines.contract import Engine, Sleeps
 from turnwise.policy.engines.spread import ALONE, EngineSpread
+from turnwise.policy.freed_memory import return_freed_memory
 
 
 def make_engine(
@@ -65,8 +66,9 @@ def resident_engine(
     """The process's resident engine with these arguments: made at the first call, shared by later ones.
 
     An engine takes seconds to start and a gigabyte of memory, so a call with other arguments closes the resident one.
-    With a `spread` over processes it stands for all of them.
+    With a `spread` over processes it stands for all of them. What learners have freed is returned to the system first.
     """
+    return_freed_memory()
     options: dict[str, Any] = {
         "name": name,
         "device": device,
@@ -91,7 +93,11 @@ def resident_engine(
 
 
 def rest_resident_engine() -> None:
-    """Let the resident engine give memory back, where it was made to, before a learner or a critic computes."""
+    """Let the resident engine give memory back, where it was made to, before a learner or a critic computes.
+
+    What has been freed so far, by an engine or by other learners, is returned to the system.
+    """
+    return_freed_memory()
     for engine in _resident.values():
         if isinstance(engine, Sleeps):
             engine.sleep()

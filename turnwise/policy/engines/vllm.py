@@ -34,6 +34,7 @@ from turnwise.policy.engines.vllm_start import (
     unreadable_modules_out_of_sight,
 )
 from turnwise.policy.engines.vllm_weights import WORKERS_ENVIRONMENT, load_in_worker, named_tensors, seed_worker
+from turnwise.policy.freed_memory import return_freed_memory
 from turnwise.policy.model import merged_weights
 from turnwise.policy.threads import computing_threads
 
@@ -103,6 +104,7 @@ class VllmEngine:
             if not starts or base is not None:
                 self._hand_over(policy, model, base)
             self._wake("kv_cache")
+        return_freed_memory()
         self._digest = digest
 
     def begin(self, seed: int, sampling: Sampling) -> None:

@@ -62,10 +62,10 @@ class Learner:
 
         `name` is what a saved adapter calls the policy that it belongs to; empty: as `policy`.
         """
-        keep_freed_memory()
         self._name = name or str(policy)
         self._model_settings, self._threads, self._peers = model, threads, peers
         self.model = load_policy(policy, model, device, held_on=None if peers is None else "cpu")
+        keep_freed_memory(self.model.num_parameters())
         self.critic: Critic | None = None
         """The critic on this policy's trunk; None unless `add_critic` was called."""
         with reproducible_computing(threads):
