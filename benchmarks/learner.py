@@ -39,7 +39,7 @@ from turnwise.policy.learner.update import UpdateBatch, UpdateSettings
 from turnwise.policy.memory import forget_peak_memory, peak_memory_bytes
 from turnwise.policy.model import dtype_of
 from turnwise.policy.packing import Packing
-from turnwise.policy.reply_states import is_packable, padded_reply_states
+from turnwise.policy.reply_states import is_packable, leaves_padding_out, padded_reply_states
 from turnwise.policy.scoring import lay_out
 from turnwise.seeding import generator
 
@@ -132,9 +132,9 @@ def measure(size: Size, device: str, threads: int, model: ModelSettings) -> Row:
         parameters = _create(size, Path(folder))
         learner = Learner(Path(folder), device=device, threads=threads, model=model)
     batch, settings = _batch(learner, sequences, size), _settings(size)
-    packed = is_packable(learner.model)
+    packed, unpadded = is_packable(learner.model), leaves_padding_out(learner.model)
     micro_batches = lay_out(
-        SequenceBatch.of(sequences), size.micro_batch_tokens, PAD, torch.device("cpu"), packed=packed
+        SequenceBatch.of(sequences), size.micro_batch_tokens, PAD, torch.device("cpu"), packed=unpadded
     )
     tokens = sum(len(sequence.tokens) for sequence in sequences)
     computed = tokens
@@ -152,7 +152,7 @@ def measure(size: Size, device: str, threads: int, model: ModelSettings) -> Row:
         seconds.append(_seconds(lambda: learner.update(batch, settings), device))
         with (
             patch.object(forward_pass, "reply_states", padded_reply_states),
-            patch.object(learner_module, "is_packable", lambda model: False),
+            patch.object(learner_module, "leaves_padding_out", lambda model: False),
         ):
             of_theirs.append(_seconds(lambda: learner.update(batch, settings), device))
         same_shapes.append(_products(shapes, dtype, device))

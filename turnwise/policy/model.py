@@ -33,6 +33,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from turnwise.config.model_settings import ModelSettings
 from turnwise.errors import ConfigurationError
 from turnwise.policy.adapter import ADAPTER_NAME, add_adapter, on_cpu, save_adapter
+from turnwise.policy.side_by_side import SIDE_BY_SIDE, can_lie_side_by_side
 from turnwise.policy.slices import whole
 
 ALIGNMENT = 64
@@ -277,6 +278,8 @@ def _require_compiler(kind: str) -> None:
 def _prepared(model: PreTrainedModel, settings: ModelSettings, device: str, held_on: str) -> PreTrainedModel:
     """The model in evaluation mode, with checkpointing, compilation and precision as in the settings."""
     model = aligned(model.to(torch.device(held_on)).eval())
+    if can_lie_side_by_side(model, torch.device(device).type, compiled=settings.compiled):
+        model.set_attn_implementation(SIDE_BY_SIDE)
     layers = layers_of(model)
     if not layers and (settings.gradient_checkpointing or settings.compiled):
         raise ConfigurationError(

@@ -1,6 +1,7 @@
 """The trunk's hidden states that predict reply tokens: by transformers' own forward pass, or by a faster one.
 
-Decoders that `turnwise.policy.decoder` knows are computed faster on the CPU, with the same result up to rounding:
+Decoders that `turnwise.policy.decoder` knows are computed faster, with the same result up to rounding. On a card it is
+without padding, by transformers' own modules: `turnwise.policy.side_by_side`. On the CPU our own pass computes them:
 
 * the tokens of a micro-batch lie side by side, and what sequences begin with alike is computed once
   (`turnwise.policy.packing`): only attention computes padding;
@@ -25,6 +26,7 @@ from transformers import PreTrainedModel
 from turnwise.policy.decoder import is_known_decoder, rotations
 from turnwise.policy.packing import Packing
 from turnwise.policy.scoring import MicroBatch
+from turnwise.policy.side_by_side import lies_side_by_side, side_by_side_reply_states
 from turnwise.policy.slices import is_sliced
 
 Rotation = tuple[torch.Tensor, torch.Tensor]
@@ -33,7 +35,14 @@ Rotation = tuple[torch.Tensor, torch.Tensor]
 
 def reply_states(model: PreTrainedModel, micro_batch: MicroBatch) -> torch.Tensor:
     """The trunk's last hidden states at the positions that predict reply tokens: [replies, hidden]."""
+    if lies_side_by_side(model):
+        return side_by_side_reply_states(model, micro_batch)
     return (packed_reply_states if is_packable(model) else padded_reply_states)(model, micro_batch)
+
+
+def leaves_padding_out(model: PreTrainedModel) -> bool:
+    """Whether `reply_states` computes the tokens of a micro-batch alone, and none of its padding."""
+    return lies_side_by_side(model) or is_packable(model)
 
 
 def padded_reply_states(model: PreTrainedModel, micro_batch: MicroBatch) -> torch.Tensor:

@@ -44,7 +44,7 @@ from turnwise.policy.forward_pass import TrunkPass
 from turnwise.policy.metric_sums import ValueTally
 from turnwise.policy.model import load_trunk
 from turnwise.policy.optimizer import NamedAdamW
-from turnwise.policy.reply_states import is_packable, padded_reply_states
+from turnwise.policy.reply_states import leaves_padding_out, padded_reply_states
 from turnwise.policy.scoring import MicroBatch, at_reply_tokens, lay_out
 from turnwise.policy.sharding import Peers
 from turnwise.policy.slices import whole
@@ -263,7 +263,7 @@ class Critic:
         """The micro-batches that this process computes, packed where they may be and the model can."""
         if self._peers is not None:
             return self._peers.lay_out(sequences, micro_batch_tokens, self._pad_token, self._trunk.device)
-        packed = packed and is_packable(self._trunk)
+        packed = packed and leaves_padding_out(self._trunk)
         return lay_out(sequences, micro_batch_tokens, self._pad_token, self._trunk.device, packed=packed)
 
     def _take(self, folder: Path) -> None:

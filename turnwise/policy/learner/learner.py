@@ -37,7 +37,7 @@ from turnwise.policy.memory import forget_peak_memory, peak_memory_bytes
 from turnwise.policy.metric_sums import UpdateTally
 from turnwise.policy.model import load_policy, save_policy, trained_parameters
 from turnwise.policy.optimizer import NamedAdamW
-from turnwise.policy.reply_states import is_packable
+from turnwise.policy.reply_states import leaves_padding_out
 from turnwise.policy.scoring import MicroBatch, at_reply_tokens, lay_out, pad
 from turnwise.policy.sharding import Peers
 
@@ -345,5 +345,5 @@ class Learner:
         """The micro-batches that this process computes; those of all processes where they are not to be dealt."""
         if self._peers is not None and dealt:
             return self._peers.lay_out(sequences, micro_batch_tokens, self._pad_token, self.model.device)
-        packed = is_packable(self.model)
+        packed = leaves_padding_out(self.model)
         return lay_out(sequences, micro_batch_tokens, self._pad_token, self.model.device, packed=packed)
