@@ -13,7 +13,7 @@ from tasks.report import history
 from tasks.stage import stage
 from turnwise.config.schema import RewardSection, Section, WorldSection
 from turnwise.data.evaluations import GREEDY, SAMPLED
-from turnwise.data.trajectory import Trajectory
+from turnwise.data.trajectory import Ending, Trajectory
 from turnwise.data.trajectory_files import read_trajectories
 from turnwise.policy.token_texts import Spelling
 from turnwise.reporting.data import report_data
@@ -106,7 +106,7 @@ def report(
         endings=history.endings(runs),
         alarms=history.alarms(runs),
         work=history.work(runs),
-        notes=_notes(world),
+        notes=[*_notes(world), *lost_note(_lost_shares(parameters, baselines, warm_start, tests))],
         judgement=judged(world.primary_column, _of_variants(parameters, world, starts, evaluations)),
         greedy=judged(greedy_column(world), {}),
     )
@@ -264,6 +264,36 @@ def _contrast(trajectories: Sequence[Trajectory], advantages: Mapping[int, list[
         if advantages[ordered[0]][0] < advantages[ordered[-1]][0]:
             return {"best": ordered[-1], "worst": ordered[0]}
     return {}
+
+
+def _lost_shares(
+    parameters: ReportParameters, baselines: Mapping[str, Reference], warm_start: Reference, tests: Sequence[Reference]
+) -> dict[str, float]:
+    """By policy, the share (0 to 1) of its test episodes that was lost: sampled or greedy, whichever lost more."""
+    names = [f"{run.variant} seed {run.seed}" for run in parameters.runs]
+    played = {**baselines, "warm start": warm_start, **dict(zip(names, tests, strict=True))}
+    return {
+        name: max(
+            (
+                share
+                for metric, share in default_store().metrics(evaluation).items()
+                if metric.endswith(f"/ending/{Ending.WORLD_LOST}")
+            ),
+            default=0.0,
+        )
+        for name, evaluation in played.items()
+    }
+
+
+def lost_note(shares: Mapping[str, float]) -> list[str]:
+    """What is to be said of lost test episodes, by the share that each policy lost; nothing where none was lost."""
+    lost = [f"{name} {share:.0%}" for name, share in shares.items() if share > 0]
+    if not lost:
+        return []
+    return [
+        "Missing data: a world or a reward failed in some test episodes, which count nowhere, not even as failures: "
+        f"{', '.join(lost)}."
+    ]
 
 
 def _notes(world: World) -> list[str]:
