@@ -62,7 +62,7 @@ ASSUMED: Mapping[str, Assumption] = {
     "tokens": Assumption(3000, "tokens of a trajectory, at the end", "ten turns"),
     "replies": Assumption(800, "of them sampled, one after the other", "ten replies of 80"),
     "bandwidth": Assumption(0.5 * 3.35e12, "bytes/s that sampling reads weights with", "half of an H100's memory"),
-    "step": Assumption(0.010, "seconds of an engine's step besides", "vLLM without CUDA graphs"),
+    "step": Assumption(0.005, "seconds of an engine's step besides", "vLLM's own Python; its kernels are CUDA graphs"),
     "arithmetic": Assumption(0.4 * 989e12, "operations/s of a card that trains", "40 % of an H100's in bfloat16"),
     "other": Assumption(5.0, "seconds of all else in an iteration", "worlds, files, metrics"),
     "stream": Assumption(1e9, "bytes/s of one process that uploads", "parts of an object at once, over TLS"),

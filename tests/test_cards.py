@@ -39,7 +39,7 @@ def test_what_a_part_works_for_an_iteration_is_what_it_costs_by_what_it_takes() 
     )
     assert case.runs == 8 and case.uploading == 12.0
     operations = 8 * 1e9 * 128 * 3000 / (ASSUMED["arithmetic"].value * 8)
-    assert case.computing == pytest.approx(800 * (2e9 / 1.675e12 + 0.01) + operations + 5)
+    assert case.computing == pytest.approx(800 * (2e9 / 1.675e12 + 0.005) + operations + 5)
 
 
 def test_the_page_is_what_the_command_writes() -> None:

@@ -69,7 +69,8 @@ def largest_plan(experiment: Experiment, dimensions: Dimensions) -> MemoryPlan:
 def memory_plan(own: Experiment, dimensions: Dimensions, variant: str) -> MemoryPlan:
     """The plan of one variant, `own`, with a policy of these dimensions."""
     engine = _engine(own, dimensions)
-    always = {"libraries": libraries(own.compute)}
+    graphs = {"engine: CUDA graphs": engine.graphs} if engine.graphs else {}
+    always = {"libraries": libraries(own.compute), **graphs}  # an engine that sleeps keeps its graphs
     of_engine = {"engine: weights": engine.weights, "engine: cache": engine.cache}
     phases = [*_warm_start(own, dimensions), *_iteration(own, dimensions, engine)]
     planned = [
@@ -85,7 +86,7 @@ def memory_plan(own: Experiment, dimensions: Dimensions, variant: str) -> Memory
         for name, parts in phases
     ]
     if own.compute.engines_apart:
-        of_its_card = {"libraries": LIBRARIES[own.compute.device][own.compute.engine], **of_engine}
+        of_its_card = {"libraries": LIBRARIES[own.compute.device][own.compute.engine], **graphs, **of_engine}
         planned.append(PlannedPhase(APART, {**of_its_card, "activations": max(engine.sampling, engine.handing_over)}))
     return MemoryPlan(variant, tuple(planned))
 

@@ -88,6 +88,8 @@ def test_an_engines_memory_is_its_weights_and_its_cache() -> None:
     assert (vllm.weights, vllm.cache) == (4 * (88 + 40), 64 * 2**20)
     on_card = EngineMemory(SMALL, "vllm", "cuda", "bfloat16", 100, most_episodes=256, episodes=40)
     assert on_card.weights == 2 * 88
+    # Graphs for 1, 2, 4, 31 multiples of 8 and 256 sequences, in two layers.
+    assert (on_card.graphs, vllm.graphs) == (35 * 2 * (2**20 * 4 // 10), 0)
     # An embedding of 40 numbers: as it comes and as it is to be, or as it is to be and packed.
     assert (on_card.handing_over, vllm.handing_over, embedded.handing_over) == ((4 + 2) * 40, 2 * 4 * 40, 0)
 

@@ -46,7 +46,9 @@ def test_on_a_card_cache_and_share_of_the_card_are_those_of_the_plan(card: int, 
     policy = make_policy(0)
     memory, arguments = engine_memory(policy, "cuda", 64, 2), engine_on("cuda")._arguments(policy)
     assert arguments["kv_cache_memory_bytes"] == memory.cache
-    assert arguments["gpu_memory_utilization"] == (memory.weights + memory.cache + memory.sampling) / card
+    assert (
+        arguments["gpu_memory_utilization"] == (memory.weights + memory.cache + memory.graphs + memory.sampling) / card
+    )
 
 
 def test_on_a_cpu_vllm_is_eager_and_no_share_of_a_card_is_asked_for(card: int, make_policy: MakePolicy) -> None:

@@ -49,6 +49,9 @@ LIBRARIES = {"cpu": {"vllm": 9 * GIB // 8, "embedded": 3 * GIB // 4}, "cuda": {"
 card the context of CUDA and the workspaces of cuBLAS, which is an assumption."""
 FRAGMENTATION = 1.3
 """As a share of the activations, measured."""
+GRAPH_BYTES_PER_LAYER = 2**20 * 4 // 10
+"""Of one CUDA graph. An assumption: 35 graphs of Llama-3.2-1B's 16 layers took 0.21 GiB in vLLM's own log (its pull
+request 11349); it has not been measured here."""
 TOKENS_AT_ONCE = {"embedded": 2048, "vllm": 8192}
 """Most tokens whose activations an engine has in memory at once."""
 
@@ -171,6 +174,14 @@ _OF_TRANSFORMERS = {
 adapter and by precision."""
 
 
+def count_of_graphs(most_episodes: int) -> int:
+    """The number of CUDA graphs that vLLM captures: for 1, 2 and 4 sequences, each multiple of 8 below 256, and from
+    there on each multiple of 16, up to the most episodes at once.
+    """
+    sizes = [1, 2, 4, *range(8, 256, 8), *range(256, most_episodes + 1, 16)]
+    return sum(size <= most_episodes for size in sizes)
+
+
 @dataclass(frozen=True)
 class EngineMemory:
     """What an engine takes on a device, in bytes, for contexts of `context_length` tokens and so many episodes."""
@@ -218,6 +229,13 @@ class EngineMemory:
         tokens = min(TOKENS_AT_ONCE[self.engine], self.episodes * self.context_length)
         of_token = 4 * wide.hidden + 3 * wide.queries + 3 * wide.keys + 4 * wide.feed_forward
         return self.number_bytes * tokens * of_token + 4 * 4 * self.episodes * wide.vocabulary
+
+    @property
+    def graphs(self) -> int:
+        """The CUDA graphs of vLLM's steps in which every sequence has one new token: none on the CPU."""
+        if (self.engine, self.device) != ("vllm", "cuda"):
+            return 0
+        return GRAPH_BYTES_PER_LAYER * self.dimensions.layers * count_of_graphs(self.most_episodes)
 
     @property
     def handing_over(self) -> int:

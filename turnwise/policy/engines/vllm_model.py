@@ -67,7 +67,7 @@ def share_of_card(memory: EngineMemory) -> float:
     total = device_bytes("cuda")
     if total is None:
         raise ConfigurationError("the device cuda must be there; torch finds none: set compute.device to cpu")
-    needed = memory.weights + memory.cache + memory.sampling
+    needed = memory.weights + memory.cache + memory.graphs + memory.sampling
     if needed > total:
         raise ConfigurationError(
             f"vLLM must fit into the card, {total / GIB:,.1f} GiB; it takes {memory.weights / GIB:,.1f} for the "
