@@ -47,5 +47,5 @@ def table(heading: Iterable[object], rows: Iterable[Sequence[object]]) -> str:
 
 
 def cell(content: object) -> str:
-    """The content of a table's cell, in which a bar would begin the next one."""
-    return str(content).replace("|", "\\|")
+    """The content of a table's cell, in which a bar would begin the next one and a line break would end the table."""
+    return " ".join(str(content).split()).replace("|", "\\|")
