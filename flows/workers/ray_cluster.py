@@ -18,8 +18,9 @@ import logging
 import os
 import time
 from collections.abc import Collection, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
-from typing import Any
+from typing import Any, Self
 from urllib.parse import urlsplit
 
 from prefect import Task
@@ -246,8 +247,37 @@ def _make(title: str, order: str, queue: Any) -> None:
 
     mark_flow_runs()
     asked = RunOrder.model_validate_json(order)
-    with reporting_stages(lambda line: queue.put((title, line))) as reporter:
+    with _Sender(queue, title) as sender, reporting_stages(sender.send) as reporter:
         make_ordered(asked, reporter)
+
+
+class _Sender:
+    """Puts a run's reports into the queue, in order, from a thread of its own.
+
+    Ray takes a task that waits in its main thread for another, as each put does, for one that needs no core meanwhile,
+    and begins further runs on them: four at once were seen where there was room for one.
+    """
+
+    def __init__(self, queue: Any, title: str) -> None:
+        self._queue, self._title = queue, title
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="reports")
+        self._last: Future[None] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._thread.shutdown()
+        self._raise_failure()
+
+    def send(self, line: str) -> None:
+        """Send a line soon. Raises what Ray raised where an earlier one was lost."""
+        self._raise_failure()
+        self._last = self._thread.submit(self._queue.put, (self._title, line))
+
+    def _raise_failure(self) -> None:
+        if self._last is not None and self._last.done():
+            self._last.result()
 
 
 _TASK: Task[..., None] = Task(

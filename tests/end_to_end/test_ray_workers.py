@@ -101,3 +101,23 @@ def test_an_ablation_whose_head_is_lost_stops_in_one_sentence_and_goes_on_when_i
         compared(on_ray(), tmp_path)
     assert killed
     assert compared(on_ray(), tmp_path).digest == tiny_ablation.digest
+
+
+def test_no_more_runs_are_made_at_once_than_there_is_room_for(
+    tiny_ablation: Computed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at_work: set[str] = set()
+    together: list[set[str]] = []
+    hear = FollowedRun.heard
+
+    def note(followed: FollowedRun, report: Report, view: WorkerView) -> None:
+        hear(followed, report, view)
+        at_work.add(followed.order.name)
+        if report.kind == "made":
+            at_work.discard(followed.order.name)
+        together.append(set(at_work))
+
+    monkeypatch.setattr(FollowedRun, "heard", note)
+    done = compared(on_ray(**{"compute.runner.cores": 2.0, "optimization.iterations": 6}), tmp_path)
+    assert done.computed
+    assert {len(each) for each in together} == {0, 1}
