@@ -1,9 +1,10 @@
 """What a second worker gains: runs per hour of one and of two, by processes of this machine or by Ray.
 
 An ablation of equal runs is made by one worker and by two, in turns: one, two, two, one. Each is made in a home that
-holds the preparation alone, so that every run is computed. A worker imports its libraries before its first run, which
-in an ablation of hours is nothing: runs per hour are counted from the moment at which each worker has finished one run,
-by the times of the runs' flow runs in Prefect's database. What the whole command took stands beside them.
+holds the preparation alone, so that every run is computed. A worker imports its libraries before its first run, and may
+wait for the others at the end, which in an ablation of hours is nothing: runs per hour are counted while all workers
+are at work, after the runs that were first, by the times of the runs' flow runs in Prefect's database. A run that is
+partly within that time counts by that part. What the whole command took stands beside them.
 
     python -m benchmarks.workers                  Ray, on this machine
     python -m benchmarks.workers --kind processes
@@ -33,12 +34,15 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 ROOT = Path(__file__).resolve().parents[1]
 TINY = ROOT / "tests" / "end_to_end" / "tiny.yaml"
-ENDS = "SELECT end_time FROM flow_run WHERE name LIKE '% seed %' AND state_type = 'COMPLETED' ORDER BY end_time DESC"
+RUNS = (
+    "SELECT start_time, end_time FROM flow_run WHERE name LIKE '% seed %' AND state_type = 'COMPLETED' "
+    "ORDER BY end_time DESC LIMIT ?"
+)
 
 
 @dataclass(frozen=True)
 class Side:
-    """An ablation that was made: what the whole command took, and the rate once every worker has finished a run."""
+    """An ablation that was made: what the whole command took, and the rate while all workers were at work."""
 
     seconds: float
     runs_per_hour: float
@@ -70,15 +74,33 @@ def measured(kind: str, workers: int, runs: int, iterations: int, prepared: Path
     began = time.perf_counter()
     digest = tw.ablation(experiment, quiet=True).digest
     seconds = time.perf_counter() - began
-    ends = last_run_ends(prepared / "prefect" / "prefect.db", runs)
-    return Side(seconds, 3600 * (runs - workers) / (ends[-1] - ends[workers - 1]).total_seconds(), digest)
+    times = last_runs(prepared / "prefect" / "prefect.db", runs)
+    return Side(seconds, 3600 * runs_per_second(times, workers), digest)
 
 
-def last_run_ends(database: Path, runs: int) -> list[datetime]:
-    """When each of the last runs was completed, in order, by the database of the server that all sides share."""
+def last_runs(database: Path, runs: int) -> list[tuple[float, float]]:
+    """When each of the last runs began and ended, in seconds, by the database of the server that all sides share."""
     with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as opened:
-        ends = opened.execute(f"{ENDS} LIMIT {runs}").fetchall()
-    return sorted(datetime.fromisoformat(end) for (end,) in ends)
+        times = opened.execute(RUNS, (runs,)).fetchall()
+    return [(_seconds(start), _seconds(end)) for start, end in times]
+
+
+def runs_per_second(times: list[tuple[float, float]], workers: int) -> float:
+    """What so many workers make together, by the begin and end of each run.
+
+    Counted from the moment at which as many runs as workers have ended that were the first to begin, to that at which
+    the first worker finds nothing more to do. There must be more runs than workers, twice over.
+    """
+    if len(times) <= 2 * workers:
+        raise ValueError(f"there must be more than {2 * workers} runs for {workers} workers; found {len(times)}")
+    began = max(end for _, end in sorted(times)[:workers])
+    ended = sorted(end for _, end in times)[-workers]
+    done = sum(max(0.0, min(end, ended) - max(start, began)) / (end - start) for start, end in times)
+    return done / (ended - began)
+
+
+def _seconds(moment: str) -> float:
+    return datetime.fromisoformat(moment).timestamp()
 
 
 def main() -> int:
