@@ -25,7 +25,7 @@ def judgement(standings: list[Standing], pairs: list[Comparison]) -> Judgement:
     return Judgement("success", standings, pairs, 0.95, [])
 
 
-def test_the_largest_difference_the_gains_and_the_greedy_gains_are_one_sentence() -> None:
+def test_the_best_variant_the_gains_and_the_greedy_gains_are_one_sentence() -> None:
     sampled = judgement(
         [
             gained("turn", 0.3, "higher"),
@@ -47,8 +47,8 @@ def test_the_largest_difference_the_gains_and_the_greedy_gains_are_one_sentence(
         [],
     )
     assert finding(sampled, greedy) == (
-        "turn beats merged by 0.25 (0.17 to 0.33) in success (2 of 3 pairs differ); all but merged beat the warm "
-        "start; greedy +0.02 to +0.31, told apart for turn and outcome."
+        "turn beats merged by 0.25 (0.17 to 0.33) in success, and cannot be told apart from outcome; all but merged "
+        "beat the warm start; with greedy replies all but merged beat it (+0.02 to +0.31)."
     )
 
 
@@ -58,30 +58,50 @@ def test_what_cannot_be_told_apart_is_called_no_difference() -> None:
     pairs = [compared("a", "b", 0.3, same), compared("a", "c", 0.3, same), compared("b", "c", 0.3, same)]
     assert finding(judgement(three, pairs), judgement(three, [])) == (
         "No two of the 3 variants can be told apart in success; none beats the warm start; "
-        "greedy +0.10 to +0.12, none told apart."
+        "with greedy replies none beats it (+0.10 to +0.12)."
     )
     assert finding(judgement(three[:2], pairs[:1]), judgement(three[:2], [])) == (
-        "The two variants cannot be told apart in success; none beats the warm start; greedy +0.10, none told apart."
+        "The two variants cannot be told apart in success; none beats the warm start; "
+        "with greedy replies none beats it (+0.10)."
     )
 
 
 def test_a_fall_below_the_warm_start_is_named() -> None:
     standings = [gained("a", 0.2, "higher"), gained("b", -0.2, "lower"), gained("c", -0.3, "lower")]
-    pairs = [compared("a", "b", 0.4, "higher")]
+    pairs = [compared("a", "b", 0.4, "higher"), compared("c", "a", -0.5, "lower")]
     assert finding(judgement(standings, pairs)) == (
-        "a beats b by 0.40 (0.32 to 0.48) in success; only a beats the warm start, b and c fall below it."
+        "a beats b by 0.40 (0.32 to 0.48) and c by 0.50 (0.42 to 0.58) in success; "
+        "a beats the warm start, b and c fall below it."
+    )
+
+
+def test_of_many_that_are_beaten_the_nearest_has_its_distance() -> None:
+    standings = [gained(name, value, "higher") for name, value in (("a", 0.4), ("b", 0.1), ("c", 0.2), ("d", 0.3))]
+    pairs = [compared("a", name, value, "higher") for name, value in (("b", 0.3), ("c", 0.2))]
+    pairs += [compared("d", "a", -0.1, "lower"), compared("b", "c", -0.1, "not distinguishable")]
+    assert finding(judgement(standings, pairs)) == (
+        "a beats b, c and d, the nearest (d) by 0.10 (0.02 to 0.18), in success; all beat the warm start."
+    )
+
+
+def test_where_the_highest_mean_beats_nothing_the_largest_difference_is_told() -> None:
+    standings = [gained("wide", 0.4, "higher"), gained("a", 0.3, "higher"), gained("b", 0.1, "higher")]
+    pairs = [compared("wide", "b", 0.3, "not distinguishable"), compared("a", "b", 0.2, "higher")]
+    assert finding(judgement(standings, pairs)) == (
+        "a beats b by 0.20 (0.12 to 0.28) in success, and cannot be told apart from wide; all beat the warm start."
     )
 
 
 def test_one_variant_is_compared_with_the_warm_start_alone() -> None:
     alone = judgement([gained("a", 0.2, "higher")], [])
-    assert finding(alone, alone) == "a beats the warm start; greedy +0.20, told apart."
+    assert finding(alone, alone) == "a beats the warm start; with greedy replies a beats it (+0.20)."
 
 
 def test_all_variants_that_gain_are_said_to_beat_the_warm_start() -> None:
     both = judgement([gained("a", 0.2, "higher"), gained("b", 0.3, "higher")], [compared("a", "b", -0.1, "lower")])
     assert finding(both, both) == (
-        "b beats a by 0.10 (0.02 to 0.18) in success; all beat the warm start; greedy +0.20 to +0.30, all told apart."
+        "b beats a by 0.10 (0.02 to 0.18) in success; all beat the warm start; "
+        "with greedy replies all beat it (+0.20 to +0.30)."
     )
 
 

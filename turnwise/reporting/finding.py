@@ -1,13 +1,13 @@
 """What an ablation found, as one sentence: the first line of its report, in the terminal and on the page.
 
-It says three things, in this order: which variant beats which and by how much, which variants beat the warm start, and
-what greedy replies gained over it. Only what can be told apart after Holm's correction is called a difference; where
-nothing can, the sentence says so.
+It says three things, in this order: which variant is best, what it beats and by how much, and from which others it
+cannot be told apart; which variants beat the warm start; and which of them do with greedy replies. Only what can be
+told apart after Holm's correction is called a difference; where nothing can, the sentence says so.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from turnwise.reporting.formatting import number, signed, with_bounds
@@ -19,8 +19,8 @@ DIGITS = 2
 def finding(judgement: Judgement, greedy: Judgement | None = None) -> str:
     """The sentence on a judgement of sampled replies, and on one of greedy replies where there is one.
 
-    For example: `return-to-go beats grpo-mr by 0.18 (0.10 to 0.26) in exact match; all but grpo-mr beat the warm start;
-    greedy +0.22 to +0.31, all told apart.`
+    For example: `return-to-go beats grpo-mr by 0.18 (0.10 to 0.26) in exact match, and cannot be told apart from
+    grpo-or; all but grpo-mr beat the warm start; with greedy replies all beat it (+0.22 to +0.31).`
     """
     if any(standing.mean.count == 1 for standing in judgement.standings):
         best = max(judgement.standings, key=lambda standing: standing.mean.value)
@@ -31,55 +31,71 @@ def finding(judgement: Judgement, greedy: Judgement | None = None) -> str:
     greedy_gains = [] if greedy is None else greedy.gains
     clauses = [
         *([_pairs(judgement)] if judgement.pairs else []),
-        *([_over_the_warm_start(judgement.gains)] if judgement.gains else []),
+        *([_over(judgement.gains, "the warm start")] if judgement.gains else []),
         *([_greedy(greedy_gains)] if greedy_gains else []),
     ]
     return f"{'; '.join(clauses)}." if clauses else f"There is nothing to compare {judgement.measure} with."
 
 
 def _pairs(judgement: Judgement) -> str:
-    count = len(judgement.pairs)
     differing = [pair for pair in judgement.pairs if not _undecided(pair)]
     if not differing:
-        variants = "The two variants cannot" if count == 1 else f"No two of the {len(judgement.standings)} variants can"
+        count = len(judgement.standings)
+        variants = "The two variants cannot" if count == 2 else f"No two of the {count} variants can"
         return f"{variants} be told apart in {judgement.measure}"
+    best = max(judgement.standings, key=lambda standing: standing.mean.value).name
+    beaten = _beaten_by(best, differing)
+    if not beaten:
+        # The highest mean scatters so widely that it beats nothing, while two others differ.
+        best, beaten = _largest(differing)
+    others = [each.name for each in judgement.standings if each.name != best and each.name not in beaten]
+    level = f", and cannot be told apart from {_listed(others)}" if others else ""
+    return f"{best} beats {_by_how_much(beaten)} in {judgement.measure}{level}"
+
+
+def _beaten_by(name: str, differing: Sequence[Comparison]) -> dict[str, Interval]:
+    """What a variant beats, and by how much."""
+    over = {pair.second: pair.difference for pair in differing if pair.first == name and _higher(pair)}
+    under = {pair.first: _negated(pair.difference) for pair in differing if pair.second == name and _lower(pair)}
+    return over | under
+
+
+def _largest(differing: Sequence[Comparison]) -> tuple[str, dict[str, Interval]]:
+    """The variant that beats another by most, and what it beats."""
     largest = max(differing, key=lambda pair: abs(pair.difference.value))
-    by = largest.difference
-    better, worse = largest.first, largest.second
-    if _lower(largest):
-        better, worse, by = worse, better, _negated(by)
-    differ = (
-        "" if count == 1 else f" ({len(differing)} of {count} pairs {'differs' if len(differing) == 1 else 'differ'})"
-    )
-    return f"{better} beats {worse} by {with_bounds(by, DIGITS)} in {judgement.measure}{differ}"
+    better = largest.second if _lower(largest) else largest.first
+    return better, _beaten_by(better, differing)
 
 
-def _over_the_warm_start(gains: Sequence[Comparison]) -> str:
+def _by_how_much(beaten: Mapping[str, Interval]) -> str:
+    """Each of up to two variants with its distance, or all of them with the distance of the nearest."""
+    nearest_first = sorted(beaten, key=lambda name: beaten[name].value)
+    if len(beaten) <= 2:
+        return _listed([f"{name} by {with_bounds(beaten[name], DIGITS)}" for name in nearest_first])
+    nearest = nearest_first[0]
+    return f"{_listed(list(beaten))}, the nearest ({nearest}) by {with_bounds(beaten[nearest], DIGITS)},"
+
+
+def _over(gains: Sequence[Comparison], beaten: str) -> str:
+    """Which variants beat what they began with, and which fall below it."""
     better = [gain.first for gain in gains if _higher(gain)]
     worse = [gain.first for gain in gains if _lower(gain)]
     if not better:
-        beaten = "none beats the warm start"
+        said = f"none beats {beaten}"
     elif len(better) == len(gains):
-        beaten = "all beat the warm start" if len(gains) > 1 else f"{better[0]} beats the warm start"
-    elif len(better) > len(gains) / 2:
-        beaten = f"all but {_listed([gain.first for gain in gains if not _higher(gain)])} beat the warm start"
+        said = f"all beat {beaten}" if len(gains) > 1 else f"{better[0]} beats {beaten}"
+    elif len(better) > len(gains) / 2 and not worse:
+        said = f"all but {_listed([gain.first for gain in gains if not _higher(gain)])} beat {beaten}"
     else:
-        beaten = f"only {_listed(better)} {'beats' if len(better) == 1 else 'beat'} the warm start"
-    return f"{beaten}, {_listed(worse)} {'falls' if len(worse) == 1 else 'fall'} below it" if worse else beaten
+        only = "" if worse else "only "
+        said = f"{only}{_listed(better)} {'beats' if len(better) == 1 else 'beat'} {beaten}"
+    return f"{said}, {_listed(worse)} {'falls' if len(worse) == 1 else 'fall'} below it" if worse else said
 
 
 def _greedy(gains: Sequence[Comparison]) -> str:
     values = sorted(gain.difference.value for gain in gains)
     low, high = signed(values[0], DIGITS), signed(values[-1], DIGITS)
-    spread = low if low == high else f"{low} to {high}"
-    decided = [gain.first for gain in gains if not _undecided(gain)]
-    if len(gains) == 1:
-        told = "told apart" if decided else "not told apart"
-    elif len(decided) == len(gains):
-        told = "all told apart"
-    else:
-        told = f"told apart for {_listed(decided)}" if decided else "none told apart"
-    return f"greedy {spread}, {told}"
+    return f"with greedy replies {_over(gains, 'it')} ({low if low == high else f'{low} to {high}'})"
 
 
 def _higher(gain: Comparison) -> bool:
