@@ -1,7 +1,8 @@
 """The stages that a command will call, and the estimate of how long those that are left will take.
 
 Stages are counted by kind. A kind that was computed in this command takes what it took so far, on average; one that was
-not yet takes its rough seconds, at the pace of those that were. What lies between stages (records, the loading of
+not yet takes its rough seconds, at the pace of those that were; the pace begins as that of two cores, since the first
+stages load libraries and say little of what follows. What lies between stages (records, the loading of
 libraries) is measured for each process, from its first stage to its last, and taken to go on.
 """
 
@@ -31,6 +32,9 @@ EXPECTED_SECONDS = {
     "pretraining": 400.0,
 }
 """Rough seconds on two cores of the stages outside iterations; those of an iteration are in `flows.roster`."""
+
+SECONDS_OF_TRUST = 20.0
+"""How many seconds of work the rough seconds themselves count for in the pace."""
 
 Stages = Mapping[str, int]
 """How many calls of stages there are, by their kind."""
@@ -128,7 +132,7 @@ class WorkLeft:
         computing = sum(self._seconds.values())
         if not computing:
             return None
-        pace = computing / expected_work(self._computed)
+        pace = (computing + SECONDS_OF_TRUST) / (expected_work(self._computed) + SECONDS_OF_TRUST)
         between = sum(ended - began for began, ended in self._busy.values()) / computing
         left = sum(
             max(0, number - self._returned[kind]) * self._seconds_of(kind, pace)

@@ -89,6 +89,20 @@ def ablation(processes: int) -> list[Returned]:
 
 
 @pytest.mark.parametrize("processes", [1, 2])
+def test_in_the_first_minute_the_estimate_has_the_right_order_of_magnitude(processes: int) -> None:
+    passed = ablation(processes)
+    left = WorkLeft(Counter(each.kind for each in passed))
+    for each in passed:
+        left.count(each.call, each.process, each.at)
+        estimate = left.seconds(processes)
+        assert estimate is not None
+        # The first task set alone takes seven times its rough seconds, since libraries are loaded meanwhile.
+        assert 0.4 < estimate / (passed[-1].at - each.at) < 2.5, f"{each.at:.0f} s"
+        if each.at > 60:
+            break
+
+
+@pytest.mark.parametrize("processes", [1, 2])
 def test_from_the_first_minute_to_the_last_the_estimate_is_right_within_a_third(processes: int) -> None:
     passed = ablation(processes)
     left = WorkLeft(Counter(each.kind for each in passed))
