@@ -129,7 +129,7 @@ def measure(size: Size, device: str, threads: int, model: ModelSettings) -> Row:
     dtype = dtype_of(model)
     sequences = _sequences(size)
     with tempfile.TemporaryDirectory() as folder:
-        parameters = _create(size, Path(folder))
+        parameters = create_model(size, Path(folder))
         learner = Learner(Path(folder), device=device, threads=threads, model=model)
     batch, settings = _batch(learner, sequences, size), _settings(size)
     packed, unpadded = is_packable(learner.model), leaves_padding_out(learner.model)
@@ -214,7 +214,7 @@ def _seconds(work: Callable[[], object], device: str) -> float:
     return time.perf_counter() - began
 
 
-def _create(size: Size, folder: Path) -> int:
+def create_model(size: Size, folder: Path) -> int:
     """A policy of this shape with random weights. Qwen3's heads are wider than hidden / heads, hence no create_policy
     for those.
     """

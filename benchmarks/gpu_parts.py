@@ -1,0 +1,278 @@
+"""What `benchmarks.gpu` measures: each part in a process of its own, a line of JSON for each figure.
+
+python -m benchmarks.gpu_parts learner cuda vllm
+python -m benchmarks.gpu_parts together cuda vllm
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TextIO
+
+ROOT = Path(__file__).resolve().parents[1]
+PEAKS = {"H100 PCIe": 756e12, "H100": 989e12, "H200": 989e12, "A100": 312e12, "B200": 2250e12, "L40S": 362e12}
+"""FLOP/s in bfloat16 of dense products, by NVIDIA's data sheets; the first name that a card's name contains."""
+GOAL = 0.4
+EPISODES = {"cuda": 256, "cpu": 16}
+CONTEXT_TOKENS, REPLY_TOKENS = {"cuda": 512, "cpu": 48}, {"cuda": 256, "cpu": 16}
+END = 1
+PRECISION = {"cuda": "bfloat16", "cpu": "float32"}
+VARIANT = "grpo-or"
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Measure the part that is named, on the device and with the engine that are named."""
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what libraries print is no answer
+    name, device, engine = arguments
+    {"learner": learner, "together": together}[name](Answers(answers), device, engine)
+    answers.flush()
+    os._exit(0)  # tearing vLLM down takes seconds
+
+
+class Answers:
+    """Where figures are written to."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def tell(self, name: str, figure: str) -> None:
+        """Write a figure at once."""
+        self._stream.write(json.dumps([name, figure]) + "\n")
+        self._stream.flush()
+
+
+def learner(answers: Answers, device: str, engine: str) -> None:
+    """The learner alone, as `benchmarks.learner` measures it."""
+    import torch
+
+    from benchmarks.learner import measure
+    from turnwise.config.model_settings import ModelSettings
+
+    threads = os.cpu_count() or 1
+    torch.set_num_threads(threads)
+    row = measure(_size(device), device, threads, ModelSettings.model_validate({"precision": PRECISION[device]}))
+    peak = _peak_of_card() if device == "cuda" else None
+    if peak is None:
+        figure = f"{row.update / row.large:.0%} of what one large product reaches; the peak of this {device} is unknown"
+    else:
+        figure = (
+            f"{row.update / peak:.0%} of {peak / 1e12:,.0f} TFLOP/s; goal {GOAL:.0%}. One large product reaches "
+            f"{row.large / peak:.0%}, the shapes of this policy {row.same_shapes / peak:.0%}"
+        )
+    answers.tell("MFU", figure)
+    answers.tell("trained", f"{row.tokens_per_second:,.0f} tokens a second")
+
+
+def together(answers: Answers, device: str, engine_name: str) -> None:
+    """Engine and learner in one process, as in a run: sample, update, hand the weights over, sample."""
+    import flows.ablation  # noqa: F401  what a run imports
+    from benchmarks.learner import create_model
+    from tasks.playing import MOST_EPISODES_AT_ONCE
+    from turnwise.config.model_settings import ModelSettings
+    from turnwise.policy.dimensions import dimensions_in
+    from turnwise.policy.engines.resident import make_engine
+    from turnwise.policy.learner.learner import Learner
+
+    experiment = _experiment(device, engine_name)
+    imported = _Memory(device)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        create_model(_size(device), folder)
+        plan = _plan(experiment, dimensions_in(folder))
+        length = CONTEXT_TOKENS[device] + REPLY_TOKENS[device]
+        engine = make_engine(
+            experiment.compute.engine,
+            device=device,
+            context_length=length,
+            maximum_episodes=MOST_EPISODES_AT_ONCE,
+        )
+        seconds = _seconds(lambda: engine.load(folder, "first"), device)
+        answers.tell("vLLM's start", f"{seconds:,.1f} s" + ("" if engine_name == "vllm" else f", of {engine_name}"))
+        answers.tell("vLLM's share", _share(folder, device, engine_name, length, imported))
+        _sample(engine, device)  # what is compiled and captured at the first batch is not its speed
+        sequences, seconds = _sample(engine, device)
+        sampled = sum(sum(sequence.mask) for sequence in sequences)
+        answers.tell("sampled", f"{sampled / seconds:,.0f} tokens a second, {EPISODES[device]} episodes at once")
+        trained = Learner(folder, device=device, threads=1, model=ModelSettings.taken_from(experiment.compute))
+        imported.forget_peak()
+        told = _update(trained, sequences, experiment)
+        answers.tell("mismatch", f"{told['mismatch']:.2g} nats in the mean, {told['mismatch_maximum']:.2g} at most")
+        answers.tell("peak, update", _beside(imported.peak(), plan["update"]))
+        imported.forget_peak()
+        seconds = _seconds(lambda: engine.load(folder, "second", trained.model), device)
+        answers.tell("handing over", f"{seconds:,.2f} s, in memory")
+        _sample(engine, device)
+        answers.tell("peak, sampling", _beside(imported.peak(), plan["sampling"]))
+
+
+def _size(device: str) -> Any:
+    from benchmarks.learner import ON_CUDA, Size
+
+    return ON_CUDA[0] if device == "cuda" else Size("small", 64, 2, 2, 1, 32, 128, 512, 8, (20, 40), 512)
+
+
+def _peak_of_card() -> float | None:
+    import torch
+
+    name = torch.cuda.get_device_name()
+    return next((peak for known, peak in PEAKS.items() if known in name), None)
+
+
+def _experiment(device: str, engine: str) -> Any:
+    """What is planned: an experiment of one variant, without a reference policy."""
+    from turnwise.experiment import load
+
+    written = {
+        "compute.device": device,
+        "compute.engine": engine,
+        "compute.precision": PRECISION[device],
+        "policy.model": "scratch",
+        "warm_start.enabled": False,
+        "agent.context_tokens": CONTEXT_TOKENS[device] + REPLY_TOKENS[device],
+        "agent.maximum_reply_tokens": REPLY_TOKENS[device],
+        "rollout.prompts": EPISODES[device] // 8,
+        "rollout.group_size": 8,
+        "data.validation_tasks": EPISODES[device],
+        "data.test_tasks": EPISODES[device],
+        "evaluation.samples": 1,
+        "optimization.micro_batch_tokens": _size(device).micro_batch_tokens,
+        "optimization.reference": None,
+        "monitors.probe_every": None,
+        "ablation.variants": [VARIANT],
+    }
+    settings = [f"{key}={json.dumps(value)}" for key, value in written.items()]
+    return load(ROOT / "params.yaml", [], settings).variant(VARIANT)
+
+
+def _plan(experiment: Any, dimensions: Any) -> dict[str, int]:
+    """The bytes of each phase of the plan, without the libraries."""
+    from flows.needs.memory import memory_plan
+
+    phases = memory_plan(experiment, dimensions, VARIANT).phases
+    return {phase.name: phase.bytes - phase.parts["libraries"] for phase in phases}
+
+
+def _beside(found: int, planned: int) -> str:
+    from turnwise.policy.memory_plan import GIB
+
+    return f"{found / GIB:.2f} GiB, planned {planned / GIB:.2f}"
+
+
+def _share(folder: Path, device: str, engine: str, context_length: int, memory: _Memory) -> str:
+    """What the engine was to take, and what it has taken."""
+    from tasks.playing import MOST_EPISODES_AT_ONCE
+    from turnwise.policy.engines.vllm_model import engine_memory, share_of_card
+    from turnwise.policy.memory_plan import GIB
+
+    if (device, engine) != ("cuda", "vllm"):
+        return f"{memory.taken() / GIB:.2f} GiB are taken; there is no share of a {device} to ask for"
+    planned = engine_memory(folder, device, context_length, MOST_EPISODES_AT_ONCE)
+    needed = planned.weights + planned.cache + planned.graphs + planned.sampling
+    return (
+        f"{share_of_card(planned):.0%} of the card asked for, {needed / GIB:.2f} GiB; {memory.taken() / GIB:.2f} taken"
+    )
+
+
+class _Memory:
+    """The memory of the device that is taken since this was made."""
+
+    def __init__(self, device: str) -> None:
+        self._device = device
+        self._before = self._now()
+
+    def taken(self) -> int:
+        """Bytes that are taken now."""
+        return self._now() - self._before
+
+    def peak(self) -> int:
+        """The most bytes that were taken since `forget_peak`, by torch on a card, which vLLM's tensors are made by."""
+        from benchmarks.half_billion import peak
+        from turnwise.policy.memory import peak_memory_bytes
+
+        return peak_memory_bytes("cuda") if self._device == "cuda" else peak() - self._before
+
+    def forget_peak(self) -> None:
+        """Begin the peak anew."""
+        from benchmarks.half_billion import forget_peak
+        from turnwise.policy.memory import forget_peak_memory
+
+        if self._device == "cuda":
+            forget_peak_memory("cuda")
+        else:
+            forget_peak()
+
+    def _now(self) -> int:
+        import psutil
+        import torch
+
+        if self._device == "cuda":
+            free, total = torch.cuda.mem_get_info()
+            return total - free
+        return int(psutil.Process().memory_info().rss)
+
+
+def _seconds(work: Callable[[], object], device: str) -> float:
+    import torch
+
+    began = time.perf_counter()
+    work()
+    if device == "cuda":
+        torch.cuda.synchronize()
+    return time.perf_counter() - began
+
+
+def _sample(engine: Any, device: str) -> tuple[list[Any], float]:
+    """One reply to each of some random contexts, as token sequences, and the seconds that they took."""
+    from turnwise.data.arrays import TokenSequence
+    from turnwise.policy.engines.contract import Sampling
+    from turnwise.seeding import generator
+
+    length, vocabulary = CONTEXT_TOKENS[device], _size(device).vocabulary
+    contexts = generator(0, "gpu-benchmark").integers(3, vocabulary, (EPISODES[device], length)).tolist()
+    replies: list[Any] = []
+
+    def sample() -> None:
+        engine.begin(1, Sampling(1.0, REPLY_TOKENS[device], (END,)))
+        for episode, context in enumerate(contexts):
+            engine.submit(episode, context)
+        while engine.in_flight:
+            replies.extend(engine.step())
+
+    seconds = _seconds(sample, device)
+    sequences = [
+        TokenSequence(
+            (*contexts[reply.episode], *reply.tokens),
+            (-1,) * length + (0,) * len(reply.tokens),
+            (0.0,) * length + reply.log_probabilities,
+        )
+        for reply in replies
+    ]
+    return sequences, seconds
+
+
+def _update(learner: Any, sequences: Sequence[Any], experiment: Any) -> dict[str, float]:
+    """Two updates in which every sequence has a gradient; the first makes the moments. What the first one says."""
+    from turnwise.policy.learner.update import UpdateBatch, UpdateSettings
+
+    batch = UpdateBatch.from_turns(sequences, [((-1.0) ** index,) for index in range(len(sequences))])
+    settings = UpdateSettings(
+        learning_rate=1e-6,
+        temperature=1.0,
+        micro_batch_tokens=experiment.optimization.micro_batch_tokens,
+        entropy_coefficient=experiment.optimization.entropy_coefficient,
+        maximum_mismatch=1e9,
+    )
+    told: dict[str, float] = learner.update(batch, settings)
+    learner.update(batch, settings)
+    return told
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
