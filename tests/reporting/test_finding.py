@@ -48,8 +48,17 @@ def test_the_best_variant_the_gains_and_the_greedy_gains_are_one_sentence() -> N
     )
     assert finding(sampled, greedy) == (
         "turn beats merged by 0.25 (0.17 to 0.33) in success, and cannot be told apart from outcome; all but merged "
-        "beat the warm start; with greedy replies all but merged beat it (+0.02 to +0.31)."
+        "beat the warm start, also with greedy replies (+0.02 to +0.31)."
     )
+
+
+def test_where_greedy_replies_say_something_else_that_is_said() -> None:
+    sampled = judgement([gained("a", 0.2, "higher"), gained("b", 0.1, "higher")], [compared("a", "b", 0.1, "higher")])
+    greedy = judgement([gained("a", 0.2, "higher"), gained("b", -0.3, "lower")], [])
+    assert finding(sampled, greedy) == (
+        "a beats b by 0.10 (0.02 to 0.18) in success; both beat the warm start; "
+        "with greedy replies a beats it, b falls below it (-0.30 to +0.20)."
+    ).replace("-", "−")
 
 
 def test_what_cannot_be_told_apart_is_called_no_difference() -> None:
@@ -57,12 +66,12 @@ def test_what_cannot_be_told_apart_is_called_no_difference() -> None:
     three = [gained("a", 0.1, same), gained("b", 0.1, same), gained("c", 0.12, same)]
     pairs = [compared("a", "b", 0.3, same), compared("a", "c", 0.3, same), compared("b", "c", 0.3, same)]
     assert finding(judgement(three, pairs), judgement(three, [])) == (
-        "No two of the 3 variants can be told apart in success; none beats the warm start; "
-        "with greedy replies none beats it (+0.10 to +0.12)."
+        "No two of the 3 variants can be told apart in success; none beats the warm start, "
+        "nor with greedy replies (+0.10 to +0.12)."
     )
     assert finding(judgement(three[:2], pairs[:1]), judgement(three[:2], [])) == (
-        "The two variants cannot be told apart in success; none beats the warm start; "
-        "with greedy replies none beats it (+0.10)."
+        "The two variants cannot be told apart in success: they are 0.30 (0.22 to 0.38) apart; "
+        "none beats the warm start, nor with greedy replies (+0.10)."
     )
 
 
@@ -94,14 +103,14 @@ def test_where_the_highest_mean_beats_nothing_the_largest_difference_is_told() -
 
 def test_one_variant_is_compared_with_the_warm_start_alone() -> None:
     alone = judgement([gained("a", 0.2, "higher")], [])
-    assert finding(alone, alone) == "a beats the warm start; with greedy replies a beats it (+0.20)."
+    assert finding(alone, alone) == "a beats the warm start, also with greedy replies (+0.20)."
 
 
 def test_all_variants_that_gain_are_said_to_beat_the_warm_start() -> None:
     both = judgement([gained("a", 0.2, "higher"), gained("b", 0.3, "higher")], [compared("a", "b", -0.1, "lower")])
     assert finding(both, both) == (
-        "b beats a by 0.10 (0.02 to 0.18) in success; all beat the warm start; "
-        "with greedy replies all beat it (+0.20 to +0.30)."
+        "b beats a by 0.10 (0.02 to 0.18) in success; both beat the warm start, "
+        "also with greedy replies (+0.20 to +0.30)."
     )
 
 

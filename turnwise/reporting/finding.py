@@ -31,8 +31,7 @@ def finding(judgement: Judgement, greedy: Judgement | None = None) -> str:
     greedy_gains = [] if greedy is None else greedy.gains
     clauses = [
         *([_pairs(judgement)] if judgement.pairs else []),
-        *([_over(judgement.gains, "the warm start")] if judgement.gains else []),
-        *([_greedy(greedy_gains)] if greedy_gains else []),
+        *([_over_the_warm_start(judgement.gains, greedy_gains)] if judgement.gains else []),
     ]
     return f"{'; '.join(clauses)}." if clauses else f"There is nothing to compare {judgement.measure} with."
 
@@ -41,8 +40,10 @@ def _pairs(judgement: Judgement) -> str:
     differing = [pair for pair in judgement.pairs if not _undecided(pair)]
     if not differing:
         count = len(judgement.standings)
-        variants = "The two variants cannot" if count == 2 else f"No two of the {count} variants can"
-        return f"{variants} be told apart in {judgement.measure}"
+        if count == 2:
+            apart = with_bounds(_absolute(judgement.pairs[0].difference), DIGITS)
+            return f"The two variants cannot be told apart in {judgement.measure}: they are {apart} apart"
+        return f"No two of the {count} variants can be told apart in {judgement.measure}"
     best = max(judgement.standings, key=lambda standing: standing.mean.value).name
     beaten = _beaten_by(best, differing)
     if not beaten:
@@ -76,26 +77,34 @@ def _by_how_much(beaten: Mapping[str, Interval]) -> str:
     return f"{_listed(list(beaten))}, the nearest ({nearest}) by {with_bounds(beaten[nearest], DIGITS)},"
 
 
+def _over_the_warm_start(gains: Sequence[Comparison], greedy: Sequence[Comparison]) -> str:
+    """Which variants beat the warm start, and which do so with greedy replies, where these were tested."""
+    sampled = _over(gains, "the warm start")
+    if not greedy:
+        return sampled
+    values = sorted(gain.difference.value for gain in greedy)
+    low, high = signed(values[0], DIGITS), signed(values[-1], DIGITS)
+    spread = low if low == high else f"{low} to {high}"
+    if _over(greedy, "the warm start") == sampled:
+        also = "also with" if any(_higher(gain) for gain in gains) else "nor with"
+        return f"{sampled}, {also} greedy replies ({spread})"
+    return f"{sampled}; with greedy replies {_over(greedy, 'it')} ({spread})"
+
+
 def _over(gains: Sequence[Comparison], beaten: str) -> str:
     """Which variants beat what they began with, and which fall below it."""
     better = [gain.first for gain in gains if _higher(gain)]
     worse = [gain.first for gain in gains if _lower(gain)]
     if not better:
         said = f"none beats {beaten}"
-    elif len(better) == len(gains):
-        said = f"all beat {beaten}" if len(gains) > 1 else f"{better[0]} beats {beaten}"
-    elif len(better) > len(gains) / 2 and not worse:
+    elif len(better) == len(gains) > 1:
+        said = f"{'both' if len(gains) == 2 else 'all'} beat {beaten}"
+    elif len(better) > len(gains) / 2 and not worse and len(gains) > 1:
         said = f"all but {_listed([gain.first for gain in gains if not _higher(gain)])} beat {beaten}"
     else:
-        only = "" if worse else "only "
+        only = "only " if len(gains) > 1 and not worse else ""
         said = f"{only}{_listed(better)} {'beats' if len(better) == 1 else 'beat'} {beaten}"
     return f"{said}, {_listed(worse)} {'falls' if len(worse) == 1 else 'fall'} below it" if worse else said
-
-
-def _greedy(gains: Sequence[Comparison]) -> str:
-    values = sorted(gain.difference.value for gain in gains)
-    low, high = signed(values[0], DIGITS), signed(values[-1], DIGITS)
-    return f"with greedy replies {_over(gains, 'it')} ({low if low == high else f'{low} to {high}'})"
 
 
 def _higher(gain: Comparison) -> bool:
@@ -108,6 +117,10 @@ def _lower(gain: Comparison) -> bool:
 
 def _undecided(gain: Comparison) -> bool:
     return not (_higher(gain) or _lower(gain))
+
+
+def _absolute(interval: Interval) -> Interval:
+    return _negated(interval) if interval.value < 0 else interval
 
 
 def _negated(interval: Interval) -> Interval:
