@@ -10,8 +10,8 @@ reference policy of an adapter is the learner's own model with the adapter off. 
     update        gradients, activations and logits; with `rollout.lag` the policy that sampled
     critic        gradients and activations of a critic with a trunk of its own
 
-`turnwise.policy.memory_plan` has the arithmetic, and `flows.needs.placement` that of several learner processes. The
-peak is that of the phase that takes the most.
+`turnwise.policy.memory_plan` has the arithmetic, `turnwise.policy.checkpointing_plan` that of checkpointing on a card,
+and `flows.needs.placement` that of several learner processes. The peak is that of the phase that takes the most.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from flows.needs.placement import libraries, spread
 from tasks.playing import MOST_EPISODES_AT_ONCE
 from turnwise.config.model_settings import ModelSettings
 from turnwise.experiment import Experiment
+from turnwise.policy.checkpointing_plan import activations
 from turnwise.policy.dimensions import Dimensions
 from turnwise.policy.memory_plan import LIBRARIES, EngineMemory, ModelMemory
 
@@ -123,7 +124,7 @@ def _iteration(own: Experiment, dimensions: Dimensions, engine: EngineMemory) ->
     yield "update", {**held, **sampler, **_training(learner, tokens, entropy_gradient=entropy)}
     if critic is not None:
         tokens = _most_tokens(own, own.critic.micro_batch_tokens)
-        training = {"gradients": critic.gradients, "activations": critic.activations(tokens)}
+        training = {"gradients": critic.gradients, "activations": activations(critic, tokens, 0)}
         yield "critic", {**held, **training, **_fragmentation(critic, tokens)}
 
 
@@ -132,10 +133,11 @@ def _held(model: ModelMemory) -> dict[str, int]:
 
 
 def _training(model: ModelMemory, tokens: int, *, entropy_gradient: bool = False) -> Parts:
+    logits = model.logits(tokens, entropy_gradient=entropy_gradient)
     return {
         "gradients": model.gradients,
-        "activations": model.activations(tokens),
-        "logits": model.logits(tokens, entropy_gradient=entropy_gradient),
+        "activations": activations(model, tokens, logits),
+        "logits": logits,
         **_fragmentation(model, tokens),
     }
 

@@ -110,7 +110,7 @@ def test_the_share_of_a_card_is_what_the_plan_takes_of_it(
     memory = engine_memory(published(), "cuda", 128, 256)
     # Keys and values of one head of 32 in two layers, in two bytes, for 256 episodes of 128 tokens: below the least.
     assert memory.cache == max(256 * 128 * 2 * 2 * 32 * 2, 64 * 2**20)
-    needed = memory.weights + memory.cache + memory.sampling
+    needed = memory.weights + memory.cache + memory.graphs + memory.sampling
     monkeypatch.setattr(vllm_model, "device_bytes", lambda device: 4 * needed)
     assert share_of_card(memory) == 0.25
     monkeypatch.setattr(vllm_model, "device_bytes", lambda device: needed - 1)

@@ -14,8 +14,9 @@ has the bytes of the precision. On top come, for the s tokens of a micro-batch:
       with an adapter, bfloat16            18 h +  6 q +  4 k +  8 f                                      + 4 q + 4 k
 
   With gradient checkpointing a layer keeps its input, 4 h, and one layer at a time is computed again, which takes it
-  twice with its gradients. Besides, a forward pass makes copies of weights that live as long: ours joins those of
-  queries, keys and values, and bfloat16 rounds those of every linear layer.
+  twice with its gradients; on a card it is less (`turnwise.policy.checkpointing_plan`). Besides, a forward pass makes
+  copies of weights that live as long: ours joins those of queries, keys and values, and bfloat16 rounds those of every
+  linear layer.
 
 * **logits**: c reply tokens at once, c being at most `compute.logit_chunk_tokens`: three tensors [c, vocabulary] in
   float32 (logits, log p and p), four where entropies have a gradient; and the gradient of the output layer, twice where
