@@ -2,100 +2,33 @@
 
 from __future__ import annotations
 
-import contextlib
+import itertools
 import json
-import os
 import re
-import signal
-import socket
-import subprocess
-import time
+import shlex
 from collections.abc import Iterator
-from dataclasses import dataclass
+from datetime import datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from queue import Queue
 from threading import Thread
 from typing import Any
+from zoneinfo import ZoneInfo
 
-import httpx
 import pytest
-from project_copy import ROOT, copy_project, run, start
+from deployed_site import START_SECONDS, Site, deployed, wait_until
+from project_copy import ROOT, run
 
 pytestmark = pytest.mark.chain
-
-START_SECONDS = 500.0
-
-
-@dataclass(frozen=True)
-class Site:
-    """A project whose flows are deployed on a server, with a worker that waits for runs."""
-
-    project: Path
-    variables: dict[str, str]
-    url: str
-
-    def ask(self, path: str, **body: Any) -> list[dict[str, Any]]:
-        """What the server's interface answers to a filter."""
-        with httpx.Client(trust_env=False, timeout=60) as client:
-            return client.post(f"{self.url}/{path}/filter", json=body).raise_for_status().json()
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    folder = tmp_path_factory.mktemp("deployment")
-    project = copy_project(folder / "project")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = str(probe.getsockname()[1])
-    variables = {
-        "PREFECT_HOME": str(folder / "prefect"),
-        "PREFECT_API_URL": f"http://127.0.0.1:{port}/api",
-        "PREFECT_WORKER_QUERY_SECONDS": "1",
-        "NO_PROXY": "127.0.0.1",
-        "no_proxy": "127.0.0.1",
-    }
-    with contextlib.ExitStack() as started:
-        log = started.enter_context((folder / "server.log").open("w"))
-        server = start(project, "prefect", "server", "start", "--port", port, output=log, **variables)
-        started.callback(stop, server)
-        wait_until_healthy(variables["PREFECT_API_URL"], server, folder / "server.log")
-        run(project, "prefect", "work-pool", "create", "turnwise", "--type", "process", **variables)
-        run(project, "prefect", "--no-prompt", "deploy", "--all", **variables)
-        log = started.enter_context((folder / "worker.log").open("w"))
-        worker = start(project, "prefect", "worker", "start", "--pool", "turnwise", output=log, **variables)
-        started.callback(stop, worker)
-        yield Site(project, variables, variables["PREFECT_API_URL"])
+    with deployed(tmp_path_factory.mktemp("deployment")) as site:
+        yield site
 
 
-def wait_until_healthy(url: str, server: subprocess.Popen[str], log: Path) -> None:
-    began = time.monotonic()
-    while time.monotonic() - began < START_SECONDS:
-        assert server.poll() is None, log.read_text()
-        with contextlib.suppress(httpx.TransportError):
-            if httpx.get(f"{url}/health", timeout=5, trust_env=False).is_success:
-                return
-        time.sleep(0.2)
-    raise AssertionError(log.read_text())
-
-
-def wait_until_paused(site: Site) -> None:
-    """Wait for the event of the failure to reach the automation."""
-    began = time.monotonic()
-    while time.monotonic() - began < START_SECONDS:
-        if any(pool["name"] == "turnwise" and pool["is_paused"] for pool in site.ask("work_pools")):
-            return
-        time.sleep(0.2)
-    raise AssertionError("the pool must be paused; it is not")
-
-
-def stop(process: subprocess.Popen[str]) -> None:
-    """End a process and all that it started: what a killed server leaves behind would live for ever."""
-    for number, patience in ((signal.SIGTERM, 15), (signal.SIGKILL, None)):
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, number)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(timeout=patience)
+def is_paused(site: Site) -> bool:
+    return any(pool["name"] == "turnwise" and pool["is_paused"] for pool in site.ask("work_pools"))
 
 
 def flow_run(site: Site, said: str) -> dict[str, Any]:
@@ -145,8 +78,37 @@ def test_an_unknown_parameter_is_refused_before_any_stage_and_the_automation_pau
     assert "'estimatr' is not a known name; did you mean 'estimator'?" in refused["state"]["message"]
     assert refused["name"] == "experiment params.yaml mt-grpo credit.estimatr=grpo"
     assert task_run_names(site, refused) == subflow_runs(site, said) == []
-    wait_until_paused(site)
+    wait_until(lambda: is_paused(site), "the event of the failure must reach the automation, which pauses the pool")
     run(site.project, "prefect", "work-pool", "resume", "turnwise", **site.variables)
+
+
+def scheduled_runs(site: Site, schedule: str) -> list[dict[str, Any]]:
+    """The runs that a schedule of the deployment has planned, and those that it has started, by when they were due."""
+    runs = site.ask("flow_runs", sort="EXPECTED_START_TIME_ASC")
+    return [each for each in runs if (each["created_by"] or {}).get("id") == schedule]
+
+
+def new_schedule(site: Site, *command: str) -> str:
+    """Run a command that gives a deployment a schedule; the schedule's id."""
+    before = {schedule["id"] for each in site.ask("deployments") for schedule in each["schedules"]}
+    run(site.project, *command, **site.variables)
+    after = {schedule["id"] for each in site.ask("deployments") for schedule in each["schedules"]}
+    (made,) = after - before
+    return made
+
+
+def test_the_documented_schedule_plans_a_run_for_each_night_until_it_is_paused(site: Site) -> None:
+    command = "prefect deployment schedule create 'ablation/local' --cron '0 2 * * *' --timezone Europe/Zurich"
+    assert command in (ROOT / "docs" / "deployments.md").read_text()
+    nightly = new_schedule(site, *shlex.split(command))
+    wait_until(lambda: len(scheduled_runs(site, nightly)) >= 3, "the server must plan runs ahead")
+    planned = [datetime.fromisoformat(each["expected_start_time"]) for each in scheduled_runs(site, nightly)]
+    there = [each.astimezone(ZoneInfo("Europe/Zurich")) for each in planned]
+    assert {(each.hour, each.minute) for each in there} == {(2, 0)}
+    assert {later.date() - earlier.date() for earlier, later in itertools.pairwise(there)} == {timedelta(days=1)}
+    assert nightly in run(site.project, "prefect", "deployment", "schedule", "ls", "ablation/local", **site.variables)
+    run(site.project, "prefect", "deployment", "schedule", "pause", "ablation/local", nightly, **site.variables)
+    wait_until(lambda: scheduled_runs(site, nightly) == [], "what a paused schedule has planned must be gone")
 
 
 def test_the_deployments_to_containers_are_taken_by_pools_of_their_kinds(site: Site) -> None:
