@@ -8,7 +8,7 @@ partly within that time counts by that part. What the whole command took stands 
 
     python -m benchmarks.workers                  Ray, on this machine
     python -m benchmarks.workers --kind processes
-    python -m benchmarks.workers --runs 8 --iterations 50 --rounds 2
+    python -m benchmarks.workers --runs 8 --iterations 30 --rounds 2
 
 The digests of all sides must be equal, else the exit status is 1. Wall seconds mean something only where two cores are
 free: the load average is printed.
@@ -50,7 +50,11 @@ class Side:
 
 
 def settings(kind: str, workers: int, runs: int, iterations: int) -> dict[str, Any]:
-    """What is laid over the tests' tiny experiment."""
+    """What is laid over the tests' tiny experiment: its iterations are longer, for they are tenths of a second else.
+
+    Two workers share two cores with what the ablation itself does for each iteration (display, MLflow, the servers of
+    Prefect and Ray), which would be a large part of iterations that short.
+    """
     if kind == "ray":
         # Each run asks for all cores of its share: that is how many are made at once.
         runner: dict[str, Any] = {"kind": "ray", "address": "local", "cores": float((os.cpu_count() or 2) // workers)}
@@ -61,6 +65,8 @@ def settings(kind: str, workers: int, runs: int, iterations: int) -> dict[str, A
         "ablation.seeds": list(range(1, runs + 1)),
         "ablation.variants": ["grpo-or"],
         "optimization.iterations": iterations,
+        "rollout.prompts": 32,
+        "rollout.group_size": 16,
     }
 
 
@@ -109,8 +115,8 @@ def main() -> int:
 
     parser = argparse.ArgumentParser(description="Measure what a second worker gains.")
     parser.add_argument("--kind", choices=("ray", "processes"), default="ray")
-    parser.add_argument("--runs", type=int, default=8)
-    parser.add_argument("--iterations", type=int, default=40)
+    parser.add_argument("--runs", type=int, default=6)
+    parser.add_argument("--iterations", type=int, default=8)
     parser.add_argument("--rounds", type=int, default=1, help="how often one, two, two, one is measured")
     chosen = parser.parse_args()
     print(f"{chosen.runs} runs of {chosen.iterations} iterations, {chosen.kind}; load {os.getloadavg()[0]:.1f}")
