@@ -87,18 +87,27 @@ def test_an_ablation_whose_head_is_lost_stops_in_one_sentence_and_goes_on_when_i
     tiny_ablation: Computed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     killed: list[int] = []
+    workers: list[int] = []
     hear = FollowedRun.heard
 
     def kill_the_head(followed: FollowedRun, report: Report, view: WorkerView) -> None:
         hear(followed, report, view)
         if not killed and isinstance(report, Began):
-            killed.extend(each for each in descendants(os.getpid()) if "gcs_server" in command_line(each))
+            below = {each: command_line(each) for each in descendants(os.getpid())}
+            workers.extend(each for each, command in below.items() if command.startswith("ray::run"))
+            killed.extend(each for each, command in below.items() if "gcs_server" in command)
+            for worker in workers:  # runs this short would end before anything asks for the head
+                os.kill(worker, signal.SIGSTOP)
             for head in killed:
                 os.kill(head, signal.SIGKILL)
 
     monkeypatch.setattr(FollowedRun, "heard", kill_the_head)
-    with pytest.raises(TurnwiseError, match=r"must make the run .* start the ablation again to go on from there"):
-        compared(on_ray(), tmp_path)
+    try:
+        with pytest.raises(TurnwiseError, match=r"must make the run .* start the ablation again to go on from there"):
+            compared(on_ray(), tmp_path)
+    finally:
+        for worker in filter(psutil.pid_exists, workers):
+            os.kill(worker, signal.SIGKILL)
     assert killed
     assert compared(on_ray(), tmp_path).digest == tiny_ablation.digest
 
