@@ -6,6 +6,9 @@
 Prints processor seconds per trajectory, the least of some rounds, and the memory that the process held at its peak,
 which the largest rollout so far decides. The policy is untrained, so that every reply is cut off at 12 tokens and every
 episode reaches the limit on turns: frozen lake, one thread, 4 layers of width 128.
+
+Of the embedded engine's seconds, those of its attention calls stand beside. A token attends to all tokens before it,
+so these grow with the square of the turns, whatever the code around them; the rest should grow with the turns.
 """
 
 from __future__ import annotations
@@ -19,6 +22,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
@@ -39,12 +44,31 @@ from tasks.prepare.materials import (
 from tasks.rollout.rollout import RolloutParameters, rollout
 from turnwise.data.trajectory_files import read_arrays
 from turnwise.experiment import Experiment, load
+from turnwise.policy.engines import fused
 from turnwise.store import Reference, default_store
 from turnwise.store.paths import project_root
 
 GROUP_SIZE, REPLY_TOKENS, MOST_TURNS = 8, 12, 20
 TRAJECTORIES_A_ROW = 1024
 """Played for a row, over its rounds, at least."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Processor seconds of a rollout, or of one of its trajectories."""
+
+    whole: float
+    attention: float
+    """Of it, inside the embedded engine's attention calls; 0 with vLLM."""
+
+    @property
+    def rest(self) -> float:
+        """All but attention."""
+        return self.whole - self.attention
+
+    def over(self, trajectories: int) -> Cost:
+        """The cost of one of this many trajectories."""
+        return Cost(self.whole / trajectories, self.attention / trajectories)
 
 
 @dataclass(frozen=True)
@@ -56,8 +80,8 @@ class Prepared:
     tokenizer: Reference
     policy: Reference
 
-    def play(self, groups: int, turns: int, iteration: int) -> tuple[float, Reference]:
-        """Processor seconds of a rollout, and its artifact."""
+    def play(self, groups: int, turns: int, iteration: int) -> tuple[Cost, Reference]:
+        """Play a rollout: what it costs, and its artifact."""
         parameters = RolloutParameters(
             **dict(play_parameters(self.experiment)),
             compute=self.experiment.compute,
@@ -70,9 +94,19 @@ class Prepared:
             iteration=iteration,
             round=0,
         )
+        attend, attention = fused.scaled_dot_product_attention, 0.0
+
+        def timed(*arguments: Any, **options: Any) -> torch.Tensor:
+            nonlocal attention
+            began = time.process_time()
+            found = attend(*arguments, **options)
+            attention += time.process_time() - began
+            return found
+
         began = time.process_time()
-        made = rollout.function(parameters, policy=self.policy, tokenizer=self.tokenizer, task_set=self.tasks)
-        return time.process_time() - began, made
+        with patch.object(fused, "scaled_dot_product_attention", timed):
+            made = rollout.function(parameters, policy=self.policy, tokenizer=self.tokenizer, task_set=self.tasks)
+        return Cost(time.process_time() - began, attention), made
 
 
 def prepared(engine: str, groups: int) -> Prepared:
@@ -106,20 +140,20 @@ def peak_megabytes() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-def row(ready: Prepared, groups: int, turns: int, iteration: int) -> tuple[float, int]:
-    """Print a row; returns its processor seconds per trajectory and the next iteration's number."""
+def row(ready: Prepared, groups: int, turns: int, iteration: int) -> tuple[Cost, int]:
+    """Print a row; returns the cost of a trajectory and the next iteration's number."""
     rounds = max(2, TRAJECTORIES_A_ROW // (groups * GROUP_SIZE * max(1, turns // 4)))
     if groups * GROUP_SIZE >= TRAJECTORIES_A_ROW:
         rounds = 1
     found = [ready.play(groups, turns, iteration + number) for number in range(rounds)]
     arrays = read_arrays(default_store().folder(found[-1][1]))
-    per_trajectory = min(seconds for seconds, _ in found) / (groups * GROUP_SIZE)
+    cost = min((cost for cost, _ in found), key=lambda cost: cost.whole).over(groups * GROUP_SIZE)
     sys.stdout.write(
         f"{groups:>6} {turns:>5} {len(arrays):>12} {len(arrays.trained) / len(arrays):>15.1f} "
-        f"{1000 * per_trajectory:>22.2f} {peak_megabytes():>14.0f}\n"
+        f"{1000 * cost.whole:>13.2f} {1000 * cost.attention:>12.2f} {peak_megabytes():>14.0f}\n"
     )
     sys.stdout.flush()
-    return per_trajectory, iteration + rounds
+    return cost, iteration + rounds
 
 
 def main(arguments: Sequence[str] = ()) -> None:
@@ -133,24 +167,26 @@ def main(arguments: Sequence[str] = ()) -> None:
     with tempfile.TemporaryDirectory() as folder:
         os.environ["TURNWISE_HOME"] = str(Path(folder))
         ready = prepared(chosen.engine, max(chosen.groups))
-        sys.stdout.write("groups turns trajectories turns in a mean milliseconds/trajectory peak megabytes\n")
+        sys.stdout.write("groups turns trajectories turns in a mean ms/trajectory of attention peak megabytes\n")
         _, iteration = ready.play(chosen.groups[0], chosen.turns[0], 0), 1
         by_turns, by_groups = [], []
         for turns in chosen.turns:
-            seconds, iteration = row(ready, chosen.groups[0], turns, iteration)
-            by_turns.append(seconds)
+            cost, iteration = row(ready, chosen.groups[0], turns, iteration)
+            by_turns.append(cost)
         for groups in chosen.groups[1:]:
-            seconds, iteration = row(ready, groups, chosen.turns[0], iteration)
-            by_groups.append(seconds)
+            cost, iteration = row(ready, groups, chosen.turns[0], iteration)
+            by_groups.append(cost)
+    least = by_turns[0]
     ratios = [
-        f"{turns} turns cost {seconds / by_turns[0]:.2f} times {chosen.turns[0]}"
-        for turns, seconds in zip(chosen.turns[1:], by_turns[1:], strict=True)
+        f"{turns} turns cost {cost.whole / least.whole:.2f} times {chosen.turns[0]}, "
+        f"{cost.rest / least.rest:.2f} times without attention"
+        for turns, cost in zip(chosen.turns[1:], by_turns[1:], strict=True)
     ]
     ratios += [
-        f"{groups} groups {seconds / by_turns[0]:.2f} times {chosen.groups[0]} a trajectory"
-        for groups, seconds in zip(chosen.groups[1:], by_groups, strict=True)
+        f"{groups} groups cost {cost.whole / least.whole:.2f} times {chosen.groups[0]} a trajectory"
+        for groups, cost in zip(chosen.groups[1:], by_groups, strict=True)
     ]
-    sys.stdout.write("; ".join(ratios) + "\n")
+    sys.stdout.write("\n".join(ratios) + "\n")
 
 
 if __name__ == "__main__":

@@ -10,6 +10,8 @@ the processor, so that other work on the machine cancels.
 
     python -m benchmarks.learner                    1 M, alone and in groups that share a turn, 10 M and 50 M
                                                     parameters, float32, on the CPU
+    python -m benchmarks.learner --precision bfloat16
+                                                    the same in bfloat16, where the processor has it
     python -m benchmarks.learner --device cuda      Qwen3-0.6B's shape, random weights, bfloat16, 16k tokens at a time
 
 In bfloat16 the learner keeps what it trains in float32, as it does everywhere. `--gradient-checkpointing` and
@@ -104,6 +106,9 @@ def main(arguments: Sequence[str] = ()) -> None:
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--sizes", type=int, default=4, help="how many of the sizes, the smallest first")
+    parser.add_argument(
+        "--precision", choices=("float32", "bfloat16"), help="default: float32 on the CPU, bfloat16 on a card"
+    )
     parser.add_argument("--gradient-checkpointing", action="store_true")
     parser.add_argument("--compiled", action="store_true")
     chosen = parser.parse_args(list(arguments))
@@ -112,7 +117,7 @@ def main(arguments: Sequence[str] = ()) -> None:
     torch.set_num_threads(chosen.threads)
     sizes = ON_CPU if chosen.device == "cpu" else ON_CUDA
     model = ModelSettings(
-        precision="bfloat16" if chosen.device == "cuda" else "float32",
+        precision=chosen.precision or ("bfloat16" if chosen.device == "cuda" else "float32"),
         gradient_checkpointing=chosen.gradient_checkpointing,
         compiled=chosen.compiled,
     )
