@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -66,6 +67,16 @@ def test_calls_and_answers_are_spelled_as_the_template_renders_them(
         context += sampled + frame.continuation(FORM.observation(answer), sampled, answers_call=True)
         messages += [calling(*reply), {"role": "tool", "content": FORM.observation(answer)}]
     assert spelled(frame, context) == rendered(frame, messages)
+
+
+@pytest.mark.engine
+def test_a_server_that_is_given_the_functions_shows_them_as_they_were_shown_in_training() -> None:
+    """Templates show functions as JSON, so that a key more, or another order of keys, is another prompt."""
+    pytest.importorskip("vllm", reason="vLLM is not installed")
+    from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionToolsParam
+
+    given = [ChatCompletionToolsParam.model_validate(each) for each in FORM.functions.signatures]
+    assert json.dumps([each.model_dump() for each in given]) == json.dumps(FORM.functions.signatures)
 
 
 @pytest.mark.parametrize("family", WITH_FUNCTIONS)

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+DESCRIPTION = "An action in the world."
+"""Of every function; what it does, the world's instruction says."""
+
 
 @dataclass(frozen=True)
 class DeclaredFunctions:
@@ -19,11 +22,15 @@ class DeclaredFunctions:
 
     @property
     def signatures(self) -> list[dict[str, Any]]:
-        """The functions as chat templates take them: JSON schemas."""
-        return [signature(name, self.argument) for name in self.names]
+        """The functions as chat templates take them: JSON schemas, each with a description.
+
+        vLLM's server writes `null` into the prompt where a function has none, which would be another prompt.
+        """
+        return [signature(name, self.argument, DESCRIPTION) for name in self.names]
 
 
-def signature(name: str, argument: str) -> dict[str, Any]:
-    """The JSON schema of a function with one argument, a text."""
+def signature(name: str, argument: str, description: str | None = None) -> dict[str, Any]:
+    """The JSON schema of a function with one argument, a text, with its keys in the order of servers."""
+    described = {} if description is None else {"description": description}
     parameters = {"type": "object", "properties": {argument: {"type": "string"}}, "required": [argument]}
-    return {"type": "function", "function": {"name": name, "parameters": parameters}}
+    return {"type": "function", "function": {"name": name, **described, "parameters": parameters}}
