@@ -13,8 +13,10 @@ import tasks.stage  # noqa: F401  (recomputes what was pruned)
 from tasks.models_in_memory import whole_policy
 from tasks.playing import instruction_of
 from tasks.rollout.evaluate import success_of
+from turnwise.agent.formats import make_format
 from turnwise.config.agent import Agent
 from turnwise.errors import ConfigurationError
+from turnwise.policy.pretrained import is_commit
 from turnwise.store import Reference, default_store
 from turnwise.store.digests import digest_of
 from turnwise.store.provenance import ancestry, codes, platforms
@@ -83,6 +85,8 @@ def card_of(run: RecordedRun, policy: Reference, iteration: int | None) -> str:
     artifacts = run.artifacts
     section = artifacts.experiment["world"]
     agent = Agent.model_validate_json(json.dumps(artifacts.experiment["agent"]))
+    world, content = make_world(section["name"], section["parameters"]), run.tags.get("pretrained")
+    functions = make_format(agent.format, world).functions
     tree = ancestry(default_store(), policy)
     return render(
         "model-card.md.jinja",
@@ -90,10 +94,12 @@ def card_of(run: RecordedRun, policy: Reference, iteration: int | None) -> str:
         policy=policy,
         iteration=len(artifacts.iterations) if iteration is None else iteration,
         model=artifacts.experiment["policy"]["model"],
-        content=run.tags.get("pretrained"),
+        content=content,
+        of_hub=content is not None and is_commit(content),
         world=section["name"],
         agent=agent,
-        instruction=instruction_of(agent, make_world(section["name"], section["parameters"])),
+        instruction=instruction_of(agent, world),
+        functions=None if functions is None else json.dumps(functions.signatures, indent=1),
         temperature=artifacts.experiment["rollout"]["temperature"],
         parameters=digest_of(artifacts.experiment),
         codes=codes(tree),

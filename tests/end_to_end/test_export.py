@@ -10,6 +10,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
 from flows.commands import cli
 from flows.prepare import require_model
-from flows.recording.exported_policy import best_iteration
+from flows.recording.exported_policy import best_iteration, card_of
 from tasks.playing import frame_of
 from turnwise.data.evaluations import GREEDY, read_evaluation
 from turnwise.data.trajectory import Trajectory
@@ -87,6 +88,31 @@ def test_the_card_says_what_the_policy_came_from_and_what_it_can_do(run: Recorde
     rows = [line.split(" | ") for line in card.splitlines() if line.startswith("| ")]
     assert [row[3] for row in rows if row[:2] == ["| this policy", "test"]] == [f"{success:.3f}"]
     assert {row[0] for row in rows} >= {"| random", "| oracle", "| warm start"}
+
+
+def test_the_card_has_all_that_a_prompt_is_made_of(run: RecordedRun) -> None:
+    def card(**agent: object) -> str:
+        experiment = {**run.artifacts.experiment, "agent": {**run.artifacts.experiment["agent"], **agent}}
+        changed = replace(run, artifacts=run.artifacts.model_copy(update={"experiment": experiment}))
+        return card_of(changed, run.artifacts.final_policy, None)
+
+    plain, told = "takes as `tools`", "Earlier replies were shown without their thoughts"
+    assert plain not in card() and told not in card() and "agent.context" not in card()
+    declared = card(format="native-tools").partition("```json\n")[2].partition("\n```")[0]
+    assert [each["function"]["name"] for each in json.loads(declared)] == ["act"]
+    assert told in card(thoughts="dropped")
+    assert '`agent.context: {"policy":"window","turns":2}`' in card(context={"policy": "window", "turns": 2})
+
+
+def test_the_card_names_a_model_of_a_hub_as_the_one_that_was_trained(run: RecordedRun) -> None:
+    def head(content: str) -> str:
+        experiment = {**run.artifacts.experiment, "policy": {"model": "lab/small"}}
+        changed = replace(run, tags={**run.tags, "pretrained": content})
+        changed = replace(changed, artifacts=run.artifacts.model_copy(update={"experiment": experiment}))
+        return card_of(changed, run.artifacts.final_policy, None).split("---")[1]
+
+    assert "\nbase_model: lab/small\n" in head("4" * 40), "a commit"
+    assert "base_model" not in head("4" * 32), "a directory's digest"
 
 
 def test_any_iteration_can_leave_and_so_can_the_warm_start(run: RecordedRun, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ change results by itself.
 from __future__ import annotations
 
 import os
+import re
 from fnmatch import fnmatch
 from pathlib import Path
 
@@ -55,6 +56,11 @@ def pretrained(policy: Policy) -> Outside | None:
             "leave it out"
         )
     return outside_files(folder, _files(folder))
+
+
+def is_commit(content: str) -> bool:
+    """Whether the content of a policy from outside is a commit of a hub's repository, and not a directory's digest."""
+    return re.fullmatch("[0-9a-f]{40}", content) is not None
 
 
 def pretrained_folder(found: Outside) -> Path:
