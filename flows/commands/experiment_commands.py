@@ -18,6 +18,7 @@ from flows.commands.options import (
     Seed,
     Settings,
     load_experiment,
+    say_what_begins,
 )
 
 
@@ -31,6 +32,8 @@ def ablation(
     ] = False,
 ) -> None:
     """Compare the variants over the seeds, and write the report."""
+    if not dry_run:
+        say_what_begins(parameters, overlays)
     chosen = load_experiment(parameters, overlays, settings, to_plan=dry_run)
     if dry_run:
         from rich.console import Console
@@ -56,6 +59,7 @@ def experiment(
     processes: Processes = None,
 ) -> None:
     """Train and test one variant with one seed."""
+    say_what_begins(parameters, overlays)
     from turnwise.experiment import single
 
     chosen = single(load_experiment(parameters, overlays, settings), variant, seed)
@@ -66,6 +70,7 @@ def experiment(
 
 def prepare(overlays: Overlays = None, parameters: ParametersFile = PARAMETERS_FILE, settings: Settings = None) -> None:
     """Make the task sets, demonstrations, tokenizer and warm start of an experiment."""
+    say_what_begins(parameters, overlays)
     chosen = load_experiment(parameters, overlays, settings)
     from flows.commands.running import show_preparation
 
@@ -76,6 +81,7 @@ def evaluate(
     overlays: Overlays = None, parameters: ParametersFile = PARAMETERS_FILE, settings: Settings = None
 ) -> None:
     """Evaluate the baseline policies and the warm start on the test tasks."""
+    say_what_begins(parameters, overlays)
     chosen = load_experiment(parameters, overlays, settings)
     from flows.commands.running import show_evaluation
 

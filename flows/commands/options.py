@@ -120,6 +120,12 @@ def load_experiment(
     return load(*(overlays or []), parameters=parameters, settings=settings or [], to_plan=to_plan, tell=typer.echo)
 
 
+def say_what_begins(parameters: Path, overlays: list[Path] | None) -> None:
+    """Say on stderr what a command reads, before libraries are imported: on a busy machine these take a minute."""
+    files = ", ".join(map(str, [parameters, *(overlays or [])]))
+    typer.echo(f"turnwise: reading {files} and loading the libraries ...", err=True)
+
+
 def refusal(error: typer.TyperException) -> ConfigurationError:
     """What Typer refuses in a command line, with what was found, the nearest valid name, and where the help is."""
     said = error.format_message().rstrip(".").removeprefix("Invalid value for ")

@@ -15,7 +15,14 @@ from typing import Annotated, Any
 
 import typer
 
-from flows.commands.options import PARAMETERS_FILE, Overlays, ParametersFile, Processes, load_experiment
+from flows.commands.options import (
+    PARAMETERS_FILE,
+    Overlays,
+    ParametersFile,
+    Processes,
+    load_experiment,
+    say_what_begins,
+)
 
 
 def sweep(
@@ -45,6 +52,7 @@ def sweep(
     processes: Processes = None,
 ) -> None:
     """Try values of some keys, on validation tasks and with seeds that no comparison uses."""
+    say_what_begins(parameters, overlays)
     from rich.console import Console
 
     from flows.python.sweeping import sweep as run_sweep

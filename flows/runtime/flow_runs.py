@@ -61,7 +61,8 @@ class FlowRun(Generic[Arguments, Result]):
             with recorded_only(), _warnings_of_the_finished():
                 return self._function(*args, **kwargs)
         except NotRecorded:
-            ready_for_prefect()
+            given = inspect.signature(self._function).bind(*args, **kwargs).arguments
+            ready_for_prefect(Console(quiet=bool(given.get("quiet"))))
         return self(*args, **kwargs)
 
 
@@ -134,13 +135,16 @@ def tags_of(parameters: Mapping[str, Any]) -> list[str]:
     return [*found, *(f"{name} {parameters[name]}" for name in named)]
 
 
-def ready_for_prefect() -> None:
+def ready_for_prefect(console: Console) -> None:
     """Start or find a Prefect server, import Prefect, and close the runs of killed processes.
 
     The server's settings must be in the environment before Prefect is imported; that import takes seconds too, so it
-    is covered by the same status line.
+    is covered by the same status line. In a log, where no status line is shown, a line says what is waited for.
     """
-    with Console().status("starting the local Prefect server (10 s the first time)") as status:
+    if not console.is_terminal:
+        said = "starting the local Prefect server and loading the libraries (half a minute the first time) ..."
+        console.print(said, highlight=False, soft_wrap=True)
+    with console.status("starting the local Prefect server (10 s the first time)") as status:
         ensure_server()
         status.update("loading the libraries")
         from flows.runtime.housekeeping import close_abandoned_runs, mark_flow_runs

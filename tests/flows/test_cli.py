@@ -83,6 +83,21 @@ def test_help_groups_every_command_and_loads_no_library(tmp_path: Path) -> None:
     assert all(f"│ {command.__name__} " in shown.stdout for commands in COMMANDS.values() for command in commands)
 
 
+@pytest.mark.parametrize("command", ["ablation", "experiment", "prepare", "evaluate", "sweep"])
+def test_a_command_that_runs_an_experiment_says_so_before_any_library_is_loaded(command: str, tmp_path: Path) -> None:
+    script = (
+        "import sys, flows.commands.options as options\n"
+        "from flows.commands.cli import status_of\n"
+        "def echo(line, err):\n"
+        "    heavy = ('prefect', 'mlflow', 'torch', 'transformers', 'pandas', 'numpy')\n"
+        "    sys.exit(f'{line}; loaded: ' + ' '.join(name for name in heavy if name in sys.modules))\n"
+        "options.typer.echo = echo\n"
+        f"status_of(['{command}', 'clips.yaml'])"
+    )
+    said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=tmp_path)
+    assert said.stderr == "turnwise: reading params.yaml, clips.yaml and loading the libraries ...; loaded: \n"
+
+
 @pytest.mark.parametrize(
     ("words", "completed"),
     [

@@ -72,6 +72,22 @@ def test_what_is_recorded_is_found_without_prefects_server(monkeypatch: pytest.M
     assert computed == [0, 1, 2]
 
 
+@flow_run("squares", "squares up to {most}")
+def squares(most: int, quiet: bool = False) -> list[Reference]:
+    """The squares up to a largest one, announced unless it is to be quiet."""
+    return [counted(Parameters(number=number**2)) for number in range(most)]
+
+
+def test_a_log_says_what_is_waited_for_unless_it_is_quiet_or_all_is_found(capsys: pytest.CaptureFixture[str]) -> None:
+    said = []
+    for most, quiet in ((1, True), (3, False), (3, False)):
+        squares.found_or_run(most, quiet=quiet)
+        said.append(capsys.readouterr().out)
+    assert said[0] == said[2] == ""
+    (line,) = said[1].splitlines()
+    assert line.startswith("starting the local Prefect server and loading the libraries")
+
+
 def test_each_warning_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     for most, said in ((2, ["number 0", "number 1"]), (2, ["number 0", "number 1"]), (3, ["number 2"])):
         caplog.clear()
