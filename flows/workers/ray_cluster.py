@@ -17,6 +17,7 @@ import contextvars
 import logging
 import os
 import time
+from collections import deque
 from collections.abc import Collection, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
@@ -261,7 +262,8 @@ class _Sender:
     def __init__(self, queue: Any, title: str) -> None:
         self._queue, self._title = queue, title
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="reports")
-        self._last: Future[None] | None = None
+        self._sent: deque[Future[None]] = deque()
+        """What has been sent and not been asked yet whether it has arrived, in order."""
 
     def __enter__(self) -> Self:
         return self
@@ -271,13 +273,13 @@ class _Sender:
         self._raise_failure()
 
     def send(self, line: str) -> None:
-        """Send a line soon. Raises what Ray raised where an earlier one was lost."""
+        """Send a line soon. Raises what Ray raised where any earlier one was lost."""
         self._raise_failure()
-        self._last = self._thread.submit(self._queue.put, (self._title, line))
+        self._sent.append(self._thread.submit(self._queue.put, (self._title, line)))
 
     def _raise_failure(self) -> None:
-        if self._last is not None and self._last.done():
-            self._last.result()
+        while self._sent and self._sent[0].done():
+            self._sent.popleft().result()
 
 
 _TASK: Task[..., None] = Task(
