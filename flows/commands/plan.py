@@ -45,16 +45,22 @@ def show_plan(experiment: Experiment, console: Console, processes: int | None = 
     seeds = experiment.ablation.seeds
     console.print(f"\n{experiment.ablation.name}: for each of {len(seeds)} seeds, at most\n", highlight=False)
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
-    for heading in ("variant", "estimator", "episodes", "reply tokens", "steps", "evaluated", "critic"):
-        table.add_column(heading, justify="left" if heading in ("variant", "estimator") else "right", no_wrap=True)
+    # On a narrow terminal long names give way; numbers and headings do not.
+    for heading in ("variant", "estimator"):
+        table.add_column(heading, overflow="fold")
+    for heading in ("episodes", "tokens", "steps", "evaluated"):
+        table.add_column(heading, justify="right", no_wrap=True)
     runs = [planned_run(experiment, variant) for variant in experiment.ablation.variants]
     for run in runs:
         numbers = (run.episodes, run.reply_tokens, run.optimizer_steps, run.evaluated)
-        table.add_row(run.variant, run.estimator, *(f"{each:,}" for each in numbers), "yes" if run.critic else "no")
+        table.add_row(run.variant, run.estimator, *(f"{each:,}" for each in numbers))
     console.print(table)
     console.print(
-        "\nEpisodes are sampled in training; steps are the optimizer's; evaluated are episodes on the other task sets."
+        "\nEpisodes are sampled in training; tokens are those of their replies; steps are the optimizer's; evaluated "
+        "are episodes on the other task sets."
     )
+    if with_critic := [run.variant for run in runs if run.critic]:
+        console.print(f"A critic is trained, too, in {', '.join(with_critic)}.", highlight=False)
     for counts, variants in _by_stages(runs).items():
         console.print(f"Stages of {variants}: {counts}.", highlight=False)
     runner = experiment.compute.runner.with_processes(processes)

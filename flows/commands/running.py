@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 
 from rich.console import Console
 
@@ -49,9 +50,16 @@ def show_preparation(experiment: Experiment) -> None:
 def show_evaluation(experiment: Experiment) -> None:
     """Evaluate the baseline policies and the warm start on the test task set, and print their success."""
     for name, metrics in evaluate(experiment).items():
-        Console().print(
-            f"{name:<14}success {metrics['sampled/success']:.3f}  turns {metrics['sampled/turns']:.2f}", highlight=False
-        )
+        Console().print(evaluation_line(name, metrics), highlight=False, soft_wrap=True)
+
+
+def evaluation_line(name: str, metrics: Mapping[str, float]) -> str:
+    """The success of a policy with its own randomness, then with greedy replies; a scripted policy plays in one way."""
+    greedy = f"{metrics['greedy/success']:.3f}" if "greedy/success" in metrics else "  –  "
+    return (
+        f"{name:<14}success {metrics['sampled/success']:.3f}  greedy success {greedy}  "
+        f"turns {metrics['sampled/turns']:.2f}"
+    )
 
 
 def show_credit(experiment: Experiment, policy: str | None, tasks: int, replays: int) -> None:

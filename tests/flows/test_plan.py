@@ -97,6 +97,17 @@ def test_the_work_is_counted() -> None:
     assert planned_run(experiment, "grpo-or") == PlannedRun("grpo-or", "grpo", 300, 6000, 100, 108, False, stages)
 
 
+def test_a_long_name_takes_two_lines_and_no_number_is_cut() -> None:
+    name = "grpo-with-outcome-rewards-alone-and-a-wide-clip-range"
+    variants = {"ablation.variants": [name], f"variants.{name}": {"credit": {"estimator": "reinforce++-baseline"}}}
+    lines = plan(load(PARAMETERS, settings=variants)).splitlines()
+    heading = next(place for place, line in enumerate(lines) if line.startswith("variant "))
+    assert lines[heading].split() == ["variant", "estimator", "episodes", "tokens", "steps", "evaluated"]
+    table = lines[heading + 2 : lines.index("", heading)]
+    assert len(table) > 1 and "".join(line.split(" ")[0] for line in table) == name
+    assert max(map(len, lines[heading : heading + 2])) <= 80 and "…" not in "".join(lines)
+
+
 def test_branching_is_counted_with_a_group_for_each_state() -> None:
     base = load(PARAMETERS)
     branching = load(PARAMETERS, settings={"rollout.scheme": "branching"})
