@@ -25,7 +25,7 @@ from turnwise.errors import ConfigurationError
 from turnwise.store.atomic_write import write_whole
 
 NewKind = Literal["world", "rule", "reward"]
-FOLDER = ("params.yaml", "stages.yaml", "number_game.py", "README.md", "gitignore")
+FOLDER = ("params.yaml", "stages.yaml", "plots.html", "number_game.py", "README.md", "gitignore")
 """The starters of a folder."""
 
 

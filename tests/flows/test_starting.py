@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import importlib.metadata
+import re
 import runpy
+import subprocess
+import sys
 import tomllib
 from collections.abc import Callable
 from fnmatch import fnmatch
@@ -75,7 +78,7 @@ def test_a_new_folder_holds_an_experiment_that_can_be_run(folder: Path, capsys: 
     assert status_of(["init", ".", "--world", "third_task"]) == 0
     said = capsys.readouterr().out
     assert sorted(path.name for path in folder.iterdir()) == [
-        ".gitignore", "README.md", "dvc.yaml", "params.yaml", "requirements.txt", "third_task.py",
+        ".gitignore", "README.md", "dvc.yaml", "params.yaml", "plots.html", "requirements.txt", "third_task.py",
     ]  # fmt: skip
     assert "wrote params.yaml" in said and "turnwise ablation --dry-run" in said
     assert not any("number_game" in path.read_text() for path in folder.iterdir() if path.is_file())
@@ -95,6 +98,20 @@ def test_a_folder_of_ones_own_has_dvcs_stages_of_the_default_experiment(folder: 
         assert set(stage["deps"]) - of_mine == set(ours[name]["deps"]) - of_ours
         assert of_mine <= set(stage["deps"])
         assert without_dependencies(stage) == without_dependencies(ours[name])
+
+
+def test_dvcs_plots_of_a_folder_of_ones_own_open_offline(folder: Path) -> None:
+    """The commands of its README, up to the run itself, and a curve to draw in place of one that a run has made."""
+    status_of(["init", ".", "--world", "fifth_task"])
+    readme = (folder / "README.md").read_text()
+    (folder / "curve.csv").write_text("iteration,success\n0,0.1\n1,0.4\n")
+    dvc = [sys.executable, "-m", "dvc"]
+    assert "git init && dvc init\ndvc config plots.html_template ../plots.html\n" in readme
+    for command in (["git", "init"], [*dvc, "init"], [*dvc, "config", "plots.html_template", "../plots.html"]):
+        subprocess.run(command, cwd=folder, check=True, capture_output=True)
+    subprocess.run([*dvc, "plots", "show", "curve.csv"], cwd=folder, check=True, capture_output=True)
+    page = (folder / "dvc_plots" / "index.html").read_text()
+    assert "curve.csv" in page and re.findall(r'(?:src|href)="(?!#)', page) == []
 
 
 def without_dependencies(stage: dict[str, Any]) -> dict[str, Any]:
@@ -120,6 +137,7 @@ def test_the_installed_package_has_what_init_writes() -> None:
         "own_reward.yaml",
         "own_rule.yaml",
         "params.yaml",
+        "plots.html",
         "stages.yaml",
     }
     named = patterns["flows.commands.starters"]
