@@ -48,7 +48,7 @@ class GymnasiumEpisode(Environment):
         after = self._observe()
         return Step(
             after,
-            {"reward": float(reward)},
+            {"reward": float(reward), "solved": float(self._success)},
             terminated=self._terminated,
             truncated=self._truncated,
             effective=after != before if after.state is None else after.state != before.state,

@@ -47,7 +47,7 @@ class TextEpisode(Environment):
         self._take_in(observation, information)
         return Step(
             Observation(self._text),
-            {"reward": float(reward)},
+            {"reward": float(reward), "solved": float(self._success)},
             terminated=self._terminated,
             truncated=self._truncated,
             valid=valid and not information.get("invalid", False),

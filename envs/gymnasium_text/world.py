@@ -64,7 +64,10 @@ class GymnasiumText(World):
         "frozen-lake": {"id": "FrozenLake-v1"},
         "blackjack": {"id": "Blackjack-v1"},
     }
-    rewards: ClassVar[Mapping[str, Reward]] = {"reward": Reward("what the environment pays for a step", "outcome", 1.0)}
+    rewards: ClassVar[Mapping[str, Reward]] = {
+        "reward": Reward("what the environment pays for a step", "outcome", 1.0),
+        "solved": Reward("1 for the step with which the episode succeeds, else 0", "outcome", 1.0),
+    }
     columns: ClassVar[tuple[Column, ...]] = (*World.columns, Column("return", "reward", percent=False))
 
     def __init__(

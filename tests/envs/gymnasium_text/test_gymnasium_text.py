@@ -115,6 +115,7 @@ def test_the_taxi_is_described_driven_and_paid() -> None:
     steps = [environment.step(action) for action in way]
     assert steps[7].observation.text == "taxi 4 0, passenger in the taxi, goal blue"
     assert [step.rewards["reward"] for step in steps] == [-1.0] * 15 + [20.0]
+    assert [step.rewards["solved"] for step in steps] == [0.0] * 15 + [1.0]
     assert [step.success for step in steps] == [step.terminated for step in steps] == [False] * 15 + [True]
 
 
@@ -124,7 +125,7 @@ def test_a_move_against_a_wall_is_valid_and_changes_nothing() -> None:
     before = environment.reset()
     step = environment.step("North")
     assert step.valid and not step.effective and not step.terminated
-    assert step.observation == before and dict(step.rewards) == {"reward": -1.0}
+    assert step.observation == before and dict(step.rewards) == {"reward": -1.0, "solved": 0.0}
 
 
 def test_the_lake_is_shown_as_gymnasium_draws_it() -> None:
@@ -132,7 +133,7 @@ def test_the_lake_is_shown_as_gymnasium_draws_it() -> None:
     step = environment.step("right")
     assert step.observation.text == "  (Right)\nS<F>FF\nFHFH\nFFFH\nHFFG"
     assert step.observation.state == "1"
-    assert (step.valid, step.effective, dict(step.rewards)) == (True, True, {"reward": 0.0})
+    assert (step.valid, step.effective, dict(step.rewards)) == (True, True, {"reward": 0.0, "solved": 0.0})
     blocked = environment.step("Up")
     assert blocked.valid and not blocked.effective
 
@@ -167,7 +168,8 @@ def test_a_text_world_of_somebodys_own_is_played_by_configuration_alone() -> Non
     assert refused.observation.text == f"Not an action. Legal: First or Second.\n{text}"
     first, last = environment.step(wrong), environment.step(right)
     assert (first.terminated, first.success, last.terminated, last.success) == (False, False, True, True)
-    assert dict(last.rewards) == {"reward": 0.5}
+    assert dict(first.rewards) == {"reward": 0.5, "solved": 0.0}
+    assert dict(last.rewards) == {"reward": 0.5, "solved": 1.0}
     again = environment.step(right)
     assert again.observation == last.observation
     assert (again.valid, again.effective, again.terminated, again.success) == (False, False, True, True)
@@ -195,13 +197,25 @@ def test_arrays_and_named_parts_are_shown_by_a_template() -> None:
     assert opened(named).reset().text in ("door left, 3.5", "door right, 3.5")
 
 
-def test_success_is_a_reward_or_an_entry_of_the_information() -> None:
-    def last(**success: Any) -> bool:
+def test_success_is_a_reward_or_an_entry_of_the_information_and_is_paid_as_it_is_counted() -> None:
+    def last(**success: Any) -> tuple[bool, dict[str, float]]:
         environment = opened(GymnasiumText(**{**DOORS, "success_info": None, **success}))
-        return environment.step("First" if environment.reset().text.endswith("0") else "Second").success
+        step = environment.step("First" if environment.reset().text.endswith("0") else "Second")
+        assert step.terminated
+        return step.success, dict(step.rewards)
 
-    assert last(success_reward=0.5) and not last(success_reward=0.6)
-    assert last(success_info="won") and not last(success_info="lost")
+    won, lost = (True, {"reward": 0.5, "solved": 1.0}), (False, {"reward": 0.5, "solved": 0.0})
+    assert (last(success_reward=0.5), last(success_reward=0.6)) == (won, lost)
+    assert (last(success_info="won"), last(success_info="lost")) == (won, lost)
+
+
+def test_a_passenger_who_is_set_down_elsewhere_is_not_paid_for() -> None:
+    environment = opened(GymnasiumText(), number=3)  # the taxi is at 0 3, the passenger at yellow, the goal is blue
+    way = ["South"] * 2 + ["West"] * 3 + ["South"] * 2 + ["Pickup", "Dropoff"]
+    steps = [environment.step(action) for action in [*way, "Dropoff"]]
+    # At yellow again, for a step's price; the taxi is then empty, and to set nobody down costs ten.
+    assert [step.rewards["reward"] for step in steps] == [-1.0] * 9 + [-10.0]
+    assert [step.rewards["solved"] for step in steps] == [0.0] * 10
 
 
 # Randomness and tasks

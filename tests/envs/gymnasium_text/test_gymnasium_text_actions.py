@@ -69,7 +69,7 @@ def test_the_oracle_wins_and_random_draws_what_is_possible() -> None:
         draws = {environment.random(np.random.default_rng(seed), REMAINING).actions for seed in range(30)}
         assert draws == {(word,) for word in WORDS}
         step = environment.step(environment.oracle(REMAINING).actions[0])
-        assert (step.terminated, step.success, step.rewards) == (True, True, {"reward": 1.0})
+        assert (step.terminated, step.success, step.rewards) == (True, True, {"reward": 1.0, "solved": 1.0})
         again = environment.step("ant")
         assert (again.terminated, again.valid, again.success, again.rewards) == (True, False, True, {})
 
@@ -167,10 +167,15 @@ def test_textworlds_games_are_solved_by_their_own_solutions(tmp_path: Path) -> N
         drawn = environment.random(np.random.default_rng(0), REMAINING).actions[0]
         assert drawn in ("look", "inventory") or " " in drawn
         nonsense = environment.step("frobnicate")
-        assert (nonsense.valid, nonsense.terminated, nonsense.rewards) == (False, False, {"reward": 0.0})
+        assert (nonsense.valid, nonsense.terminated, nonsense.rewards) == (
+            False,
+            False,
+            {"reward": 0.0, "solved": 0.0},
+        )
         for _ in range(2):
             step = environment.step(environment.oracle(REMAINING).actions[0])
-        assert (step.valid, step.terminated, step.success, step.rewards) == (True, True, True, {"reward": 1.0})
+        assert (step.valid, step.terminated, step.success) == (True, True, True)
+        assert step.rewards == {"reward": 1.0, "solved": 1.0}
         environment.close()
 
 
@@ -200,7 +205,7 @@ def test_textarenas_games_depend_on_task_and_seed_only() -> None:
     assert (first.valid, first.terminated, second.valid, second.terminated) == (False, False, False, True)
     guesses = [seen("GuessTheNumber-v0", 0, 0, f"[{number}]")[1] for number in range(1, 21)]
     (won,) = (step for step in guesses if step.success)
-    assert (won.terminated, won.rewards) == (True, {"reward": 1.0})
+    assert (won.terminated, won.rewards) == (True, {"reward": 1.0, "solved": 1.0})
     for game in ("Nowhere-v0", "TicTacToe-v0"):
         with pytest.raises(ValueError, match="game must be one"):
             world(game)
