@@ -5,7 +5,7 @@
 
 Prints processor seconds per trajectory, the least of some rounds, and the memory that the process held at its peak,
 which the largest rollout so far decides. The policy is untrained, so that every reply is cut off at 12 tokens and every
-episode reaches the limit on turns: frozen lake, one thread, 4 layers of width 128.
+episode reaches the limit on turns: frozen lake, one thread, 2 layers of width 128.
 
 Of the embedded engine's seconds, those of its attention calls stand beside. A token attends to all tokens before it,
 so these grow with the square of the turns, whatever the code around them; the rest should grow with the turns.
