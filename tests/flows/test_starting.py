@@ -112,6 +112,8 @@ def test_dvcs_plots_of_a_folder_of_ones_own_open_offline(folder: Path) -> None:
     subprocess.run([*dvc, "plots", "show", "curve.csv"], cwd=folder, check=True, capture_output=True)
     page = (folder / "dvc_plots" / "index.html").read_text()
     assert "curve.csv" in page and re.findall(r'(?:src|href)="(?!#)', page) == []
+    status = subprocess.run(["git", "status", "--short"], cwd=folder, check=True, capture_output=True, text=True)
+    assert "?? curve.csv" in status.stdout and "dvc_plots" not in status.stdout, "Git does not see what is drawn"
 
 
 def without_dependencies(stage: dict[str, Any]) -> dict[str, Any]:
