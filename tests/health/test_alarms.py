@@ -129,3 +129,9 @@ def test_a_response_that_could_not_happen_or_would_change_nothing_is_refused() -
     assert "in iteration 25 at the earliest" in refused(alarms__response="stop", alarms__rules=late)
     assert "must change something" in refused(alarms__response="return", alarms__learning_rate_factor=1.0)
     assert "uncertainty" in refused(alarms__selection={"rule": "uncertain", "options": {}})
+
+
+def test_a_value_that_is_just_out_of_bounds_is_written_so_that_one_sees_it() -> None:
+    rule = AlarmRule(above=0.37)
+    assert "at most 0.37, and is 0.3704:" in in_words("truncated_replies", 0.37037, rule)
+    assert "at most 0.37, and is 0.5:" in in_words("truncated_replies", 0.5, rule)

@@ -140,9 +140,15 @@ def in_words(name: str, value: float | None, rule: AlarmRule) -> str:
     """The message of a raised alarm: the bounds, the measured value, and what it usually means."""
     bounds = [] if rule.below is None else [f"at least {rule.below:g}"]
     bounds += [] if rule.above is None else [f"at most {rule.above:g}"]
-    seen = "" if value is None else f", and is {value:.3g}"
+    seen = "" if value is None else f", and is {_written(value, rule)}"
     times = "" if rule.patience == 1 else f" ({rule.patience} measurements in a row were not)"
     return f"{name} must be {' and '.join(bounds)}{seen}{times}: {MEANINGS[name]}"
+
+
+def _written(value: float, rule: AlarmRule) -> str:
+    """A value in three digits, or in as many as show that it is out of bounds."""
+    texts = (f"{value:.{digits}g}" for digits in range(3, 17))
+    return next((text for text in texts if out_of_bounds(float(text), rule)), f"{value:.3g}")
 
 
 MEANINGS: Mapping[str, str] = {
