@@ -44,6 +44,7 @@ def deployed(folder: Path) -> Iterator[Site]:
         "PREFECT_HOME": str(folder / "prefect"),
         "PREFECT_API_URL": f"http://127.0.0.1:{port}/api",
         "PREFECT_WORKER_QUERY_SECONDS": "1",
+        "PREFECT_SERVER_DEPLOYMENTS_CONCURRENCY_SLOT_WAIT_SECONDS": "1",
         "NO_PROXY": "127.0.0.1",
         "no_proxy": "127.0.0.1",
     }

@@ -14,6 +14,7 @@ from threading import Thread
 from typing import Any
 from zoneinfo import ZoneInfo
 
+import httpx
 import pytest
 from deployed_site import START_SECONDS, Site, deployed, wait_until
 from project_copy import ROOT, run
@@ -109,6 +110,54 @@ def test_the_documented_schedule_plans_a_run_for_each_night_until_it_is_paused(s
     assert nightly in run(site.project, "prefect", "deployment", "schedule", "ls", "ablation/local", **site.variables)
     run(site.project, "prefect", "deployment", "schedule", "pause", "ablation/local", nightly, **site.variables)
     wait_until(lambda: scheduled_runs(site, nightly) == [], "what a paused schedule has planned must be gone")
+
+
+def ended(site: Site, runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """These flow runs when all have ended, by when they began."""
+    wanted = {"id": {"any_": [each["id"] for each in runs]}}
+
+    def found() -> list[dict[str, Any]]:
+        return site.ask("flow_runs", flow_runs=wanted)
+
+    wait_until(lambda: all(each["end_time"] for each in found()), "the runs must end")
+    return sorted(found(), key=lambda each: each["start_time"])
+
+
+def assert_one_after_the_other(runs: list[dict[str, Any]]) -> None:
+    assert [each["state_type"] for each in runs] == ["COMPLETED"] * len(runs)
+    for earlier, later in itertools.pairwise(runs):
+        times = datetime.fromisoformat(earlier["end_time"]), datetime.fromisoformat(later["start_time"])
+        assert times[0] <= times[1], "the limit is one run at a time"
+
+
+def state_names(site: Site, flow_run: dict[str, Any]) -> list[str]:
+    """The states that a flow run has been in."""
+    with httpx.Client(trust_env=False, timeout=60) as client:
+        asked = client.get(f"{site.url}/flow_run_states/", params={"flow_run_id": flow_run["id"]})
+        return [state["name"] for state in asked.raise_for_status().json()]
+
+
+def test_a_second_run_of_a_deployment_waits_for_its_slot(site: Site) -> None:
+    command = ("prefect", "deployment", "run", "ablation/local")
+    begun = [flow_run(site, run(site.project, *command, **site.variables)) for _ in range(2)]
+    runs = ended(site, begun)
+    assert_one_after_the_other(runs)
+    assert "AwaitingConcurrencySlot" in state_names(site, runs[1])
+    assert "AwaitingConcurrencySlot" not in state_names(site, runs[0])
+
+
+def test_the_documented_limit_of_the_pool_holds_back_runs_of_whatever_deployment(site: Site) -> None:
+    command = "prefect work-pool set-concurrency-limit turnwise 1"
+    assert command in (ROOT / "docs" / "deployments.md").read_text()
+    run(site.project, *shlex.split(command), **site.variables)
+    ablation = ("prefect", "deployment", "run", "ablation/local")
+    single = ("prefect", "deployment", "run", "experiment/local", "--param", "variant=mt-grpo", "--param", "seed=1")
+    begun = [flow_run(site, run(site.project, *each, **site.variables)) for each in (ablation, single)]
+    assert begun[0]["deployment_id"] != begun[1]["deployment_id"]
+    runs = ended(site, begun)
+    assert_one_after_the_other(runs)
+    assert all("AwaitingConcurrencySlot" not in state_names(site, each) for each in runs), "they stay scheduled"
+    run(site.project, "prefect", "work-pool", "clear-concurrency-limit", "turnwise", **site.variables)
 
 
 def test_the_deployments_to_containers_are_taken_by_pools_of_their_kinds(site: Site) -> None:
