@@ -54,6 +54,18 @@ def test_what_the_intervals_are_over_is_said_once_for_the_rows_that_are_alike():
     ]
 
 
+def test_where_a_column_rests_on_fewer_tasks_than_the_others_it_is_named():
+    columns = [ReportColumn("x", "exact match"), ReportColumn("y", "tool success")]
+    rows = [
+        Row("a", "baseline", {"x": wilson(3, 10), "y": wilson(2, 6)}),
+        Row("b", "baseline", {"x": wilson(4, 10), "y": wilson(3, 6)}),
+    ]
+    assert basis(ReportData("t", "d", columns, rows)) == [
+        "a, b: mean over 10 tasks, 95 % interval over tasks (Wilson).",
+        "a, b in tool success: mean over 6 tasks, 95 % interval over tasks (Wilson).",
+    ]
+
+
 def test_an_interval_over_a_single_task_is_said_too():
     rows = [
         Row("a", "baseline", {"x": wilson(1, 1)}),

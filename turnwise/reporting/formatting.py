@@ -135,17 +135,27 @@ def of_processes(report: ReportData) -> str:
 
 
 def basis(report: ReportData) -> list[str]:
-    """Sentences that say what values are averaged over and how intervals were computed, one per group of rows."""
-    groups: dict[tuple[Unit, int, float], list[tuple[str, str]]] = {}
+    """Sentences that say what values are averaged over and how intervals were computed, one per group of rows.
+
+    Where some columns of these rows rest on fewer values than the others, a further sentence names the columns.
+    """
+    headings = {column.key: column.heading for column in report.columns}
+    groups: dict[tuple[Unit, int, float], list[tuple[str, str, str]]] = {}
     for row in report.rows:
-        for interval in row.cells.values():
+        for key, interval in row.cells.items():
             if interval is not None:
                 method = interval.method or interval.absence or ""
-                groups.setdefault((interval.over, interval.count, interval.level), []).append((row.name, method))
+                group = groups.setdefault((interval.over, interval.count, interval.level), [])
+                group.append((row.name, headings.get(key, key), method))
     sentences = []
+    told: set[str] = set()
     for (over, count, level), found in groups.items():
-        names = ", ".join(dict.fromkeys(name for name, _ in found))
-        methods = dict.fromkeys(method for _, method in found)
+        rows = dict.fromkeys(name for name, _, _ in found)
+        names = ", ".join(rows)
+        if told.issuperset(rows):
+            names += f" in {', '.join(dict.fromkeys(heading for _, heading, _ in found))}"
+        told.update(rows)
+        methods = dict.fromkeys(method for _, _, method in found)
         absences = [method for method in methods if method.endswith("no interval")]
         present = ", ".join(sorted(set(methods) - set(absences)))
         if count == 1 and not present:
