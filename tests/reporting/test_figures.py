@@ -116,3 +116,9 @@ def test_a_long_heading_with_its_unit_stays_inside_the_picture():
         picture = figure.draw(False)
         picture.draw_without_rendering()
     assert picture.axes[0].title.get_window_extent().x1 <= picture.bbox.x1
+
+
+def test_a_curve_of_one_iteration_names_that_iteration_and_no_fraction_of_one():
+    report = ReportData("t", "d", [], [], curves=[Curve("a", "a", "x", 1, [(3, 0.5)], "share")])
+    (figure,) = learning_curves.learning_curves(report)
+    assert list(drawn(figure).get_xticks()) == [3]

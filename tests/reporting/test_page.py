@@ -138,7 +138,7 @@ def test_the_page_shows_all_of_the_report_data(report, read):
     assert "range, not a confidence interval" in shown
     assert "+1.27" in shown and "−0.92" in shown
     assert "mean over 2 seeds, 95 % interval over seeds" in shown
-    assert read.tags.count("figure") == len(report.columns) + 6 + len(["profiles", "endings", "time"])
+    assert read.tags.count("figure") == len(report.columns) + 6 + len(report.endings) + len(["profiles", "time"])
     for heading in (
         "Verdicts",
         "Pairs of variants",

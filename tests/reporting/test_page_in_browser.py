@@ -47,6 +47,15 @@ def test_the_first_screen_shows_what_was_found_and_its_figure(browser, file, wid
     assert figure["y"] + figure["height"] <= 900
 
 
+def test_the_text_of_every_figure_can_be_read_on_a_phone(browser, file):
+    opened = browser.new_page(viewport={"width": 420, "height": 900})
+    opened.goto(file.as_uri())
+    heights = """() => {
+      document.querySelectorAll('details').forEach(each => each.open = true);
+      return [...document.querySelectorAll('figure svg text')].map(each => each.getBoundingClientRect().height) }"""
+    assert min(opened.evaluate(heights)) >= 9, "in pixels"
+
+
 def test_a_dark_scheme_turns_page_and_figures_round(browser, file):
     colours = """() => [getComputedStyle(document.body).backgroundColor, getComputedStyle(document.body).color,
       getComputedStyle([...document.querySelectorAll('.answer svg text')][0]).fill]"""

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 GLOSSARY: Mapping[str, str] = {
     "Variant": "One method of an ablation: the options that it changes.",
-    "Seed": "The number that random draws begin from.",
+    "Seed": "The number that fixes all random draws of a training run.",
     "Turn": "One reply of the policy, and what the world answers to it.",
     "Episode": "One attempt at a task, from the first observation to the end.",
     "Warm start": "The policy after it has imitated demonstrations and before reinforcement "
@@ -18,11 +18,11 @@ GLOSSARY: Mapping[str, str] = {
     "Normalised": "On the scale on which the random policy is 0 and the oracle is 1.",
     "Confidence interval": "The range in which the true value plausibly lies.",
     "p value": "How often chance alone would show a difference as large as the one that was seen, if there were none.",
-    "Holm's correction": "Makes p values larger when several comparisons are made at once, so that "
-    "one of many is not taken for a finding by chance.",
+    "Holm's correction": "Raises the p values when several comparisons are made at once: among many, one would "
+    "otherwise look like a finding by chance.",
     "Interquartile mean": "The mean without the lowest and the highest quarter: one lucky run does not decide it.",
     "Performance profile": "For each success, the share of runs that reached at least that.",
-    "Credit": "How much of an episode's success each turn or token is given.",
+    "Credit": "How much each turn or token is taken to have contributed to the rewards of its episode.",
     "Advantage": "The result of a credit rule: how much better a turn went than was to be expected.",
     "Entropy": "How undecided the policy is about the next token, in nats.",
     "KL": "The Kullback-Leibler divergence between two policies, in nats: how far the trained policy "

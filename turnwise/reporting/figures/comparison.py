@@ -151,7 +151,7 @@ def time_account(report: ReportData) -> Figure:
     parts = ", ".join(f"{stage} {duration(seconds)}" for stage, seconds in account)
 
     def draw(legend: bool) -> Drawing:
-        drawing, axes = axes_of(7.2, 0.28 * len(account) + 0.3)
+        drawing, axes = axes_of(4.8, 0.28 * len(account) + 0.3)
         places = range(len(account))
         axes.barh(places, [seconds for _, seconds in account], height=0.62, color=COLOURS[0])
         for place, (_, seconds) in enumerate(account):
@@ -160,7 +160,7 @@ def time_account(report: ReportData) -> Figure:
             axes.annotate(label, (seconds, place), (5, 0), textcoords="offset points", va="center", color=INK)
         axes.set_yticks(places, [stage for stage, _ in account], color=INK)
         axes.invert_yaxis()
-        axes.margins(x=0.18)
+        axes.margins(x=0.36)
         axes.set_xlim(left=0)
         axes.xaxis.set_visible(False)
         axes.grid(False)

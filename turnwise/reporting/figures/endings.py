@@ -53,7 +53,12 @@ def variants_with_endings(report: ReportData) -> list[Endings]:
     return [endings for endings in report.endings if endings.shares]
 
 
-def endings_figure(variants: Sequence[Endings]) -> Figure:
+def endings_by_variant(variants: Sequence[Endings]) -> list[Figure]:
+    """A figure per variant: a page puts as many side by side as there is room for, so that its text stays legible."""
+    return [endings_figure([endings], f"endings-{place}") for place, endings in enumerate(variants, start=1)]
+
+
+def endings_figure(variants: Sequence[Endings], name: str = "endings") -> Figure:
     """One stacked plot per variant, in a grid of up to three columns."""
     shown = looks(variants)
     columns = min(3, len(variants))
@@ -83,13 +88,13 @@ def endings_figure(variants: Sequence[Endings]) -> Figure:
     }
     ends = "; ".join(f"{variant}: {', '.join(last)}" for variant, last in lasts.items())
     data: list[tuple[str | int | float | None, ...]] = [
-        (endings.variant, name, number, share)
+        (endings.variant, each, number, share)
         for endings in variants
-        for name in shown
-        for number, share in endings.shares.get(name, [])
+        for each in shown
+        for number, share in endings.shares.get(each, [])
     ]
     return Figure(
-        "endings",
+        name,
         f"How training episodes ended, over the iterations; at the end: {ends}.",
         ("variant", "ending", "iteration", "share"),
         data,

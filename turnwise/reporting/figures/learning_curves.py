@@ -73,6 +73,8 @@ def _learning_curve(report: ReportData, metric: str, place: int) -> Figure:
         axes.set_title(title)
         axes.set_xlabel("iteration")
         axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+        if len(values) == 1:  # around a single iteration the locator would put fractions of one
+            axes.set_xticks(list(values))
         axes.margins(x=0.02)
         axes.ticklabel_format(axis="y", scilimits=(-3, 4))
         if curves[0].unit == SHARE:

@@ -17,7 +17,7 @@ from turnwise.reporting.data.tables import (
 )
 from turnwise.reporting.figures.comparison import answer, comparisons, profile_figure, reference_dashes, time_account
 from turnwise.reporting.figures.drawing import Figure, styles
-from turnwise.reporting.figures.endings import endings_figure, looks, variants_with_endings
+from turnwise.reporting.figures.endings import endings_by_variant, endings_figure, looks, variants_with_endings
 from turnwise.reporting.figures.learning_curves import (
     curves_that_matter,
     learning_curves,
@@ -49,9 +49,8 @@ def page(report: ReportData) -> str:
         first_curves=curves_that_matter(report),
         curves=other_curves_by_topic(report),
         seeds=len({curve.seed for curve in report.curves}),
-        endings=endings_figure(variants) if variants else None,
+        endings=endings_by_variant(variants),
         ending_looks=looks(variants).values(),
-        ending_variants=len(variants),
         time_account=time_account(report) if report.seconds else None,
         work_counts=COUNTS,
         work_stages=[stage for stage in report.stages if any(stage in work.seconds for work in report.work)],
