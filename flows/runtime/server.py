@@ -218,10 +218,11 @@ class Supervisor:
         heartbeat, idle_since = self._heartbeat(), time.monotonic()
         if published := has_tables(self.folder):
             self._publish(port)
-        # Blocked only now, since the server would inherit it. From here on, the signal interrupts sigtimedwait below.
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+        told_to_end = threading.Event()
+        # Python's sigtimedwait returns as if it had received the signal when a stopped process is continued.
+        signal.signal(signal.SIGTERM, lambda *_: told_to_end.set())
         pause = min(2.0, self.idle_seconds / 5)
-        while signal.sigtimedwait({signal.SIGTERM}, pause if published else 0.1) is None and server.poll() is None:
+        while not told_to_end.wait(pause if published else 0.1) and server.poll() is None:
             if not published and (published := _answers(address(port))):
                 keep_tables(self.folder)  # before any client knows the address and writes to them
                 self._publish(port)

@@ -200,6 +200,29 @@ def test_a_supervisor_that_is_killed_takes_its_server_with_it() -> None:
     wait_until(lambda: not is_alive(child))
 
 
+def test_a_supervisor_that_is_stopped_and_continued_goes_on_until_it_is_told_to_end(tmp_path: Path) -> None:
+    script = (
+        "import subprocess, sys; from pathlib import Path; from flows.runtime import server\n"
+        "server.start = lambda folder, port: subprocess.Popen(['sleep', '600'])\n"
+        "server._answers = lambda url: print('waiting', flush=True)\n"
+        "sys.exit(server.Supervisor(Path(sys.argv[1]), idle_seconds=600).run())\n"
+    )
+    supervisor = subprocess.Popen([sys.executable, "-c", script, str(tmp_path)], stdout=subprocess.PIPE)
+    assert supervisor.stdout is not None
+    assert supervisor.stdout.readline() == b"waiting\n"
+    for pause in (0.03, 0.04, 0.05, 0.06):  # it waits for 0.1 s at a time, and is stopped in the middle of that
+        time.sleep(pause)
+        supervisor.send_signal(signal.SIGSTOP)
+        wait_until(lambda: "\nState:\tT" in Path(f"/proc/{supervisor.pid}/status").read_text())
+        time.sleep(0.3)
+        supervisor.send_signal(signal.SIGCONT)
+        # Some lines may have waited in the pipe; so many have not.
+        assert [supervisor.stdout.readline() for _ in range(10)] == [b"waiting\n"] * 10
+    supervisor.send_signal(signal.SIGTERM)
+    assert supervisor.wait() == 0
+    supervisor.stdout.close()
+
+
 def test_nothing_of_prefect_is_imported() -> None:
     script = "import sys, flows.runtime.server; print([name for name in sys.modules if name.startswith('prefect')])"
     assert subprocess.run([sys.executable, "-c", script], capture_output=True, check=True).stdout == b"[]\n"
