@@ -77,6 +77,15 @@ def test_the_two_readers_do_differ_on_what_the_files_avoid(tmp_path: Path) -> No
     assert read_yaml(path) == {"rate": 3e-4, "answer": "NO"}
 
 
+def test_who_changes_what_was_read_changes_it_for_nobody_else(tmp_path: Path) -> None:
+    path = tmp_path / "params.yaml"
+    path.write_text("seeds: [1, 2]\n")
+    read_yaml(path)["seeds"].append(3)
+    assert read_yaml(path) == {"seeds": [1, 2]}
+    path.write_text("seeds: [4]\n")
+    assert read_yaml(path) == {"seeds": [4]}
+
+
 def test_an_unknown_key_is_refused_with_the_nearest_known_one() -> None:
     message = refused("optimization.learning_rat=0.1")
     assert "optimization.learning_rat" in message

@@ -8,9 +8,11 @@ experiment has.
 
 from __future__ import annotations
 
+import copy
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +57,7 @@ class YamlDocument:
     """A parsed document."""
 
     value: Any
-    places: dict[Keys, YamlPlace]
+    places: Mapping[Keys, YamlPlace]
     """The position of each key and each list item, by the path of keys and indices to it."""
 
 
@@ -69,6 +71,13 @@ def read_document(content: bytes, source: Path | str) -> YamlDocument:
     Raises:
         ConfigurationError: `content` is not such a document. The message begins with the source.
     """
+    found = _document(content, source)
+    return YamlDocument(copy.deepcopy(found.value), found.places)
+
+
+@lru_cache(maxsize=64)  # parsing takes 20 ms, and many experiments begin with the same file
+def _document(content: bytes, source: Path | str) -> YamlDocument:
+    """See `read_document`. The document is shared by all who read the same content: it must not be changed."""
     if len(content) > MOST_BYTES:
         raise ConfigurationError(f"{source}: must have at most {MOST_BYTES:,} bytes; found {len(content):,}")
     text = _decoded(content, source)
