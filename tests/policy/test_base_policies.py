@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+from pathlib import Path
 
 import pytest
 import torch
@@ -10,10 +12,13 @@ from transformers import AutoModelForCausalLM
 
 from tasks.prepare.imitation import conversation_sequence
 from turnwise.data.copying import recall
-from turnwise.policy.pretrained import BASE_POLICIES, base_policies
+from turnwise.experiment import load
+from turnwise.policy.pretrained import BASE_POLICIES, base_policies, pretrained, pretrained_folder
+from turnwise.policy.published import require_usable
 from turnwise.policy.tokenizer import ChatFrame, load_tokenizer
 
 NAMES = base_policies()
+PARAMETERS = Path(__file__).parents[1] / "parameters.yaml"
 LARGEST = 12_000_000
 """Bytes of all base policies together, since they are in the repository."""
 
@@ -34,6 +39,18 @@ def test_a_base_policy_says_what_it_is(name: str) -> None:
     shape = json.loads((BASE_POLICIES / name / "config.json").read_text())
     assert card.startswith(f"# {name}\n")
     assert f"{shape['num_hidden_layers']} layers of width {shape['hidden_size']}" in card
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_base_policy_goes_the_way_of_a_model_that_was_downloaded(name: str, tmp_path: Path) -> None:
+    section, downloaded = load(PARAMETERS).policy, shutil.copytree(BASE_POLICIES / name, tmp_path / "downloaded")
+    found, same = (
+        pretrained(section.model_copy(update={"model": model, "revision": None})) for model in (name, str(downloaded))
+    )
+    assert found is not None and same is not None and found.content == same.content
+    assert pretrained_folder(found) == BASE_POLICIES / name
+    for engine in ("vllm", "embedded"):
+        require_usable(pretrained_folder(found), engine=engine, context_tokens=320)
 
 
 @pytest.mark.parametrize("name", NAMES)
