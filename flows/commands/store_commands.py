@@ -27,7 +27,7 @@ def prune(
     """Remove what the section storage does not keep; it can be recomputed."""
     from flows.commands.prune import show_pruning
 
-    show_pruning(load_experiment(parameters, overlays, settings).storage, dry_run)
+    show_pruning(load_experiment(parameters, overlays, settings, to_plan=True).storage, dry_run)
 
 
 def restore(

@@ -17,6 +17,7 @@ from turnwise.store.default import use_storage
 from turnwise.store.paths import project_root
 
 PARAMETERS_FILE = "params.yaml"
+WITHOUT_VLLM = "vLLM is not installed: the embedded engine samples (compute.engine: embedded)."
 
 
 def load(
@@ -40,7 +41,8 @@ def load(
         to_plan: it is counted and not run, so that files which its world reads need not be there.
 
     Raises:
-        ConfigurationError: the experiment contradicts itself, or asks for vLLM itself where it is not installed.
+        ConfigurationError: the experiment contradicts itself, or is to run and asks for vLLM itself where it is not
+            installed.
     """
     path = project_root() / parameters
     laid: list[overlays.Overlay] = [layer if isinstance(layer, Mapping) else Path(layer) for layer in layers]
@@ -52,8 +54,10 @@ def load(
         return experiment
     written = overlays.layered(path, laid, chosen).written(("compute", "engine"))
     if experiment.compute.device != "cpu" or (written is not None and written.layer > 1):
+        if to_plan:  # for another machine, as the papers' experiments are on a laptop
+            return experiment
         raise ConfigurationError("compute.engine: vllm needs vLLM, which is not installed: set it to embedded")
-    tell("vLLM is not installed: replies are sampled with the embedded engine (compute.engine: embedded).")
+    tell(WITHOUT_VLLM)
     instead: overlays.Overlay = {"compute": {"engine": "embedded"}}
     return read(path, [*laid, instead], chosen, to_plan=to_plan)
 

@@ -23,7 +23,8 @@ def test_the_embedded_engine_takes_the_place_of_vllm_and_the_first_line_says_so(
 ) -> None:
     experiment = options.load_experiment(PARAMETERS, None, ["optimization.iterations=3"])
     assert experiment.compute.engine == "embedded"
-    assert capsys.readouterr().out.startswith("vLLM is not installed: replies are sampled with the embedded engine")
+    (said,) = capsys.readouterr().out.splitlines()
+    assert said == experiments.WITHOUT_VLLM and len(said) <= 80, "commands write for 80 columns"
 
 
 def test_an_experiment_that_names_its_engine_is_taken_at_its_word(
@@ -36,3 +37,12 @@ def test_an_experiment_that_names_its_engine_is_taken_at_its_word(
     for asked in ([overlay], []), (None, ["compute.engine=vllm"]), (None, ["compute.device=cuda"]):
         with pytest.raises(ConfigurationError, match="which is not installed: set it to embedded"):
             options.load_experiment(PARAMETERS, *asked)
+
+
+def test_what_is_planned_for_another_machine_keeps_its_engine(capsys: pytest.CaptureFixture[str]) -> None:
+    preset = [Path("experiments/paper/ragen.yaml")]
+    assert options.load_experiment(PARAMETERS, preset, [], to_plan=True).compute.engine == "vllm"
+    assert capsys.readouterr().out == ""
+    with pytest.raises(ConfigurationError, match="which is not installed: set it to embedded"):
+        options.load_experiment(PARAMETERS, preset, [])
+    assert options.load_experiment(PARAMETERS, None, [], to_plan=True).compute.engine == "embedded"
