@@ -43,7 +43,7 @@ def standings(judgement: Judgement, references: Mapping[str, Interval]) -> TextT
         for standing in judgement.standings
     ]
     rows += [[f"{name}\n{each.count} tasks", cell(each), *[UNDEFINED] * 4] for name, each in references.items()]
-    columns = ["", "mean", "inter-\nquartile\nmean", "normalised", "gain over the\nwarm start", "than it"]
+    columns = ["", "mean", "inter-\nquartile\nmean", "normalised", "gain over the\nwarm start", "verdict"]
     level = f"{100 * judgement.level:g} %"
     notes = [
         f"Beneath each value its {level} interval: of means over seeds, or over tasks where there is one "
@@ -91,10 +91,15 @@ def learning(judgement: Judgement) -> TextTable:
 
 
 def cell(interval: Interval | None, *, with_sign: bool = False) -> str:
-    """The value, and on the next line its bounds or the reason why there are none."""
+    """The value, and on the next line its bounds or the reason why there are none.
+
+    A single value stands alone: a note below the table says that there is no interval then.
+    """
     if interval is None:
         return UNDEFINED
     value = signed(interval.value, DIGITS) if with_sign else number(interval.value, DIGITS)
+    if interval.count == 1:
+        return value
     because = (interval.absence or "").replace(": ", ":\n")
     return f"{value}\n{bounds(interval, DIGITS) or because}"
 
