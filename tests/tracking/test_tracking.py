@@ -313,11 +313,12 @@ def test_batches_hold_every_entry_in_order() -> None:
 def test_the_ui_is_served_on_this_machine_only_from_the_given_store() -> None:
     command = ui_command("sqlite:////somewhere/mlflow.db", 5001)
     assert command[:3] == ["env", "MLFLOW_DISABLE_TELEMETRY=true", "DO_NOT_TRACK=true"]
-    options = dict(zip(command[-12::2], command[-11::2], strict=True))
+    options = dict(zip(command[-16::2], command[-15::2], strict=True))
     assert options["--backend-store-uri"] == "sqlite:////somewhere/mlflow.db"
     assert (options["--host"], options["--port"]) == ("127.0.0.1", "5001")
     assert options["--allowed-hosts"] == "127.0.0.1:5001,localhost:5001"
     assert options["--cors-allowed-origins"] == "http://127.0.0.1:5001,http://localhost:5001"
+    assert options["--uvicorn-opts"] == "--log-level warning", "no line for each request, which hides the address"
     with pytest.raises(ConfigurationError, match="is a server"):
         ui_command("http://localhost:5000", 5001)
 

@@ -55,7 +55,10 @@ def ui_command(tracking_uri: str, port: int) -> list[str]:
     environment = [f"{name}={value}" for name, value in PRIVATE.items()]
     # The job runner, which serves MLflow's own LLM judges, would take 240 MB of memory.
     environment.append("MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false")
+    # Its own deprecations, and a line for each request, would push the address out of sight.
+    environment.append("PYTHONWARNINGS=ignore")
     server = [sys.executable, "-m", "mlflow", "ui", "--backend-store-uri", tracking_uri]
+    server += ["--registry-store-uri", tracking_uri, "--uvicorn-opts", "--log-level warning"]
     server += ["--allowed-hosts", f"127.0.0.1:{port},localhost:{port}"]
     server += ["--cors-allowed-origins", f"http://127.0.0.1:{port},http://localhost:{port}"]
     return ["env", *environment, *server, "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
