@@ -9,17 +9,21 @@ from collections.abc import Sequence
 from pathlib import Path
 
 
-def own_command() -> str:
-    """How the command `turnwise` of this environment is given from here: by its name where the shell finds it by that,
-    else by its path, below this folder without what leads to it.
+MODULES = {"turnwise": "flows.commands.cli", "pytest": "pytest"}
+"""The programs of an environment, by the modules that Python runs where the program itself is missing."""
+
+
+def own_command(program: str = "turnwise", folder: Path | None = None) -> str:
+    """How a program of this environment is given from a folder, by default this one: by its name where the shell finds
+    it by that, else by its path, below the folder without what leads to it.
     """
-    script = Path(sys.executable).with_name("turnwise")
-    found = shutil.which("turnwise")
+    script, here = Path(sys.executable).with_name(program), (folder or Path()).resolve()
+    found = shutil.which(program)
     if found is not None and Path(found).parent == script.parent:
-        return "turnwise"
+        return program
     if not script.exists():
-        return f"{sys.executable} -m flows.commands.cli"
-    return os.path.relpath(script) if script.is_relative_to(Path.cwd()) else str(script)
+        return f"{sys.executable} -m {MODULES[program]}"
+    return os.path.relpath(script, here) if script.is_relative_to(here) else str(script)
 
 
 def next_steps(ablation: str, variants: Sequence[str], seeds: Sequence[int], heading: str) -> list[str]:

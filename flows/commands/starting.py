@@ -21,6 +21,7 @@ from typing import Literal
 
 from rich.console import Console
 
+from flows.commands.next_steps import own_command
 from turnwise.errors import ConfigurationError
 from turnwise.store.atomic_write import write_whole
 
@@ -61,7 +62,8 @@ def init_folder(folder: Path, world: str) -> None:
     files[folder / "requirements.txt"] = f"turnwise=={importlib.metadata.version('turnwise')}\n"
     _write(files)
     first = [f"cd {folder}"] if folder.resolve() != Path.cwd() else []
-    _say(files, [*first, *_first_steps("world", world), "turnwise ablation --dry-run", "turnwise ablation"])
+    run = f"{own_command(folder=folder)} ablation"
+    _say(files, [*first, *_first_steps("world", world, folder), f"{run} --dry-run", run])
 
 
 def new_plugin(kind: NewKind, name: str, folder: Path) -> None:
@@ -71,16 +73,19 @@ def new_plugin(kind: NewKind, name: str, folder: Path) -> None:
     """
     files = _written(KINDS[kind], KINDS[kind].files, name, folder)
     _write(files)
-    run = f"turnwise ablation {name}.yaml"
-    _say(files, [*_first_steps(kind, name), f"{run} --dry-run", run])
+    run = f"{own_command()} ablation {name}.yaml"
+    if not any((place / "params.yaml").is_file() for place in (Path.cwd(), *Path.cwd().parents)):
+        run = f"in a folder with a params.yaml, which `turnwise init` makes: {run}"
+    _say(files, [*_first_steps(kind, name, folder), f"{run} --dry-run", run])
 
 
-def _first_steps(kind: NewKind, name: str) -> tuple[str, str]:
-    """The commands that look at what was written, before anything is trained."""
+def _first_steps(kind: NewKind, name: str, folder: Path) -> list[str]:
+    """The commands, given from the folder, that look at what was written, before anything is trained."""
     named = KINDS[kind].named(name)
+    check = f"{own_command(folder=folder)} check {named}"
     if kind == "world":
-        return f"turnwise check {named}", f"turnwise play {named}"
-    return f"turnwise check {named}", f"pytest test_{name}.py"
+        return [check, f"{own_command(folder=folder)} play {named}"]
+    return [check, f"{own_command('pytest', folder)} test_{name}.py"] if find_spec("pytest") else [check]
 
 
 def _written(of: Starters, starters: tuple[str, ...], name: str, folder: Path) -> dict[Path, str]:

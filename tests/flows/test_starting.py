@@ -56,7 +56,8 @@ def test_a_new_rule_or_reward_keeps_its_contract_passes_its_test_and_can_be_trai
     assert sorted(path.name for path in folder.iterdir()) == [f"{name}.py", f"{name}.yaml", f"test_{name}.py"]
     assert not any(f"own_{kind}" in path.read_text() for path in folder.iterdir())
     said = capsys.readouterr().out
-    assert f"  turnwise check {name}:{name}\n  pytest test_{name}.py\n" in said
+    check, test, *_ = said[said.index("next:\n") :].splitlines()[1:]
+    assert check.endswith(f"turnwise check {name}:{name}") and test.endswith(f"pytest test_{name}.py")
     assert status_of(["check", f"{name}:{name}"]) == 0
     assert f"{checks} of {checks} checks passed" in capsys.readouterr().out
     for test in functions_of(folder / f"test_{name}.py"):
@@ -65,6 +66,32 @@ def test_a_new_rule_or_reward_keeps_its_contract_passes_its_test_and_can_be_trai
         status_of(["new", "world", "number_game"])
         experiment = load(parameters, [folder / f"{name}.yaml"])
         assert name in f"{experiment.variant(experiment.ablation.variants[1]).model_dump()}"
+
+
+def test_the_next_commands_are_given_as_they_can_be_typed(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    programs = tmp_path / "mine" / ".venv" / "bin"
+    programs.mkdir(parents=True)
+    for name in ("python", "turnwise", "pytest"):
+        (programs / name).write_text("#!/bin/sh\n")
+        (programs / name).chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(programs / "python"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert status_of(["new", "rule", "typed_rule"]) == 0
+    # There is no params.yaml here, without which nothing can be trained.
+    needs = "in a folder with a params.yaml, which `turnwise init` makes: .venv/bin/turnwise ablation typed_rule.yaml"
+    assert capsys.readouterr().out.split("next:\n")[1].splitlines() == [
+        "  .venv/bin/turnwise check typed_rule:typed_rule",
+        "  .venv/bin/pytest test_typed_rule.py",
+        f"  {needs} --dry-run",
+        f"  {needs}",
+    ]
+    assert status_of(["init", "below", "--world", "typed_world"]) == 0
+    assert capsys.readouterr().out.split("next:\n")[1].splitlines()[:2] == [
+        "  cd below",
+        f"  {programs / 'turnwise'} check typed_world:TypedWorld",
+    ]
 
 
 def functions_of(path: Path) -> list[Callable[[], None]]:

@@ -70,7 +70,7 @@ class CheckReport:
         kept = len(applied) - len(self.failed)
         verdict = "keeps its contract" if self.passed else "does not keep its contract"
         left_out = len(self.checks) - len(applied)
-        note = f", {left_out} do not apply" if left_out else ""
+        note = f", {left_out} do{'es' if left_out == 1 else ''} not apply" if left_out else ""
         note += f", {doubtful} with a warning" if (doubtful := sum(check.doubtful for check in applied)) else ""
         return [*rows, f"The {self.what} {self.name!r} {verdict}: {kept} of {len(applied)} checks passed{note}."]
 
