@@ -8,7 +8,6 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-
 MODULES = {"turnwise": "flows.commands.cli", "pytest": "pytest"}
 """The programs of an environment, by the modules that Python runs where the program itself is missing."""
 

@@ -22,7 +22,7 @@ from uuid import UUID
 
 from rich.console import Console
 
-from flows.runtime.server import ensure_server
+from flows.runtime.server import ensure_server, require_server
 from tasks.stage import NotRecorded, recorded_only
 from turnwise.experiment import Experiment
 
@@ -56,14 +56,21 @@ class FlowRun(Generic[Arguments, Result]):
             return decorate(self._function)(*args, **kwargs)
 
     def found_or_run(self, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
-        """What the function returns: from the store if all its stages are recorded, else from a flow run."""
+        """What the function returns: from the store if all its stages are recorded, else from a flow run.
+
+        Raises TurnwiseError where Prefect's server is lost on the way.
+        """
         try:
             with recorded_only(), _warnings_of_the_finished():
                 return self._function(*args, **kwargs)
         except NotRecorded:
             given = inspect.signature(self._function).bind(*args, **kwargs).arguments
             ready_for_prefect(Console(quiet=bool(given.get("quiet"))))
-        return self(*args, **kwargs)
+        try:
+            return self(*args, **kwargs)
+        except Exception as error:
+            require_server(error)
+            raise
 
 
 def flow_run(

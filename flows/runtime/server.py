@@ -82,6 +82,21 @@ def stop_server() -> None:
         time.sleep(0.1)
 
 
+def require_server(error: Exception) -> None:
+    """Raise TurnwiseError where an exception comes from Prefect's server being lost on the way.
+
+    Prefect's client has asked it again before it gave up.
+    """
+    httpx = sys.modules.get("httpx")
+    url = os.environ.get("PREFECT_API_URL")
+    if httpx is None or url is None or not isinstance(error, httpx.TransportError) or _answers(url):
+        return
+    raise TurnwiseError(
+        f"Prefect's server at {url} must answer until the end; it does not any more ({error}): give the same command "
+        "again, which goes on where this one stopped"
+    ) from error
+
+
 def _folder() -> Path:
     folder = home() / "prefect"
     folder.mkdir(parents=True, exist_ok=True)

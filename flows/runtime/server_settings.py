@@ -6,6 +6,7 @@ import os
 
 CLIENT_SETTINGS = {
     "DO_NOT_TRACK": "true",
+    "PREFECT_INTERNAL_LOGGING_LEVEL": "CRITICAL",
     "PREFECT_CLIENT_RETRY_EXTRA_CODES": "500",
     "PREFECT_LOGGING_LEVEL": "WARNING",
     "PREFECT_LOGGING_TO_API_WHEN_MISSING_FLOW": "ignore",
@@ -14,7 +15,7 @@ CLIENT_SETTINGS = {
 """Settings of a client of any server; the user's environment takes precedence.
 
 500 is what Prefect's server answers while its database is restarted: the client asks again for a minute, as it does by
-itself after 503.
+itself after 503. The internal loggers would print each event that a lost server did not take.
 """
 
 UNNEEDED_SERVICES = (

@@ -15,10 +15,11 @@ import urllib.request
 from functools import partial
 from pathlib import Path
 
+import httpx
 import pytest
 
 from flows.commands.cli import COMMANDS, status_of
-from flows.commands.shown_logs import FAULTS_SHOWN, FirstFaults
+from flows.commands.shown_logs import FAULTS_SHOWN, FirstFaults, is_not_said_at_the_end
 from turnwise.errors import StoreUnreachable
 
 ROOT = Path(__file__).parents[2]
@@ -232,3 +233,19 @@ def test_a_world_that_fails_in_every_episode_is_not_reported_for_each() -> None:
     *_, last = shown.getvalue().splitlines()
     assert len(shown.getvalue().splitlines()) == FAULTS_SHOWN
     assert last == "task 4; trying again (further faults of worlds are not shown)"
+
+
+def test_that_events_do_not_reach_prefects_server_is_said_once_and_its_loss_at_the_end_alone() -> None:
+    shown = io.StringIO()
+    handler = logging.StreamHandler(shown)
+    for is_shown in (is_not_said_at_the_end, FirstFaults()):
+        handler.addFilter(is_shown)
+    for name in ("prefect.events.clients", "prefect.flow_runs"):
+        logger = logging.Logger(name)
+        logger.addHandler(handler)
+        for _ in range(3):
+            try:
+                raise httpx.ConnectError("connection refused")
+            except httpx.ConnectError:
+                logger.warning("unable to connect", exc_info=name == "prefect.flow_runs")
+    assert shown.getvalue() == "unable to connect (further faults of this kind are not shown)\n"

@@ -13,6 +13,7 @@ import urllib.parse
 from collections.abc import Callable
 from pathlib import Path
 
+import httpx
 import pytest
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
@@ -166,6 +167,18 @@ def test_a_proxy_is_not_asked_for_this_machine(monkeypatch: pytest.MonkeyPatch) 
     server._bypass_proxies()
     server._bypass_proxies()
     assert os.environ["NO_PROXY"] == os.environ["no_proxy"] == "example.org,localhost,127.0.0.1"
+
+
+def test_a_server_that_is_lost_on_the_way_is_told_in_one_sentence(
+    prefect_server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lost = httpx.ConnectError("[Errno 111] Connection refused")
+    for error in (lost, ValueError("a mistake")):
+        server.require_server(error)  # it answers: the error is of something else
+    monkeypatch.setenv("PREFECT_API_URL", "http://127.0.0.1:9/api")
+    with pytest.raises(TurnwiseError, match="must answer until the end; it does not any more"):
+        server.require_server(lost)
+    server.require_server(ValueError("a mistake"))
 
 
 def test_a_server_that_does_not_start_is_reported_with_its_log(
