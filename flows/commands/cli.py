@@ -37,6 +37,10 @@ COMMANDS: Mapping[str, Sequence[Callable[..., None]]] = {
     "Studies: the pages of docs/": (credit, science, calibrate, baselines, results, pretrain),
 }
 
+INTERRUPTED = 130
+GOES_ON = frozenset(command.__name__ for command in (*COMMANDS["Run an experiment"], stage))
+"""The commands that go on, when they are given again, where they were interrupted."""
+
 
 class CommandGroup(TyperGroup):
     """The commands; for one that does not exist, the nearest is suggested."""
@@ -107,7 +111,12 @@ def status_of(arguments: Sequence[str]) -> int:
             handler.addFilter(is_shown)
     warnings.filterwarnings("ignore", category=DeprecationWarning)
     try:
-        return run(arguments)
+        status = run(arguments)
+        if status == INTERRUPTED and arguments[0] in GOES_ON:
+            sys.stderr.write(
+                "turnwise: interrupted; what was computed is kept, and the same command goes on from there\n"
+            )
+        return status
     except TurnwiseError as error:
         sys.stdout.flush()
         sys.stderr.write(f"turnwise: {error}\n")

@@ -16,13 +16,15 @@ def is_not_said_at_the_end(record: logging.LogRecord) -> bool:
     """False for what Prefect logs, with a traceback, of an error that the command says in one sentence at its end.
 
     A task that ends so is logged twice: with its traceback, and then with its state. A server that is lost ends a flow
-    run with an error of the connection.
+    run with an error of the connection, and Ctrl-C with what Prefect calls a crash.
     """
-    error = record.exc_info[1] if record.exc_info else None
-    if record.name.startswith("prefect.task_runs") and record.getMessage().startswith("Finished in state Failed"):
+    if not record.name.startswith(("prefect.flow_runs", "prefect.task_runs")):
+        return True
+    error, said = record.exc_info[1] if record.exc_info else None, record.getMessage()
+    if record.name.startswith("prefect.task_runs") and said.startswith("Finished in state Failed"):
         return False
-    from_prefect = record.name.startswith(("prefect.flow_runs", "prefect.task_runs"))
-    return not (from_prefect and (isinstance(error, TurnwiseError) or type(error).__module__.startswith("httpx")))
+    at_the_end = isinstance(error, TurnwiseError) or type(error).__module__.startswith("httpx")
+    return not (at_the_end or "aborted by an interrupt signal" in said)
 
 
 class FirstFaults(logging.Filter):

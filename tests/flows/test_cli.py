@@ -18,6 +18,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from flows.commands import cli
 from flows.commands.cli import COMMANDS, status_of
 from flows.commands.shown_logs import FAULTS_SHOWN, FirstFaults, is_not_said_at_the_end
 from turnwise.errors import StoreUnreachable
@@ -191,6 +192,16 @@ def test_an_interrupted_command_ends_with_130_and_without_a_traceback(tmp_path: 
         assert b"Traceback" not in playing.stderr.read()
 
 
+def test_an_interrupted_ablation_says_that_the_same_command_goes_on(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(cli, "run", lambda arguments: 130)
+    assert status_of(["ablation"]) == 130
+    assert capsys.readouterr().err.startswith("turnwise: interrupted; what was computed is kept, and the same command")
+    assert status_of(["play", "frozen_lake"]) == 130
+    assert capsys.readouterr().err == ""
+
+
 def test_completion_is_installed_and_completes_a_command(tmp_path: Path) -> None:
     environment = {**os.environ, "HOME": str(tmp_path), "TURNWISE_HOME": str(tmp_path)}
     executable = str(Path(sys.executable).with_name("turnwise"))
@@ -216,10 +227,11 @@ def test_what_prefect_logs_of_an_error_of_ours_is_not_shown_since_the_command_sa
         except Exception:
             for logger in ("prefect.flow_runs", "prefect.task_runs"):
                 logging.getLogger(logger).exception("Encountered exception: %r", error)
+                logging.getLogger(logger).error("Crash detected! Execution was aborted by an interrupt signal.")
             logging.getLogger("prefect.task_runs").error("Finished in state Failed(%r)", str(error))
     assert "the store is away" not in shown.getvalue()
     assert shown.getvalue().count("KeyError: 'a mistake of ours'") == 2
-    assert "Finished in state" not in shown.getvalue()
+    assert "Finished in state" not in shown.getvalue() and "Crash" not in shown.getvalue()
 
 
 def test_a_world_that_fails_in_every_episode_is_not_reported_for_each() -> None:
