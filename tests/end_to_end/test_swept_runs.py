@@ -74,7 +74,7 @@ def test_no_test_task_and_no_seed_of_the_comparison_takes_part_and_a_repeat_cost
     assert [each["values"][RATE] for each in written["candidates"]] == [0.0004, 0.005]
     assert (results / "sweep.csv").read_text().count("\n") == 5
     said = capsys.readouterr().out
-    assert "than the best" in said and f"Best: {RATE} {written['best'][RATE]}" in said
+    assert "against the best" in said and f"Best: {RATE} {written['best'][RATE]}" in said
     following = shlex.split(said.rpartition("next    ")[2])
     assert following[-4:] == ["-s", "optimization.iterations=1", "-s", f"{RATE}={written['best'][RATE]}"]
     with observing(again):

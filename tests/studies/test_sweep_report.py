@@ -51,7 +51,7 @@ def test_every_candidate_is_compared_with_the_best() -> None:
 
 def test_the_table_has_a_row_for_each_candidate() -> None:
     table = swept().table()
-    assert table.columns == ["learning_rate", "success", "95 % interval", "than the best"]
+    assert table.columns == ["learning_rate", "success", "95 % interval", "against the best"]
     assert [row[:2] for row in table.rows] == [["0.1", "0.21"], ["0.2", "0.81"], ["0.3", "0.79"], ["0.4", "–"]]
     assert table.notes[:2] == [
         "On the 2 validation tasks; the interval is over the seeds 1001, 1002, 1003.",

@@ -75,7 +75,12 @@ class SweepReport:
                     self.than_best(each.name),
                 ]
             )
-        columns = [*(key.rpartition(".")[2] for key in keys), self.judgement.measure, "95 % interval", "than the best"]
+        columns = [
+            *(key.rpartition(".")[2] for key in keys),
+            self.judgement.measure,
+            "95 % interval",
+            "against the best",
+        ]
         seeds = ", ".join(map(str, self.seeds))
         notes = [f"On the {self.tasks} validation tasks; the interval is over the seeds {seeds}."]
         notes += [f"{name}: {why.splitlines()[0]}" for name, why in self.ended.items()]
