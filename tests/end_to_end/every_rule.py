@@ -5,6 +5,7 @@ The test files next to this one take a family of rules each, so that test proces
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +58,7 @@ BATCH: dict[str, dict[str, Any]] = {
     "branching": {"rollout.scheme": "branching", "rollout.prompts": 2},
 }
 LEAN: dict[str, Any] = {
-    "compute.engine": "vllm",
+    "compute.engine": "vllm" if find_spec("vllm") else "embedded",
     "rollout.prompts": 4,
     "data.validation_tasks": 2,
     "data.test_tasks": 2,
