@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import fcntl
 import os
@@ -13,9 +14,14 @@ from hypothesis import HealthCheck, settings
 
 from flows.runtime import server
 from tests.end_to_end.project_copy import GUARD
+from turnwise.own_process import collect_rarely
 
 # Their assertions are explained as those of test files are.
 pytest.register_assert_rewrite("every_rule", "every_world")
+
+collect_rarely()
+if "PYTEST_XDIST_WORKER" in os.environ:  # what is registered later is done earlier; the main process has the status
+    atexit.register(os._exit, 0)
 
 # A busy machine draws examples slowly, and fails nothing by it.
 settings.register_profile("without a clock", deadline=None, suppress_health_check=[HealthCheck.too_slow])

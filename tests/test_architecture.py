@@ -18,7 +18,7 @@ MAY_IMPORT = {
     "turnwise": {"turnwise"},
     "envs": {"envs", "turnwise"},
 }
-GROUND = {"world", "seeding", "errors", "plugins", "progress", "suggestions"}
+GROUND = {"world", "seeding", "errors", "own_process", "plugins", "progress", "suggestions"}
 """What every room of the library may import."""
 ROOMS: Mapping[str, set[str]] = {
     "config": set(),

@@ -26,6 +26,7 @@ from flows.commands.sweep_command import sweep
 from flows.commands.world_commands import check, init, new, play, serve, worlds
 from flows.runtime.process_settings import prepare_process
 from turnwise.errors import ConfigurationError, TurnwiseError
+from turnwise.own_process import collect_rarely
 from turnwise.suggestions import meant
 
 COMMANDS: Mapping[str, Sequence[Callable[..., None]]] = {
@@ -87,6 +88,7 @@ def turnwise(
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one command and end the process with its status."""
+    collect_rarely()
     status = status_of(sys.argv[1:] if arguments is None else arguments)
     sys.stdout.flush()
     sys.stderr.flush()

@@ -1,6 +1,6 @@
 """A process that computes stages for this one: it is given work and reports on it, both as lines of JSON.
 
-    this process          the child
+    this process          the child: python -m flows.runtime.start_child MODULE
     ChildProcess.send     given_work()      each line is one piece of work, a model as JSON
     heard(line)           saying()          each line is a report
 
@@ -27,7 +27,7 @@ NO_MORE_WORK = "end\n"
 
 
 class ChildProcess:
-    """A running child: `python -m MODULE`, whose `main` calls `given_work` and `reporting`."""
+    """A running child: a process that runs the `main` of a module, which calls `given_work` and `saying`."""
 
     def __init__(self, module: str, heard: Callable[[str], None], ended: Callable[[int, str], None]) -> None:
         """Start the child.
@@ -39,7 +39,7 @@ class ChildProcess:
         self._heard, self._ended = heard, ended
         self._said = tempfile.TemporaryFile("w+")  # noqa: SIM115  (closed by the listener)
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", module],
+            [sys.executable, "-P", "-m", "flows.runtime.start_child", module],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._said,

@@ -155,7 +155,3 @@ def rollouts_ahead() -> None:
     """Make the rollouts of the next iterations while another process updates the policy."""
     for call in given_work():
         RolloutCall.model_validate_json(call).make()
-
-
-if __name__ == "__main__":
-    main()

@@ -1,6 +1,6 @@
 """Worker processes of this machine: each makes the runs that it is given, one after the other, and reports on them.
 
-    this process                              a worker: python -m flows.workers.processes
+    this process                              a worker: a `flows.runtime.child_process`
     Prefect's task "run", in a thread of      a flow run for each order, within that of the ablation,
     Prefect's ThreadPoolTaskRunner            whose stages are cached as those of any process
         order, as a line of JSON      ->
@@ -236,7 +236,3 @@ def main() -> None:
                 sampler = ahead.enter_context(sampling_ahead(new.samples_ahead, reporter.finished, print))
             order = new
             make_ordered(order, reporter, sampler)
-
-
-if __name__ == "__main__":
-    main()

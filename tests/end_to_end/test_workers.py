@@ -107,6 +107,7 @@ def test_a_run_whose_worker_is_killed_goes_on_in_another_and_is_seen_live_with_t
 def test_a_worker_ends_with_the_process_that_started_it(prefect_server: str) -> None:
     nothing = {"train_task_set": Reference(kind="none", digest="0" * 32)}
     order = RunOrder(experiment=tiny(), prepared=nothing, variant="nowhere", seed=1)
-    ended = subprocess.run([sys.executable, "-m", WORKER], input="", capture_output=True, text=True)
+    command = [sys.executable, "-m", "flows.runtime.start_child", WORKER]
+    ended = subprocess.run(command, input="", capture_output=True, text=True)
     assert (ended.returncode, ended.stdout, ended.stderr) == (1, "", ""), "without a word: nobody is there to hear it"
     assert RunOrder.model_validate_json(order.model_dump_json()) == order
