@@ -133,7 +133,9 @@ class Experiment(Section):
         """
         world, optimization = self.made_world, self.optimization
         self.compute.runner.require_cards(self.compute.device, self.compute.cards)
-        require_processes(self.compute, optimization.adapter)
+        require_processes(
+            self.compute, optimization.adapter, self.warm_start.optimizer if self.warm_start.enabled else None
+        )
         require_engines(self.compute.engines, self.rollout.prompts)
         if self.policy.model == "scratch":
             require_parts(self.compute.tensor_parallel, self.policy.heads)

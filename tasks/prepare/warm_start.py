@@ -60,6 +60,7 @@ def warm_start(
                 learning_rate=warmed_up_and_falling(step, section.maximum_steps, section.learning_rate, section),
                 micro_batch_tokens=section.micro_batch_tokens,
                 weight_decay=section.weight_decay,
+                optimizer=section.optimizer,
             )
             losses.append(metrics["loss"])
             if step % section.check_every == 0 or step == section.maximum_steps:

@@ -47,6 +47,14 @@ def test_what_cannot_be_sliced_is_refused(key: str, value: object, expected: str
         of({"compute.learner_processes": 2, key: value})
 
 
+def test_several_processes_take_no_steps_of_muon() -> None:
+    muon = {"compute.learner_processes": 2, "warm_start.optimizer": "muon"}
+    of({**muon, "warm_start.enabled": False})
+    of({**muon, "warm_start.enabled": True, "warm_start.optimizer": "adamw"})
+    with pytest.raises(ConfigurationError, match=r"warm_start\.optimizer must be adamw where"):
+        of({**muon, "warm_start.enabled": True})
+
+
 def test_a_cluster_must_give_a_run_a_card_for_each_process() -> None:
     ray = {"compute.runner": {"kind": "ray", "address": "head:6379", "cards": 1.0}, "compute.device": "cuda"}
     of(ray)

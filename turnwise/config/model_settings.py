@@ -48,8 +48,10 @@ def require_kernels(hidden: int, heads: int, engine: str) -> None:
         )
 
 
-def require_processes(compute: Compute, adapter: Adapter | None) -> None:
-    """Raise ConfigurationError for what several processes cannot slice: an adapter, compiled layers, held moments."""
+def require_processes(compute: Compute, adapter: Adapter | None, of_warm_start: str | None = None) -> None:
+    """Raise ConfigurationError for what several processes cannot slice: an adapter, compiled layers, held moments, and
+    Muon, which a warm start may take for its optimizer.
+    """
     if compute.learner_processes == 1:
         return
     for key, found, wanted in (
@@ -57,6 +59,7 @@ def require_processes(compute: Compute, adapter: Adapter | None) -> None:
         ("compute.offload_moments", compute.offload_moments, "false"),
         ("compute.moments", compute.moments != "float32", "float32"),
         ("optimization.adapter", adapter, "null"),
+        ("warm_start.optimizer", of_warm_start == "muon", "adamw"),
     ):
         if found:
             raise ConfigurationError(

@@ -139,6 +139,9 @@ class Policy(Section):
     tied_embeddings: bool
 
 
+SupervisedOptimizer = Literal["adamw", "muon"]
+
+
 class SupervisedSteps(Section):
     """Steps of supervised learning."""
 
@@ -164,6 +167,8 @@ class WarmStart(SupervisedSteps):
     """Steps between two greedy evaluations on the validation task set."""
     threshold: Share
     """The warm start ends as soon as the world's primary metric, greedy on the validation task set, reaches this."""
+    optimizer: SupervisedOptimizer = "adamw"
+    """Of the weight matrices. `muon` needs fewer steps, and from scratch less time: see `turnwise.policy.muon`."""
 
 
 class RetryOptions(Section):

@@ -56,7 +56,7 @@ class NamedAdamW:
         norm = self._clip(maximum_gradient_norm)
         if not math.isfinite(norm):
             self._optimizer.zero_grad()
-            raise NotFiniteError(f"the gradient must be finite; its norm is {norm}: lower the learning rate")
+            raise gradient_not_finite(norm)
         for group in self._optimizer.param_groups:
             group.update(lr=learning_rate, betas=betas, weight_decay=weight_decay)
         self._optimizer.step()
@@ -124,3 +124,8 @@ class NamedAdamW:
             return self._optimizer.parts(parameter)
         moments = dict.fromkeys(("exp_avg", "exp_avg_sq"), (parameter.shape, parameter.dtype))
         return {**moments, "step": (torch.Size(), torch.float32)}
+
+
+def gradient_not_finite(norm: float) -> NotFiniteError:
+    """What to raise for a gradient of this norm, in place of the step."""
+    return NotFiniteError(f"the gradient must be finite; its norm is {norm}: lower the learning rate")

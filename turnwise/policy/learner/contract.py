@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Protocol
 
-from turnwise.config.schema import CriticSection
+from turnwise.config.schema import CriticSection, SupervisedOptimizer
 from turnwise.data.arrays import Numbers, Ragged, Sequences
 from turnwise.policy.critic.value_learning import ValueBatch
 from turnwise.policy.learner.update import UpdateBatch, UpdateSettings
@@ -59,6 +59,7 @@ class HeldLearner(Protocol):
         micro_batch_tokens: int,
         maximum_gradient_norm: float = 1.0,
         weight_decay: float = 0.0,
+        optimizer: SupervisedOptimizer = "adamw",
     ) -> dict[str, float]:
         """One step towards these sequences, and its metrics."""
 

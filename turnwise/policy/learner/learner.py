@@ -6,8 +6,7 @@ threads, a fixed order of micro-batches. A learner that is saved and restored co
 `turnwise.policy.model` loads the model (precision, adapter, memory). The output layer, with one row per token of the
 vocabulary, is computed only where the next token belongs to a reply.
 
-With a critic on the policy's trunk an update minimises both losses at once, as `turnwise.policy.critic.critic` says;
-the policy and the critic's head have separate optimizers.
+With a critic on the trunk an update minimises both losses, with an optimizer each: `turnwise.policy.critic.critic`.
 
 With `peers` several processes train the policy together (`turnwise.policy.sharding`): each calls the same methods of
 its learner with the same arguments, and has the same results: those of one process up to rounding, and saved alike.
@@ -21,6 +20,7 @@ import numpy as np
 import torch
 
 from turnwise.config.model_settings import PLAIN, ModelSettings
+from turnwise.config.schema import SupervisedOptimizer
 from turnwise.data.arrays import Numbers, Ragged, SequenceBatch, Sequences, TokenSequence
 from turnwise.errors import MismatchError
 from turnwise.policy.adapter import base_name, restore_adapter, without_adapter
@@ -36,6 +36,7 @@ from turnwise.policy.learner.update import UpdateBatch, UpdateSettings, mini_bat
 from turnwise.policy.memory import forget_peak_memory, peak_memory_bytes
 from turnwise.policy.metric_sums import UpdateTally
 from turnwise.policy.model import load_policy, save_policy, trained_parameters
+from turnwise.policy.muon import MuonAndAdamW
 from turnwise.policy.optimizer import NamedAdamW
 from turnwise.policy.reply_states import leaves_padding_out
 from turnwise.policy.scoring import MicroBatch, at_reply_tokens, lay_out, pad
@@ -72,6 +73,7 @@ class Learner:
             require_plain_output_layer(self.model)
         self._pass = ForwardPass(self.model, model, peers)
         self._optimizer = NamedAdamW(trained_parameters(self.model), model)
+        self._muon = MuonAndAdamW.of(self.model)
         self._pad_token = self.model.config.pad_token_id or 0
 
     @classmethod
@@ -136,8 +138,9 @@ class Learner:
         micro_batch_tokens: int,
         maximum_gradient_norm: float = 1.0,
         weight_decay: float = 0.0,
+        optimizer: SupervisedOptimizer = "adamw",
     ) -> dict[str, float]:
-        """Take one AdamW step on the mean negative log-likelihood of the reply tokens of all sequences.
+        """Take one step on the mean negative log-likelihood of the reply tokens. Muon's momentum is not saved.
 
         Returns `loss` (nats per reply token, before the step), `gradient_norm` (before clipping) and `tokens` (reply
         tokens). Raises ValueError where there is no reply token.
@@ -153,7 +156,7 @@ class Learner:
                 part = -chosen.sum() / tokens
                 part.backward()
                 loss += part.item()
-            norm = self._optimizer.step(
+            norm = (self._optimizer if optimizer == "adamw" else self._muon).step(
                 learning_rate=learning_rate,
                 maximum_gradient_norm=maximum_gradient_norm,
                 betas=(0.9, 0.999),
@@ -239,11 +242,7 @@ class Learner:
         return float(differences.mean()), float(differences.max())
 
     def save(self, folder: Path) -> None:
-        """Write the weights, or with an adapter that alone, and the state needed to continue into `folder`.
-
-        The weights are in Hugging Face's layout, and all tensors are safetensors. The files are written in place: the
-        owner of the folder must make its appearance atomic.
-        """
+        """Write the weights, or an adapter alone, and the state needed to continue. The owner makes it appear."""
         writes = self._peers is None or self._peers.writes
         save_policy(self.model, folder, self._model_settings, self._name, writes=writes)
         self._optimizer.save(folder / OPTIMIZER_FILE, writes=writes)

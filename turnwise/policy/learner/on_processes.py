@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from turnwise.config.model_settings import PLAIN, ModelSettings
-from turnwise.config.schema import CriticSection
+from turnwise.config.schema import CriticSection, SupervisedOptimizer
 from turnwise.data.arrays import Numbers, Ragged, Sequences
 from turnwise.policy.critic.value_learning import ValueBatch
 from turnwise.policy.learner.asked import Held
@@ -112,6 +112,7 @@ class LearnerOnProcesses:
         micro_batch_tokens: int,
         maximum_gradient_norm: float = 1.0,
         weight_decay: float = 0.0,
+        optimizer: SupervisedOptimizer = "adamw",
     ) -> dict[str, float]:
         """As `Learner.supervised_step`."""
         found: dict[str, float] = self._call(
@@ -121,6 +122,7 @@ class LearnerOnProcesses:
             micro_batch_tokens=micro_batch_tokens,
             maximum_gradient_norm=maximum_gradient_norm,
             weight_decay=weight_decay,
+            optimizer=optimizer,
         )
         return found
 

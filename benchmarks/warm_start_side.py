@@ -1,0 +1,71 @@
+"""One side of `benchmarks.warm_start`: the supervised steps of one checkout's learner, some for each line read.
+
+Run as a script with the checkout in PYTHONPATH, so that the learner is the checkout's. It reads one line of JSON (what
+`benchmarks.warm_start.Side.wanted` holds), and for each further line trains to the next check, saves the policy, and
+writes a line: the step, the processor seconds of training so far, and the mean loss since the last check.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+os.environ.update(OMP_NUM_THREADS="1", OMP_WAIT_POLICY="PASSIVE")
+
+import numpy as np
+
+from turnwise import seeding
+from turnwise.policy.learner.learner import Learner
+
+
+def reader_of(file: str) -> tuple[int, Callable[[Sequence[int]], Any]]:
+    """The number of sequences in a file, and what gives some of them as the checkout's learner takes them."""
+    found = np.load(file)
+    batches = importlib.util.find_spec("turnwise.data.arrays") is not None  # earlier ones had tuples
+    module = importlib.import_module("turnwise.data.arrays" if batches else "turnwise.data.trajectory")
+    parts = zip(*(np.split(found[name], found["offsets"][1:-1]) for name in ("tokens", "turns")), strict=True)
+    each = [
+        module.TokenSequence(tuple(tokens.tolist()), tuple(turns.tolist()), (0.0,) * len(tokens))
+        for tokens, turns in parts
+    ]
+    if batches:
+        return len(each), module.SequenceBatch.of(each).select
+    return len(each), lambda draws: [each[draw] for draw in draws]
+
+
+def main() -> None:
+    wanted = json.loads(sys.stdin.readline())
+    steps, rate = wanted["steps"], wanted["learning_rate"]
+    many, chosen = reader_of(wanted["sequences"])
+    learner = Learner(Path(wanted["policy"]), threads=1)
+    seconds, step = 0.0, 0
+    for _ in sys.stdin:
+        losses = []
+        while step < steps and (not losses or step % wanted["every"]):
+            step += 1
+            draws = seeding.generator(wanted["seed"], "demonstrations", step).integers(many, size=wanted["batch"])
+            falling = wanted["final_learning_rate"] + (rate - wanted["final_learning_rate"]) * (1.0 - step / steps)
+            began = time.process_time()
+            metrics = learner.supervised_step(
+                chosen(draws),
+                learning_rate=rate * step / wanted["warm_up"] if step < wanted["warm_up"] else falling,
+                micro_batch_tokens=wanted["micro_batch_tokens"],
+                weight_decay=wanted["weight_decay"],
+                **wanted["options"],
+            )
+            seconds += time.process_time() - began
+            losses.append(metrics["loss"])
+        learner.save(Path(wanted["folder"]))
+        sys.stdout.write(json.dumps({"step": step, "seconds": seconds, "loss": sum(losses) / len(losses)}) + "\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()
