@@ -44,10 +44,8 @@ def free_port() -> int:
 
 def start(folder: Path, port: int) -> subprocess.Popen[bytes]:
     """Start the server of a folder, with the tables of another home's server where the folder has no database."""
-    database = folder / DATABASE
-    if not database.exists() and copy_prepared(_tables(), database):
-        _mark(folder)
-    make_file(database)
+    copy_tables(folder)
+    make_file(folder / DATABASE)
     app = ["--factory", "flows.runtime.own_pages:application", "--app-dir", str(Path(__file__).resolve().parents[2])]
     app += ["--host", "127.0.0.1", "--port", str(port)]
     return subprocess.Popen(
@@ -81,6 +79,13 @@ def has_tables(folder: Path) -> bool:
     marker = folder / "migrated"
     prepared = marker.is_file() and (folder / DATABASE).is_file()
     return prepared and marker.read_text() == importlib.metadata.version("prefect")
+
+
+def copy_tables(folder: Path) -> None:
+    """Begin the folder's database with the tables of another home's server, where there is one and it has none yet."""
+    database = folder / DATABASE
+    if not database.exists() and copy_prepared(_tables(), database):
+        _mark(folder)
 
 
 def keep_tables(folder: Path) -> None:

@@ -14,9 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from project_copy import copy_project, run, start
+from project_copy import copy_project, importing, start
+
+from flows.runtime.server_process import copy_tables, has_tables
 
 START_SECONDS = 500.0
+COMMANDS = ("deploy", "deployment", "work_pool", "automation")
+"""The parts of Prefect's command line that the tests use."""
 
 
 @dataclass(frozen=True)
@@ -24,8 +28,9 @@ class Site:
     """A project whose flows are deployed on a server, with a worker that waits for runs."""
 
     project: Path
-    variables: dict[str, str]
     url: str
+    run: Callable[..., str]
+    """Runs a Python module in the project: `project_copy.run`, with this server."""
 
     def ask(self, path: str, **body: Any) -> list[dict[str, Any]]:
         """What the server's interface answers to a filter."""
@@ -48,17 +53,23 @@ def deployed(folder: Path) -> Iterator[Site]:
         "NO_PROXY": "127.0.0.1",
         "no_proxy": "127.0.0.1",
     }
+    (folder / "prefect").mkdir()
+    copy_tables(folder / "prefect")
+    if has_tables(folder / "prefect"):
+        variables["PREFECT_SERVER_DATABASE_MIGRATE_ON_START"] = "false"
     with contextlib.ExitStack() as started:
         log = started.enter_context((folder / "server.log").open("w"))
         server = start(project, "prefect", "server", "start", "--port", port, output=log, **variables)
         started.callback(stop, server)
         wait_until_healthy(variables["PREFECT_API_URL"], server, folder / "server.log")
-        run(project, "prefect", "work-pool", "create", "turnwise", "--type", "process", **variables)
-        run(project, "prefect", "--no-prompt", "deploy", "--all", **variables)
+        modules = ("prefect.main", "prefect.workers.process", *(f"prefect.cli.{name}" for name in COMMANDS))
+        run = started.enter_context(importing(project, *modules, **variables))
+        run("prefect", "work-pool", "create", "turnwise", "--type", "process")
+        run("prefect", "--no-prompt", "deploy", "--all")
         log = started.enter_context((folder / "worker.log").open("w"))
         worker = start(project, "prefect", "worker", "start", "--pool", "turnwise", output=log, **variables)
         started.callback(stop, worker)
-        yield Site(project, variables, variables["PREFECT_API_URL"])
+        yield Site(project, variables["PREFECT_API_URL"], run)
 
 
 def wait_until_healthy(url: str, server: subprocess.Popen[str], log: Path) -> None:

@@ -17,7 +17,7 @@ from zoneinfo import ZoneInfo
 import httpx
 import pytest
 from deployed_site import START_SECONDS, Site, deployed, wait_until
-from project_copy import ROOT, run
+from project_copy import ROOT
 
 pytestmark = pytest.mark.chain
 
@@ -50,7 +50,7 @@ def task_run_names(site: Site, flow_run: dict[str, Any]) -> list[str]:
 
 
 def test_a_deployed_ablation_does_the_work_of_the_command_line(site: Site) -> None:
-    said = run(site.project, "prefect", "deployment", "run", "ablation/local", "--watch", **site.variables)
+    said = site.run("prefect", "deployment", "run", "ablation/local", "--watch")
     assert flow_run(site, said)["state_type"] == "COMPLETED"
     digests = json.loads((site.project / "results" / "tiny" / "digests.json").read_text())
     assert set(digests["runs"]) == {"grpo-or seed 1", "mt-grpo seed 1"}
@@ -70,17 +70,17 @@ def test_a_deployed_ablation_does_the_work_of_the_command_line(site: Site) -> No
 
 
 def test_an_unknown_parameter_is_refused_before_any_stage_and_the_automation_pauses_the_pool(site: Site) -> None:
-    run(site.project, "prefect", "automation", "create", "--from-file", "automations.yaml", **site.variables)
+    site.run("prefect", "automation", "create", "--from-file", "automations.yaml")
     settings = ("--param", 'settings={"credit.estimatr": "grpo"}', "--param", "variant=mt-grpo")
     command = ("prefect", "deployment", "run", "experiment/local", "--watch", *settings)
-    said = run(site.project, *command, expected=1, **site.variables)
+    said = site.run(*command, expected=1)
     refused = flow_run(site, said)
     assert refused["state_type"] == "FAILED"
     assert "'estimatr' is not a known name; did you mean 'estimator'?" in refused["state"]["message"]
     assert refused["name"] == "experiment params.yaml mt-grpo credit.estimatr=grpo"
     assert task_run_names(site, refused) == subflow_runs(site, said) == []
     wait_until(lambda: is_paused(site), "the event of the failure must reach the automation, which pauses the pool")
-    run(site.project, "prefect", "work-pool", "resume", "turnwise", **site.variables)
+    site.run("prefect", "work-pool", "resume", "turnwise")
 
 
 def scheduled_runs(site: Site, schedule: str) -> list[dict[str, Any]]:
@@ -92,7 +92,7 @@ def scheduled_runs(site: Site, schedule: str) -> list[dict[str, Any]]:
 def new_schedule(site: Site, *command: str) -> str:
     """Run a command that gives a deployment a schedule; the schedule's id."""
     before = {schedule["id"] for each in site.ask("deployments") for schedule in each["schedules"]}
-    run(site.project, *command, **site.variables)
+    site.run(*command)
     after = {schedule["id"] for each in site.ask("deployments") for schedule in each["schedules"]}
     (made,) = after - before
     return made
@@ -107,8 +107,8 @@ def test_the_documented_schedule_plans_a_run_for_each_night_until_it_is_paused(s
     there = [each.astimezone(ZoneInfo("Europe/Zurich")) for each in planned]
     assert {(each.hour, each.minute) for each in there} == {(2, 0)}
     assert {later.date() - earlier.date() for earlier, later in itertools.pairwise(there)} == {timedelta(days=1)}
-    assert nightly in run(site.project, "prefect", "deployment", "schedule", "ls", "ablation/local", **site.variables)
-    run(site.project, "prefect", "deployment", "schedule", "pause", "ablation/local", nightly, **site.variables)
+    assert nightly in site.run("prefect", "deployment", "schedule", "ls", "ablation/local")
+    site.run("prefect", "deployment", "schedule", "pause", "ablation/local", nightly)
     wait_until(lambda: scheduled_runs(site, nightly) == [], "what a paused schedule has planned must be gone")
 
 
@@ -139,7 +139,7 @@ def state_names(site: Site, flow_run: dict[str, Any]) -> list[str]:
 
 def test_a_second_run_of_a_deployment_waits_for_its_slot(site: Site) -> None:
     command = ("prefect", "deployment", "run", "ablation/local")
-    begun = [flow_run(site, run(site.project, *command, **site.variables)) for _ in range(2)]
+    begun = [flow_run(site, site.run(*command)) for _ in range(2)]
     runs = ended(site, begun)
     assert_one_after_the_other(runs)
     assert "AwaitingConcurrencySlot" in state_names(site, runs[1])
@@ -149,24 +149,24 @@ def test_a_second_run_of_a_deployment_waits_for_its_slot(site: Site) -> None:
 def test_the_documented_limit_of_the_pool_holds_back_runs_of_whatever_deployment(site: Site) -> None:
     command = "prefect work-pool set-concurrency-limit turnwise 1"
     assert command in (ROOT / "docs" / "deployments.md").read_text()
-    run(site.project, *shlex.split(command), **site.variables)
+    site.run(*shlex.split(command))
     ablation = ("prefect", "deployment", "run", "ablation/local")
     single = ("prefect", "deployment", "run", "experiment/local", "--param", "variant=mt-grpo", "--param", "seed=1")
-    begun = [flow_run(site, run(site.project, *each, **site.variables)) for each in (ablation, single)]
+    begun = [flow_run(site, site.run(*each)) for each in (ablation, single)]
     assert begun[0]["deployment_id"] != begun[1]["deployment_id"]
     runs = ended(site, begun)
     assert_one_after_the_other(runs)
     assert all("AwaitingConcurrencySlot" not in state_names(site, each) for each in runs), "they stay scheduled"
-    run(site.project, "prefect", "work-pool", "clear-concurrency-limit", "turnwise", **site.variables)
+    site.run("prefect", "work-pool", "clear-concurrency-limit", "turnwise")
 
 
 def test_the_deployments_to_containers_are_taken_by_pools_of_their_kinds(site: Site) -> None:
     file = ("--prefect-file", "prefect-containers.yaml")
     for kind in ("docker", "kubernetes"):
-        run(site.project, "prefect", "work-pool", "create", f"turnwise-{kind}", "--type", kind, **site.variables)
-    run(site.project, "prefect", "--no-prompt", "deploy", "--all", *file, **site.variables)
+        site.run("prefect", "work-pool", "create", f"turnwise-{kind}", "--type", kind)
+    site.run("prefect", "--no-prompt", "deploy", "--all", *file)
     schedule = ("ablation/docker", "--cron", "0 2 * * *")
-    run(site.project, "prefect", "deployment", "schedule", "create", *schedule, **site.variables)
+    site.run("prefect", "deployment", "schedule", "create", *schedule)
     pools = {pool["name"]: pool["base_job_template"]["variables"]["properties"] for pool in site.ask("work_pools")}
     made = [each for each in site.ask("deployments") if each["name"] in ("docker", "kubernetes")]
     assert sorted(each["entrypoint"] for each in made) == 2 * ["flows/deployments.py:ablation"] + 2 * [
@@ -215,11 +215,11 @@ def test_the_documented_message_is_sent_for_the_ablation_whose_tag_is_matched(si
         script = documented("messages.py").replace("127.0.0.1:8080", f"127.0.0.1:{server.server_port}")
         (site.project / "messages.py").write_text(script)
         (site.project / "fails.py").write_text(FAILS)
-        (identity,) = re.findall(r"[0-9a-f]{8}-[0-9a-f-]{27}", run(site.project, "messages", **site.variables))
+        (identity,) = re.findall(r"[0-9a-f]{8}-[0-9a-f-]{27}", site.run("messages"))
         file = site.project / "messages.yaml"
         file.write_text(documented("messages.yaml").replace("ID #", f"{identity} #"))
-        run(site.project, "prefect", "automation", "create", "--from-file", file.name, **site.variables)
-        run(site.project, "fails", **site.variables)
+        site.run("prefect", "automation", "create", "--from-file", file.name)
+        site.run("fails")
         assert json.loads(received.get(timeout=START_SECONDS)) == {"text": "a run of credit: Failed"}
         server.shutdown()
     assert received.empty(), "of the other ablation nothing is said"
