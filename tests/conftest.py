@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import fcntl
+import gc
 import os
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -23,8 +24,10 @@ collect_rarely()
 if "PYTEST_XDIST_WORKER" in os.environ:  # what is registered later is done earlier; the main process has the status
     atexit.register(os._exit, 0)
 
-# A busy machine draws examples slowly, and fails nothing by it.
-settings.register_profile("without a clock", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# A busy machine draws examples slowly, and fails nothing by it. Every run of the tests draws others.
+settings.register_profile(
+    "without a clock", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=40
+)
 settings.load_profile("without a clock")
 
 # Test processes take all cores there are: threads of one's libraries would only wait for those of another's.
@@ -41,6 +44,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         type=int,
         help="episodes of the random baseline in every world of tests/conformance, instead of fewer in the heavy ones",
     )
+
+
+def pytest_collection_finish() -> None:
+    """What was imported stays: no later search for garbage goes over it."""
+    gc.freeze()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish() -> None:
+    """Pytest looks for garbage five times when it ends: two seconds."""
+    gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True)

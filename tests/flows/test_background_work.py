@@ -1,4 +1,7 @@
-"""The bundled server's background work: done in full, by a worker that rests between its works."""
+"""The bundled server's background work: done in full, by a worker that rests between its works.
+
+What is tested imports all of Prefect's server, so each test imports it: every test process imports this file.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +11,13 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from docket import Docket
 from docket.dependencies import current_worker
-from prefect.server.api import background_workers
-
-from flows.runtime import background_work
-from flows.runtime.background_work import UnhurriedWorker, rest_between_works
 
 
 def test_prefects_server_takes_the_worker_that_rests(monkeypatch: pytest.MonkeyPatch) -> None:
+    from prefect.server.api import background_workers
+
+    from flows.runtime.background_work import UnhurriedWorker, rest_between_works
+
     monkeypatch.setattr(background_workers, "Worker", background_workers.Worker)  # put back after the test
     rest_between_works()
 
@@ -27,6 +30,9 @@ def test_prefects_server_takes_the_worker_that_rests(monkeypatch: pytest.MonkeyP
 
 def test_all_work_is_done_whenever_it_comes_and_none_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Work that is due at once takes longer than the worker looks for work; other work is due while it rests."""
+    from flows.runtime import background_work
+    from flows.runtime.background_work import UnhurriedWorker
+
     monkeypatch.setattr(background_work, "SECONDS_AT_WORK", 0.5)
     monkeypatch.setattr(background_work, "SECONDS_AT_REST", 0.5)
     done: list[str] = []

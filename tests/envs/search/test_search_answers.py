@@ -95,7 +95,7 @@ def test_a_second_number_is_a_candidate_where_the_answer_is_a_number() -> None:
     assert not is_present("522250 or 7", PEOPLE)
 
 
-@given(st.permutations(vocabulary("country")).map(lambda names: names[:4]))
+@given(st.deferred(lambda: st.permutations(vocabulary("country"))).map(lambda names: names[:4]))
 def test_no_list_of_countries_is_a_present_answer(names: list[str]) -> None:
     # "Guinea" next to "Guinea-Bissau" is a candidate too, since it stands outside the alias.
     for name in names:
