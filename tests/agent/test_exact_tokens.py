@@ -211,10 +211,7 @@ class Recorder:
         return Reply(episode, tokens, tuple(scored[len(context) :]), True)
 
 
-@pytest.mark.parametrize(
-    ("form", "context", "mode"),
-    [pytest.param(*case, marks=[pytest.mark.kernels] if case[0] == "search" else []) for case in CASES],
-)
+@pytest.mark.parametrize(("form", "context", "mode"), CASES)
 def test_what_is_trained_on_is_what_was_sampled_in_its_context(
     form: str, context: str, mode: str, player: Player, engine: Engine
 ) -> None:

@@ -138,6 +138,8 @@ def test_weights_handed_over_sample_as_weights_started_with(
 ANOTHER_PROCESS = """
 import json, sys
 from pathlib import Path
+from turnwise.own_process import collect_rarely, leave
+collect_rarely()
 sys.path.insert(0, sys.argv[2])
 from policy_samples import CONTEXT, contexts, sample
 from turnwise.policy.engines.resident import make_engine
@@ -147,6 +149,7 @@ if __name__ == "__main__":
     engine.load(Path(sys.argv[1]), "policy")
     replies = sample(engine, contexts(), temperature=0.9, seed=2)
     print(json.dumps([[reply.tokens, reply.log_probabilities] for reply in replies]))
+    leave(0)
 """
 
 
@@ -294,13 +297,18 @@ def test_what_vllm_says_at_its_start_is_kept_from_bars_that_own_standard_error(
     assert capfd.readouterr().err == "what led to it\n"
 
 
-def test_the_library_imports_no_vllm_until_an_engine_starts() -> None:
+def test_the_library_needs_and_imports_no_vllm_until_an_engine_starts() -> None:
     code = (
-        "import sys; import turnwise.policy.learner.learner, turnwise.policy.engines.contract;"
+        "import sys; from turnwise.own_process import collect_rarely, leave; collect_rarely();"
+        "sys.modules['vllm'] = None;"
+        "from turnwise.policy import critic, learner, model, scoring;"
+        "import turnwise.policy.learner.learner, turnwise.policy.engines.contract;"
         "import turnwise.policy.engines.embedded;"
         "from turnwise.policy.engines.resident import make_engine;"
         "make_engine('embedded', threads=1, context_length=8, maximum_episodes=1);"
-        "assert not any(name.split('.')[0] == 'vllm' for name in sys.modules)"
+        "assert sys.modules.pop('vllm') is None;"
+        "assert not any(name.split('.')[0] == 'vllm' for name in sys.modules);"
+        "leave(0)"
     )
     finished = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
     assert finished.returncode == 0, finished.stderr
