@@ -4,6 +4,7 @@
     python -m benchmarks.iteration --engines embedded --iterations 6
     python -m benchmarks.iteration --against ../earlier                also the code of another checkout, in turns
     python -m benchmarks.iteration --overlay experiments/ragen.yaml -s rollout.prompts=4
+    python -m benchmarks.iteration --engines embedded --against ../first --against-engine transformers
     python -m benchmarks.iteration --figure docs/iteration.png
 
 Every side is a process of its own with a home of its own (`benchmarks/iteration_side.py`, whose observers take the
@@ -180,7 +181,8 @@ def main(arguments: Sequence[str] = ()) -> None:
     parser.add_argument("--engines", nargs="+", choices=("embedded", "vllm"), default=["embedded", "vllm"])
     parser.add_argument("--iterations", type=int, default=12, help="after the warm-up of 2")
     parser.add_argument("--against", type=Path, help="another checkout, run with its own .venv if it has one")
-    parser.add_argument("--overlay", action="append", default=[], help="on params.yaml, of either checkout")
+    parser.add_argument("--against-engine", help="the engine of the other checkout, where it has others")
+    parser.add_argument("--overlay", action="append", default=[], help="on the params.yaml of each checkout")
     parser.add_argument("-s", "--setting", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("--variant", default="mt-grpo", help="empty: the parameters as they are")
     parser.add_argument("--seed", type=int, default=1)
@@ -190,6 +192,7 @@ def main(arguments: Sequence[str] = ()) -> None:
     chosen = parser.parse_args(list(arguments))
     settings = {**SHORT, "optimization.iterations": WARM_UP + chosen.iterations}
     settings |= {key: yaml.safe_load(value) for key, _, value in (each.partition("=") for each in chosen.setting)}
+    chosen.overlay = [str(Path(overlay).resolve()) for overlay in chosen.overlay]
     roots = {"": ROOT, **({f"{chosen.against.name}, ": chosen.against.resolve()} if chosen.against else {})}
     parameters = yaml.safe_load((ROOT / "params.yaml").read_text())
     every = {
@@ -206,7 +209,7 @@ def main(arguments: Sequence[str] = ()) -> None:
                     root,
                     {
                         "overlays": chosen.overlay,
-                        "settings": {**settings, "compute.engine": engine},
+                        "settings": {**settings, "compute.engine": (name and chosen.against_engine) or engine},
                         "variant": chosen.variant or None,
                         "seed": chosen.seed,
                         "home": str((chosen.homes or Path(folder)).resolve() / f"{root.name}-{engine}"),
