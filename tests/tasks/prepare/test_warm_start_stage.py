@@ -55,6 +55,12 @@ def test_weights_are_learned_and_the_optimizer_begins_fresh(small: Small) -> Non
     assert all((before[name] != after[name]).any() for name in before if name.endswith("proj.weight"))
 
 
+def test_the_optimizer_is_the_one_that_is_asked_for(small: Small) -> None:
+    by_muon = started(small, maximum_steps=1, optimizer="muon")
+    assert by_muon != started(small, maximum_steps=1, optimizer="adamw")
+    assert not (default_store().folder(by_muon) / OPTIMIZER_FILE).exists()
+
+
 def test_the_same_call_gives_the_same_policy_and_another_seed_another(small: Small) -> None:
     assert started(small, maximum_steps=1) == started(small, maximum_steps=1)
     assert started(small, maximum_steps=1, seed=9) != started(small, maximum_steps=1)
