@@ -41,7 +41,7 @@ class Site:
 @contextlib.contextmanager
 def deployed(folder: Path) -> Iterator[Site]:
     """A copy of the project, deployed on a server that ends with the block, as its worker does."""
-    project = copy_project(folder / "project")
+    project = copy_project(folder / "project", drawn=False)
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = str(probe.getsockname()[1])

@@ -22,6 +22,11 @@ TINY = Path(__file__).parent / "tiny.yaml"
 GUARD = Path(__file__).parent / "network_guard"
 LEFT_OUT = ("tests", "data", "models", "runs", "results", "dvc.lock")
 """What no stage reads, and what a run of the stages makes: a copy begins without results."""
+UNDRAWN = """
+
+def _drawn(report: ReportData) -> dict[str, bytes]:
+    return {PAGE_FILE: b"This page was not drawn."}
+"""
 MLFLOW_PLACES = (
     ("experiments", "artifact_location"),
     ("runs", "artifact_uri"),
@@ -30,10 +35,11 @@ MLFLOW_PLACES = (
 """Tables and columns in which MLflow keeps where files lie."""
 
 
-def copy_project(folder: Path, *overlays: Path) -> Path:
+def copy_project(folder: Path, *overlays: Path, drawn: bool = True) -> Path:
     """A fresh clone of the working tree, with the tiny parameters, and these overlays on them, as its params.yaml.
 
-    It shares the environment.
+    It shares the environment. Where nothing is `drawn`, its code writes a page of one line, and no figures: to draw
+    them takes three seconds of each command.
     """
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
@@ -46,6 +52,9 @@ def copy_project(folder: Path, *overlays: Path) -> Path:
         if name.split("/")[0] not in LEFT_OUT and (ROOT / name).is_file():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(ROOT / name, folder / name)
+    if not drawn:
+        with (folder / "turnwise" / "reporting" / "html" / "report_files.py").open("a") as file:
+            file.write(UNDRAWN)
     with (folder / "params.yaml").open("w") as file:
         YAML().dump(load(ROOT / "params.yaml", [TINY, *overlays]).model_dump(mode="json"), file)
     (folder / ".venv").symlink_to(sys.prefix)

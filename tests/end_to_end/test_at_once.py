@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.chain, pytest.mark.usefixtures("prefect_server")]
 def test_two_first_ablations_of_a_home_that_begin_at_once_both_end_right(
     tiny_ablation: Computed, tmp_path: Path
 ) -> None:
-    project = copy_project(tmp_path / "project")
+    project = copy_project(tmp_path / "project", drawn=False)
     with contextlib.ExitStack() as files:
         said = [files.enter_context((tmp_path / f"{number}.log").open("w+")) for number in range(2)]
         begun = [start(project, "flows.commands.cli", "ablation", output=log) for log in said]

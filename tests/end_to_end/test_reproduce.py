@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.engine, pytest.mark.chain]
 def test_a_run_with_uncommitted_changes_is_made_again_to_the_bit_though_the_project_has_moved_on(
     prefect_server: str, tmp_path: Path
 ) -> None:
-    project = copy_project(tmp_path / "project")
+    project = copy_project(tmp_path / "project", drawn=False)
     server = {"PREFECT_API_URL": prefect_server}
     changed = project / "turnwise" / "credit" / "group_relative.py"
     with changed.open("a") as file:
