@@ -50,6 +50,8 @@ def deployed(folder: Path) -> Iterator[Site]:
         "PREFECT_API_URL": f"http://127.0.0.1:{port}/api",
         "PREFECT_WORKER_QUERY_SECONDS": "1",
         "PREFECT_SERVER_DEPLOYMENTS_CONCURRENCY_SLOT_WAIT_SECONDS": "1",
+        "PREFECT_SERVER_SERVICES_SCHEDULER_LOOP_SECONDS": "5",
+        "PREFECT_SERVER_SERVICES_SCHEDULER_RECENT_DEPLOYMENTS_LOOP_SECONDS": "1",
         "NO_PROXY": "127.0.0.1",
         "no_proxy": "127.0.0.1",
     }
@@ -96,7 +98,7 @@ def wait_until(holds: Callable[[], bool], what: str) -> None:
 
 def stop(process: subprocess.Popen[str]) -> None:
     """End a process and all that it started: what a killed server leaves behind would live for ever."""
-    for number, patience in ((signal.SIGTERM, 15), (signal.SIGKILL, None)):
+    for number, patience in ((signal.SIGTERM, 3), (signal.SIGKILL, None)):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, number)
         with contextlib.suppress(subprocess.TimeoutExpired):
