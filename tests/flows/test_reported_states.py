@@ -94,10 +94,17 @@ def wait_for(flow_run: str, *states: StateType) -> list[TaskRun]:
 
 
 def states_of(run: TaskRun) -> list[str]:
-    """The names of all states that the server knows of the task run, in order."""
-    with get_client(sync_client=True) as client:
-        states = client.read_task_run_states(run.id)
-    return [str(state.name) for state in sorted(states, key=lambda state: state.timestamp)]
+    """The names of all states that the server knows of the task run, in order, when it knows the one that it is in.
+
+    A busy server tells the state of a run before it has written the run's states.
+    """
+    for _ in range(300):
+        with get_client(sync_client=True) as client:
+            states = sorted(client.read_task_run_states(run.id), key=lambda state: state.timestamp)
+        if states and states[-1].type == run.state_type:
+            return [str(state.name) for state in states]
+        time.sleep(0.1)
+    raise AssertionError(f"waited half a minute for the state {run.state_type} of a run; the server has {states}")
 
 
 def test_of_a_short_stage_only_the_end_is_reported_with_its_times(monkeypatch: pytest.MonkeyPatch) -> None:
