@@ -4,9 +4,8 @@ Every result is a function of the weights, the optimizer's state and the argumen
 threads, a fixed order of micro-batches. A learner that is saved and restored continues exactly, to the bit.
 
 `turnwise.policy.model` loads the model (precision, adapter, memory). The output layer, with one row per token of the
-vocabulary, is computed only where the next token belongs to a reply.
-
-With a critic on the trunk an update minimises both losses, with an optimizer each: `turnwise.policy.critic.critic`.
+vocabulary, is computed only where the next token belongs to a reply. With a critic on the policy's trunk an update
+minimises both losses at once, by separate optimizers: `turnwise.policy.critic.critic`.
 
 With `peers` several processes train the policy together (`turnwise.policy.sharding`): each calls the same methods of
 its learner with the same arguments, and has the same results: those of one process up to rounding, and saved alike.
@@ -242,7 +241,10 @@ class Learner:
         return float(differences.mean()), float(differences.max())
 
     def save(self, folder: Path) -> None:
-        """Write the weights, or an adapter alone, and the state needed to continue. The owner makes it appear."""
+        """Write the weights, or an adapter alone, and the state needed to continue, in Hugging Face's layout.
+
+        All tensors are safetensors, written in place: the owner of the folder must make its appearance atomic.
+        """
         writes = self._peers is None or self._peers.writes
         save_policy(self.model, folder, self._model_settings, self._name, writes=writes)
         self._optimizer.save(folder / OPTIMIZER_FILE, writes=writes)
