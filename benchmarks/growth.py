@@ -30,17 +30,8 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import torch
 
+from benchmarks.materials import materials
 from flows.prepare import play_parameters
-from tasks.prepare.materials import (
-    DemonstrationParameters,
-    PolicyParameters,
-    TaskSetParameters,
-    TokenizerParameters,
-    demonstrations,
-    initial_policy,
-    task_set,
-    tokenizer,
-)
 from tasks.rollout.rollout import RolloutParameters, rollout
 from turnwise.data.trajectory_files import read_arrays
 from turnwise.experiment import Experiment, load
@@ -120,19 +111,14 @@ def prepared(engine: str, groups: int) -> Prepared:
             "world.parameters.actions": MOST_TURNS,
             "agent.context_tokens": 1024,
             "agent.maximum_reply_tokens": REPLY_TOKENS,
+            "data.train_tasks": groups,
+            "data.demonstrations": 64,
+            "data.demonstration_noise": 0.0,
+            "policy.vocabulary": 512,
         },
     )
-    tasks = task_set.function(TaskSetParameters(world=experiment.world, split="train", tasks=groups))
-    shown = demonstrations.function(
-        DemonstrationParameters(**dict(play_parameters(experiment)), seed=0, count=64, noise=0.0), task_set=tasks
-    )
-    made = tokenizer.function(
-        TokenizerParameters(pretrained=None, vocabulary=512, format=experiment.agent.format), demonstrations=shown
-    )
-    policy = initial_policy.function(
-        PolicyParameters.of(experiment.policy, None, experiment.agent.context_tokens), tokenizer=made
-    )
-    return Prepared(experiment, tasks, made, policy)
+    made = materials(experiment)
+    return Prepared(experiment, made.tasks, made.tokenizer, made.policy)
 
 
 def peak_megabytes() -> float:

@@ -26,21 +26,15 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.materials import materials
 from flows.prepare import play_parameters, task_set_parameters
 from tasks.playing import PlayParameters, play_with_policy, tasks_of
 from tasks.prepare.imitation import sequences_to_imitate
-from tasks.prepare.materials import (
-    DemonstrationParameters,
-    PolicyParameters,
-    TokenizerParameters,
-    demonstrations,
-    initial_policy,
-    task_set,
-    tokenizer,
-)
+from tasks.prepare.materials import task_set
 from turnwise.data.arrays import SequenceBatch
 from turnwise.data.metrics import episode_value
 from turnwise.experiment import Experiment, load
+from turnwise.policy.learner.schedule import warmed_up_and_falling
 from turnwise.store import Reference, default_store
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -93,11 +87,10 @@ class Prepared:
             "sequences": str(self.sequences),
             "folder": str(folder),
             "seed": seed,
-            "steps": int(steps),
             "every": -(-int(steps) // CHECKS),
-            "learning_rate": float(rate),
-            "final_learning_rate": section.final_learning_rate,
-            "warm_up": section.learning_rate_warmup,
+            "rates": [
+                warmed_up_and_falling(step, int(steps), float(rate), section) for step in range(1, int(steps) + 1)
+            ],
             "batch": section.batch,
             "micro_batch_tokens": section.micro_batch_tokens,
             "weight_decay": section.weight_decay,
@@ -139,30 +132,12 @@ class Prepared:
 def prepared(folder: Path) -> Prepared:
     """Tasks, demonstrations as token sequences, and an initial policy, in the home that the environment names."""
     experiment = load(ROOT / "params.yaml", [ROOT / "benchmarks" / "first_default.yaml"], SETTINGS)
-    play, data = play_parameters(experiment), experiment.data
-    train, validation = (task_set.function(task_set_parameters(experiment, split)) for split in ("train", "validation"))
-    shown = demonstrations.function(
-        DemonstrationParameters(
-            **dict(play), seed=data.seed, count=data.demonstrations, noise=data.demonstration_noise
-        ),
-        task_set=train,
-    )
-    words = tokenizer.function(
-        TokenizerParameters(
-            pretrained=None,
-            chat_template_kwargs={},
-            vocabulary=experiment.policy.vocabulary,
-            format=experiment.agent.format,
-        ),
-        demonstrations=shown,
-    )
-    policy = initial_policy.function(
-        PolicyParameters.of(experiment.policy, None, experiment.agent.context_tokens), tokenizer=words
-    )
-    sequences = SequenceBatch.of(sequences_to_imitate(play, words, shown))
+    play, made = play_parameters(experiment), materials(experiment)
+    validation = task_set.function(task_set_parameters(experiment, "validation"))
+    sequences = SequenceBatch.of(sequences_to_imitate(play, made.tokenizer, made.demonstrations))
     file = folder / "sequences.npz"
     np.savez(file, tokens=sequences.tokens, turns=sequences.turn_of_token, offsets=sequences.offsets)
-    return Prepared(experiment, play, words, validation, default_store().folder(policy), file)
+    return Prepared(experiment, play, made.tokenizer, validation, default_store().folder(made.policy), file)
 
 
 def main(arguments: Sequence[str] = ()) -> None:

@@ -42,20 +42,19 @@ def reader_of(file: str) -> tuple[int, Callable[[Sequence[int]], Any]]:
 
 def main() -> None:
     wanted = json.loads(sys.stdin.readline())
-    steps, rate = wanted["steps"], wanted["learning_rate"]
+    rates = wanted["rates"]
     many, chosen = reader_of(wanted["sequences"])
     learner = Learner(Path(wanted["policy"]), threads=1)
     seconds, step = 0.0, 0
     for _ in sys.stdin:
         losses = []
-        while step < steps and (not losses or step % wanted["every"]):
+        while step < len(rates) and (not losses or step % wanted["every"]):
             step += 1
             draws = seeding.generator(wanted["seed"], "demonstrations", step).integers(many, size=wanted["batch"])
-            falling = wanted["final_learning_rate"] + (rate - wanted["final_learning_rate"]) * (1.0 - step / steps)
             began = time.process_time()
             metrics = learner.supervised_step(
                 chosen(draws),
-                learning_rate=rate * step / wanted["warm_up"] if step < wanted["warm_up"] else falling,
+                learning_rate=rates[step - 1],
                 micro_batch_tokens=wanted["micro_batch_tokens"],
                 weight_decay=wanted["weight_decay"],
                 **wanted["options"],
