@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from flows.needs.disk import DiskGuard, needs_of
+from flows.needs.disk import disk_guard
 from flows.needs.fitting import require_memory
 from flows.prepare import evaluate_baselines, evaluate_warm_start, prepare_materials, prepare_policy
 from flows.recording.record import AblationRecord, tracking_uri
@@ -80,8 +80,7 @@ def compare(experiment: Experiment, console: Console, processes: int | None = No
     require_memory(experiment, processes)
     told = FlowProgress(experiment.ablation.name)
     display = Display(console, stages_of_ablation(experiment), processes, told.reached)
-    needed = needs_of(experiment, processes)
-    with display.showing(), observing(DiskGuard(needed.disk if needed else 0)):
+    with display.showing(), observing(disk_guard(experiment, processes)):
         prepared = prepare_policy(experiment, prepare_materials(experiment))
         baselines = evaluate_baselines(experiment, prepared)
         warm_start = evaluate_warm_start(experiment, prepared)

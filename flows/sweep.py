@@ -19,7 +19,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from flows.needs.disk import DiskGuard, needs_of
+from flows.needs.disk import disk_guard
 from flows.needs.fitting import require_memory
 from flows.prepare import Prepared, prepare_materials, prepare_policy
 from flows.recording.record import AblationRecord, tracking_uri
@@ -121,8 +121,7 @@ def sweep(
     console = Console(quiet=quiet)
     told = FlowProgress(experiment.ablation.name)
     display = Display(console, stages_of_sweep(experiment), processes, told.reached)
-    needed = needs_of(experiment, processes)
-    with display.showing(), observing(DiskGuard(needed.disk if needed else 0)):
+    with display.showing(), observing(disk_guard(experiment, processes)):
         prepared = prepare_policy(experiment, prepare_materials(experiment))
         record = AblationRecord(experiment, prepared)
         with shared_runs(experiment, prepared, record, display, console, processes, tested=False) as shared:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from flows import roster
 from flows.needs.work import planned_run
 from tasks.observing import Observer, StageCall
+from tasks.stage import computes
 from turnwise.errors import ConfigurationError
 from turnwise.experiment import Experiment
 from turnwise.policy.dimensions import dimensions_of
@@ -137,3 +138,9 @@ class DiskGuard(Observer):
                 f"{readable_bytes(free)} are free: make room (turnwise prune), keep less (the section storage), or set "
                 "TURNWISE_HOME to a folder on another disk"
             )
+
+
+def disk_guard(experiment: Experiment, processes: int = 1) -> DiskGuard:
+    """The guard of an ablation's needs; it asks for no room where they are not known, or where nothing is computed."""
+    needed = needs_of(experiment, processes) if computes() else None
+    return DiskGuard(needed.disk if needed else 0)

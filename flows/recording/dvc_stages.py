@@ -26,7 +26,7 @@ from rich.console import Console
 
 from flows import roster
 from flows.ablation import compare
-from flows.needs.disk import DiskGuard, needs_of
+from flows.needs.disk import disk_guard
 from flows.needs.fitting import require_memory
 from flows.prepare import (
     Prepared,
@@ -124,9 +124,8 @@ def materialise_run(experiment: Experiment, variant: str, seed: int) -> None:
     require_store(tracking_uri(experiment))
     own = single(experiment, variant, seed)
     require_memory(own)
-    needed = needs_of(own)
     expected = stages_of_preparation(experiment) + stages_of_run(experiment, variant)
-    with _showing(expected), observing(DiskGuard(needed.disk if needed else 0)):
+    with _showing(expected), observing(disk_guard(own)):
         prepared = prepare_policy(experiment, prepare_materials(experiment))
         record = AblationRecord(experiment, prepared)
         run = run_recorded(experiment, prepared, record, variant, seed)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from comparison import Computed
-from project_copy import copy_home, copy_project, environment, run
+from project_copy import ROOT, copy_home, copy_project, environment, run
 
 pytestmark = [pytest.mark.chain, pytest.mark.usefixtures("prefect_server")]
 
@@ -27,6 +27,26 @@ def imports_and_output(project: Path, *command: str) -> tuple[set[str], str]:
         check=True,
     )
     return HEAVY & {line.rpartition("|")[2].strip() for line in answer.stderr.splitlines()}, answer.stdout
+
+
+def test_what_is_recorded_needs_no_model_to_know_its_needs() -> None:
+    """The default experiment begins from a policy in a folder, whose sizes only transformers and torch can tell."""
+    code = """
+import sys
+from pathlib import Path
+from flows.needs.disk import disk_guard
+from flows.needs.fitting import require_memory
+from tasks.stage import recorded_only
+from turnwise.experiment import load
+experiment = load(Path("params.yaml"))
+assert experiment.policy.model != "scratch"
+with recorded_only():
+    require_memory(experiment, 2)
+    disk_guard(experiment, 2)
+print(" ".join(sys.modules))
+"""
+    loaded = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert HEAVY & set(loaded.split()) == set()
 
 
 def test_a_repeat_and_a_look_at_what_is_recorded_import_nothing_heavy(tiny_ablation: Computed, tmp_path: Path) -> None:
