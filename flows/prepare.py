@@ -22,6 +22,7 @@ from tasks.prepare.materials import (
 )
 from tasks.prepare.warm_start import WarmStartParameters, warm_start
 from tasks.rollout.evaluate import BaselineParameters, EvaluationParameters, baseline, evaluate
+from tasks.stage import computes
 from turnwise.agent.formats import make_format
 from turnwise.config.agent_rewards import added_rewards, requested_rewards
 from turnwise.config.model_settings import Compute
@@ -92,14 +93,11 @@ def prepare_materials(experiment: Experiment) -> Materials:
         ConfigurationError: this machine lacks the device or precision that the learner needs, or the model cannot be
             used here (both before anything is computed), or two task sets share a task.
     """
-    # Before the first stage: what this machine cannot do is refused while nothing has been computed.
-    _require_device(experiment.compute)
-    require_model(experiment)
-    return make_materials(experiment)
-
-
-def make_materials(experiment: Experiment) -> Materials:
-    """As `prepare_materials`, whatever this machine can do: to find what is recorded (`tasks.stage.recorded_only`)."""
+    # Before the first stage: what this machine cannot do is refused while nothing has been computed. But what is
+    # recorded is found whatever this machine can do.
+    if computes():
+        _require_device(experiment.compute)
+        require_model(experiment)
     made = {split: task_set.named(f"{split} task set")(task_set_parameters(experiment, split)) for split in SPLITS}
     # The contract promises disjoint splits; a world that breaks it would make every later number worthless.
     require_disjoint({split: tasks_of(reference, split) for split, reference in made.items()})

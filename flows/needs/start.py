@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from flows.health import signal_at_start
-from flows.prepare import Prepared, make_materials, prepare_policy
+from flows.prepare import Prepared, prepare_materials, prepare_policy
 from flows.sampling import evaluation, evaluation_at_horizon, first_turn_limit
 from tasks.stage import NotRecorded, recorded_only
 from turnwise.experiment import Experiment
@@ -23,7 +23,7 @@ def recorded_signals(experiment: Experiment) -> dict[InitialSignal, list[str]] |
     found: dict[InitialSignal, list[str]] = {}
     try:
         with recorded_only():
-            prepared = prepare_policy(experiment, make_materials(experiment))
+            prepared = prepare_policy(experiment, prepare_materials(experiment))
             for variant in experiment.ablation.variants:
                 own = experiment.variant(variant)
                 if (signal := signal_at_start(own, _start(own, prepared))) is not None:
