@@ -49,6 +49,8 @@ CONTEXTS = {
 }
 THOUGHTS = {"plain": {}, "plan": {"tokens": 24, "every": 2}, "reflect": {"tokens": 24, "attempts": 2}}
 CASES = list(product(FORMATS, CONTEXTS, MODES))
+EPISODES = 8
+"""Of each case: two of each of four tasks."""
 
 
 @cache
@@ -141,7 +143,7 @@ def player(tmp_path_factory: pytest.TempPathFactory) -> Player:
 @pytest.fixture(scope="module")
 def engine() -> Iterator[Engine]:
     pytest.importorskip("vllm", reason="vLLM is not installed")
-    yield resident_engine("vllm", threads=1, context_length=BUDGET, maximum_episodes=32)
+    yield resident_engine("vllm", threads=1, context_length=BUDGET, maximum_episodes=len(CASES) * EPISODES)
     close_resident_engine()
 
 
@@ -177,9 +179,11 @@ class Recorder:
     episodes: Sequence[Episode]
     submitted: list[tuple[int, tuple[int, ...]]] = field(default_factory=list)
     replies: list[Reply] = field(default_factory=list)
-    sampled_in: Counter[TurnKind] = field(default_factory=Counter)
+    sampled: set[tuple[int, TurnKind]] = field(default_factory=set)
+    """The kinds of reply that each episode sampled."""
     _asked: Counter[tuple[int, TurnKind]] = field(default_factory=Counter)
-    _given: list[Reply] = field(default_factory=list)
+    _given: list[tuple[int, tuple[int, ...], tuple[int, ...]]] = field(default_factory=list)
+    """Episode, context and tokens of each reply that is given at the next step."""
 
     @property
     def in_flight(self) -> int:
@@ -191,42 +195,67 @@ class Recorder:
         text = given(self.episodes[episode], self._asked[episode, kind])
         self._asked[episode, kind] += 1
         if text is not None:
-            self._given.append(self._with_log_probabilities(episode, tuple(context), text))
+            self._given.append((episode, tuple(context), self.player.frame.reply(text)))
             return
-        self.sampled_in[kind] += 1
+        self.sampled.add((episode, kind))
         self.engine.submit(episode, context, reply_tokens)
 
     def step(self) -> Sequence[Reply]:
-        finished = [*self._given, *(self.engine.step() if self.engine.in_flight else ())]
+        finished = [*self._given_replies(), *(self.engine.step() if self.engine.in_flight else ())]
         self._given.clear()
         self.replies += finished
         return sorted(finished, key=lambda reply: reply.episode)
 
-    def _with_log_probabilities(self, episode: int, context: tuple[int, ...], text: str) -> Reply:
-        tokens = self.player.frame.reply(text)
-        sequence = TokenSequence(
-            context + tokens, (-1,) * len(context) + (0,) * len(tokens), (0.0,) * (len(context) + len(tokens))
-        )
-        (scored,) = self.player.learner.log_probabilities([sequence], TEMPERATURE, 4096)
-        return Reply(episode, tokens, tuple(scored[len(context) :]), True)
+    def _given_replies(self) -> list[Reply]:
+        if not self._given:
+            return []
+        sequences = [
+            TokenSequence(
+                context + tokens, (-1,) * len(context) + (0,) * len(tokens), (0.0,) * (len(context) + len(tokens))
+            )
+            for _, context, tokens in self._given
+        ]
+        scored = self.player.learner.log_probabilities(sequences, TEMPERATURE, 4096)
+        return [
+            Reply(episode, tokens, tuple(row[len(context) :]), True)
+            for (episode, context, tokens), row in zip(self._given, scored, strict=True)
+        ]
+
+
+@dataclass
+class Played:
+    """What came of the episodes of all cases, `EPISODES` for each, in order."""
+
+    trajectories: Sequence[Trajectory]
+    recorder: Recorder
+
+
+@pytest.fixture(scope="module")
+def played(player: Player, engine: Engine) -> Played:
+    """All cases at once, since an engine's step costs much the same whatever it steps."""
+    engine.load(player.folder, "taught")
+    engine.begin(7, Sampling(temperature=TEMPERATURE, max_reply_tokens=LONGEST, end_tokens=player.frame.end_tokens))
+    episodes = []
+    for case in CASES:
+        rules = rules_of(*case, player.frame)
+        episodes += make_episodes(rules, rules.world.tasks("train", 8)[4:], EPISODES // 4, seed=1)
+    recorder = Recorder(engine, player, episodes)
+    result = roll_out(episodes, recorder, player.frame.decode)
+    assert len(result.trajectories) == len(episodes) and not result.lost
+    return Played(result.trajectories, recorder)
 
 
 @pytest.mark.parametrize(("form", "context", "mode"), CASES)
 def test_what_is_trained_on_is_what_was_sampled_in_its_context(
-    form: str, context: str, mode: str, player: Player, engine: Engine
+    form: str, context: str, mode: str, player: Player, played: Played
 ) -> None:
-    rules = rules_of(form, context, mode, player.frame)
-    engine.load(player.folder, "taught")
-    engine.begin(7, Sampling(temperature=TEMPERATURE, max_reply_tokens=LONGEST, end_tokens=player.frame.end_tokens))
-    episodes = make_episodes(rules, rules.world.tasks("train", 8)[4:], 2, seed=1)
-    recorder = Recorder(engine, player, episodes)
-    played = roll_out(episodes, recorder, player.frame.decode)
-    assert len(played.trajectories) == 8 and not played.lost
-    for trajectory in played.trajectories:
-        episode = 2 * trajectory.group + trajectory.replica
+    first = CASES.index((form, context, mode)) * EPISODES
+    of_case = range(first, first + EPISODES)
+    trajectories, recorder = [played.trajectories[episode] for episode in of_case], played.recorder
+    for episode, trajectory in zip(of_case, trajectories, strict=True):
         check_segments(trajectory, recorder.submitted, recorder.replies, episode)
         assert all(len(turn.reply_tokens) <= REPLIES[turn.kind] for turn in trajectory.turns)
-    sequences = [sequence for trajectory in played.trajectories for sequence in trajectory.segments()]
+    sequences = [sequence for trajectory in trajectories for sequence in trajectory.segments()]
     scored = player.learner.log_probabilities(sequences, TEMPERATURE, 4096)
     differences = [
         abs(found - sampled)
@@ -237,10 +266,11 @@ def test_what_is_trained_on_is_what_was_sampled_in_its_context(
     assert sum(differences) / len(differences) < 1e-5
     assert max(differences) < 1e-3
     # Else nothing of this would be proved: contexts were rewritten, and replies of all kinds sampled, given and read.
-    attempts = sum(1 + len(trajectory.earlier_endings) for trajectory in played.trajectories)
+    attempts = sum(1 + len(trajectory.earlier_endings) for trajectory in trajectories)
     assert (len(sequences) > attempts) == (context != "full")
-    assert (attempts > 8) == (mode == "reflect")
-    turns = [turn for trajectory in played.trajectories for turn in trajectory.turns]
+    assert (attempts > EPISODES) == (mode == "reflect")
+    turns = [turn for trajectory in trajectories for turn in trajectory.turns]
     expected = {TurnKind.ACT} | EXTRA.get(context, set()) | EXTRA.get(mode, set())
-    assert {turn.kind for turn in turns} == set(recorder.sampled_in) == expected
+    sampled = {kind for episode, kind in recorder.sampled if episode in of_case}
+    assert {turn.kind for turn in turns} == sampled == expected
     assert {turn.kind for turn in turns if turn.invalid is None} >= expected - {TurnKind.SUMMARY}
