@@ -52,13 +52,14 @@ LOSS: dict[str, dict[str, Any]] = {
     },
     "corrected": {"optimization.correction": {"kind": "truncate", "level": "token", "high": 2.0}},
 }
+OF_EXPERIMENTS = {"compute.engine": "vllm" if find_spec("vllm") else "embedded"}
+"""The engine that experiments ask for, where it is installed: for what is sampled in a way of its own."""
 BATCH: dict[str, dict[str, Any]] = {
     **{f"selection {rule}": {"selection.rule": rule} for rule in RULES if rule != "all"},
-    "an adapter": {"optimization.adapter": {"rank": 4, "alpha": 8}},
-    "branching": {"rollout.scheme": "branching", "rollout.prompts": 2},
+    "an adapter": {"optimization.adapter": {"rank": 4, "alpha": 8}, **OF_EXPERIMENTS},
+    "branching": {"rollout.scheme": "branching", "rollout.prompts": 2, **OF_EXPERIMENTS},
 }
 LEAN: dict[str, Any] = {
-    "compute.engine": "vllm" if find_spec("vllm") else "embedded",
     "rollout.prompts": 4,
     "data.validation_tasks": 2,
     "data.test_tasks": 2,
