@@ -21,9 +21,9 @@ demo: $(VENV)/ready ## compare credit rules; `make demo WORLD=frozen_lake` does 
 repro: $(VENV)/ready ## the same by DVC, which versions data, policies, metrics and plots
 	$(BIN)/dvc repro
 
-# Three processes on two cores: one of them mostly waits for a server, a browser or the disk.
+# As many processes as tests/conftest.py finds right for this machine: three on two cores.
 test: $(VENV)/ready ## every test
-	$(BIN)/pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder --durations 20
+	$(BIN)/pytest --numprocesses auto --dist loadfile --no-loadscope-reorder --durations 20
 
 ui: $(VENV)/ready ## MLflow's pages on what was run
 	$(BIN)/turnwise ui

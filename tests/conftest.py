@@ -6,6 +6,7 @@ import atexit
 import contextlib
 import fcntl
 import gc
+import math
 import os
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -16,6 +17,7 @@ from hypothesis import HealthCheck, settings
 from flows.runtime import server
 from tests.end_to_end.project_copy import GUARD
 from turnwise.own_process import collect_rarely
+from turnwise.policy.device_memory import device_bytes
 
 # Their assertions are explained as those of test files are.
 pytest.register_assert_rewrite("every_rule", "every_world")
@@ -36,6 +38,27 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 # Prefect reads its settings when a test module imports it, long before the first fixture.
 for name, value in server.CLIENT_SETTINGS.items():
     os.environ.setdefault(name, value)
+
+
+MOST_PROCESSES = 8
+"""More wait for the longest files."""
+BYTES_OF_A_PROCESS = 3 * 2**30
+"""With vLLM in it, and the commands that it starts."""
+PROCESSOR_QUOTA = Path("/sys/fs/cgroup/cpu.max")
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """One test process more than there are processors: one of them mostly waits for a server, a browser or the disk."""
+    memory = device_bytes("cpu")
+    assert memory is not None
+    return max(1, min(_processors() + 1, MOST_PROCESSES, memory // BYTES_OF_A_PROCESS))
+
+
+def _processors() -> int:
+    """How many this process may use: a container may be held to fewer than it sees."""
+    seen = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    quota, period = PROCESSOR_QUOTA.read_text().split() if PROCESSOR_QUOTA.is_file() else ("max", "1")
+    return seen if quota == "max" else min(seen, math.ceil(int(quota) / int(period)))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -51,7 +51,8 @@ def copy_project(folder: Path, *overlays: Path, drawn: bool = True) -> Path:
     for name in listed.rstrip("\0").split("\0"):
         if name.split("/")[0] not in LEFT_OUT and (ROOT / name).is_file():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(ROOT / name, folder / name)
+            # With their times: of files as new as its index Git would read all for every question.
+            shutil.copy2(ROOT / name, folder / name)
     if not drawn:
         with (folder / "turnwise" / "reporting" / "html" / "report_files.py").open("a") as file:
             file.write(UNDRAWN)

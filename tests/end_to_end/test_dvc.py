@@ -46,7 +46,7 @@ class Reproduction:
 @pytest.fixture(scope="module")
 def reproduction(tiny_ablation: Computed, tmp_path_factory: pytest.TempPathFactory) -> Reproduction:
     folder = tmp_path_factory.mktemp("dvc")
-    clone, reference = copy_project(folder / "clone"), copy_project(folder / "reference")
+    clone, reference = copy_project(folder / "clone", drawn=False), copy_project(folder / "reference")
     said = run(clone, "dvc", "repro", **guarded(clone))
     commit_all(clone)
     copy_home(tiny_ablation.home, reference / ".turnwise")
