@@ -51,9 +51,9 @@ class S3Server:
         """The content of every object of the bucket, by key."""
         import boto3
 
-        found = boto3.client("s3").list_objects_v2(Bucket=BUCKET).get("Contents", [])
-        keys = [each["Key"] for each in found]
-        return {key: boto3.client("s3").get_object(Bucket=BUCKET, Key=key)["Body"].read() for key in keys}
+        client = boto3.client("s3")
+        keys = [each["Key"] for each in client.list_objects_v2(Bucket=BUCKET).get("Contents", [])]
+        return {key: client.get_object(Bucket=BUCKET, Key=key)["Body"].read() for key in keys}
 
     def put(self, key: str, content: bytes) -> None:
         """Replace an object, behind everybody's back."""
