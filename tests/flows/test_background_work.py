@@ -9,11 +9,11 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from docket import Docket
-from docket.dependencies import current_worker
 
 
 def test_prefects_server_takes_the_worker_that_rests(monkeypatch: pytest.MonkeyPatch) -> None:
+    from docket import Docket
+    from docket.dependencies import current_worker
     from prefect.server.api import background_workers
 
     from flows.runtime.background_work import UnhurriedWorker, rest_between_works
@@ -30,6 +30,8 @@ def test_prefects_server_takes_the_worker_that_rests(monkeypatch: pytest.MonkeyP
 
 def test_all_work_is_done_whenever_it_comes_and_none_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Work that is due at once takes longer than the worker looks for work; other work is due while it rests."""
+    from docket import Docket
+
     from flows.runtime import background_work
     from flows.runtime.background_work import UnhurriedWorker
 

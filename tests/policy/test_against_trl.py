@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,8 @@ from turnwise.data.trajectory import TokenSequence
 from turnwise.policy.learner.learner import Learner
 from turnwise.policy.learner.update import UpdateBatch, UpdateSettings
 
-pytest.importorskip("trl", reason="TRL is not installed")
+# Not imported to see that it is there: every test process imports this file.
+pytestmark = pytest.mark.skipif(find_spec("trl") is None, reason="TRL is not installed")
 
 MakePolicy = Callable[..., Path]
 Gradients = dict[str, torch.Tensor]
