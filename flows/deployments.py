@@ -12,8 +12,11 @@ from prefect import flow, runtime
 
 from flows.ablation import comparison
 from turnwise.experiment import Experiment, load, single
+from turnwise.own_process import collect_rarely
 from turnwise.store.default import use_storage
 from turnwise.store.paths import project_root
+
+collect_rarely()  # a run's process imports this file before anything large
 
 
 def _run_name() -> str:

@@ -10,7 +10,10 @@ from rich.console import Console
 
 from flows import ablation
 from turnwise.experiment import Experiment
+from turnwise.own_process import collect_rarely
 from turnwise.reporting.html import report_files
+
+collect_rarely()  # also in the processes of their own that tests start
 
 
 @dataclass(frozen=True)

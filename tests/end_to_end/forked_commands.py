@@ -21,6 +21,9 @@ import traceback
 def main() -> None:
     """Run the commands that standard input gives, one after the other, until it is closed."""
     sys.path[0] = os.getcwd()  # as `python -m` has it
+    from turnwise.own_process import collect_rarely
+
+    collect_rarely()
     for name in sys.argv[1:]:
         importlib.import_module(name)
     for line in sys.stdin:
