@@ -64,7 +64,7 @@ def read(text):
 @pytest.fixture(scope="module")
 def undecided(report):
     """The page of a report without a judgement."""
-    return page(replace(report, judgement=None))
+    return page(small(report))
 
 
 @pytest.fixture(scope="module")
@@ -275,7 +275,7 @@ def test_what_matters_stands_open_and_the_rest_is_folded(report, text):
     opened = re.sub(r"<details(?! class=\"part\" open)[^>]*>.*?</details>", "", text, flags=re.DOTALL)
     assert re.findall(r"<h2>(.*?)</h2>", opened) == ["Learning curves", "Verdicts", "Comparison", "Alarms"]
     assert "<h3>Pairs of variants</h3>" in opened and opened.count("data-values=") == 4
-    quiet = page(replace(report, alarms=[]))
+    quiet = page(replace(small(report), alarms=[]))
     assert '<details class="part">\n<summary><h2>Alarms</h2>' in quiet, "open only where one was raised"
 
 
