@@ -15,6 +15,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
+from turnwise.own_process import collect_rarely
+
 ROOT = Path(__file__).resolve().parents[1]
 PEAKS = {"H100 PCIe": 756e12, "H100": 989e12, "H200": 989e12, "A100": 312e12, "B200": 2250e12, "L40S": 362e12}
 """FLOP/s in bfloat16 of dense products, by NVIDIA's data sheets; the first name that a card's name contains."""
@@ -28,6 +30,7 @@ VARIANT = "grpo-or"
 
 def main(arguments: Sequence[str]) -> None:
     """Measure the part that is named, on the device and with the engine that are named."""
+    collect_rarely()
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what libraries print is no answer
     name, device, engine = arguments

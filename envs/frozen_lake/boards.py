@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 
 import numpy as np
 
@@ -51,24 +51,21 @@ class LakeBoard:
 
     def neighbour(self, cell: int, action: int) -> int:
         """The cell that an action leads to without slipping; at the edge of the board, the same cell."""
-        row, column = divmod(cell, self.size)
-        down, right = MOVES[action]
-        inside = 0 <= row + down < self.size and 0 <= column + right < self.size
-        return (row + down) * self.size + column + right if inside else cell
+        return _neighbours(self.size)[cell][action]
 
     @cached_property
     def distances(self) -> tuple[int | None, ...]:
         """Length in actions of the shortest path from each cell to the goal; None where there is no path."""
+        cells, neighbours = self.cells, _neighbours(self.size)
         found: dict[int, int] = {self.goal: 0}
         frontier = deque([self.goal])
         while frontier:
             cell = frontier.popleft()
-            for action in range(len(MOVES)):
-                neighbour = self.neighbour(cell, action)
-                if neighbour not in found and self.cells[neighbour] != HOLE:
+            for neighbour in neighbours[cell]:
+                if neighbour not in found and cells[neighbour] != HOLE:
                     found[neighbour] = found[cell] + 1
                     frontier.append(neighbour)
-        return tuple(found.get(cell) for cell in range(len(self.cells)))
+        return tuple(found.get(cell) for cell in range(len(cells)))
 
     @property
     def distance(self) -> int | None:
@@ -80,6 +77,17 @@ class LakeBoard:
         """The split that this board belongs to."""
         draw = seeding.derive(0, "frozen_lake split", *self.rows) % 10
         return "validation" if draw == 8 else "test" if draw == 9 else "train"
+
+
+@cache
+def _neighbours(size: int) -> list[list[int]]:
+    """The cells that the actions lead to from each cell of a square, without slipping."""
+
+    def ahead(cell: int, down: int, right: int) -> int:
+        row, column = cell // size + down, cell % size + right
+        return row * size + column if 0 <= row < size and 0 <= column < size else cell
+
+    return [[ahead(cell, *move) for move in MOVES] for cell in range(size * size)]
 
 
 def draw_board(seed: int, split: Split, size: int, frozen: float) -> LakeBoard:
@@ -100,7 +108,7 @@ def draw_board(seed: int, split: Split, size: int, frozen: float) -> LakeBoard:
 
 def _any_board(generator: np.random.Generator, size: int, frozen: float) -> LakeBoard:
     """Board with a uniformly random start and goal; every other cell is ice with probability `frozen`, else a hole."""
-    letters = [ICE if share < frozen else HOLE for share in generator.random(size * size)]
+    letters = [ICE if share < frozen else HOLE for share in generator.random(size * size).tolist()]
     start = int(generator.integers(size * size))
     goal = (start + 1 + int(generator.integers(size * size - 1))) % (size * size)
     letters[start], letters[goal] = START, GOAL

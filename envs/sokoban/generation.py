@@ -19,7 +19,7 @@ episode has.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 
 import numpy as np
 
@@ -92,7 +92,7 @@ def _any_board(generator: np.random.Generator, split: Split, recipe: RoomRecipe)
     if len(cells) < 2 * recipe.boxes + 1:
         return None
     player, *targets = (cells[place] for place in generator.permutation(len(cells))[: recipe.boxes + 1].tolist())
-    room = Room(recipe.size, floor, tuple(sorted(targets)))
+    room = _room(recipe.size, floor, tuple(sorted(targets)))
     if room.split != split:
         return None
     apart = _drag_apart(generator, room, player, recipe.reverse_moves)
@@ -112,31 +112,74 @@ def _carve(generator: np.random.Generator, size: int) -> tuple[bool, ...]:
     directions = generator.integers(len(MOVES), size=steps + 1).tolist()
     shapes = generator.integers(len(SHAPES), size=steps).tolist()
     row, column = generator.integers(1, size - 1, size=2).tolist()
-    down, right = MOVES[directions[-1]]
-    floor = [False] * (size * size)
-    for turn, direction, shape in zip(turns, directions, shapes, strict=False):
+    ahead, carved = _walk_tables(size)
+    cell, direction, floor = row * size + column, directions[-1], 0
+    for turn, drawn, shape in zip(turns, directions, shapes, strict=False):
         if turn:
-            down, right = MOVES[direction]
-        row, column = min(max(row + down, 1), size - 2), min(max(column + right, 1), size - 2)
-        for below, beside in SHAPES[shape]:
-            if 1 <= row + below <= size - 2 and 1 <= column + beside <= size - 2:
-                floor[(row + below) * size + column + beside] = True
-    return tuple(floor)
+            direction = drawn
+        cell = ahead[direction][cell]
+        floor |= carved[shape][cell]
+    return _floor(size, floor)
+
+
+@cache
+def _walk_tables(size: int) -> tuple[list[dict[int, int]], list[dict[int, int]]]:
+    """The next cell of the walk, by direction and cell, and the cells that become floor, by shape and cell, as bits."""
+    inner = range(1, size - 1)
+    cells = [(row, column) for row in inner for column in inner]
+
+    def within(place: int) -> int:
+        return min(max(place, 1), size - 2)
+
+    ahead = [
+        {row * size + column: within(row + down) * size + within(column + right) for row, column in cells}
+        for down, right in MOVES
+    ]
+    carved = [
+        {
+            row * size + column: sum(
+                1 << (row + below) * size + column + beside
+                for below, beside in shape
+                if row + below in inner and column + beside in inner
+            )
+            for row, column in cells
+        }
+        for shape in SHAPES
+    ]
+    return ahead, carved
+
+
+@lru_cache(maxsize=20_000)
+def _floor(size: int, bits: int) -> tuple[bool, ...]:
+    return tuple(bool(bits >> cell & 1) for cell in range(size * size))
+
+
+@lru_cache(maxsize=20_000)
+def _room(size: int, floor: tuple[bool, ...], targets: tuple[int, ...]) -> Room:
+    """One room for all draws of the same: small rooms recur, and what is derived from one is derived once."""
+    return Room(size, floor, targets)
 
 
 def _drag_apart(generator: np.random.Generator, room: Room, player: int, reverse_moves: int) -> Position | None:
     """Uniformly random choice among the farthest positions of the reverse play; None if no box can be dragged away."""
-    farthest, best = 0, [(player, room.targets)]
+    best = _farthest(room, player, reverse_moves)
+    if not best:
+        return None
+    player, boxes = best[generator.integers(len(best))]
+    return Position(player, tuple(sorted(boxes)))
+
+
+@lru_cache(maxsize=20_000)
+def _farthest(room: Room, player: int, reverse_moves: int) -> list[tuple[int, tuple[int, ...]]]:
+    """The positions of the reverse play in which the boxes are farthest from their own targets."""
+    farthest, best = 0, list[tuple[int, tuple[int, ...]]]()
     for position in _dragged(room, player, reverse_moves):
         distance = _distance(room, position[1])
         if distance > farthest:
             farthest, best = distance, []
         if distance == farthest:
             best.append(position)
-    if farthest == 0:
-        return None
-    player, boxes = best[generator.integers(len(best))]
-    return Position(player, tuple(sorted(boxes)))
+    return best
 
 
 def _dragged(room: Room, player: int, reverse_moves: int) -> list[tuple[int, tuple[int, ...]]]:
@@ -144,17 +187,19 @@ def _dragged(room: Room, player: int, reverse_moves: int) -> list[tuple[int, tup
     frontier = [(player, room.targets)]
     seen = set(frontier)
     found: dict[tuple[int, tuple[int, ...]], None] = {}
+    steps, bare = _steps(room.floor, room.offsets), frozenset(room.targets).isdisjoint
     for _ in range(reverse_moves):
         following = []
         for before, boxes in frontier:
-            for offset in room.offsets:
-                after, behind = before + offset, before - offset
-                if not room.floor[after] or after in boxes:
+            for after, behind in steps[before]:
+                if after in boxes:
                     continue
-                dragged = tuple(before if box == behind else box for box in boxes)
-                position = (after, dragged)
-                if dragged != boxes and not any(target in dragged for target in room.targets):
-                    found[position] = None
+                position = (after, boxes)
+                if behind in boxes:
+                    dragged = tuple([before if box == behind else box for box in boxes])
+                    position = (after, dragged)
+                    if bare(dragged):
+                        found[position] = None
                 if position not in seen:
                     seen.add(position)
                     following.append(position)
@@ -162,6 +207,15 @@ def _dragged(room: Room, player: int, reverse_moves: int) -> list[tuple[int, tup
         if not frontier or len(seen) > MOST_POSITIONS:
             break
     return list(found)
+
+
+@lru_cache(maxsize=20_000)
+def _steps(floor: tuple[bool, ...], offsets: tuple[int, ...]) -> list[list[tuple[int, int]]]:
+    """For every cell of the floor, its neighbours on the floor, each with the cell opposite, in the order of moves."""
+    return [
+        [(cell + offset, cell - offset) for offset in offsets if is_floor and floor[cell + offset]]
+        for cell, is_floor in enumerate(floor)
+    ]
 
 
 def _distance(room: Room, boxes: tuple[int, ...]) -> int:

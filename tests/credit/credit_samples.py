@@ -1,8 +1,7 @@
 """Batches that several credit tests share: two worked by hand, and any that hypothesis makes."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import islice
 from typing import Any
 
 import pytest
@@ -29,34 +28,52 @@ def close(found: Iterable[Sequence[float]], expected: Iterable[Sequence[float]],
     return [list(row) for row in found] == [pytest.approx(list(row), abs=tolerance) for row in expected]
 
 
-NUMBERS = st.integers(-5000, 5000).map(lambda value: value / 1000)
+ROUND = (0.0, 1.0, -1.0, 0.5, 5.0, -5.0)
+"""Every fourth number of a batch is one of these, so that there are equal ones and zeros."""
+
+
+def a_number(read: Iterator[int]) -> float:
+    """A multiple of 0.001 from -5 to 5, of two bytes."""
+    first, second = next(read), next(read)
+    return ROUND[second % len(ROUND)] if first < 64 else ((first * 256 + second) % 10_001 - 5000) / 1000
 
 
 @st.composite
 def batches(draw: st.DrawFn, longest: int = 4, smallest: int = 2) -> CreditBatch:
-    """Any batch with a critic, anchors, cuts and turns that are not trained, without rewards per token."""
+    """Any batch with a critic, anchors, cuts and turns that are not trained, without rewards per token.
 
-    def rows(elements: st.SearchStrategy[Any], counts: Sequence[int]) -> list[list[Any]]:
-        """A row of so many elements for each count, drawn at once, which is several times faster than one by one."""
-        drawn = iter(draw(st.lists(elements, min_size=sum(counts), max_size=sum(counts))))
-        return [list(islice(drawn, count)) for count in counts]
+    It is read from bytes that are drawn at once, which is several times faster than to draw number by number.
+    """
+    turns = [1 + byte % longest for byte in draw(st.binary(min_size=smallest, max_size=10))]
+    most = 6 * len(turns) + 11 * sum(turns)  # of a trajectory and of a turn: a reply has at most three values
+    read = iter(draw(st.binary(min_size=most, max_size=most)))
 
-    def one_each(elements: st.SearchStrategy[Any]) -> list[Any]:
-        return draw(st.lists(elements, min_size=len(turns), max_size=len(turns)))
+    def rows(element: Callable[[], Any], counts: Sequence[int]) -> list[list[Any]]:
+        return [[element() for _ in range(count)] for count in counts]
 
-    turns = draw(st.lists(st.integers(1, longest), min_size=smallest, max_size=10))
-    lengths = rows(st.integers(1, 3), turns)
-    places = rows(st.sampled_from(["here", "there", None]), [count - 1 for count in turns])
+    def number() -> float:
+        return a_number(read)
+
+    def flag() -> bool:
+        return next(read) % 2 == 1
+
+    def one_each(element: Callable[[], Any]) -> list[Any]:
+        return [element() for _ in turns]
+
+    lengths = rows(lambda: 1 + next(read) % 3, turns)
     return CreditBatch(
-        group=one_each(st.integers(0, 2)),
-        turn_rewards=rows(NUMBERS, turns),
-        outcome=one_each(NUMBERS),
+        group=one_each(lambda: next(read) % 3),
+        turn_rewards=rows(number, turns),
+        outcome=one_each(number),
         reply_lengths=lengths,
-        values=rows(NUMBERS, [sum(row) for row in lengths]),
-        anchors=[["start", *row] for row in places],
-        truncated=one_each(st.booleans()),
-        bootstrap=one_each(NUMBERS),
-        trained=rows(st.booleans(), turns),
+        values=rows(number, [sum(row) for row in lengths]),
+        anchors=[
+            ["start", *row]
+            for row in rows(lambda: (None, "here", "there")[next(read) % 3], [count - 1 for count in turns])
+        ],
+        truncated=one_each(flag),
+        bootstrap=one_each(number),
+        trained=rows(flag, turns),
     )
 
 

@@ -16,6 +16,8 @@ import pytest
 
 PREAMBLE = """
 import json, os, signal, sys, time
+from turnwise.own_process import collect_rarely, leave
+collect_rarely()
 from flows.runtime.server import ensure_server
 ensure_server()
 from prefect import flow, task
@@ -55,6 +57,7 @@ for process in killed:
 print(sys.stdin.readline(), end="")
 closed = close_abandoned_runs()
 print(json.dumps([before, closed, states(["Crashed"] * 2 + ["Running"] * 2), close_abandoned_runs()]))
+leave(0)
 """
 OLD_AND_NEW = """
 import sqlite3
@@ -72,6 +75,7 @@ with get_client(sync_client=True) as client:
             break
         time.sleep(0.2)
     print(sorted({"old", "new"} & names()))
+leave(0)
 """
 
 

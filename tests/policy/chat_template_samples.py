@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -49,8 +51,13 @@ def template_of(family: str) -> str:
 def tokenizer_of(family: str) -> PreTrainedTokenizerFast:
     """A small tokenizer with the family's control tokens and template; it ends a text as the family's base model."""
     published = FAMILIES[family]
-    tokenizer = train_tokenizer(TEXTS, 400, ["<think>", "</think>"])
+    tokenizer = copy.deepcopy(_trained())
     tokenizer.add_special_tokens({"additional_special_tokens": list(published.control_tokens)})
     tokenizer.bos_token, tokenizer.eos_token = published.begin, published.end_of_text
     tokenizer.chat_template = template_of(family)
     return tokenizer
+
+
+@cache
+def _trained() -> PreTrainedTokenizerFast:
+    return train_tokenizer(TEXTS, 400, ["<think>", "</think>"])

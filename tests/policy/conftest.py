@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from policy_samples import CONTEXT, END, PAD, VOCABULARY
+from policy_samples import CONTEXT, write_policy
 
 from turnwise.policy.engines.contract import Engine
 from turnwise.policy.engines.resident import close_resident_engine, resident_engine
@@ -14,27 +15,14 @@ from turnwise.policy.engines.resident import close_resident_engine, resident_eng
 
 @pytest.fixture(scope="session")
 def make_policy(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
-    """A policy's folder. Deviation 0.08 makes distributions far from uniform, so that a stale weight is seen."""
-    from turnwise.policy.architecture import create_policy
+    """A folder of the caller's own with the policy of a seed, which is made once and copied from then on."""
+    made: dict[tuple[int, bool], Path] = {}
 
     def make(seed: int, *, tied: bool = True) -> Path:
-        folder = tmp_path_factory.mktemp("policy")
-        create_policy(
-            folder,
-            vocabulary_size=VOCABULARY,
-            context_length=CONTEXT,
-            end_token=END,
-            pad_token=PAD,
-            seed=seed,
-            hidden=64,
-            layers=2,
-            heads=2,
-            key_value_heads=1,
-            feed_forward=128,
-            initial_deviation=0.08,
-            tied=tied,
-        )
-        return folder
+        if (seed, tied) not in made:
+            made[seed, tied] = tmp_path_factory.mktemp("made")
+            write_policy(made[seed, tied], seed, tied=tied)
+        return shutil.copytree(made[seed, tied], tmp_path_factory.mktemp("policy"), dirs_exist_ok=True)
 
     return make
 

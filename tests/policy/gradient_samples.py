@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,20 @@ from transformers import PreTrainedModel
 from turnwise.policy.learner.learner import Learner
 from turnwise.policy.optimizer import NamedAdamW
 
+_loaded: dict[bytes, Learner] = {}
+
+
+def loaded_learner(policy: Path) -> Learner:
+    """What `Learner(policy, threads=1)` is: a copy, in a sixth of the time, if a policy of these bytes was loaded."""
+    contents = b"".join(file.read_bytes() for file in sorted(policy.iterdir()))
+    if contents not in _loaded:
+        _loaded[contents] = Learner(policy, threads=1)
+    return copy.deepcopy(_loaded[contents])
+
 
 def precise_learner(policy: Path) -> Learner:
     """A learner in float64, for proofs."""
-    learner = Learner(policy, threads=1)
+    learner = loaded_learner(policy)
     in_float64(learner.model)
     return learner
 

@@ -3,11 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from turnwise.data.trajectory import TokenSequence
 from turnwise.policy.engines.contract import Engine, Reply, Sampling
 
 VOCABULARY, CONTEXT, END, PAD = 300, 128, 1, 2
+
+
+def write_policy(folder: Path, seed: int, *, tied: bool = True) -> None:
+    """A small policy. Deviation 0.08 makes distributions far from uniform, so that a stale weight is seen."""
+    from turnwise.policy.architecture import create_policy
+
+    create_policy(
+        folder,
+        vocabulary_size=VOCABULARY,
+        context_length=CONTEXT,
+        end_token=END,
+        pad_token=PAD,
+        seed=seed,
+        hidden=64,
+        layers=2,
+        heads=2,
+        key_value_heads=1,
+        feed_forward=128,
+        initial_deviation=0.08,
+        tied=tied,
+    )
 
 
 def sample(engine: Engine, contexts: Sequence[Sequence[int]], *, temperature: float, seed: int = 0) -> list[Reply]:

@@ -6,7 +6,8 @@ differentiates. TRL belongs to the development extra and is imported in this fil
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -37,6 +38,14 @@ REWARDS = (1.0, 0.0, 0.25, 0.0, 2.0, 0.5)
 SETTINGS = UpdateSettings(
     learning_rate=1e-3, temperature=0.9, micro_batch_tokens=60, maximum_mismatch=10.0, maximum_gradient_norm=1e9
 )
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _without_vllm() -> Iterator[None]:
+    """TRL imports vLLM where it is installed, which takes seconds, and samples nothing with it here."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, "vllm", None)
+        yield
 
 
 def trl_trainer(policy: Path, folder: Path, sequences: list[TokenSequence], dtype: torch.dtype, **options: Any) -> Any:

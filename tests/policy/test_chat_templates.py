@@ -77,19 +77,22 @@ def test_earlier_thoughts_stay_in_the_context_and_qwen3s_template_alone_drops_th
         assert whole == context.replace(THOUGHT, ""), "and nothing else differs"
 
 
+def qwen3_with(switches: dict[str, bool]) -> ChatFrame:
+    tokenizer = tokenizer_of("qwen3")
+    set_switches(tokenizer, switches)
+    return ChatFrame(tokenizer)
+
+
 @pytest.mark.parametrize("system", [None, "Answer."])
-@pytest.mark.parametrize("switches", [{}, {"enable_thinking": False}])
+@pytest.mark.parametrize("frame", [qwen3_with({}), qwen3_with({"enable_thinking": False})], ids=["", "no-thinking"])
 @given(
     thoughts=st.lists(st.sampled_from(["", "<think>a</think>", "<think>\nb\n</think>\n\n"]), min_size=3, max_size=3),
     answers=st.lists(texts, min_size=3, max_size=3),
 )
 @settings(max_examples=20, deadline=None)
 def test_without_thoughts_a_conversation_is_spelled_as_qwen3s_template_renders_it(
-    system: str | None, switches: dict[str, bool], thoughts: list[str], answers: list[str]
+    system: str | None, frame: ChatFrame, thoughts: list[str], answers: list[str]
 ) -> None:
-    tokenizer = tokenizer_of("qwen3")
-    set_switches(tokenizer, switches)
-    frame = ChatFrame(tokenizer)
     observations = ["Where?", "Paris.", "And?", "So?"]
     replies = [thought + answer for thought, answer in zip(thoughts, answers, strict=True)]
     context = frame.without_thoughts(system, observations, [frame.reply(reply) for reply in replies])

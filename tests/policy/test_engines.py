@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import io
 import json
 import logging
@@ -11,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import flask  # noqa: F401
 import pytest
@@ -50,11 +52,15 @@ def differences(learner: Learner, engine: Engine, temperature: float, seed: int)
     ]
 
 
+LORA = ModelSettings(adapter=Adapter(rank=4, alpha=8))
+# In this order vLLM starts twice, once of them without weights, which an adapter's base then gives it.
+TRAINED = [(True, LORA), (True, PLAIN), (False, PLAIN), (False, LORA)]
+
+
 @pytest.mark.kernels
-@pytest.mark.parametrize("tied", [True, False])
-@pytest.mark.parametrize("model", [PLAIN, ModelSettings(adapter=Adapter(rank=4, alpha=8))], ids=["all", "lora"])
+@pytest.mark.parametrize(("tied", "model"), TRAINED, ids=["tied-lora", "tied-all", "untied-all", "untied-lora"])
 def test_engine_and_learner_agree_after_every_update(
-    engine: Engine, make_policy: MakePolicy, tmp_path: Path, model: ModelSettings, tied: bool
+    engine: Engine, make_policy: MakePolicy, tmp_path: Path, tied: bool, model: ModelSettings
 ) -> None:
     """From the folder and from memory; also where an adapter is trained: the engine is given the merged weights."""
     policy = make_policy(11, tied=tied)
@@ -76,6 +82,21 @@ def test_engine_and_learner_agree_after_every_update(
         assert metrics["mismatch"] < 1e-5
     stale = differences(learner, engine, 1.0, seed=9)
     assert sum(stale) / len(stale) > 1e-3, "weights that were not handed over must be seen"
+
+
+@pytest.mark.engine
+@pytest.mark.kernels
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="other processors have one set of kernels")
+def test_torch_and_vllm_compute_with_the_class_of_kernels_that_they_are_held_to(
+    vllm_engine: Engine, make_policy: MakePolicy
+) -> None:
+    vllm_engine.load(make_policy(17, tied=False), "whose kernels")  # as the one before: vLLM starts for no other
+    loaded = {
+        name for name in ("_C", "_C_AVX2", "_C_AVX512") if f"/{name}.abi3.so" in Path("/proc/self/maps").read_text()
+    }
+    has_more = "avx512f" in run_environment.platform()["processor"]["flags"]
+    held = os.environ.get("ATEN_CPU_CAPABILITY") == "avx2" or not has_more
+    assert (loaded == {"_C_AVX2"}) == (torch.backends.cpu.get_cpu_capability() == "AVX2") == held
 
 
 @pytest.mark.engine
@@ -140,53 +161,54 @@ import json, sys
 from pathlib import Path
 from turnwise.own_process import collect_rarely, leave
 collect_rarely()
+sys.modules["vllm"] = None
 sys.path.insert(0, sys.argv[2])
 from policy_samples import CONTEXT, contexts, sample
+from turnwise.policy import critic, learner, model, scoring
+import turnwise.policy.learner.learner, turnwise.policy.engines.contract
+import turnwise.policy.engines.embedded
 from turnwise.policy.engines.resident import make_engine
 
-if __name__ == "__main__":
-    engine = make_engine(sys.argv[3], threads=1, context_length=CONTEXT, maximum_episodes=16)
+def sampled(name):
+    engine = make_engine(name, threads=1, context_length=CONTEXT, maximum_episodes=16)
     engine.load(Path(sys.argv[1]), "policy")
-    replies = sample(engine, contexts(), temperature=0.9, seed=2)
-    print(json.dumps([[reply.tokens, reply.log_probabilities] for reply in replies]))
+    return [[reply.tokens, reply.log_probabilities] for reply in sample(engine, contexts(), temperature=0.9, seed=2)]
+
+if __name__ == "__main__":
+    found = {"embedded": sampled("embedded")}
+    assert sys.modules.pop("vllm") is None
+    found["imported"] = [name for name in sys.modules if name.split(".")[0] == "vllm"]
+    if sys.argv[3] == "both":
+        found["vllm"] = sampled("vllm")
+    print(json.dumps(found))
     leave(0)
 """
 
 
-def test_another_process_samples_the_same_to_the_bit(
-    engine: Engine, make_policy: MakePolicy, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
-    policy = make_policy(17)
-    script = tmp_path / "another_process.py"
+@pytest.fixture(scope="module")
+def another_process(make_policy: MakePolicy, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What another process samples from policy 17 by engine: the embedded one first, while vLLM cannot be imported."""
+    script = tmp_path_factory.mktemp("another") / "another_process.py"
     script.write_text(ANOTHER_PROCESS)
-    command = [
-        sys.executable,
-        str(script),
-        str(policy),
-        str(Path(__file__).parent),
-        request.node.callspec.params["engine"],
-    ]
+    engines = "both" if importlib.util.find_spec("vllm") else "embedded"
+    command = [sys.executable, str(script), str(make_policy(17)), str(Path(__file__).parent), engines]
     finished = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert finished.returncode == 0, finished.stderr
-    engine.load(policy, "two processes")
+    found: dict[str, Any] = json.loads(finished.stdout)
+    return found
+
+
+def test_another_process_samples_the_same_to_the_bit(
+    engine: Engine, make_policy: MakePolicy, another_process: dict[str, Any], request: pytest.FixtureRequest
+) -> None:
+    engine.load(make_policy(17), "two processes")
     here = sample(engine, contexts(), temperature=0.9, seed=2)
-    there = json.loads(finished.stdout)
+    there = another_process[request.node.callspec.params["engine"]]
     assert [[list(reply.tokens), list(reply.log_probabilities)] for reply in here] == there
 
 
-@pytest.mark.engine
-@pytest.mark.kernels
-@pytest.mark.skipif(platform.machine() != "x86_64", reason="other processors have one set of kernels")
-def test_torch_and_vllm_compute_with_the_class_of_kernels_that_they_are_held_to(
-    vllm_engine: Engine, make_policy: MakePolicy
-) -> None:
-    vllm_engine.load(make_policy(17), "whose kernels")
-    loaded = {
-        name for name in ("_C", "_C_AVX2", "_C_AVX512") if f"/{name}.abi3.so" in Path("/proc/self/maps").read_text()
-    }
-    has_more = "avx512f" in run_environment.platform()["processor"]["flags"]
-    held = os.environ.get("ATEN_CPU_CAPABILITY") == "avx2" or not has_more
-    assert (loaded == {"_C_AVX2"}) == (torch.backends.cpu.get_cpu_capability() == "AVX2") == held
+def test_the_library_needs_and_imports_no_vllm_until_an_engine_starts(another_process: dict[str, Any]) -> None:
+    assert another_process["embedded"] and another_process["imported"] == []
 
 
 def test_replies_are_cut_off_at_the_limit_and_at_the_context(engine: Engine, make_policy: MakePolicy) -> None:
@@ -295,23 +317,6 @@ def test_what_vllm_says_at_its_start_is_kept_from_bars_that_own_standard_error(
         print("what led to it", file=sys.stderr)
         raise ValueError("failed")
     assert capfd.readouterr().err == "what led to it\n"
-
-
-def test_the_library_needs_and_imports_no_vllm_until_an_engine_starts() -> None:
-    code = (
-        "import sys; from turnwise.own_process import collect_rarely, leave; collect_rarely();"
-        "sys.modules['vllm'] = None;"
-        "from turnwise.policy import critic, learner, model, scoring;"
-        "import turnwise.policy.learner.learner, turnwise.policy.engines.contract;"
-        "import turnwise.policy.engines.embedded;"
-        "from turnwise.policy.engines.resident import make_engine;"
-        "make_engine('embedded', threads=1, context_length=8, maximum_episodes=1);"
-        "assert sys.modules.pop('vllm') is None;"
-        "assert not any(name.split('.')[0] == 'vllm' for name in sys.modules);"
-        "leave(0)"
-    )
-    finished = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
-    assert finished.returncode == 0, finished.stderr
 
 
 def test_an_unknown_engine_is_refused() -> None:

@@ -11,7 +11,7 @@ from typing import Any, get_args
 
 import pytest
 import torch
-from gradient_samples import gradients_of_first_step, precise_learner, relative_difference
+from gradient_samples import gradients_of_first_step, loaded_learner, precise_learner, relative_difference
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from policy_samples import two_turn_sequences
@@ -19,7 +19,6 @@ from policy_samples import two_turn_sequences
 from turnwise.config.optimization import ImportanceCorrection, ReferencePenalty
 from turnwise.data.arrays import Ragged, SequenceBatch
 from turnwise.errors import MismatchError
-from turnwise.policy.learner.learner import Learner
 from turnwise.policy.learner.losses import LOSSES
 from turnwise.policy.learner.update import Aggregation, UpdateBatch, UpdateSettings
 from turnwise.policy.reply_states import reply_states
@@ -57,7 +56,7 @@ def a_batch() -> UpdateBatch:
 def sampled_by_an_engine_that_is_off(policy: Path) -> UpdateBatch:
     """The batch, with an engine that is up to a quarter of a nat away from the learner."""
     batch = a_batch()
-    own = Learner(policy, threads=1).log_probabilities(batch.sequences, SETTINGS.temperature, 1000)
+    own = loaded_learner(policy).log_probabilities(batch.sequences, SETTINGS.temperature, 1000)
     sequences = [
         dataclasses.replace(
             sequence,
@@ -78,7 +77,7 @@ def with_options(loss: str, aggregation: str, **further: Any) -> UpdateSettings:
 
 def gradients(policy: Path, batch: UpdateBatch, chosen: UpdateSettings, dtype: str = "float64") -> Gradients:
     """Of the first step: AdamW's first moment is then 0.1 x the gradient."""
-    learner = precise_learner(policy) if dtype == "float64" else Learner(policy, threads=1)
+    learner = precise_learner(policy) if dtype == "float64" else loaded_learner(policy)
     learner.update(batch, chosen)
     return gradients_of_first_step(learner._optimizer)
 
@@ -176,7 +175,7 @@ def test_nor_does_the_cut_matter_to_a_correction(make_policy: MakePolicy, loss: 
 def test_the_defaults_are_the_plain_token_mean_to_the_bit(make_policy: MakePolicy) -> None:
     """Sum the clipped losses, divide by the reply tokens, no more."""
     policy, batch = make_policy(0), a_batch()
-    learner = Learner(policy, threads=1)
+    learner = loaded_learner(policy)
     chosen = SETTINGS.changed(clip_low=0.2, clip_high=0.28)
     part = batch.select([0, 2, 3, 4, 5])  # Sequence 1 has no advantage, and is not propagated backward.
     tokens, pad_token = chosen.micro_batch_tokens, learner._pad_token
@@ -191,7 +190,7 @@ def test_the_defaults_are_the_plain_token_mean_to_the_bit(make_policy: MakePolic
         loss = -torch.minimum(ratio * advantages, ratio.clamp(1.0 - 0.2, 1.0 + 0.28) * advantages)
         (loss.sum() / int(batch.sequences.mask.sum())).backward()
     expected = {name: parameter.grad for name, parameter in learner.model.named_parameters()}
-    fresh = Learner(policy, threads=1)
+    fresh = loaded_learner(policy)
     fresh._gradient(batch, chosen)
     for name, parameter in fresh.model.named_parameters():
         assert torch.equal(parameter.grad, expected[name]), name
@@ -226,13 +225,13 @@ def test_only_what_is_used_is_reported(make_policy: MakePolicy) -> None:
         ),
     ]
     for options, names in further:
-        metrics = Learner(policy, threads=1).update(a_batch(), SETTINGS.changed(**options))
+        metrics = loaded_learner(policy).update(a_batch(), SETTINGS.changed(**options))
         assert set(metrics) == plain | names, options
 
 
 def test_the_objective_and_the_divergence_are_reported_as_they_are(make_policy: MakePolicy) -> None:
     """By hand from the learner's own log-probabilities: the loss of REINFORCE, k2, and the entropy."""
-    learner, batch = Learner(make_policy(0), threads=1), a_batch()
+    learner, batch = loaded_learner(make_policy(0)), a_batch()
     own = learner.log_probabilities(batch.sequences, SETTINGS.temperature, 1000)
     entropies = learner.entropies(batch.sequences, SETTINGS.temperature, 1000)
     assert batch.reference_log_probabilities is not None
@@ -285,7 +284,7 @@ def test_observation_tokens_and_padding_change_nothing(
         reference_log_probabilities=changed(batch.reference_log_probabilities),
     )
     chosen = with_options(loss, "prompt-mean", **TERMS[terms])
-    plain, padded = Learner(policy, threads=1), Learner(policy, threads=1)
+    plain, padded = loaded_learner(policy), loaded_learner(policy)
     padded._pad_token = pad_token
     assert plain.update(batch, chosen) == padded.update(other, chosen)
     for name, parameter in plain.model.named_parameters():
@@ -302,8 +301,8 @@ def test_a_batch_without_advantages_still_follows_the_other_terms(
     silent = UpdateBatch.from_turns(
         a_batch().sequences, [(0.0, 0.0)] * 6, reference_log_probabilities=a_batch().reference_log_probabilities
     )
-    assert Learner(policy, threads=1).update(silent, SETTINGS)["gradient_norm"] == 0.0
-    learner = Learner(policy, threads=1)
+    assert loaded_learner(policy).update(silent, SETTINGS)["gradient_norm"] == 0.0
+    learner = loaded_learner(policy)
     chosen = SETTINGS.changed(**terms)
     values = [learner.update(silent, chosen)["objective"] for _ in range(8)]
     assert values[-1] < values[1] < values[0]
@@ -314,7 +313,7 @@ def test_an_entropy_bonus_makes_the_policy_less_certain(make_policy: MakePolicy)
     policy = make_policy(0)
     entropies = {}
     for coefficient in (0.0, 2.0):
-        learner = Learner(policy, threads=1)
+        learner = loaded_learner(policy)
         for _ in range(20):
             learner.supervised_step(a_batch().sequences, learning_rate=3e-3, micro_batch_tokens=100)
         for _ in range(5):
@@ -365,7 +364,7 @@ def test_a_correction_weighs_the_policy_loss_and_takes_the_ratio_to_the_learner(
 def test_later_steps_take_the_ratio_to_the_learner_before_the_first(make_policy: MakePolicy) -> None:
     """With an engine that agrees, a correction changes nothing, over any number of steps."""
     policy = make_policy(0)
-    own = Learner(policy, threads=1).log_probabilities(a_batch().sequences, SETTINGS.temperature, 1000)
+    own = loaded_learner(policy).log_probabilities(a_batch().sequences, SETTINGS.temperature, 1000)
     sequences = [
         dataclasses.replace(sequence, log_probabilities=tuple(row))
         for sequence, row in zip(a_batch().sequences, own, strict=True)
@@ -373,7 +372,7 @@ def test_later_steps_take_the_ratio_to_the_learner_before_the_first(make_policy:
     batch = UpdateBatch.from_turns(sequences, [(1.0, -1.0), (0.5, 0.5)] * 3)
     chosen = SETTINGS.changed(epochs=3, mini_batches=2, learning_rate=3e-3)
     metrics = [
-        Learner(policy, threads=1).update(batch, chosen.changed(correction=correction))
+        loaded_learner(policy).update(batch, chosen.changed(correction=correction))
         for correction in (None, ImportanceCorrection(kind="truncate"))
     ]
     assert metrics[0]["approximate_kl"] > 1e-3
@@ -383,7 +382,7 @@ def test_later_steps_take_the_ratio_to_the_learner_before_the_first(make_policy:
 
 
 def test_a_mask_that_leaves_nothing_stops_before_anything_is_trained(make_policy: MakePolicy) -> None:
-    learner = Learner(make_policy(0), threads=1)
+    learner = loaded_learner(make_policy(0))
     far = [
         dataclasses.replace(sequence, log_probabilities=tuple(-20.0 * mask for mask in sequence.mask))
         for sequence in two_turn_sequences()
@@ -395,7 +394,7 @@ def test_a_mask_that_leaves_nothing_stops_before_anything_is_trained(make_policy
 
 
 def test_a_batch_that_lacks_what_the_settings_read_is_refused(make_policy: MakePolicy) -> None:
-    learner = Learner(make_policy(0), threads=1)
+    learner = loaded_learner(make_policy(0))
     bare = UpdateBatch.from_turns(two_turn_sequences(), [(1.0, 1.0)] * 6)
     with pytest.raises(ValueError, match="give groups"):
         learner.update(bare, SETTINGS.changed(aggregation="prompt-mean"))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from policy_samples import write_policy
 
 from turnwise.config.model_settings import require_kernels
 from turnwise.errors import ConfigurationError
@@ -16,10 +16,12 @@ from turnwise.policy.architecture import create_policy
 SIZES: dict[str, Any] = {"vocabulary_size": 300, "context_length": 64, "end_token": 1, "pad_token": 2}
 
 
-def test_the_seed_decides_the_weights_and_nothing_else(make_policy: Callable[..., Path]) -> None:
+def test_the_seed_decides_the_weights_and_nothing_else(tmp_path: Path) -> None:
     torch.manual_seed(1)
     state = torch.get_rng_state()
-    first, again, other = make_policy(3), make_policy(3), make_policy(4)
+    first, again, other = (tmp_path / name for name in ("first", "again", "other"))
+    for folder, seed in ((first, 3), (again, 3), (other, 4)):
+        write_policy(folder, seed)
     assert torch.equal(torch.get_rng_state(), state)
     for name in ("config.json", "model.safetensors"):
         assert (first / name).read_bytes() == (again / name).read_bytes()

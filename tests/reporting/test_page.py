@@ -61,10 +61,21 @@ def read(text):
     return Reader(text)
 
 
-def test_the_page_opens_with_what_was_found(report, text):
+@pytest.fixture(scope="module")
+def undecided(report):
+    """The page of a report without a judgement."""
+    return page(small(report))
+
+
+@pytest.fixture(scope="module")
+def texts_of_one_seed(report_of_one_seed):
+    return Reader(page(report_of_one_seed)).texts
+
+
+def test_the_page_opens_with_what_was_found(report, text, undecided):
     (first,) = re.findall(r"<h1>(.*?)</h1>", text)
     assert first == finding(report.judgement, report.greedy).replace("'", "&#39;")
-    assert f"<h1>{report.title}</h1>" in page(replace(report, judgement=None))
+    assert f"<h1>{report.title}</h1>" in undecided
 
 
 def test_what_policies_and_worlds_wrote_is_shown_and_never_run(report, read):
@@ -166,16 +177,13 @@ def test_the_verdicts_are_those_of_the_judgement(report, read):
     assert "2 of 2" in shown and "24 iterations" in shown
 
 
-def test_with_one_seed_nothing_is_decided(report_of_one_seed):
-    shown = "".join(Reader(page(report_of_one_seed)).texts)
-    assert "one seed: not decided" in shown
-    assert not {"lower than mt-grpo", "higher than warm start", "not distinguishable"} & set(
-        Reader(page(report_of_one_seed)).texts
-    )
+def test_with_one_seed_nothing_is_decided(texts_of_one_seed):
+    assert "one seed: not decided" in "".join(texts_of_one_seed)
+    assert not {"lower than mt-grpo", "higher than warm start", "not distinguishable"} & set(texts_of_one_seed)
 
 
-def test_one_seed_is_said_and_nothing_is_invented_for_it(report_of_one_seed):
-    shown = "".join(Reader(page(report_of_one_seed)).texts)
+def test_one_seed_is_said_and_nothing_is_invented_for_it(texts_of_one_seed):
+    shown = "".join(texts_of_one_seed)
     assert "grpo-or, grpo-mr, mt-grpo: one seed: no interval." in shown
     assert "One seed: no interval, and none is drawn." in shown
     assert "Band:" not in shown
@@ -200,18 +208,26 @@ def files(folder):
     }
 
 
-def test_another_process_draws_the_same_bytes_from_the_reports_file(report, tmp_path):
-    write_report(small(report), tmp_path / "here")
+@pytest.fixture(scope="module")
+def written(report, tmp_path_factory):
+    """The folder of a small report, in place of another run's curves."""
+    folder = tmp_path_factory.mktemp("report")
+    (folder / "curves.csv").write_text("of another run")
+    write_report(small(report), folder)
+    return folder
+
+
+def test_another_process_draws_the_same_bytes_from_the_reports_file(written, tmp_path):
     command = (
         "import pathlib, sys\n"
         "from turnwise.reporting.html.report_files import write_report\n"
         "from turnwise.reporting.data.report_data import ReportData\n"
         "write_report(ReportData.from_json(pathlib.Path(sys.argv[1]).read_text()), pathlib.Path(sys.argv[2]))"
     )
-    arguments = [str(tmp_path / "here" / "report.json"), str(tmp_path / "there")]
+    arguments = [str(written / "report.json"), str(tmp_path)]
     other = "1" if os.environ.get("PYTHONHASHSEED") != "1" else "2"
     subprocess.run([sys.executable, "-c", command, *arguments], check=True, env={**os.environ, "PYTHONHASHSEED": other})
-    assert files(tmp_path / "there") == files(tmp_path / "here")
+    assert files(tmp_path) == files(written)
 
 
 def test_the_folder_holds_each_figure_as_picture_and_data_and_nothing_of_a_former_report(report, tmp_path):
@@ -228,10 +244,8 @@ def test_the_folder_holds_each_figure_as_picture_and_data_and_nothing_of_a_forme
     )
 
 
-def test_the_curves_as_csv_are_those_of_the_report_data(report, tmp_path):
-    (tmp_path / "curves.csv").write_text("of another run")
-    write_report(small(report), tmp_path)
-    with (tmp_path / "curves.csv").open(newline="") as file:
+def test_the_curves_as_csv_are_those_of_the_report_data(report, written):
+    with (written / "curves.csv").open(newline="") as file:
         rows = [
             (row["variant"], int(row["seed"]), int(row["iteration"]), float(row["value"]))
             for row in csv.DictReader(file)
@@ -240,9 +254,8 @@ def test_the_curves_as_csv_are_those_of_the_report_data(report, tmp_path):
     assert points and rows == points
 
 
-def test_the_table_as_csv_has_one_line_per_cell_with_its_interval(report, tmp_path):
-    write_report(small(report), tmp_path)
-    with (tmp_path / "table.csv").open(newline="") as file:
+def test_the_table_as_csv_has_one_line_per_cell_with_its_interval(report, written):
+    with (written / "table.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     cell = report.rows[0].cells["exact_match"]
     assert len(rows) == len(report.rows)
@@ -251,18 +264,18 @@ def test_the_table_as_csv_has_one_line_per_cell_with_its_interval(report, tmp_pa
     assert (rows[0]["over"], rows[0]["count"], rows[0]["method"]) == ("seeds", "2", "Student's t")
 
 
-def test_the_page_opens_with_the_figure_of_what_was_found(report, text):
+def test_the_page_opens_with_the_figure_of_what_was_found(report, text, undecided):
     opening = text[: text.index("<h2>Learning curves</h2>")]
     (figure,) = re.findall(r"<figure>.*?</figure>", opening, flags=re.DOTALL)
     assert report.judgement.measure in figure
-    assert "<figure>" not in page(replace(report, judgement=None)).partition("<h2>Learning curves</h2>")[0]
+    assert "<figure>" not in undecided.partition("<h2>Learning curves</h2>")[0]
 
 
 def test_what_matters_stands_open_and_the_rest_is_folded(report, text):
     opened = re.sub(r"<details(?! class=\"part\" open)[^>]*>.*?</details>", "", text, flags=re.DOTALL)
     assert re.findall(r"<h2>(.*?)</h2>", opened) == ["Learning curves", "Verdicts", "Comparison", "Alarms"]
     assert "<h3>Pairs of variants</h3>" in opened and opened.count("data-values=") == 4
-    quiet = page(replace(report, alarms=[]))
+    quiet = page(replace(small(report), alarms=[]))
     assert '<details class="part">\n<summary><h2>Alarms</h2>' in quiet, "open only where one was raised"
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from jinja2 import UndefinedError
 
+from turnwise.reporting.data.report_data import ReportData
 from turnwise.reporting.html.page import page
 from turnwise.reporting.html.rendering import render, templates
 from turnwise.world import Reward
@@ -51,8 +52,8 @@ def test_every_text_of_a_trajectory_is_escaped_and_its_control_characters_are_sh
         rewards={ATTACK: Reward("", "turn", 1.0)},
         spelling=[[ATTACK]],
     )
-    plain = Tags(page(replace(report, samples=[])))
-    read = Tags(page(replace(report, samples=[hostile])))
+    bare = ReportData("t", "d", report.columns[:1], [replace(report.rows[0], cells={})])
+    plain, read = Tags(page(bare)), Tags(page(replace(bare, samples=[hostile])))
     assert read.tags.count("script") == 1, "the page's own"
     # label, id, tag and its value; observation, reply, thought, action, why it is invalid, token, reward; last words
     assert read.text.count(ATTACK.replace("\x1b", "\\x1b")) - plain.text.count(ATTACK) == 12

@@ -318,7 +318,8 @@ def test_the_code_of_a_world_named_in_the_parameters_counts(tmp_path: Path, monk
 
 
 SCRIPT = """
-import sys
+from turnwise.own_process import collect_rarely, leave
+collect_rarely()
 from flows.runtime.server import ensure_server
 ensure_server()
 from our_stage import Parameters, number
@@ -328,6 +329,7 @@ class Say(Observer):
         print(call.cached, call.reference)
 with observing(Say()):
     number(Parameters())
+leave(0)
 """
 
 OUR_STAGE = """

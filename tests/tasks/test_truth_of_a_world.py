@@ -49,6 +49,7 @@ TASKS, REPLICAS, REPLAYS, SEED = 25, 4, 60, 11
 class Gates(World):
     name: ClassVar[str] = "gates"
     version: ClassVar[str] = "1"
+    blocks = False
     rewards: ClassVar[Mapping[str, Reward]] = {
         "onward": Reward("1 for going on", "turn", 0.2),
         "won": Reward("1 for winning", "outcome", 1.0),

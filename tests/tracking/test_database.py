@@ -18,6 +18,8 @@ from turnwise.tracking.database import alone, has_own_artifacts, place_of, prepa
 FOUR_AT_ONCE = """
 import os, sys, traceback
 from pathlib import Path
+from turnwise.own_process import collect_rarely, leave
+collect_rarely()
 from turnwise.tracking import Recorder
 from turnwise.tracking.library import mlflow
 mlflow()
@@ -39,7 +41,7 @@ for number in range(4):
         os._exit(0)
     children.append(child)
 os.close(start)  # they all begin now
-sys.exit(any(os.waitpid(child, 0)[1] for child in children))
+leave(any(os.waitpid(child, 0)[1] for child in children))
 """
 
 

@@ -43,6 +43,8 @@ def test_importing_the_recorder_imports_no_mlflow() -> None:
 KILLED_IN_ITERATION_3 = """
 import os, signal, sys
 from pathlib import Path
+from turnwise.own_process import collect_rarely
+collect_rarely()
 from turnwise.tracking import Recorder
 database, artifacts = sys.argv[1:]
 recorder = Recorder(f"sqlite:///{database}", "turnwise", Path(artifacts))
@@ -264,6 +266,8 @@ def test_a_dataset_digest_that_mlflow_would_not_keep_is_refused(open_recorder: C
 RECORDS_AND_LOOKS_AT_THE_GENERATORS = """
 import random, sys
 from pathlib import Path
+from turnwise.own_process import collect_rarely, leave
+collect_rarely()
 import numpy
 from tracking_samples import open_child, trajectory
 from turnwise.tracking import Recorder
@@ -273,7 +277,7 @@ before = random.getstate(), repr(numpy.random.get_state())
 child.log_iteration(0, {"train/success": 0.5})
 child.log_trajectories("test", [trajectory()])
 child.finish("result")
-sys.exit((random.getstate(), repr(numpy.random.get_state())) != before)
+leave((random.getstate(), repr(numpy.random.get_state())) != before)
 """
 
 

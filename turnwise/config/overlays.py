@@ -67,11 +67,12 @@ class Layered:
         document = _document_of(path)
         changes = _sections(document, path)
         self._merge(changes)
+        shown = _shown(path)
         for keys, place in document.places.items():
             replaces = keys[0] in REPLACED_WHOLE if len(keys) == 1 else isinstance(_value_at(keys, changes), list)
             if replaces and keys in self._places:
                 self._forget(keys)
-            self._places[keys] = Written(self._layers, f"{_shown(path)}:{place.line}:{place.column}")
+            self._places[keys] = Written(self._layers, f"{shown}:{place.line}:{place.column}")
 
     def set(self, key: str, value: Any) -> None:
         """Set one dotted key. Raises ConfigurationError where a part of its path is not a mapping."""

@@ -45,12 +45,14 @@ _KNOWN_FORMS = re.compile(
 )
 _LONG_AND_MIXED = re.compile(r"[A-Za-z0-9+/_-]{32,}={0,2}")
 
-_CALLED_SECRET = r"[\w.-]*(?:secret|passw(?:or)?d|passphrase|credential|(?:api|access|private|account)[-_]?key)[\w.-]*"
-_CALLED_TOKEN = r"(?:[\w.-]*[_.-])?(?:token|pwd)"
+_CALLED_SECRET = r"(?:secret|passw(?:or)?d|passphrase|credential|(?:api|access|private|account)[-_]?key)[\w.-]*"
+_CALLED_TOKEN = r"(?:token|pwd)"
+"""Ends of names. What comes before matters only where a line must begin with the name, or with a `token` as a word."""
 _QUOTED_SECRET = re.compile(rf"{_CALLED_SECRET}[\"']?\]?\s*[:=]\s*[rbf]?[\"'][^\"']+[\"']", re.IGNORECASE)
-_QUOTED_TOKEN = re.compile(rf"\b{_CALLED_TOKEN}[\"']?\]?\s*[:=]\s*[rbf]?[\"']{_OPAQUE}[\"']", re.IGNORECASE)
-_PLAIN_SECRET = re.compile(rf"^\W*(?:export\s+)?{_CALLED_SECRET}\s*[:=]\s*[^\s#]", re.IGNORECASE)
-_PLAIN_TOKEN = re.compile(rf"^\W*(?:export\s+)?{_CALLED_TOKEN}\s*[:=]\s*{_OPAQUE}\s*(?:#.*)?$", re.IGNORECASE)
+_QUOTED_TOKEN = re.compile(rf"(?<![^\W_]){_CALLED_TOKEN}[\"']?\]?\s*[:=]\s*[rbf]?[\"']{_OPAQUE}[\"']", re.IGNORECASE)
+_BEGINS = r"^\W*(?:export\s+)?"
+_PLAIN_SECRET = re.compile(rf"{_BEGINS}[\w.-]*{_CALLED_SECRET}\s*[:=]\s*[^\s#]", re.IGNORECASE)
+_PLAIN_TOKEN = re.compile(rf"{_BEGINS}(?:[\w.-]*[_.-])?{_CALLED_TOKEN}\s*[:=]\s*{_OPAQUE}\s*(?:#.*)?$", re.IGNORECASE)
 """Values without quotes, as in YAML and shell; in Python they are expressions."""
 
 _KEY_BEGINS, _KEY_ENDS = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY"), re.compile(r"-----END [A-Z ]*PRIVATE KEY")

@@ -1,9 +1,12 @@
-"""The stage `update` over two processes: its policy is that of one process, which goes on from it."""
+"""The stage `update` over two processes: its policy is that of one process, which goes on from it. One that dies."""
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Iterator
 
+import psutil
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -13,7 +16,10 @@ import tasks.models_in_memory as models_in_memory
 from tasks.credit.credit import CreditParameters, credit
 from tasks.update.update import UpdateParameters, update
 from turnwise.config.schema import Credit, RewardSection
+from turnwise.data.trajectory import TokenSequence
+from turnwise.errors import LearnerLost
 from turnwise.policy.learner.learner import OPTIMIZER_FILE
+from turnwise.policy.learner.on_processes import LearnerOnProcesses
 from turnwise.policy.model import WEIGHTS_FILE
 from turnwise.store import Reference, default_store
 
@@ -24,7 +30,7 @@ CREDIT = CreditParameters(
 )
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def _ended() -> Iterator[None]:
     yield
     while models_in_memory._processes:
@@ -54,3 +60,14 @@ def test_a_policy_goes_from_two_processes_to_one_and_back(small: Small) -> None:
         assert expected.keys() == found.keys()
         difference = torch.cat([(found[each] - expected[each]).flatten() for each in expected])
         assert difference.norm() / torch.cat([each.flatten() for each in expected.values()]).norm() < bound
+
+
+def test_a_process_that_dies_ends_all_with_one_sentence(small: Small) -> None:
+    """Those of the test above, as long as they live: it takes seconds to start others."""
+    two = models_in_memory.learner_processes(small.experiment.compute.model_copy(update={"learner_processes": 2}))
+    learner, ids = LearnerOnProcesses(two, default_store().folder(small.policy), threads=1), two.process_ids
+    os.kill(ids[1], signal.SIGKILL)
+    sequences = [TokenSequence((3, 4, 5, 6), (-1, -1, 0, 0), (0.0,) * 4)] * 2
+    with pytest.raises(LearnerLost, match="process 1 was ended by SIGKILL"):
+        learner.supervised_step(sequences, learning_rate=1e-3, micro_batch_tokens=40)
+    assert not two.alive and not any(psutil.pid_exists(each) for each in ids)
