@@ -172,7 +172,8 @@ def _drag_apart(generator: np.random.Generator, room: Room, player: int, reverse
 @lru_cache(maxsize=20_000)
 def _farthest(room: Room, player: int, reverse_moves: int) -> list[tuple[int, tuple[int, ...]]]:
     """The positions of the reverse play in which the boxes are farthest from their own targets."""
-    farthest, best = 0, list[tuple[int, tuple[int, ...]]]()
+    farthest = 0
+    best: list[tuple[int, tuple[int, ...]]] = []
     for position in _dragged(room, player, reverse_moves):
         distance = _distance(room, position[1])
         if distance > farthest:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import pytest
 from chat_template_samples import FAMILIES, tokenizer_of
 from hypothesis import given, settings
@@ -77,22 +79,24 @@ def test_earlier_thoughts_stay_in_the_context_and_qwen3s_template_alone_drops_th
         assert whole == context.replace(THOUGHT, ""), "and nothing else differs"
 
 
-def qwen3_with(switches: dict[str, bool]) -> ChatFrame:
+@cache
+def qwen3(thinking: bool) -> ChatFrame:
     tokenizer = tokenizer_of("qwen3")
-    set_switches(tokenizer, switches)
+    set_switches(tokenizer, {} if thinking else {"enable_thinking": False})
     return ChatFrame(tokenizer)
 
 
 @pytest.mark.parametrize("system", [None, "Answer."])
-@pytest.mark.parametrize("frame", [qwen3_with({}), qwen3_with({"enable_thinking": False})], ids=["", "no-thinking"])
+@pytest.mark.parametrize("thinking", [True, False])
 @given(
     thoughts=st.lists(st.sampled_from(["", "<think>a</think>", "<think>\nb\n</think>\n\n"]), min_size=3, max_size=3),
     answers=st.lists(texts, min_size=3, max_size=3),
 )
 @settings(max_examples=20, deadline=None)
 def test_without_thoughts_a_conversation_is_spelled_as_qwen3s_template_renders_it(
-    system: str | None, frame: ChatFrame, thoughts: list[str], answers: list[str]
+    system: str | None, thinking: bool, thoughts: list[str], answers: list[str]
 ) -> None:
+    frame = qwen3(thinking)
     observations = ["Where?", "Paris.", "And?", "So?"]
     replies = [thought + answer for thought, answer in zip(thoughts, answers, strict=True)]
     context = frame.without_thoughts(system, observations, [frame.reply(reply) for reply in replies])
