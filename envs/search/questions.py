@@ -129,7 +129,10 @@ def _questions(hops: int) -> Mapping[Split, tuple[Question, ...]]:
         for question in islice(_first_of_each_answer(_askable(chain)), QUESTIONS_PER_CHAIN)
     ]
     found.sort(key=lambda question: seeding.derive(0, "search order", question.id))
-    return {split: tuple(question for question in found if question.split == split) for split in SPLITS}
+    of_split: dict[Split, list[Question]] = {split: [] for split in SPLITS}
+    for question in found:
+        of_split[question.split].append(question)
+    return {split: tuple(questions) for split, questions in of_split.items()}
 
 
 def _askable(relations: tuple[str, ...]) -> Iterator[Question]:
