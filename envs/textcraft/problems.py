@@ -53,10 +53,11 @@ class CraftingProblem:
         """
         needed = tree(self.goal)
         used = {item for recipe in needed for item, _ in recipe.ingredients}
-        others = [recipe for recipe in recipes().values() if recipe not in needed]
+        crafted = {recipe.product for recipe in needed}
+        others = [recipe for product, recipe in recipes().items() if product not in crafted]
         generator = seeding.generator(self.seed, "textcraft distractors")
         shuffled = _shuffled(others, generator)
-        shuffled.sort(key=lambda recipe: not any(item in used for item, _ in recipe.ingredients))
+        shuffled.sort(key=lambda recipe: used.isdisjoint(dict(recipe.ingredients)))
         shown = [*needed, *shuffled[:distractors]]
         return tuple(_shuffled(shown, seeding.generator(self.seed, "textcraft order")))
 

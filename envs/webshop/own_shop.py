@@ -7,6 +7,8 @@ asks for, except the options, which are on the product's own page.
 
 from __future__ import annotations
 
+from bisect import bisect_right
+
 import numpy as np
 
 from envs.webshop.assortment import BRANDS, DEPARTMENTS, OPTION_NAMES, OPTIONS, VALUES_OFFERED
@@ -20,6 +22,7 @@ GOALS_PER_PRODUCT = 3
 PRICE_STEP = 10
 PRICE_STEPS = 4
 """A price limit is one of this many multiples of 10 dollars above the price, as in WebShop."""
+_PRICES = tuple(float(step) for step in range(PRICE_STEP, 100 * PRICE_STEP, PRICE_STEP))
 
 
 def own_products(count: int) -> list[Product]:
@@ -39,7 +42,8 @@ def own_goals(products: list[Product]) -> list[Goal]:
 
 def price_limit(price: float, generator: np.random.Generator) -> float | None:
     """The higher of two drawn from the next four multiples of 10 dollars; None from 980 dollars on, as in WebShop."""
-    above = [float(step) for step in range(PRICE_STEP, 100 * PRICE_STEP, PRICE_STEP) if step > price][:PRICE_STEPS]
+    first = bisect_right(_PRICES, price)
+    above = _PRICES[first : first + PRICE_STEPS]
     if len(above) < 2:
         return None
     return above[int(generator.choice(len(above), 2, replace=False).max())]

@@ -154,8 +154,11 @@ def two_lakes(folder: Path) -> Iterator[dict[str, Any]]:
 
 @contextmanager
 def short_science(folder: Path) -> Iterator[dict[str, Any]]:
-    """Tasks that take few actions: to say what is possible costs the simulator a tenth of a second a step."""
-    yield {"types": ["find-non-living-thing", "lifespan-longest-lived"], "turns": 7}
+    """Tasks that take few actions: to say what is possible costs the simulator a tenth of a second a step.
+
+    All episodes share a process: there they could disturb one another, and a second one would take seconds to start.
+    """
+    yield {"types": ["find-non-living-thing", "lifespan-longest-lived"], "turns": 7, "processes": 1}
 
 
 PARAMETERS: Mapping[str, Callable[[Path], Any]] = {

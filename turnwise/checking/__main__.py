@@ -11,6 +11,7 @@ import json
 import sys
 
 from turnwise.checking.playing import digests
+from turnwise.own_process import collect_rarely, leave
 from turnwise.world import make_world
 
 
@@ -27,4 +28,6 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    collect_rarely()
     main()
+    leave(0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
 import re
 
@@ -10,6 +9,7 @@ from turnwise.checking.report import Broken
 from turnwise.checking.subject import Subject
 from turnwise.errors import ConfigurationError
 from turnwise.store.fingerprint import installed_imports
+from turnwise.store.plugin_identity import providers
 from turnwise.store.run_environment import COMPUTING_PACKAGES
 from turnwise.store.world_identity import what_it_reads
 
@@ -30,9 +30,8 @@ def reads_are_declared(subject: Subject) -> str:
     if missing := [each for each, version in declared.items() if version is None]:
         raise Broken(f"the world's distributions must be installed packages, as pip calls them; found {missing[0]!r}")
     known = {_plain(each) for each in (*declared, *COMPUTING_PACKAGES, *CARRIERS)}
-    providers = importlib.metadata.packages_distributions()
     for top in sorted(imported):
-        names = providers.get(top, [])
+        names = providers().get(top, [])
         if names and not known.intersection(map(_plain, names)):
             raise Broken(f"the world imports {top}, so `distributions` must name {names[0]!r}; it names {[*declared]}")
     return f"{len(found['files'])} files, {len(declared)} packages, {len(found['state'])} programs or servers"

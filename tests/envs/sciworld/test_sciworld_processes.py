@@ -4,7 +4,7 @@ import os
 import signal
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing, contextmanager
 from typing import Any
 
 import pytest
@@ -22,9 +22,11 @@ from turnwise.world import Task
 pytestmark = needs_java
 
 
-@pytest.fixture
-def own_pool() -> Iterator[Pool]:
-    """A pool that a test may break."""
+# A process takes seconds to start, and more to warm up: several tests share those of a pool, and leave no episode open.
+
+
+@pytest.fixture(scope="module")
+def two_processes() -> Iterator[Pool]:
     pool = Pool(2)
     yield pool
     pool.end()
@@ -32,10 +34,20 @@ def own_pool() -> Iterator[Pool]:
 
 @pytest.fixture(scope="module")
 def one_process() -> Iterator[Pool]:
-    """A process that several tests share, since it takes seconds to start and more to warm up."""
     pool = Pool(1)
     yield pool
     pool.end()
+
+
+@contextmanager
+def opened_in(pool: Pool, *variations: Variation) -> Iterator[list[Simulation]]:
+    """Episodes in the processes of a pool, which are closed at the end."""
+    with ExitStack() as open_episodes:
+        simulations = []
+        for variation in variations:
+            simulations.append(pool.open(variation, "easy"))
+            open_episodes.callback(pool.close, simulations[-1])
+        yield simulations
 
 
 def transcripts(simulations: Sequence[Simulation], paths: Sequence[Sequence[str]]) -> list[list[Any]]:
@@ -66,42 +78,55 @@ def test_episodes_in_one_process_go_as_they_go_alone(one_process: Pool) -> None:
         paths.append([*gold, "go to outside", *["wait", "look around"] * waits, "look around"])
     alone = []
     for (variation, _), path in zip(MIXED, paths, strict=True):
-        simulation = one_process.open(variation, "easy")
-        alone += transcripts([simulation], [path])
-        one_process.close(simulation)
-    together = [one_process.open(variation, "easy") for variation, _ in MIXED]
-    assert transcripts(together, paths) == alone
+        with opened_in(one_process, variation) as simulations:
+            alone += transcripts(simulations, [path])
+    with opened_in(one_process, *(variation for variation, _ in MIXED)) as together:
+        assert transcripts(together, paths) == alone
     assert len(one_process.simulators) == 1
-    for simulation in together:
-        one_process.close(simulation)
 
 
-def test_another_process_says_the_same_to_the_same_actions(own_pool: Pool) -> None:
+def test_episodes_spread_over_the_processes_and_closing_gives_them_back(two_processes: Pool) -> None:
+    variation = Variation("find-plant", 0)
+    two_processes.end()
+    assert two_processes.simulators == ()
+    first = two_processes.open(variation, "easy")
+    assert len(two_processes.simulators) == 1
+    others = [two_processes.open(variation, "easy") for _ in range(2)]
+    assert [simulator.episodes for simulator in two_processes.simulators] == [2, 1]
+    for simulation in [first, *others]:
+        two_processes.close(simulation)
+    assert [simulator.episodes for simulator in two_processes.simulators] == [0, 0]
+
+
+def test_another_process_says_the_same_to_the_same_actions(two_processes: Pool) -> None:
     variation = Variation("chemistry-mix-paint-secondary-color", 35)
-    path = [*own_pool.gold_path(variation, "easy"), "look around", "inventory"]
-    one, other = (own_pool.open(variation, "easy") for _ in range(2))
-    assert one.simulator is not other.simulator
-    assert transcripts([one], [path]) == transcripts([other], [path])
+    path = [*two_processes.gold_path(variation, "easy"), "look around", "inventory"]
+    with opened_in(two_processes, variation, variation) as (one, other):
+        assert one.simulator is not other.simulator
+        assert transcripts([one], [path]) == transcripts([other], [path])
 
 
 def test_each_episode_numbers_its_own_objects(one_process: Pool) -> None:
     # Two objects of one number are one to the simulator's table of names.
-    first = one_process.open(Variation("find-plant", 0), "easy")
-    simulator, own = first.simulator, first._own
+    with opened_in(one_process, Variation("find-plant", 0)) as (first,):
 
-    def next_number() -> int:
-        with simulator.attending(own):
-            return int(simulator._numbers.count())
+        def next_number() -> int:
+            with first.simulator.attending(first._own):
+                return int(first.simulator._numbers.count())
 
-    before = next_number()
-    assert before > 1000
-    second = Simulation(simulator, Variation("power-component", 0), "easy")
-    second.step("wait1")
-    assert next_number() == before
+        before = next_number()
+        assert before > 1000
+        with opened_in(one_process, Variation("power-component", 0)) as (second,):
+            assert second.simulator is first.simulator
+            second.step("wait1")
+            assert next_number() == before
 
 
-def test_episodes_on_threads_of_their_own_go_as_they_go_alone() -> None:
+def test_episodes_on_threads_of_their_own_go_as_they_go_alone(
+    two_processes: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     world = SciWorld(types=["find-plant", "power-component", "find-non-living-thing"])
+    monkeypatch.setitem(world.__dict__, "pool", two_processes)
     tasks = world.tasks("train", 4)
     alone = [play(world, task, 0, "oracle") for task in tasks]
     found: dict[str, Any] = {}
@@ -117,41 +142,33 @@ def test_episodes_on_threads_of_their_own_go_as_they_go_alone() -> None:
     assert [found[task.id] for task in tasks] == alone
 
 
-def test_episodes_spread_over_the_processes_and_closing_gives_them_back(own_pool: Pool) -> None:
-    variation = Variation("find-plant", 0)
-    assert own_pool.simulators == ()
-    first = own_pool.open(variation, "easy")
-    assert len(own_pool.simulators) == 1
-    others = [own_pool.open(variation, "easy") for _ in range(2)]
-    assert [simulator.episodes for simulator in own_pool.simulators] == [2, 1]
-    for simulation in [first, *others]:
-        own_pool.close(simulation)
-    assert [simulator.episodes for simulator in own_pool.simulators] == [0, 0]
-
-
-def test_a_heap_of_the_stated_size_holds_more_episodes_than_a_rollout_has(own_pool: Pool) -> None:
+def test_a_heap_of_the_stated_size_holds_more_episodes_than_a_rollout_has(two_processes: Pool) -> None:
     # With what the interface keeps of every other task, the 22nd would be out of memory, at 11 MB each.
-    simulator = own_pool.open(Variation("find-plant", 0), "easy").simulator
-    simulations = [Simulation(simulator, Variation("find-plant", number), "easy") for number in range(23)]
-    runtime = simulator._gateway.jvm.java.lang.Runtime.getRuntime()
-    runtime.gc()
-    assert (runtime.totalMemory() - runtime.freeMemory()) / len(simulations) < 2_000_000
+    with opened_in(two_processes, Variation("find-plant", 0)) as (first,):
+        simulator = first.simulator
+        simulations = [Simulation(simulator, Variation("find-plant", number), "easy") for number in range(23)]
+        runtime = simulator._gateway.jvm.java.lang.Runtime.getRuntime()
+        runtime.gc()
+        assert (runtime.totalMemory() - runtime.freeMemory()) / len(simulations) < 2_000_000
+        for simulation in simulations:
+            simulation.close()
 
 
-def test_a_process_that_dies_costs_its_own_episodes_only(own_pool: Pool) -> None:
+def test_a_process_that_dies_costs_its_own_episodes_only(two_processes: Pool) -> None:
     variation = Variation("find-plant", 0)
-    lost, kept = own_pool.open(variation, "easy"), own_pool.open(variation, "easy")
-    assert lost.simulator is not kept.simulator
-    os.kill(lost.simulator.process.pid, signal.SIGKILL)
-    with pytest.raises(SimulatorLost, match="the simulator's process ended"):
-        lost.step("wait1")
-    with pytest.raises(SimulatorLost, match="this episode with it"):
-        lost.step("wait1")
-    own_pool.close(lost)
-    answer = kept.step("wait1")
-    assert answer.text == "You decide to wait for 1 iterations."
-    # The next one is served by a fresh process.
-    assert own_pool.open(variation, "easy").step("wait1") == answer
+    with opened_in(two_processes, variation, variation) as (lost, kept):
+        assert lost.simulator is not kept.simulator
+        os.kill(lost.simulator.process.pid, signal.SIGKILL)
+        with pytest.raises(SimulatorLost, match="the simulator's process ended"):
+            lost.step("wait1")
+        with pytest.raises(SimulatorLost, match="this episode with it"):
+            lost.step("wait1")
+        answer = kept.step("wait1")
+        assert answer.text == "You decide to wait for 1 iterations."
+        # The next one is served by a fresh process.
+        with opened_in(two_processes, variation) as (fresh,):
+            assert fresh.step("wait1") == answer
+            assert fresh.simulator not in (lost.simulator, kept.simulator)
 
 
 def test_a_process_that_hangs_is_ended() -> None:
@@ -164,32 +181,33 @@ def test_a_process_that_hangs_is_ended() -> None:
     assert hanging.simulator.process.poll() is not None
 
 
-def test_the_host_plays_an_episode_of_a_dead_process_again_to_the_same_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_host_plays_an_episode_of_a_dead_process_again_to_the_same_end(
+    one_process: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     world = SciWorld(types=["find-non-living-thing"], processes=1)
-    # A pool of the test's own: the one of this size may serve others.
-    own = Pool(1)
-    monkeypatch.setitem(world.__dict__, "pool", own)
+    # The pool of this size that worlds share may serve others.
+    monkeypatch.setitem(world.__dict__, "pool", one_process)
     task = task_of(world, Variation("find-non-living-thing", 0))
-    try:
-        host = Host(world, task, 0, RetryPolicy(seconds=60, retries=1))
-        first = host.reset()
-        answers = []
-        for action in ("open door to kitchen", "go to kitchen", "focus on cupboard", "move cupboard to red box"):
-            if action.startswith("focus"):
-                os.kill(own.simulators[0].process.pid, signal.SIGKILL)
-            host.start([action])
-            answers += host.finish()
-        host.close()
-        with closing(world.make(task, 0)) as environment:
-            assert environment.reset() == first
-            assert [environment.step(action) for action in ("open door to kitchen", "go to kitchen")] == answers[:2]
-        assert answers[-1].success
-    finally:
-        own.end()
+    host = Host(world, task, 0, RetryPolicy(seconds=60, retries=1))
+    first = host.reset()
+    answers = []
+    for action in ("open door to kitchen", "go to kitchen", "focus on cupboard", "move cupboard to red box"):
+        if action.startswith("focus"):
+            os.kill(one_process.simulators[0].process.pid, signal.SIGKILL)
+        host.start([action])
+        answers += host.finish()
+    host.close()
+    with closing(world.make(task, 0)) as environment:
+        assert environment.reset() == first
+        assert [environment.step(action) for action in ("open door to kitchen", "go to kitchen")] == answers[:2]
+    assert answers[-1].success
 
 
-def test_a_fault_of_the_simulator_is_missing_data_and_not_a_failure() -> None:
+def test_a_fault_of_the_simulator_is_missing_data_and_not_a_failure(
+    two_processes: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     world = SciWorld(types=["find-plant"])
+    monkeypatch.setitem(world.__dict__, "pool", two_processes)
     with closing(opened(world, "find-plant")) as environment:
         environment.step("go to kitchen")
         running = environment._running

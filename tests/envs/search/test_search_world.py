@@ -13,6 +13,8 @@ from envs.search.words import holds, normalise
 from turnwise.world import SPLITS, Task, make_world, world_class
 
 DIGEST = """
+from turnwise.own_process import collect_rarely
+collect_rarely()
 import hashlib
 from envs.search import Search
 from turnwise import seeding
