@@ -15,20 +15,7 @@ difference, `subject` the world under test with its episodes, `playing` how an e
 and in another process, `fuzz` replies that no world expects, and `baselines` the scores of the baseline policies.
 """
 
-from typing import TYPE_CHECKING, Any
-
+from turnwise.checking.examination import check_world
 from turnwise.checking.report import Check, CheckReport
 
-if TYPE_CHECKING:
-    from turnwise.checking.examination import check_world
-
 __all__ = ["Check", "CheckReport", "check_world"]
-
-
-def __getattr__(name: str) -> Any:
-    """Import the checks when they are first used: the other process that `check_world` starts only plays."""
-    if name != "check_world":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from turnwise.checking.examination import check_world
-
-    return check_world
