@@ -55,6 +55,26 @@ def test_the_uncommitted_diff_holds_changes_and_new_sources_and_leaves_the_index
     assert run_environment.code_state(tmp_path)["uncommitted"] == run_environment.digest_of(diff)
 
 
+def test_what_is_staged_counts_as_it_lies_in_the_folder_and_what_git_was_told_to_overlook_is_seen(
+    tmp_path: Path,
+) -> None:
+    git(tmp_path, "init")
+    for name in ("edited.py", "overlooked.py", "unstaged.py"):
+        (tmp_path / name).write_text("a = 1\n")
+    git(tmp_path, "add", ".")
+    git(tmp_path, "commit", "-m", "first")
+    (tmp_path / "edited.py").write_text("a = 2\n")
+    (tmp_path / "data.bin").write_bytes(b"1")
+    git(tmp_path, "add", "edited.py", "data.bin")
+    git(tmp_path, "rm", "--quiet", "--cached", "unstaged.py")
+    (tmp_path / "edited.py").write_text("a = 3\n")
+    staged = run_environment.uncommitted_diff(tmp_path)
+    assert "+a = 3" in staged and "a = 2" not in staged and "data.bin" not in staged and "unstaged.py" not in staged
+    git(tmp_path, "update-index", "--assume-unchanged", "overlooked.py")
+    (tmp_path / "overlooked.py").write_text("a = 4\n")
+    assert "+a = 4" in run_environment.uncommitted_diff(tmp_path)
+
+
 def test_results_and_pages_are_no_code(tmp_path: Path) -> None:
     git(tmp_path, "init")
     told = [tmp_path / name for name in ("results/credit/table.csv", "docs/science/data/ragen.json", "dvc.lock")]
