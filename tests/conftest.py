@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, settings
 from flows.runtime import server
 from tests.end_to_end.project_copy import GUARD
 from turnwise.own_process import collect_rarely
-from turnwise.policy.device_memory import device_bytes
+from turnwise.policy.device_memory import CONTROL_GROUPS, _control_group, device_bytes
 
 # Their assertions are explained as those of test files are.
 pytest.register_assert_rewrite("every_rule", "every_world")
@@ -44,21 +44,24 @@ MOST_PROCESSES = 8
 """More wait for the longest files."""
 BYTES_OF_A_PROCESS = 3 * 2**30
 """With vLLM in it, and the commands that it starts."""
-PROCESSOR_QUOTA = Path("/sys/fs/cgroup/cpu.max")
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """One test process more than there are processors: one of them mostly waits for a server, a browser or the disk."""
+    """One test process more than there are processors: so none is idle while one waits for a server or a browser."""
     memory = device_bytes("cpu")
     assert memory is not None
     return max(1, min(_processors() + 1, MOST_PROCESSES, memory // BYTES_OF_A_PROCESS))
 
 
 def _processors() -> int:
-    """How many this process may use: a container may be held to fewer than it sees."""
-    seen = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    quota, period = PROCESSOR_QUOTA.read_text().split() if PROCESSOR_QUOTA.is_file() else ("max", "1")
-    return seen if quota == "max" else min(seen, math.ceil(int(quota) / int(period)))
+    """How many this process may use: its control group, or one above it, may be held to fewer than it sees."""
+    found = [len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1]
+    group = CONTROL_GROUPS / _control_group()
+    for place in (group, *group.parents):
+        quota, period = path.read_text().split() if (path := place / "cpu.max").is_file() else ("max", "1")
+        if quota != "max":
+            found.append(math.ceil(int(quota) / int(period)))
+    return min(found)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
