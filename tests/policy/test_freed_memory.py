@@ -26,9 +26,9 @@ def test_tensors_of_the_same_size_cost_page_faults_once() -> None:
         for _ in range(8):
             torch.ones(2**21)
         faults.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
-    of_one_tensor = 2**23 // resource.getpagesize()
-    # Of 40 tensors; one may come to lie elsewhere than the first ones.
-    assert sum(faults[1:]) <= of_one_tensor
+    of_eight_tensors = 8 * 2**23 // resource.getpagesize()
+    # Of 40 tensors, some of which may come to lie elsewhere than the first ones: each once.
+    assert sum(faults[1:]) < of_eight_tensors
 
 
 def resident_bytes() -> int:
