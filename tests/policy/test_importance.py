@@ -33,6 +33,8 @@ LEARNER = [(0.0, -2.0 + math.log(3.0), -1.0 + math.log(0.6), 0.0, -1.0 + math.lo
         (ImportanceCorrection(kind="truncate", high=2.5), [0.0, 2.5, 0.6, 0.0, 0.25], [0.0, 1.0], 1 / 4),
         (ImportanceCorrection(kind="mask"), [0.0, 3.0, 0.6, 0.0, 0.0], [0.0, 1.0], 1 / 4),
         (ImportanceCorrection(kind="mask", low=0.2, high=2.0), [0.0, 0.0, 0.6, 0.0, 0.25], [0.0, 1.0], 1 / 4),
+        (ImportanceCorrection(kind="mask", low=1.0, high=4.0), [0.0, 3.0, 0.0, 0.0, 0.0], [0.0, 1.0], 2 / 4),
+        (ImportanceCorrection(kind="mask", low=0.5, high=1.0), [0.0, 0.0, 0.6, 0.0, 0.0], [0.0, 1.0], 2 / 4),
         (ImportanceCorrection(kind="truncate", level="sequence"), [0.0, 0.45, 0.45, 0.0, 0.45], [0.0, 1.0], 0.0),
         (ImportanceCorrection(kind="mask", level="sequence"), [0.0] * 5, [0.0, 1.0], 3 / 4),
     ],

@@ -90,6 +90,38 @@ def test_the_dual_clip_bounds_what_a_bad_token_can_cost() -> None:
     assert log_probabilities.grad.tolist() == pytest.approx([1.5, 2.5, 0.0, 0.0], rel=1e-6)
 
 
+def test_a_token_counts_as_clipped_only_where_a_clip_has_taken_something() -> None:
+    # Without an advantage nothing is lost to a clip; a better action made rarer, and a worse one made likelier, is
+    # never clipped by PPO or GSPO, and a better one never by the dual clip.
+    ratios, advantages = torch.tensor([0.1, 9.0, 0.1, 9.0, 9.0]), torch.tensor([0.0, 0.0, 0.5, -0.5, 0.5])
+    tokens = (ratios.log(), torch.zeros(5), advantages, EVERYWHERE[:5])
+    ppo = clipped_policy_loss(*tokens, dual_clip=3.0)
+    gspo = sequence_ratio_loss(*tokens, torch.arange(5))
+    cispo = clipped_weight_loss(*tokens, clip_low=0.5)
+    for each in (ppo, gspo):
+        assert not each.clipped_low.any()
+        assert each.clipped_high.tolist() == [False, False, False, False, True]
+    assert ppo.dual_clipped.tolist() == [False, False, False, True, False]
+    assert not gspo.dual_clipped.any()
+    assert cispo.clipped_low.tolist() == [False, False, True, False, False]
+    assert cispo.clipped_high.tolist() == [False, False, False, True, True]
+
+
+def test_the_clips_of_gspo_and_cispo_are_the_papers() -> None:
+    # GSPO: 3e-4 below and 4e-4 above. CISPO: no lower clip, and ScaleRL's largest weight, 5.
+    ones, nothing = torch.ones(4, dtype=torch.float64), torch.zeros(4, dtype=torch.float64)
+    ratios = torch.tensor([1 - 3.1e-4, 1 - 2.9e-4, 1 + 3.9e-4, 1 + 4.1e-4], dtype=torch.float64)
+    advantages = torch.tensor([-1.0, -1.0, 1.0, 1.0])
+    gspo = sequence_ratio_loss(ratios.log(), nothing, advantages, ones, torch.arange(4))
+    assert gspo.clipped_low.tolist() == [True, False, False, False]
+    assert gspo.clipped_high.tolist() == [False, False, False, True]
+    cispo = clipped_weight_loss(
+        torch.tensor([1e-6, 1.0, 4.9, 5.1], dtype=torch.float64).log(), nothing, advantages, ones
+    )
+    assert not cispo.clipped_low.any()
+    assert cispo.clipped_high.tolist() == [False, False, False, True]
+
+
 def test_gspo_by_hand() -> None:
     # Two sequences of two reply tokens, and an observation token inside the first, which does not count.
     # Sequence 0: r = 1.2, 0.9: s = sqrt(1.2 x 0.9) = sqrt(1.08) = 1.039230; A = 2, -1.
