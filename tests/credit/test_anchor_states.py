@@ -77,6 +77,12 @@ def test_a_world_that_tells_no_state_is_refused() -> None:
         estimate("gigpo", replace(BATCH, anchors=[[None, None], [None, None], [None]]))
 
 
+def test_what_is_not_given_is_as_in_the_paper() -> None:
+    # Feng et al. 2025, arXiv 2505.10978: omega 1, gamma 0.95; advantages by the deviation of their group.
+    given = estimate("gigpo", BATCH, omega=1.0, gamma=0.95, deviation="unbiased", epsilon=1e-6)
+    assert estimate("gigpo", BATCH) == given
+
+
 def test_without_omega_gigpo_is_grpo_on_merged_rewards() -> None:
     found = estimate("gigpo", BATCH, omega=0.0, epsilon=1e-4)
     assert close(found, estimate("grpo", BATCH, rewards="merged"))

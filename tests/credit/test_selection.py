@@ -15,8 +15,11 @@ from turnwise.credit.selection import (
     group_deviations,
     require_selection,
     select,
+    trainable,
 )
+from turnwise.data.trajectory import Ending, Trajectory, Turn
 from turnwise.errors import ConfigurationError
+from turnwise.world import Task
 
 # Eight groups; a quarter of them is two. The largest is 7, then come 2 and 4, 5, 3 and 6; 0 and 1 have none.
 DEVIATIONS = {0: 0.0, 1: 0.0, 2: 0.5, 3: 0.25, 4: 0.5, 5: 0.375, 6: 0.25, 7: 0.625}
@@ -41,6 +44,33 @@ def test_a_larger_spread_of_raw_rewards_is_a_larger_deviation_though_normalised_
         [0] * 4 + [1] * 4, [*normalise(small, "unbiased", 0.0), *normalise(large, "unbiased", 0.0)]
     )
     assert normalised[0] == pytest.approx(normalised[1]), "what the released filter looked at"
+
+
+def test_a_pair_has_a_deviation() -> None:
+    assert group_deviations([0, 0], [0.0, 1.0]) == {0: pytest.approx(math.sqrt(0.5))}
+
+
+def of_group(group: int, *trained: bool) -> Trajectory:
+    """A trajectory whose replies are trained, or frozen."""
+    turns = [Turn("seen", (7,), "said", (9,), (-1.0,), "", (), None, True, {}, trained=each) for each in trained]
+    return Trajectory(Task("w", f"w/{group}", "train", group), group, 0, tuple(turns), Ending.FAILURE, "")
+
+
+def test_one_reply_that_is_trained_makes_a_trajectory_trainable_where_it_can_be_compared() -> None:
+    trajectories = [
+        of_group(0, True, False),
+        of_group(0, False, True),
+        of_group(1, False, False),
+        of_group(1, True),
+        of_group(2, True, True),
+        of_group(2),
+        of_group(3, True),
+        of_group(3, True),
+    ]
+    assert trainable(trajectories, None, grouped=False) == [0, 1, 3, 4, 6, 7]
+    assert trainable(trajectories, None, grouped=True) == [0, 1, 6, 7], "nothing to compare 3 and 4 with"
+    assert trainable(trajectories, [0, 1], grouped=True) == [0, 1]
+    assert trainable(trajectories, [1], grouped=False) == [3]
 
 
 def test_all_keeps_everything() -> None:
