@@ -24,6 +24,8 @@ def test_half_an_interval_is_refused():
         Interval(0.5, 0.6, 0.4, "seeds", 3)
     with pytest.raises(ValueError, match="finite"):
         Interval(math.nan, None, None, "seeds", 3)
+    with pytest.raises(ValueError, match="finite"):
+        Interval(0.5, -math.inf, 0.6, "seeds", 3)
     with pytest.raises(ValueError, match="at least one of its tasks; found count=0"):
         Interval(0.5, None, None, "tasks", 0)
 

@@ -21,6 +21,8 @@ scores = st.lists(st.integers(0, 8).map(lambda value: value / 8), min_size=2, ma
 def test_the_effect_size_worked_by_hand() -> None:
     # Means 2 and 3, pooled deviation 1, 4 degrees of freedom: -1 * (1 - 3 / 15)
     assert effect_size([1, 2, 3], [2, 3, 4]) == pytest.approx(-0.8)
+    # Means 4 and 1, pooled deviation sqrt(4 / 2), 2 degrees of freedom: 3 / sqrt 2 * (1 - 3 / 7)
+    assert effect_size([3, 5], [0, 2]) == pytest.approx(1.212183, abs=1e-6)
     assert effect_size([1], [2, 3]) is None
     assert effect_size([1, 1], [2, 2]) is None
 
