@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from turnwise.seeding import generator
-from turnwise.statistics.pairs import difference, two_sample_spread, two_way_spread
+from turnwise.statistics.pairs import difference, difference_of_runs, two_sample_spread, two_way_spread
 from turnwise.statistics.significance import holm
 
 SIMULATIONS = 1000
@@ -37,6 +37,34 @@ def test_where_tasks_do_not_differ_seeds_of_their_own_are_compared_as_in_welchs_
     assert found.p == pytest.approx(welch.pvalue)
     limits = welch.confidence_interval(0.95)
     assert (found.interval.low, found.interval.high) == pytest.approx((limits.low, limits.high))
+    assert found.interval.count == 3, "the smaller side's"
+
+
+def test_runs_on_different_tasks_are_compared_over_seeds_by_welchs_test_worked_by_hand() -> None:
+    # Means 2 and 0.75. Squared errors 1 / 3 and 0.125 / 2, V = 0.395833, f = V^2 / ((1/3)^2 / 2 + 0.0625^2 / 1).
+    found = difference_of_runs([1.0, 2.0, 3.0], [0.5, 1.0])
+    half = stats.t.ppf(0.975, 2.635041) * 0.395833**0.5
+    assert (found.interval.value, found.interval.count, found.interval.over) == (1.25, 2, "seeds")
+    assert (found.interval.low, found.interval.high) == pytest.approx((1.25 - half, 1.25 + half), abs=1e-5)
+    assert found.p == pytest.approx(2 * stats.t.sf(1.25 / 0.395833**0.5, 2.635041), abs=1e-6)
+
+
+def test_one_run_on_a_side_and_runs_that_are_all_equal_have_a_difference_without_bounds() -> None:
+    for first, second, value, p in (
+        ([1.0], [0.25, 0.5, 0.75], 0.5, None),
+        ([2.0], [2.0], 0.0, None),
+        ([2.0, 2.0], [0.5, 0.5, 0.5], 1.5, None),
+        ([2.0, 2.0], [2.0, 2.0], 0.0, 1.0),
+        # The mean of three times 0.1 is off by its last bit, and so would be the deviation from it.
+        ([0.1] * 3, [0.3] * 3, -0.2, None),
+        ([0.1] * 3, [0.1] * 2, 0.0, 1.0),
+    ):
+        found = difference_of_runs(first, second)
+        assert (found.interval.value, found.interval.low, found.interval.high) == (pytest.approx(value), None, None)
+        assert found.p == p
+        in_tables = [np.tile(np.array(side)[:, None], 5) for side in (first, second)]
+        assert difference(*in_tables, paired=False).p == p
+    assert difference_of_runs([2.0, 2.0], [1.0, 3.0]).interval.low is not None, "one side varies"
 
 
 tables = st.integers(2, 4).flatmap(

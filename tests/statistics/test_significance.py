@@ -25,6 +25,7 @@ def test_the_effect_size_worked_by_hand() -> None:
     assert effect_size([3, 5], [0, 2]) == pytest.approx(1.212183, abs=1e-6)
     assert effect_size([1], [2, 3]) is None
     assert effect_size([1, 1], [2, 2]) is None
+    assert effect_size([0.1] * 3, [0.3] * 3) is None, "though the mean of three times 0.1 is not 0.1"
 
 
 def test_the_probability_of_improvement_worked_by_hand() -> None:
@@ -86,6 +87,8 @@ def test_the_exact_test_is_scipys(first: list[float], second: list[float], paire
 def test_with_too_many_ways_to_swap_p_is_estimated_and_near_that_of_the_normal_distribution() -> None:
     first, second = [0.5 + place / 40 for place in range(16)], [0.45 + place / 40 for place in range(16)]
     assert exact_p(first, second, paired=False) == pytest.approx(stats.ttest_ind(first, second).pvalue, abs=0.03)
+    higher, crossed = [0.03 + each for each in first], [second[(3 * place) % 16] for place in range(16)]  # 2^16 ways
+    assert exact_p(higher, crossed, paired=True) == pytest.approx(stats.ttest_rel(higher, crossed).pvalue, abs=0.02)
 
 
 def test_holms_method_worked_by_hand() -> None:

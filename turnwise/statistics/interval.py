@@ -71,6 +71,11 @@ def finite(values: Sequence[float] | np.ndarray, unit: Unit) -> np.ndarray:
     return sample
 
 
+def rounding_of(*samples: np.ndarray) -> float:
+    """By how much rounding may put off a mean, or a deviation, of such numbers: what is no larger is none at all."""
+    return float(100 * np.finfo(float).eps * max(np.abs(sample).max() for sample in samples))
+
+
 def mean(values: Iterable[float]) -> float:
     """The mean of at least one number; exact, without rounding, where all are equal. Raises ValueError for none."""
     # In one place, so that a table, a verdict and a number's provenance agree to the last bit.

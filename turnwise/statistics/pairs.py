@@ -19,11 +19,11 @@ either side there is no interval.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from turnwise.statistics.interval import Interval, finite
+from turnwise.statistics.interval import Interval, Method, finite, rounding_of
 
 
 @dataclass(frozen=True)
@@ -49,24 +49,15 @@ def difference(first: np.ndarray, second: np.ndarray, *, paired: bool, level: fl
     Raises:
         ValueError: the tables do not fit each other, or hold a number that is not finite.
     """
-    from scipy import special
-
     _require_tables(first, second, paired)
     count = len(first) if paired else min(len(first), len(second))
     value = float(first.mean() - second.mean())
     of_seeds = tuple(float(each) for each in (first - second).mean(axis=1)) if paired else ()
+    found = Interval(value, None, None, "seeds and tasks", count, level, None, of_seeds)
     if count == 1:
-        return Difference(Interval(value, None, None, "seeds and tasks", 1, level, None, of_seeds), None)
+        return Difference(found, None)
     spread = two_way_spread(first - second) if paired else two_sample_spread(first, second)
-    error, freedom = float(spread.error), float(spread.freedom)
-    if error == 0.0:
-        same = Interval(value, None, None, "seeds and tasks", count, level, None, of_seeds)
-        return Difference(same, 1.0 if value == 0.0 else None)
-    half = float(special.stdtrit(freedom, (1 + level) / 2)) * error
-    interval = Interval(
-        value, value - half, value + half, "seeds and tasks", count, level, "Student's t, two-way", of_seeds
-    )
-    return Difference(interval, float(2 * special.stdtr(freedom, -abs(value) / error)))
+    return _with_bounds(found, spread, rounding_of(first, second), "Student's t, two-way")
 
 
 def difference_of_runs(first: Sequence[float], second: Sequence[float], *, level: float = 0.95) -> Difference:
@@ -74,17 +65,25 @@ def difference_of_runs(first: Sequence[float], second: Sequence[float], *, level
 
     By Welch's test on one number per run, over seeds alone.
     """
-    from scipy import stats
+    sides = one, other = finite(first, "seeds"), finite(second, "seeds")
+    count = min(len(one), len(other))
+    found = Interval(float(one.mean() - other.mean()), None, None, "seeds", count, level)
+    if count == 1:
+        return Difference(found, None)
+    spread = _combined([_of_runs(side) for side in sides], _Part(np.zeros(()), 1), [])
+    return _with_bounds(found, spread, rounding_of(*sides), "Student's t")
 
-    one, other = finite(first, "seeds"), finite(second, "seeds")
-    value, count = float(one.mean() - other.mean()), min(len(one), len(other))
-    if count == 1 or (one.std() == 0.0 and other.std() == 0.0):
-        same = count > 1 and value == 0.0
-        return Difference(Interval(value, None, None, "seeds", count, level), 1.0 if same else None)
-    found = stats.ttest_ind(one, other, equal_var=False)
-    bounds = found.confidence_interval(level)
-    low, high = float(bounds.low), float(bounds.high)
-    return Difference(Interval(value, low, high, "seeds", count, level, "Student's t"), float(found.pvalue))
+
+def _with_bounds(found: Interval, spread: Spread, rounding: float, method: Method) -> Difference:
+    """A difference that has no bounds yet, with those of its uncertainty, unless that is a rounding."""
+    from scipy import special
+
+    error, freedom = float(spread.error), float(spread.freedom)
+    if error <= rounding:
+        return Difference(found, 1.0 if abs(found.value) <= rounding else None)
+    half = float(special.stdtrit(freedom, (1 + found.level) / 2)) * error
+    interval = replace(found, low=found.value - half, high=found.value + half, method=method)
+    return Difference(interval, float(2 * special.stdtr(freedom, -abs(found.value) / error)))
 
 
 @dataclass(frozen=True)
@@ -119,8 +118,13 @@ class _Part:
 
 def _of_seeds(values: np.ndarray) -> _Part:
     """The variance from seeds: A of the file's docstring."""
-    seeds = values.shape[-2]
-    return _Part(values.mean(axis=-1).var(axis=-1, ddof=1) / seeds, seeds - 1)
+    return _of_runs(values.mean(axis=-1))
+
+
+def _of_runs(means: np.ndarray) -> _Part:
+    """The variance from seeds, of one number per run, [..., seeds]."""
+    seeds = means.shape[-1]
+    return _Part(means.var(axis=-1, ddof=1) / seeds, seeds - 1)
 
 
 def _of_tasks(means: np.ndarray) -> _Part:

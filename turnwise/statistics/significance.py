@@ -21,7 +21,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from turnwise.seeding import generator
-from turnwise.statistics.interval import finite
+from turnwise.statistics.interval import finite, rounding_of
 
 RESAMPLES = 10_000
 """The most ways to swap that the exact test enumerates; where there are more, it draws this many at random."""
@@ -37,7 +37,7 @@ def effect_size(first: Sequence[float], second: Sequence[float]) -> float | None
         return None
     freedom = len(one) + len(other) - 2
     pooled = math.sqrt((((one - one.mean()) ** 2).sum() + ((other - other.mean()) ** 2).sum()) / freedom)
-    if pooled == 0.0:
+    if pooled <= rounding_of(one, other):
         return None
     return float((one.mean() - other.mean()) / pooled * (1 - 3 / (4 * freedom - 1)))
 
@@ -68,7 +68,7 @@ def exact_p(first: Sequence[float], second: Sequence[float], *, paired: bool, se
         differences = np.where(is_first, both / len(one), -both / len(other)).sum(axis=1)
     found = differences[0]  # nobody is swapped in the first way
     # The numbers' own size decides: where all are equal, every difference is a rounding and has no size.
-    rounding = 100 * np.finfo(float).eps * max(np.abs(one).max(), np.abs(other).max())
+    rounding = rounding_of(one, other)
     as_low, as_high = (differences <= found + rounding).mean(), (differences >= found - rounding).mean()
     return float(min(1.0, 2 * min(as_low, as_high)))
 
