@@ -85,6 +85,17 @@ def test_a_staged_limit_is_a_function_of_the_iteration_alone(
     assert limits(curriculum, one)[:shared] == limits(curriculum, other)[:shared]
 
 
+def test_the_published_numbers_are_those_of_agentgym_rl() -> None:
+    # arXiv 2509.08755: limits in turns, and steps of each stage but the last.
+    assert SCHEDULES == {
+        "webarena": ((8, 12, 15), 80),
+        "search": ((5, 8, 10), 100),
+        "textcraft": ((10, 20, 30), 100),
+        "babyai": ((6, 13, 20), 100),
+        "sciworld": ((10, 20, 30), 100),
+    }
+
+
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_the_published_schedules_are_the_released_formula(schedule: str) -> None:
     chosen, period = SCHEDULES[schedule]
@@ -149,6 +160,7 @@ def test_an_adaptive_limit_waits_while_episodes_end_before_it() -> None:
     assert limits(adaptive(), batches(0, 0, 0, 0, at_limit=1))[-1] == 2
     assert limits(adaptive(), [*batches(0, 0, 0, at_limit=2), IterationCounts(8, 0, 1)])[-1] == 2
     assert limits(adaptive(), batches(0, 0, 0, 0, at_limit=2))[-1] == 5
+    assert limits(adaptive(share=0.25), batches(0, 0, 0, 0, at_limit=2))[-1] == 5, "just as many as are asked for"
 
 
 def test_an_adaptive_limit_waits_where_few_episodes_say_little() -> None:
@@ -183,6 +195,8 @@ def refused(rule: str, options: dict[str, Any], turns: int = 10) -> str:
         ("staged", {"limits": [4], "lengths": 3}, "with two stages at least"),
         ("staged", {"limits": [2, 4], "lengths": [3, 3]}, "found 2 limits and the lengths [3, 3]"),
         ("staged", {"limits": [2, 4], "lengths": 0}, "lengths must be a number of iterations of at least 1, or a list"),
+        ("staged", {"limits": [2, 4, 6], "lengths": [3, 0]}, "lengths must be a number of iterations of at least 1"),
+        ("staged", {"limits": [2, 4, 6], "lengths": [True, 3]}, "lengths must be a number of iterations of at least 1"),
         ("staged", {"limits": [2, 4]}, "one for each stage but the last; found None"),
         ("staged", {"limits": [2, 4], "schedule": "babyai"}, "either limits of its own or a published schedule"),
         ("staged", {"schedule": "baby"}, "schedule must be one of webarena, search"),
@@ -204,5 +218,6 @@ def test_stages_that_are_never_reached_and_windows_that_never_fill_are_refused()
     staged.require_iterations(6)
     with pytest.raises(ConfigurationError, match=r"less than optimization\.iterations; found 5 and 5"):
         staged.require_iterations(5)
+    adaptive().require_iterations(5)
     with pytest.raises(ConfigurationError, match="found window: 2 and 4 iterations"):
         adaptive().require_iterations(4)

@@ -51,10 +51,10 @@ def measured(*trajectories: Trajectory, rewards: list[float] | None = None, n_gr
 
 
 def test_the_deviation_is_unbiased_within_groups_and_its_mean_counts_groups_alike() -> None:
-    batch = [trajectory(group, turn(2, END)) for group in (0, 0, 1, 1)]
-    found = measured(*batch, rewards=[0.0, 1.0, 0.3, 0.3])
-    assert found["reward_deviation"] == pytest.approx(math.sqrt(0.5) / 2)
-    assert found["zero_variance_groups"] == 0.5
+    batch = [trajectory(group, turn(2, END)) for group in (0, 0, 1, 1, 2, 2)]
+    found = measured(*batch, rewards=[0.0, 1.0, 0.3, 0.3, 0.0, 0.0])
+    assert found["reward_deviation"] == pytest.approx(math.sqrt(0.5) / 3)
+    assert found["zero_variance_groups"] == pytest.approx(2 / 3)
 
 
 def test_entropy_is_the_mean_over_reply_tokens_of_minus_the_sampled_log_probability() -> None:
@@ -64,8 +64,9 @@ def test_entropy_is_the_mean_over_reply_tokens_of_minus_the_sampled_log_probabil
 
 
 def test_a_reply_that_does_not_end_was_cut_off_and_one_without_actions_is_invalid() -> None:
-    found = measured(trajectory(0, turn(2, END), turn(2, 3), turn(4, END, invalid="no answer"), turn(5, END)))
-    assert (found["truncated_replies"], found["invalid_replies"]) == (0.25, 0.25)
+    replies = turn(2, END), turn(2, 3), turn(4, END, invalid="no answer"), turn(5, 6, END), turn(END, 7)
+    found = measured(trajectory(0, *replies))
+    assert (found["truncated_replies"], found["invalid_replies"]) == (0.4, 0.2)
 
 
 def test_repeated_phrases_are_counted_within_a_reply_and_shared_ones_across_the_first_replies_of_a_group() -> None:
@@ -77,6 +78,8 @@ def test_repeated_phrases_are_counted_within_a_reply_and_shared_ones_across_the_
     found = measured(trajectory(0, turn(2, 3, 4)), trajectory(0, turn(2, 3, 5), turn(2, 3, 4)))
     assert found["shared_phrases"] == 0.5
     assert found["repeated_phrases"] == 0.0
+    of_short_replies = measured(trajectory(0, turn(2)), trajectory(0, turn(2)))
+    assert (of_short_replies["repeated_phrases"], of_short_replies["shared_phrases"]) == (0.0, 0.0)
 
 
 def test_distinct_replies_are_those_to_the_same_context() -> None:
@@ -155,9 +158,16 @@ def test_one_thought_has_nothing_to_be_told_from() -> None:
 
 def test_a_thought_ends_with_the_token_that_completes_it() -> None:
     texts = {1: "<think>", 2: "go", 3: "ing", 4: "</think>", END: ""}
-    reply = Turn("", (), "", (1, 2, 3, 4, END), (0.0,) * 5, "going", (), None, True, {})
-    assert thought_length(reply, lambda tokens: "".join(texts[token] for token in tokens)) == 3
-    assert thought_length(turn(1, 4, END), lambda tokens: "") == 0
+
+    def length(thought: str, *tokens: int) -> int:
+        reply = Turn("", (), "", tokens, (0.0,) * len(tokens), thought, (), None, True, {})
+        return thought_length(reply, lambda chosen: "".join(texts[token] for token in chosen))
+
+    assert length("going", 1, 2, 3, 4, END) == 3
+    assert length("going", 1, 2, 3) == 3, "cut off there"
+    assert length("go", 2, 4, END) == 1, "at once"
+    assert length("", 1, 4, END) == 0
+    assert length("gone", 1, 2, END) == 0, "of other text"
 
 
 def test_every_monitor_of_a_batch_is_measured_and_none_has_two_names() -> None:
