@@ -119,15 +119,35 @@ def test_rules_that_make_no_sense_are_refused() -> None:
     assert "did you mean 'entropy'" in refused(alarms__rules__entrop={"below": 1.0})
     assert "must have a bound" in refused(alarms__rules__entropy={"patience": 2})
     assert "below must be at most above" in refused(alarms__rules__entropy={"below": 2.0, "above": 1.0})
-    assert "probe_every: null" in refused(alarms__rules__kl_warm_start={"above": 1.0}, monitors__probe_every=None)
+    assert "rules.kl_warm_start must be measured; found monitors.probe_every: null" in refused(
+        alarms__rules__kl_warm_start={"above": 1.0}, monitors__probe_every=None
+    )
+    unprobed = {"monitors.probe_every": None, "alarms.rules.entropy": {"below": 1.0}}
+    assert load(PARAMETERS, (), unprobed).alarms.rules["entropy"] == AlarmRule(below=1.0), "it needs no probe"
 
 
 def test_a_response_that_could_not_happen_or_would_change_nothing_is_refused() -> None:
     none = dict.fromkeys(load(PARAMETERS).alarms.rules)
     assert "there are 20 iterations" in refused(alarms__response="stop", alarms__rules=none)
-    late = {**none, "entropy_of_start": {"below": 0.1, "patience": 20}}
-    assert "in iteration 25 at the earliest" in refused(alarms__response="stop", alarms__rules=late)
+    # The start is 5 iterations, a median needs 3 norms before, and the probe is made every 5 iterations.
+    for name, patience, earliest in (
+        ("entropy_of_start", 20, 25),
+        ("entropy", 25, 25),
+        ("gradient_norm_of_median", 30, 33),
+        ("kl_warm_start", 10, 46),
+    ):
+        late = {**none, name: {"below": 0.1, "patience": patience}}
+        said = refused(alarms__response="stop", alarms__rules=late, monitors__probe_every=5)
+        assert f"in iteration {earliest} at the earliest" in said
+    two = {**none, "entropy": {"below": 0.1, "patience": 30}, "success": {"below": 0.1, "patience": 21}}
+    assert "in iteration 21 at the earliest" in refused(alarms__response="stop", alarms__rules=two)
+    just_in_time = {**two, "success": {"below": 0.1, "patience": 20}}
+    chosen = {"alarms.response": "stop", "alarms.rules": just_in_time}
+    assert load(PARAMETERS, (), chosen).optimization.iterations == 20
     assert "must change something" in refused(alarms__response="return", alarms__learning_rate_factor=1.0)
+    for response, factor in (("stop", 1.0), ("return", 0.5)):
+        chosen = {"alarms.response": response, "alarms.learning_rate_factor": factor}
+        assert load(PARAMETERS, (), chosen).alarms.response == response
     assert "uncertainty" in refused(alarms__selection={"rule": "uncertain", "options": {}})
 
 
