@@ -94,6 +94,7 @@ def test_a_guard_counts_iterations_up_to_the_last() -> None:
     assert counted("zero_variance_groups", [dead, alive]) == 0
     assert counted("truncated_replies", [{"truncated_replies": 0.99}, {"truncated_replies": 1.0}]) == 1
     assert counted("no_signal", [{"no_signal": 1.0}] * 3) == 3
+    assert [counted(name, [{"success": 0.0}]) for name in sorted(COUNTED)] == [0] * len(COUNTED), "nothing was measured"
 
 
 @pytest.mark.parametrize("name", ["zero_variance_groups", "no_signal"])

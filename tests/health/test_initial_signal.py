@@ -85,3 +85,11 @@ def test_a_rule_that_compares_all_episodes_needs_no_group_that_differs(goal: flo
     assert judged(*episodes, grouped=False).is_missing == (goal == 0.0)
     said = "no reward differs from another" if goal == 0.0 else "; rewards differ"
     assert said in judged(*episodes, grouped=False).found()
+
+
+def test_without_groups_the_whole_iteration_is_one_group() -> None:
+    # Of four episodes one is solved: of two half differ, and of sixteen all.
+    episodes = [episode(0, goal=1.0), episode(0), episode(1), episode(1)]
+    assert judged(*episodes, grouped=False).spread.most == 1.0
+    assert judged(*episodes, grouped=False, prompts=2, group_size=1).spread == SpreadShare(0.5, 0.5)
+    assert judged(*episodes, grouped=False, prompts=1, group_size=1).spread == SpreadShare(0.5, 0.5)
