@@ -35,7 +35,7 @@ from flows.prepare import play_parameters
 from tasks.rollout.rollout import RolloutParameters, rollout
 from turnwise.data.trajectory_files import read_arrays
 from turnwise.experiment import Experiment, load
-from turnwise.policy.engines import fused
+from turnwise.policy.engines.fused import FusedForward
 from turnwise.store import Reference, default_store
 from turnwise.store.paths import project_root
 
@@ -85,17 +85,17 @@ class Prepared:
             iteration=iteration,
             round=0,
         )
-        attend, attention = fused.scaled_dot_product_attention, 0.0
+        attend, attention = FusedForward._attention, 0.0
 
-        def timed(*arguments: Any, **options: Any) -> torch.Tensor:
+        def timed(*arguments: Any) -> torch.Tensor:
             nonlocal attention
             began = time.process_time()
-            found = attend(*arguments, **options)
+            found = attend(*arguments)
             attention += time.process_time() - began
             return found
 
         began = time.process_time()
-        with patch.object(fused, "scaled_dot_product_attention", timed):
+        with patch.object(FusedForward, "_attention", timed):
             made = rollout.function(parameters, policy=self.policy, tokenizer=self.tokenizer, task_set=self.tasks)
         return Cost(time.process_time() - began, attention), made
 

@@ -2,7 +2,13 @@
 
 import pytest
 
-from turnwise.policy.engines.cache_size import bytes_per_token, embedded_slots, rounded_up, vllm_cache_bytes
+from turnwise.policy.engines.cache_size import (
+    attends_singly,
+    bytes_per_token,
+    embedded_slots,
+    rounded_up,
+    vllm_cache_bytes,
+)
 
 
 def test_a_token_has_a_key_and_a_value_in_every_layer() -> None:
@@ -20,6 +26,14 @@ def test_slots_are_as_many_as_fit_and_at_least_one() -> None:
     # 1 GiB holds ten contexts of 100 tokens of 1 MiB, and not one of 2000.
     assert embedded_slots("cpu", 2**20, 100, 256) == 10
     assert embedded_slots("cpu", 2**20, 2000, 256) == 1
+
+
+def test_single_tokens_attend_by_loops_of_their_own_where_a_cpus_cache_has_32_mib() -> None:
+    # 128 slots of 256 tokens of 1 KiB are 32 MiB, whatever more episodes there are.
+    assert attends_singly("cpu", 1024, 256, 200)
+    assert not attends_singly("cpu", 1024, 255, 200)
+    assert not attends_singly("cpu", 1024, 256, 127)
+    assert not attends_singly("cuda", 1024, 256, 200)
 
 
 def test_vllms_cache_has_room_for_all_episodes_within_its_limits() -> None:

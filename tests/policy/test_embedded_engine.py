@@ -23,7 +23,7 @@ from transformers import (
 
 from turnwise.data.trajectory import TokenSequence
 from turnwise.errors import NotFiniteError
-from turnwise.policy.engines import attention_plan, fused
+from turnwise.policy.engines import attention_plan, cache_size, fused
 from turnwise.policy.engines.contract import Reply, Sampling
 from turnwise.policy.engines.embedded import EmbeddedEngine
 from turnwise.policy.engines.forward import NewTokens, WholeForward
@@ -96,6 +96,11 @@ def worst_difference(policy: Path, players: Sequence[Player]) -> float:
     )
 
 
+def attend_singly_if(singly: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether single new tokens attend by `single_queries`, whatever the size of the cache."""
+    monkeypatch.setattr(cache_size, "SINGLY_LEAST_BYTES", 0 if singly else 2**60)
+
+
 def some_players() -> list[Player]:
     return [
         Player(
@@ -105,8 +110,12 @@ def some_players() -> list[Player]:
     ]
 
 
-def test_replies_of_every_turn_have_the_log_probabilities_of_the_learner(make_policy: MakePolicy) -> None:
+@pytest.mark.parametrize("singly", [False, True])
+def test_replies_of_every_turn_have_the_log_probabilities_of_the_learner(
+    make_policy: MakePolicy, monkeypatch: pytest.MonkeyPatch, singly: bool
+) -> None:
     """Also after a rewritten context, and where episodes must give up their slots to others between their turns."""
+    attend_singly_if(singly, monkeypatch)
     policy = make_policy(30)
     for episodes in (16, 4, 1):
         players = some_players()
@@ -158,6 +167,7 @@ def test_equal_openings_may_fill_the_cache_to_its_last_token(make_policy: MakePo
     tokens_at_once=st.sampled_from([4, 2048]),
     mask_entries=st.sampled_from([1, 2**22]),
     sparsest_range=st.sampled_from([1.0, 9.0]),
+    singly=st.booleans(),
 )
 @settings(deadline=None, max_examples=25)
 def test_sequences_of_any_lengths_together_have_the_logits_that_each_has_alone(
@@ -166,6 +176,7 @@ def test_sequences_of_any_lengths_together_have_the_logits_that_each_has_alone(
     tokens_at_once: int,
     mask_entries: int,
     sparsest_range: float,
+    singly: bool,
 ) -> None:
     model = AutoModelForCausalLM.from_pretrained(_policy(make_policy), dtype=torch.float32).eval()
     texts = [[3 + (5 * row + 3 * place) % 290 for place in range(sum(two))] for row, two in enumerate(lengths)]
@@ -174,7 +185,8 @@ def test_sequences_of_any_lengths_together_have_the_logits_that_each_has_alone(
         patch.setattr(fused, "TOKENS_AT_ONCE", tokens_at_once)
         patch.setattr(attention_plan, "MASK_ENTRIES", mask_entries)
         patch.setattr(attention_plan, "SPARSEST_RANGE", sparsest_range)
-        forward = FusedForward(model, model.state_dict(), CONTEXT)
+        attend_singly_if(singly, patch)
+        forward = FusedForward(model, model.state_dict(), CONTEXT, maximum_episodes=64)
         for part in (slice(0, 1), slice(1, 2)):
             past = [two[0] * part.start for two in lengths]
             ends = [sum(two[: part.stop]) for two in lengths]
@@ -184,11 +196,15 @@ def test_sequences_of_any_lengths_together_have_the_logits_that_each_has_alone(
                 assert torch.allclose(found[row], expected, atol=2e-5)
 
 
-def test_a_nearly_full_context_goes_with_one_that_has_more_new_tokens(make_policy: MakePolicy) -> None:
+@pytest.mark.parametrize("singly", [False, True])
+def test_a_nearly_full_context_goes_with_one_that_has_more_new_tokens(
+    make_policy: MakePolicy, monkeypatch: pytest.MonkeyPatch, singly: bool
+) -> None:
+    attend_singly_if(singly, monkeypatch)
     model = AutoModelForCausalLM.from_pretrained(_policy(make_policy), dtype=torch.float32).eval()
     texts = [[3 + (7 * place) % 290 for place in range(CONTEXT)], [3 + (5 * place) % 290 for place in range(6)]]
     with torch.inference_mode():
-        forward = FusedForward(model, model.state_dict(), CONTEXT)
+        forward = FusedForward(model, model.state_dict(), CONTEXT, maximum_episodes=64)
         forward.next_logits(new_tokens([0], [0], texts[:1], [CONTEXT - 4]))
         found = forward.next_logits(new_tokens([0, 1], [CONTEXT - 4, 0], texts, [CONTEXT, 6]))
         for row, text in enumerate(texts):

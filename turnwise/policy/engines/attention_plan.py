@@ -36,10 +36,22 @@ class Attention:
 
 
 @dataclass(frozen=True)
+class SingleQueries:
+    """Sequences of any lengths with one query each; a row is a sequence."""
+
+    tokens: torch.Tensor | None
+    """The token of each row, among the tokens of the plan. None: all tokens, in order."""
+    slots: Integers
+    """The slot of each row."""
+    lengths: Integers
+    """The tokens of each row, the new one included."""
+
+
+@dataclass(frozen=True)
 class AttentionPlan:
     """The attention calls of some sequences."""
 
-    calls: list[Attention]
+    calls: list[Attention | SingleQueries]
     unpadded: torch.Tensor | None
     """The query of each token, among those of all calls; None: all queries, in order."""
 
@@ -52,18 +64,26 @@ def visibility(context_length: int, dtype: torch.dtype, device: torch.device) ->
 
 
 def plan_attention(
-    slots: Integers, past: Integers, counts: Integers, *, queries_per_key: int, visible: torch.Tensor
+    slots: Integers, past: Integers, counts: Integers, *, queries_per_key: int, visible: torch.Tensor, singly: bool
 ) -> AttentionPlan:
     """The attention calls of sequences in these slots, with so many past and new tokens.
 
     Tokens are numbered sequence by sequence. `queries_per_key` heads share a key-value head; `visible` is that of
-    `visibility`, whose type and device the masks have.
+    `visibility`, whose type and device the masks have. With `singly`, sequences with one new token are
+    `SingleQueries`.
     """
     begins = counts.cumsum() - counts
-    calls: list[Attention] = []
+    calls: list[Attention | SingleQueries] = []
     unpadded = np.empty(int(counts.sum()), dtype=np.int64)
     queries_so_far = 0
-    for together in _together(past, counts, queries_per_key):
+    many = np.arange(len(counts))
+    if singly and (counts == 1).any():
+        single, many = np.nonzero(counts == 1)[0], np.nonzero(counts > 1)[0]
+        tokens = torch.from_numpy(begins[single]) if len(many) else None
+        calls.append(SingleQueries(tokens, slots[single], past[single] + 1))
+        unpadded[begins[single]] = np.arange(len(single))
+        queries_so_far = len(single)
+    for together in _together(many, past, counts, queries_per_key):
         queries, length = int(counts[together].max()), int((past + counts)[together].max())
         held, places, rows = _held(slots[together])
         token_of = np.zeros((rows, queries), dtype=np.int64)
@@ -84,14 +104,14 @@ def plan_attention(
                 mask=_mask(seen, queries, queries_per_key, length, visible),
             )
         )
-    if calls[0].padded is None:
+    first = calls[0]
+    if (first.tokens if isinstance(first, SingleQueries) else first.padded) is None:
         return AttentionPlan(calls, None)
     return AttentionPlan(calls, torch.from_numpy(unpadded).to(visible.device))
 
 
-def _together(past: Integers, counts: Integers, queries_per_key: int) -> Iterator[Integers]:
+def _together(rest: Integers, past: Integers, counts: Integers, queries_per_key: int) -> Iterator[Integers]:
     """The sequences of each call: those with the most new tokens and those with at least half as many, and so on."""
-    rest = np.arange(len(counts))
     while len(rest):
         queries = int(counts[rest].max())
         similar = 2 * counts[rest] >= queries

@@ -10,6 +10,9 @@ EMBEDDED_MOST_BYTES = {"cpu": 2**30, "cuda": 16 * 2**30}
 MOST_SLOTS = {"cpu": 128, "cuda": 1024}
 """Most slots of the embedded engine. On a CPU tokens cost more again with more, whose keys and values leave the
 processor's caches."""
+SINGLY_LEAST_BYTES = 32 * 2**20
+"""The size of the embedded engine's cache from which on a CPU computes a single new token's attention by the loops of
+`single_queries`. Of smaller ones they save less than Numba, which compiles them, takes to start: half a second."""
 VLLM_LEAST_BYTES = 64 * 2**20
 VLLM_MOST_BYTES = {"cpu": 512 * 2**20, "cuda": 16 * 2**30}
 """Limits on the size of vLLM's cache. It has room for all episodes at full length as far as the limits allow; where it
@@ -30,6 +33,12 @@ def embedded_slots(device: str, of_token: int, context_length: int, maximum_epis
     """
     most = EMBEDDED_MOST_BYTES[device] // (of_token * context_length)
     return max(1, min(maximum_episodes, most, MOST_SLOTS[device]))
+
+
+def attends_singly(device: str, of_token: int, context_length: int, maximum_episodes: int) -> bool:
+    """Whether the embedded engine uses `single_queries`; the arguments are those of `embedded_slots`."""
+    slots = embedded_slots(device, of_token, context_length, maximum_episodes)
+    return device == "cpu" and slots * of_token * context_length >= SINGLY_LEAST_BYTES
 
 
 def rounded_up(number: int) -> int:

@@ -83,7 +83,8 @@ class EmbeddedEngine:
             found = _read(policy, base, self._device) if model is None else model
             if is_known_decoder(found):
                 cache = self._forward.cache if isinstance(self._forward, FusedForward) else None
-                self._forward = FusedForward(found, _weights(found, policy, self._device), self.context_length, cache)
+                weights = _weights(found, policy, self._device)
+                self._forward = FusedForward(found, weights, self.context_length, self._maximum_episodes, cache)
             else:
                 if base is not None or model is not None:
                     found = _read_whole(policy, base, self._device)

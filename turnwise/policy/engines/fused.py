@@ -5,7 +5,8 @@ What makes it fast for a small policy on a CPU, where the cost is that of calls 
 * keys and values of all sequences stay in preallocated tensors, so only new tokens are computed, and a sequence goes
   on after its reply as if it had never stopped;
 * the new tokens of all sequences lie side by side without padding: one product per projection. Q, K and V are one
-  product, gate and up another. Attention alone pads, sequences with similar numbers of new tokens together;
+  product, gate and up another. Attention alone pads, sequences with similar numbers of new tokens together; where
+  keys and values are many, a single new token attends without (`turnwise.policy.engines.single_queries`);
 * sequences that begin with the same tokens, as the replicas of a group do, are computed once and copied;
 * in the last layer, only the last token of each sequence has a query, an output and a feed-forward.
 
@@ -14,7 +15,7 @@ The logits are those of the model's own forward pass, up to the rounding of prod
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -24,7 +25,8 @@ from torch.nn.functional import embedding, linear, rms_norm, scaled_dot_product_
 from transformers import PreTrainedModel
 
 from turnwise.policy.decoder import rotations
-from turnwise.policy.engines.attention_plan import Attention, AttentionPlan, plan_attention, visibility
+from turnwise.policy.engines.attention_plan import Attention, AttentionPlan, SingleQueries, plan_attention, visibility
+from turnwise.policy.engines.cache_size import attends_singly
 from turnwise.policy.engines.forward import Integers, NewTokens, within
 from turnwise.policy.engines.key_value_cache import KeyValueCache
 
@@ -97,12 +99,13 @@ class FusedForward:
         model: PreTrainedModel,
         weights: Mapping[str, torch.Tensor],
         context_length: int,
+        maximum_episodes: int,
         cache: KeyValueCache | None = None,
     ) -> None:
         """Take the architecture from `model`, and `weights` by their names in its state.
 
-        The tensors are used as they are and must not change; only those that are joined are copied. `cache` is reused
-        where it fits.
+        The tensors are used as they are and must not change; only those that are joined are copied. Up to
+        `maximum_episodes` sequences are computed at once. `cache` is reused where it fits.
         """
         config = model.config
         self._heads, self._key_value_heads = config.num_attention_heads, config.num_key_value_heads
@@ -126,6 +129,13 @@ class FusedForward:
         )
         if cache is not None and cache.fits(self.cache):
             self.cache = cache
+        self._attend_singly: Callable[..., torch.Tensor] | None = None
+        """The attention of `SingleQueries`; None: they are none of a plan's calls."""
+        device, precise = self._embedding.device.type, self._embedding.dtype == torch.float32
+        if precise and attends_singly(device, self.cache.bytes_per_token, context_length, maximum_episodes):
+            from turnwise.policy.engines.single_queries import attend_singly
+
+            self._attend_singly = attend_singly
 
     def next_logits(self, new: NewTokens) -> torch.Tensor:
         """Logits after the last token of each sequence; see `Forward`."""
@@ -195,11 +205,18 @@ class FusedForward:
             cosine, sine = cosine.index_select(0, chosen), sine.index_select(0, chosen)
         return (found * cosine).addcmul_(found.roll(self._dimension // 2, -1), sine)
 
-    def _attention(self, index: int, queries: torch.Tensor, call: Attention) -> torch.Tensor:
-        """Attention of [tokens, heads, dimension]: [padded queries, heads x dimension].
+    def _attention(self, index: int, queries: torch.Tensor, call: Attention | SingleQueries) -> torch.Tensor:
+        """Attention of [tokens, heads, dimension]: [queries of the call, heads x dimension].
 
         The queries that share a key-value head are rows of one product, so that keys and values are not repeated.
         """
+        if isinstance(call, SingleQueries):
+            assert self._attend_singly is not None
+            if call.tokens is not None:
+                queries = queries.index_select(0, call.tokens)
+            grouped = queries.view(len(queries), self._key_value_heads, -1, self._dimension)
+            keys, values = self.cache.keys[index], self.cache.values[index]
+            return self._attend_singly(grouped, keys, values, call.slots, call.lengths).view(len(queries), -1)
         keys, values = self.cache.read(index, call.slots, call.length)
         if call.padded is not None:
             queries = queries.index_select(0, call.padded)
@@ -220,6 +237,7 @@ class FusedForward:
             new.slots,
             queries_per_key=self._heads // self._key_value_heads,
             visible=self._visible,
+            singly=self._attend_singly is not None,
         )
         last, attention = None, attend(new.past, new.counts)
         of_last = attention

@@ -1,0 +1,113 @@
+"""Attention of one query per sequence, as for every token that is sampled, on a CPU in float32.
+
+Keys and values are read once and hardly computed with. torch's attention is made for many queries: with one it first
+rearranges the keys, and it treats every sequence as if it were the longest. These loops read each sequence's own
+tokens, where they are in the cache.
+
+Numba compiles them at their first call, in seconds, and keeps the result beside this file or, where that cannot be
+written, in the user's cache folder. Sums are taken in another order than is written here, and on one processor always
+in the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from typing import Any
+
+import numba
+import numpy as np
+import torch
+
+from turnwise.policy.engines.forward import Integers
+
+Floats = np.ndarray[Any, np.dtype[np.float32]]
+
+TOKENS_TOGETHER = 4
+"""Tokens that a loop takes at once, at most: so many accumulate for one write."""
+
+# Sums may be reordered; infinity and NaN must stay what they are, since a policy without finite logits is to be found.
+_compiled = numba.njit(fastmath={"reassoc", "contract", "nsz"}, error_model="numpy", nogil=True, cache=True)
+
+
+def attend_singly(
+    queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, slots: Integers, lengths: Integers
+) -> torch.Tensor:
+    """Attention of one query per sequence and head to the first tokens of a slot.
+
+    `queries` are [sequences, key-value heads, queries per key, dimension], `keys` and `values` [slots, key-value heads,
+    tokens, dimension]. `slots` has the slot of each sequence, and `lengths` the number of its tokens. The result has
+    the shape of `queries`. It is computed by as many threads as torch has, to the same bits by any number.
+
+    Slots must have room for a multiple of `TOKENS_TOGETHER` tokens. What is beyond a sequence's length is multiplied by
+    0, and so must be finite.
+    """
+    room = -(-int(lengths.max()) // TOKENS_TOGETHER) * TOKENS_TOGETHER
+    scaled = queries * queries.shape[-1] ** -0.5
+    scores = torch.empty((*queries.shape[:-1], room))
+    _by_threads(_score, scaled.numpy(), keys.numpy(), slots, lengths, scores.numpy())
+    weights = scores.softmax(-1)
+    found = torch.empty_like(scaled)
+    _by_threads(_sum_up, weights.numpy(), values.numpy(), slots, lengths, found.numpy())
+    return found
+
+
+@_compiled
+def _score(queries: Floats, keys: Floats, slots: Integers, lengths: Integers, scores: Floats) -> None:
+    """The product of each query with the keys of its sequence; -inf beyond its length."""
+    sequences, heads, shared, dimension = queries.shape
+    for row in range(sequences):
+        slot = slots[row]
+        for head in range(heads):
+            for query in range(shared):
+                for token in range(0, lengths[row], 2):
+                    first, second = np.float32(0), np.float32(0)
+                    for place in range(dimension):
+                        number = queries[row, head, query, place]
+                        first += number * keys[slot, head, token, place]
+                        second += number * keys[slot, head, token + 1, place]
+                    scores[row, head, query, token] = first
+                    scores[row, head, query, token + 1] = second
+            scores[row, head, :, lengths[row] :] = -np.inf
+
+
+@_compiled
+def _sum_up(weights: Floats, values: Floats, slots: Integers, lengths: Integers, sums: Floats) -> None:
+    """The sum of the values of each sequence, by the weights of each query."""
+    sequences, heads, shared, dimension = sums.shape
+    for row in range(sequences):
+        slot = slots[row]
+        for head in range(heads):
+            for query in range(shared):
+                for place in range(dimension):
+                    sums[row, head, query, place] = 0
+                for token in range(0, lengths[row], 4):
+                    for place in range(dimension):
+                        sums[row, head, query, place] += (
+                            weights[row, head, query, token] * values[slot, head, token, place]
+                            + weights[row, head, query, token + 1] * values[slot, head, token + 1, place]
+                            + weights[row, head, query, token + 2] * values[slot, head, token + 2, place]
+                            + weights[row, head, query, token + 3] * values[slot, head, token + 3, place]
+                        )
+
+
+def _by_threads(
+    loop: Callable[..., None], first: Floats, cached: Floats, slots: Integers, lengths: Integers, found: Floats
+) -> None:
+    """Run a loop over all sequences, each thread with some of them."""
+    threads = min(torch.get_num_threads(), len(slots))
+    if threads == 1:
+        loop(first, cached, slots, lengths, found)
+        return
+    parts = [slice(len(slots) * part // threads, len(slots) * (part + 1) // threads) for part in range(threads)]
+    running = [
+        _pool(threads).submit(loop, first[part], cached, slots[part], lengths[part], found[part]) for part in parts
+    ]
+    for each in running:
+        each.result()
+
+
+@cache
+def _pool(threads: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(threads, thread_name_prefix="attention")
