@@ -83,12 +83,14 @@ def _sum_up(weights: Floats, values: Floats, slots: Integers, lengths: Integers,
                 for place in range(dimension):
                     sums[row, head, query, place] = 0
                 for token in range(0, lengths[row], 4):
+                    first, second = weights[row, head, query, token], weights[row, head, query, token + 1]
+                    third, fourth = weights[row, head, query, token + 2], weights[row, head, query, token + 3]
                     for place in range(dimension):
                         sums[row, head, query, place] += (
-                            weights[row, head, query, token] * values[slot, head, token, place]
-                            + weights[row, head, query, token + 1] * values[slot, head, token + 1, place]
-                            + weights[row, head, query, token + 2] * values[slot, head, token + 2, place]
-                            + weights[row, head, query, token + 3] * values[slot, head, token + 3, place]
+                            first * values[slot, head, token, place]
+                            + second * values[slot, head, token + 1, place]
+                            + third * values[slot, head, token + 2, place]
+                            + fourth * values[slot, head, token + 3, place]
                         )
 
 
