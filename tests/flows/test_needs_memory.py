@@ -70,7 +70,7 @@ def test_the_plan_of_a_tiny_policy_is_that_worked_by_hand() -> None:
     }
     # 32 episodes at once, each with 160 tokens of keys and values in two layers of width 64.
     always = {
-        "libraries": 3 * GIB // 4,
+        "libraries": 7 * GIB // 8,
         "engine: weights": 4 * weights,
         "engine: cache": 32 * 160 * 2 * 2 * 64 * 4,
     }
@@ -159,7 +159,7 @@ def test_an_ablation_that_cannot_fit_is_refused_before_anything_is_computed(
         compare(experiment, Console(file=io.StringIO()))
     said = str(refused.value)
     assert re.match(r"the ablation must fit into the memory of cpu, 0\.\d GiB; by the plan \S+ takes \d\.\d GiB", said)
-    assert "libraries 0.8" in said and "turnwise ablation --dry-run" in said
+    assert "libraries 0.9" in said and "turnwise ablation --dry-run" in said
     assert not list((turnwise_home / "store").glob("*/*")), "nothing was computed"
 
 
@@ -216,7 +216,7 @@ def test_the_table_has_every_phase_and_says_whether_it_fits(
 
 def test_the_parts_of_a_peak_are_named_the_largest_first() -> None:
     named = parts_of(planned())
-    assert named.startswith("libraries 0.8")
+    assert named.startswith("libraries 0.9")
     sizes = [float(each.rpartition(" ")[2]) for each in named.split(", ")]
     assert sizes == sorted(sizes, reverse=True)
 

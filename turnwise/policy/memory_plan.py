@@ -45,7 +45,7 @@ from turnwise.policy.sizes import count, moment_bytes, trained
 
 GIB = 2**30
 NUMBER_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
-LIBRARIES = {"cpu": {"vllm": 9 * GIB // 8, "embedded": 3 * GIB // 4}, "cuda": {"vllm": 1 * GIB, "embedded": 1 * GIB}}
+LIBRARIES = {"cpu": {"vllm": 9 * GIB // 8, "embedded": 7 * GIB // 8}, "cuda": {"vllm": 1 * GIB, "embedded": 1 * GIB}}
 """What a process takes before any model is loaded: on the CPU its libraries, measured in runs of a tiny policy; on a
 card the context of CUDA and the workspaces of cuBLAS, which is an assumption."""
 FRAGMENTATION = 1.3
