@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn.functional import scaled_dot_product_attention
 
-from turnwise.policy.engines.single_queries import attend_singly
+from turnwise.policy.engines.single_queries import _require_kind_of_processor, attend_singly
 from turnwise.policy.threads import computing_threads
 
 SLOTS, ROOM = 9, 24
@@ -76,3 +76,10 @@ def test_a_number_that_is_not_finite_is_not_lost(number: float) -> None:
         found = attend_singly(*tensors, np.array([0, 1]), np.array([5, 5]))
         assert found[0].isfinite().all()
         assert not found[1].isfinite().all()
+
+
+def test_loops_are_compiled_for_a_kind_of_processor_and_not_for_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    _require_kind_of_processor()
+    monkeypatch.setenv("NUMBA_CPU_NAME", "another")
+    with pytest.raises(RuntimeError, match=r"Numba must compile for any processor.*import turnwise first"):
+        _require_kind_of_processor()

@@ -17,6 +17,8 @@ from turnwise.store.digests import digest_of
 
 COMPUTING_PACKAGES = (
     "jinja2",
+    "llvmlite",
+    "numba",
     "numpy",
     "peft",
     "pyarrow",

@@ -15,6 +15,7 @@ The logits are those of the model's own forward pass, up to the rounding of prod
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -32,6 +33,8 @@ from turnwise.policy.engines.key_value_cache import KeyValueCache
 
 TOKENS_AT_ONCE = 2048
 """Most tokens whose activations are in memory at once, unless one sequence alone has more."""
+_HAS_LOOPS = os.uname().machine != "x86_64" or torch.backends.cpu.get_cpu_capability() != "DEFAULT"
+"""Whether the processor can run `single_queries`: on x86 it needs AVX2."""
 
 
 @dataclass(frozen=True)
@@ -132,7 +135,8 @@ class FusedForward:
         self._attend_singly: Callable[..., torch.Tensor] | None = None
         """The attention of `SingleQueries`; None: they are none of a plan's calls."""
         device, precise = self._embedding.device.type, self._embedding.dtype == torch.float32
-        if precise and attends_singly(device, self.cache.bytes_per_token, context_length, maximum_episodes):
+        many = attends_singly(device, self.cache.bytes_per_token, context_length, maximum_episodes)
+        if many and precise and _HAS_LOOPS:
             from turnwise.policy.engines.single_queries import attend_singly
 
             self._attend_singly = attend_singly

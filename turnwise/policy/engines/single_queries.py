@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from os import environ
 from typing import Any
 
 import numba
@@ -108,6 +109,19 @@ def _by_threads(
     ]
     for each in running:
         each.result()
+
+
+def _require_kind_of_processor() -> None:
+    """Raise RuntimeError where Numba compiles for a model of a processor."""
+    found, wanted = _score.targetctx.codegen().magic_tuple()[1], environ["NUMBA_CPU_NAME"]
+    if found != wanted:
+        raise RuntimeError(
+            f"Numba must compile for any processor ({wanted}) for results that repeat; it compiles for {found} in this "
+            "process, since it was imported before turnwise: import turnwise first"
+        )
+
+
+_require_kind_of_processor()
 
 
 @cache
