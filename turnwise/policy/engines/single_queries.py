@@ -4,9 +4,9 @@ Keys and values are read once and hardly computed with. torch's attention is mad
 rearranges the keys, and it treats every sequence as if it were the longest. These loops read each sequence's own
 tokens, where they are in the cache.
 
-Numba compiles them at their first call, in seconds, and keeps the result beside this file or, where that cannot be
-written, in the user's cache folder. Sums are taken in another order than is written here, and on one processor always
-in the same.
+Numba compiles them at their first call, in a second, and keeps the result beside this file or, where that cannot be
+written, in the user's cache folder. Sums are taken in another order than is written here, and on every x86 processor with
+AVX2 in the same: `turnwise/__init__.py` has Numba compile for this kind of processor rather than for a model.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ from turnwise.policy.engines.forward import Integers
 
 Floats = np.ndarray[Any, np.dtype[np.float32]]
 
-TOKENS_TOGETHER = 4
-"""Tokens that a loop takes at once, at most: so many accumulate for one write."""
+QUARTERS = 4
+"""The loops go through the four quarters of a sequence at once: a processor fetches ahead in several places, and the
+numbers of four tokens are added for one write."""
 
 # Sums may be reordered; infinity and NaN must stay what they are, since a policy without finite logits is to be found.
 _compiled = numba.njit(fastmath={"reassoc", "contract", "nsz"}, error_model="numpy", nogil=True, cache=True)
@@ -41,10 +42,10 @@ def attend_singly(
     tokens, dimension]. `slots` has the slot of each sequence, and `lengths` the number of its tokens. The result has
     the shape of `queries`. It is computed by as many threads as torch has, to the same bits by any number.
 
-    Slots must have room for a multiple of `TOKENS_TOGETHER` tokens. What is beyond a sequence's length is multiplied by
+    Slots must have room for a multiple of `QUARTERS` tokens. What is beyond a sequence's length is multiplied by
     0, and so must be finite.
     """
-    room = -(-int(lengths.max()) // TOKENS_TOGETHER) * TOKENS_TOGETHER
+    room = -(-int(lengths.max()) // QUARTERS) * QUARTERS
     scaled = queries * queries.shape[-1] ** -0.5
     scores = torch.empty((*queries.shape[:-1], room))
     _by_threads(_score, scaled.numpy(), keys.numpy(), slots, lengths, scores.numpy())
@@ -59,17 +60,22 @@ def _score(queries: Floats, keys: Floats, slots: Integers, lengths: Integers, sc
     """The product of each query with the keys of its sequence; -inf beyond its length."""
     sequences, heads, shared, dimension = queries.shape
     for row in range(sequences):
-        slot = slots[row]
+        slot, quarter = slots[row], -(-lengths[row] // 4)
         for head in range(heads):
-            for query in range(shared):
-                for token in range(0, lengths[row], 2):
-                    first, second = np.float32(0), np.float32(0)
+            for one in range(quarter):
+                two, three, four = one + quarter, one + 2 * quarter, one + 3 * quarter
+                for query in range(shared):
+                    first, second, third, fourth = np.float32(0), np.float32(0), np.float32(0), np.float32(0)
                     for place in range(dimension):
                         number = queries[row, head, query, place]
-                        first += number * keys[slot, head, token, place]
-                        second += number * keys[slot, head, token + 1, place]
-                    scores[row, head, query, token] = first
-                    scores[row, head, query, token + 1] = second
+                        first += number * keys[slot, head, one, place]
+                        second += number * keys[slot, head, two, place]
+                        third += number * keys[slot, head, three, place]
+                        fourth += number * keys[slot, head, four, place]
+                    scores[row, head, query, one] = first
+                    scores[row, head, query, two] = second
+                    scores[row, head, query, three] = third
+                    scores[row, head, query, four] = fourth
             scores[row, head, :, lengths[row] :] = -np.inf
 
 
@@ -78,20 +84,20 @@ def _sum_up(weights: Floats, values: Floats, slots: Integers, lengths: Integers,
     """The sum of the values of each sequence, by the weights of each query."""
     sequences, heads, shared, dimension = sums.shape
     for row in range(sequences):
-        slot = slots[row]
+        slot, quarter = slots[row], -(-lengths[row] // 4)
         for head in range(heads):
-            for query in range(shared):
-                for place in range(dimension):
-                    sums[row, head, query, place] = 0
-                for token in range(0, lengths[row], 4):
-                    first, second = weights[row, head, query, token], weights[row, head, query, token + 1]
-                    third, fourth = weights[row, head, query, token + 2], weights[row, head, query, token + 3]
+            sums[row, head] = 0
+            for one in range(quarter):
+                two, three, four = one + quarter, one + 2 * quarter, one + 3 * quarter
+                for query in range(shared):
+                    first, second = weights[row, head, query, one], weights[row, head, query, two]
+                    third, fourth = weights[row, head, query, three], weights[row, head, query, four]
                     for place in range(dimension):
                         sums[row, head, query, place] += (
-                            first * values[slot, head, token, place]
-                            + second * values[slot, head, token + 1, place]
-                            + third * values[slot, head, token + 2, place]
-                            + fourth * values[slot, head, token + 3, place]
+                            first * values[slot, head, one, place]
+                            + second * values[slot, head, two, place]
+                            + third * values[slot, head, three, place]
+                            + fourth * values[slot, head, four, place]
                         )
 
 
