@@ -5,8 +5,8 @@ rearranges the keys, and it treats every sequence as if it were the longest. The
 tokens, where they are in the cache.
 
 Numba compiles them at their first call, in a second, and keeps the result beside this file or, where that cannot be
-written, in the user's cache folder. Sums are taken in another order than is written here, and on every x86 processor with
-AVX2 in the same: `turnwise/__init__.py` has Numba compile for this kind of processor rather than for a model.
+written, in the user's cache folder. Sums are taken in another order than is written here, and in the same on every x86
+processor with AVX2: `turnwise/__init__.py` has Numba compile for this kind of processor rather than for a model.
 """
 
 from __future__ import annotations
