@@ -1,7 +1,7 @@
 """Attention of one query per sequence, as for every token that is sampled, on a CPU in float32.
 
-Keys and values are read once and hardly computed with. torch's attention is made for many queries: with one it first
-rearranges the keys, and it treats every sequence as if it were the longest. These loops read each sequence's own
+Keys and values are read once and hardly computed with, so what counts is how fast they are read. torch's attention is
+made for many queries at once, and treats every sequence as if it were the longest. These loops read each sequence's own
 tokens, where they are in the cache.
 
 Numba compiles them at their first call, in a second, and keeps the result beside this file or, where that cannot be
