@@ -3,6 +3,8 @@
 Sequences with similar numbers of new tokens share a call, padded to the same number of queries. Keys and values are
 used where they are in the cache, without a copy, where the sequences of a call have nearly all slots of a range: the
 other slots of the range get a query, too, whose output nothing reads.
+
+Sequences with one new token need neither where `turnwise.policy.engines.single_queries` computes their attention.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ SPARSEST_RANGE = 1.25
 class Attention:
     """Sequences whose queries attend in one call, padded to the same number of queries; a row is a sequence."""
 
-    padded: torch.Tensor | None
+    tokens: torch.Tensor | None
     """The token of each query, among the tokens of the plan: [rows x queries]. None: all tokens, in order."""
     slots: slice | torch.Tensor
     """The slot of each row."""
@@ -98,14 +100,13 @@ def plan_attention(
         is_whole = len(together) == len(slots) and not is_padded
         calls.append(
             Attention(
-                padded=None if is_whole else torch.from_numpy(token_of.ravel()).to(visible.device),
+                tokens=None if is_whole else torch.from_numpy(token_of.ravel()).to(visible.device),
                 slots=held if isinstance(held, slice) else torch.from_numpy(held).to(visible.device),
                 length=length,
                 mask=_mask(seen, queries, queries_per_key, length, visible),
             )
         )
-    first = calls[0]
-    if (first.tokens if isinstance(first, SingleQueries) else first.padded) is None:
+    if calls[0].tokens is None:
         return AttentionPlan(calls, None)
     return AttentionPlan(calls, torch.from_numpy(unpadded).to(visible.device))
 

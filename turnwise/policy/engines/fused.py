@@ -214,16 +214,14 @@ class FusedForward:
 
         The queries that share a key-value head are rows of one product, so that keys and values are not repeated.
         """
+        if call.tokens is not None:
+            queries = queries.index_select(0, call.tokens)
         if isinstance(call, SingleQueries):
             assert self._attend_singly is not None
-            if call.tokens is not None:
-                queries = queries.index_select(0, call.tokens)
             grouped = queries.view(len(queries), self._key_value_heads, -1, self._dimension)
             keys, values = self.cache.keys[index], self.cache.values[index]
             return self._attend_singly(grouped, keys, values, call.slots, call.lengths).view(len(queries), -1)
         keys, values = self.cache.read(index, call.slots, call.length)
-        if call.padded is not None:
-            queries = queries.index_select(0, call.padded)
         sequences, shared = len(keys), self._heads // self._key_value_heads
         shape = (sequences, -1, self._key_value_heads, shared, self._dimension)
         grouped = (

@@ -117,6 +117,11 @@ def _by_threads(
         each.result()
 
 
+@cache
+def _pool(threads: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(threads, thread_name_prefix="attention")
+
+
 def _require_kind_of_processor() -> None:
     """Raise RuntimeError where Numba compiles for a model of a processor."""
     found, wanted = _score.targetctx.codegen().magic_tuple()[1], environ["NUMBA_CPU_NAME"]
@@ -128,8 +133,3 @@ def _require_kind_of_processor() -> None:
 
 
 _require_kind_of_processor()
-
-
-@cache
-def _pool(threads: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(threads, thread_name_prefix="attention")
