@@ -25,6 +25,18 @@ def test_the_estimators_by_hand() -> None:
     assert k3(log_ratio).tolist() == pytest.approx([0.193147, 0.306853], abs=1e-6)
 
 
+@pytest.mark.parametrize("log_ratio", [20.0, -20.0, 50.0, -50.0, 90.0, -90.0])
+@pytest.mark.parametrize("name", DIVERGENCES)
+def test_a_policy_far_from_its_reference_has_a_finite_divergence(name: str, log_ratio: float) -> None:
+    d = torch.tensor([log_ratio], requires_grad=True)
+    found = DIVERGENCES[name](d)
+    (slope,) = torch.autograd.grad(found.sum(), d)
+    at = math.copysign(20.0, log_ratio)
+    of_k3 = math.exp(-at) + at - 1.0, 0.0 if abs(log_ratio) > 20 else 1.0 - math.exp(-at)
+    expected = {"k1": (log_ratio, 1.0), "k2": (log_ratio**2 / 2, log_ratio), "k3": of_k3}[name]
+    assert (found.item(), slope.item()) == pytest.approx(expected, rel=1e-5)
+
+
 def divergence(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
     """KL(first || second) of two log-distributions."""
     return (first.exp() * (first - second)).sum()

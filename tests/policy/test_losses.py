@@ -316,3 +316,38 @@ def test_all_losses_take_the_same_tensors() -> None:
         parameters = inspect.signature(loss).parameters.values()
         tensors = [parameter.name for parameter in parameters if parameter.kind is not parameter.KEYWORD_ONLY]
         assert tensors == ["log_probabilities", "behaviour_log_probabilities", "advantages", "mask", "sequence"], name
+
+
+@pytest.mark.parametrize("advantage", [1.0, -1.0])
+@pytest.mark.parametrize("log_ratio", [20.0, -20.0, 50.0, -50.0, 90.0, -90.0])
+@pytest.mark.parametrize("name", LOSSES)
+def test_a_log_ratio_far_beyond_float32_gives_finite_numbers(name: str, log_ratio: float, advantage: float) -> None:
+    """Values are those of a log ratio of 20; beyond it the ratio has no gradient. exp(90) is infinite in float32."""
+    below = min(0.0, log_ratio)
+    log_pi = torch.tensor([below], dtype=torch.float32, requires_grad=True)
+    found = LOSSES[name](
+        log_pi, torch.tensor([below - log_ratio]), torch.tensor([advantage]), EVERYWHERE[:1], torch.tensor([0])
+    )
+    (gradient,) = torch.autograd.grad(found.loss.sum(), log_pi)
+    at = math.exp(math.copysign(20.0, log_ratio))
+    assert found.ratio.item() == pytest.approx(at, rel=1e-5)
+    assert found.divergence.item() == pytest.approx(at - 1.0 - math.copysign(20.0, log_ratio), rel=1e-5)
+    assert torch.isfinite(found.loss).all() and torch.isfinite(gradient).all()
+    assert (found.loss.item(), gradient.item()) == pytest.approx(
+        far_off(name, log_ratio, advantage, log_pi.item()), rel=1e-5
+    )
+
+
+def far_off(name: str, log_ratio: float, advantage: float, log_pi: float) -> tuple[float, float]:
+    """By hand: the loss of one token, and its gradient, for log ratios of 20 and more, or -20 and less."""
+    ratio, beyond = math.exp(math.copysign(20.0, log_ratio)), abs(log_ratio) > 20.0
+    if name == "reinforce":
+        return -advantage * log_pi, -advantage
+    if name == "cispo":  # weights are held within [0, 5]
+        return -min(ratio, 5.0) * advantage * log_pi, -min(ratio, 5.0) * advantage
+    low, high = (0.8, 1.2) if name == "clipped" else (1 - 3e-4, 1 + 4e-4)
+    if advantage > 0 and log_ratio > 0:
+        return -high, 0.0
+    if advantage < 0 and log_ratio < 0:
+        return low, 0.0
+    return -ratio * advantage, 0.0 if beyond else -ratio * advantage

@@ -18,6 +18,8 @@ In expectation over tokens that pi samples:
 
 The default is k2 in the loss: it has the right gradient and needs no estimator of returns. From the second optimizer
 step on a batch, tokens are no longer samples of pi, and the penalty in the loss is not reweighted for that.
+
+k3 takes d clamped to [-20, 20], as verl and SkyRL do: in float32 the exponential of more than 88 is infinite.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from typing import TYPE_CHECKING
 
 from turnwise.config.optimization import ReferencePenalty
 from turnwise.data.arrays import Numbers, Ragged, SequenceBatch
+from turnwise.policy.learner.losses import LARGEST_LOG_RATIO
 
 if TYPE_CHECKING:  # Importing torch takes seconds, and rewards need it only where there is a penalty.
     import torch
@@ -43,8 +46,9 @@ def k2(log_ratio: torch.Tensor) -> torch.Tensor:
 
 
 def k3(log_ratio: torch.Tensor) -> torch.Tensor:
-    """exp(-d) + d - 1, from d = log pi - log ref; any shape."""
-    return (-log_ratio).exp() + log_ratio - 1.0
+    """exp(-d) + d - 1, from d = log pi - log ref, clamped; any shape."""
+    clamped = log_ratio.clamp(-LARGEST_LOG_RATIO, LARGEST_LOG_RATIO)
+    return (-clamped).exp() + clamped - 1.0
 
 
 DIVERGENCES: Mapping[str, Callable[[torch.Tensor], torch.Tensor]] = {"k1": k1, "k2": k2, "k3": k3}

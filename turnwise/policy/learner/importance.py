@@ -21,7 +21,7 @@ Papers: truncated importance sampling for engines, Yao et al. 2025 ("Your effici
 off-policy RL training"), high = 2, per token; IcePop (Ring-1T, arXiv 2510.18855), masks per token outside [0.5, 5].
 What differs: both can be taken per sequence. A sequence is what the learner computes at once: where a context policy
 has cut a trajectory into segments, or `optimization.sample` into turns, each of them has a weight of its own. A log
-weight is clamped to [-20, 20], so that the weight stays finite.
+weight is clamped to [-20, 20], as the losses clamp theirs, so that the weight stays finite.
 """
 
 from __future__ import annotations
@@ -33,9 +33,8 @@ import numpy as np
 from turnwise.config.optimization import ImportanceCorrection
 from turnwise.data.arrays import Ragged, SequenceBatch
 from turnwise.errors import MismatchError
+from turnwise.policy.learner.losses import LARGEST_LOG_RATIO
 from turnwise.policy.learner.update import UpdateBatch
-
-LARGEST_LOG_WEIGHT = 20.0
 
 
 @dataclass(frozen=True)
@@ -64,12 +63,12 @@ def importance_weights(
     """
     low, high = correction.bounds
     log_weights = (learner_log_probabilities.values - sequences.log_probabilities)[sequences.mask]
-    clamped = np.clip(log_weights, -LARGEST_LOG_WEIGHT, LARGEST_LOG_WEIGHT)
+    clamped = np.clip(log_weights, -LARGEST_LOG_RATIO, LARGEST_LOG_RATIO)
     divergence = float((np.exp(clamped) - 1.0 - clamped).mean())
     if correction.level == "sequence":
         rows = sequences.reply_rows(log_weights)
         log_weights = np.repeat([row.sum() for row in rows], rows.lengths)
-    weights = np.exp(np.clip(log_weights, -LARGEST_LOG_WEIGHT, LARGEST_LOG_WEIGHT))
+    weights = np.exp(np.clip(log_weights, -LARGEST_LOG_RATIO, LARGEST_LOG_RATIO))
     used = np.minimum(weights, high)
     if correction.kind == "mask":
         used = np.where((weights >= low) & (weights <= high), weights, 0.0)

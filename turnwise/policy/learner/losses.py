@@ -13,6 +13,9 @@ mu is the behaviour policy, the one that sampled. Its log-probabilities are the 
 is corrected for (`turnwise.policy.learner.importance`), those that the learner recomputed. Each function names its
 paper and what differs from it.
 
+log r_t is clamped to [-20, 20], as in verl, SkyRL and OpenRLHF (none of the papers says so): exp(20) is 5e8, and beyond
+exp(88) float32 knows only infinity, which a clip multiplies by zero. A token that is further off has no gradient.
+
 All take the same five tensors, so that they are interchangeable; only `gspo` reads `sequence`. The loss is returned per
 token; `turnwise.policy.learner.update` says how tokens are averaged.
 """
@@ -25,6 +28,11 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # The configuration imports this file for its names, and importing torch takes seconds.
     import torch
+
+
+LARGEST_LOG_RATIO = 20.0
+"""Largest absolute value, in nats, of a log ratio whose exponential is taken: of the losses, of importance weights, and
+of the divergence from a reference."""
 
 
 @dataclass(frozen=True)
@@ -209,8 +217,9 @@ def _clipped_surrogate(
 def _log_ratio(
     log_probabilities: torch.Tensor, behaviour_log_probabilities: torch.Tensor, mask: torch.Tensor
 ) -> torch.Tensor:
-    """The log ratio, log r_t; 0 where the mask is 0, whatever the inputs hold there."""
-    return (log_probabilities - behaviour_log_probabilities).masked_fill(~mask, 0.0)
+    """The log ratio, log r_t, clamped; 0 where the mask is 0, whatever the inputs hold there."""
+    log_ratio = (log_probabilities - behaviour_log_probabilities).masked_fill(~mask, 0.0)
+    return log_ratio.clamp(-LARGEST_LOG_RATIO, LARGEST_LOG_RATIO)
 
 
 def _divergence(log_ratio: torch.Tensor) -> torch.Tensor:
