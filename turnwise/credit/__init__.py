@@ -28,6 +28,7 @@ from turnwise.credit.parts import divided
 from turnwise.credit.reinforce import reinforce_plus_plus, reinforce_plus_plus_baseline
 from turnwise.credit.turn_level import mt_grpo
 from turnwise.data.arrays import Integers, Ragged
+from turnwise.data.tolerance import alike
 from turnwise.data.trajectory import Trajectory
 from turnwise.errors import ConfigurationError, CreditError
 from turnwise.plugins import CREDIT_RULE, plugin
@@ -312,5 +313,7 @@ def account(batch: CreditBatch, advantages: Ragged, sampled: int) -> dict[str, f
 
 def _deviation(values: list[float]) -> float:
     """The population standard deviation; used in metrics only."""
+    if alike(values):
+        return 0.0
     mean = math.fsum(values) / len(values)
     return math.sqrt(math.fsum((value - mean) ** 2 for value in values) / len(values))

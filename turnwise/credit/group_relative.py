@@ -17,8 +17,9 @@ adds variance.
 
 The deviation is what differs between systems: unbiased, divided by G - 1 (verl, TRL, MT-GRPO); population, divided by G
 (rLLM, ART); none (Dr.GRPO, which leaves the scale of the rewards alone). Sums are exact (`math.fsum`), so that they do
-not depend on the order of trajectories. Equal values give exactly 0, so that a zero-variance group can be recognised by
-its advantages. All rules that compare within a group use the functions of this file.
+not depend on the order of trajectories. Values that are equal but for rounding (`turnwise.data.tolerance`) give exactly
+0, so that a zero-variance group can be recognised by its advantages. All rules that compare within a group use the
+functions of this file.
 
 Differs from the papers: a zero-variance group gets exactly 0. A group of one gets 0 and a warning, not NaN: the size of
 a group does not depend on the policy, so leaving the group out adds no bias.
@@ -37,6 +38,7 @@ import numpy as np
 from turnwise.config.quantities import NotNegative
 from turnwise.credit.batch import CreditBatch, Rewards
 from turnwise.data.arrays import Numbers, Ragged
+from turnwise.data.tolerance import alike
 
 Deviation = Literal["unbiased", "population", "none"]
 
@@ -72,7 +74,7 @@ def normalise(values: Sequence[float] | Numbers, deviation: Deviation, epsilon: 
 
 def against_others(values: Numbers) -> Numbers:
     """`others(x)`: each of at least two values minus the mean of the others. Sums to 0."""
-    if _equal(values):
+    if alike(values):
         return np.zeros(len(values))
     total = math.fsum(values.tolist())
     return values - (total - values) / (len(values) - 1)
@@ -80,7 +82,7 @@ def against_others(values: Numbers) -> Numbers:
 
 def scale(values: Numbers, deviation: Deviation, epsilon: float) -> float:
     """The divisor of differences from the mean: deviation plus epsilon; 1 with `none`, and where all are equal."""
-    if deviation == "none" or _equal(values):
+    if deviation == "none" or alike(values):
         return 1.0
     differences = values - math.fsum(values.tolist()) / len(values)
     # Python's power, whose last bit is sometimes another than that of a product: stored results rest on it.
@@ -90,10 +92,6 @@ def scale(values: Numbers, deviation: Deviation, epsilon: float) -> float:
 
 def standardised(values: Numbers, deviation: Deviation, epsilon: float) -> Numbers:
     """The values minus their mean, over their deviation plus epsilon; exactly 0 where all are equal."""
-    if _equal(values):
+    if alike(values):
         return np.zeros(len(values))
     return (values - math.fsum(values.tolist()) / len(values)) / scale(values, deviation, epsilon)
-
-
-def _equal(values: Numbers) -> bool:
-    return not len(values) or bool((values == values[0]).all())

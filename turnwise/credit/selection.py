@@ -33,6 +33,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from turnwise.config.options import read_options
+from turnwise.data.tolerance import alike
 from turnwise.data.trajectory import Trajectory
 from turnwise.errors import ConfigurationError
 from turnwise.plugins import SELECTION_RULE, plugin
@@ -81,12 +82,13 @@ class Selection:
 def group_deviations(group: Sequence[int], rewards: Sequence[float]) -> dict[int, float]:
     """The unbiased deviation of each group's raw weighted rewards, in the order in which the groups appear.
 
-    `group` and `rewards` have one entry per trajectory. A group of one gets 0. Equal rewards give exactly 0.
+    `group` and `rewards` have one entry per trajectory. A group of one gets 0. Rewards that are equal but for rounding
+    give exactly 0.
     """
     members: dict[int, list[float]] = {}
     for of_trajectory, reward in zip(group, rewards, strict=True):
         members.setdefault(of_trajectory, []).append(reward)
-    return {name: statistics.stdev(found) if len(found) > 1 else 0.0 for name, found in members.items()}
+    return {name: 0.0 if alike(found) else statistics.stdev(found) for name, found in members.items()}
 
 
 def trainable(trajectories: Sequence[Trajectory], groups: Collection[int] | None, *, grouped: bool) -> list[int]:

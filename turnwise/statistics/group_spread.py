@@ -22,6 +22,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from turnwise.data.tolerance import distinct
+
 
 @dataclass(frozen=True)
 class SpreadShare:
@@ -54,14 +56,14 @@ def expected_spread(rewards: Iterable[Sequence[float]], size: int) -> SpreadShar
         bounds = [_of_task(of_task, size) for of_task in several]
         least, most = (math.fsum(values) / len(values) for values in zip(*bounds, strict=True))
         return SpreadShare(least, min(1.0, most))
-    counts = Counter(reward for of_task in played for reward in of_task)
+    counts = Counter(distinct([reward for of_task in played for reward in of_task]))
     return SpreadShare(0.0, chance_of_spread([count / len(played) for count in counts.values()], size))
 
 
 def _of_task(rewards: Sequence[float], size: int) -> tuple[float, float]:
     """Unbiased estimates of both bounds for one task; the upper one may be above 1."""
     drawn = min(size, len(rewards))
-    alike = sum(math.comb(count, drawn) for count in Counter(rewards).values())
+    alike = sum(math.comb(count, drawn) for count in Counter(distinct(rewards)).values())
     least = 1.0 - alike / math.comb(len(rewards), drawn)
     return least, least * ((size - 1) / (drawn - 1))
 
