@@ -38,12 +38,12 @@ from turnwise.config.variants import require_distinct_variants
 from turnwise.errors import ConfigurationError, TrainingEnded
 from turnwise.experiment import Experiment, build
 from turnwise.reporting.data.cells import curve, task_means
+from turnwise.reporting.sweep import SweepReport
 from turnwise.statistics import ReferencePoints, Results, judge
 from turnwise.store import Reference
 from turnwise.store.atomic_write import write_whole
 from turnwise.store.default import require_place
 from turnwise.store.digests import digest_of
-from turnwise.studies.sweep import SweepReport
 from turnwise.tracking.database import require_store
 from turnwise.world import World
 

@@ -6,22 +6,23 @@ No module that is imported here imports a library that takes long to load: a com
 from __future__ import annotations
 
 import importlib.metadata
+import importlib.util
 import logging
 import os
 import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
-from flows.commands.experiment_commands import ablation, evaluate, experiment, prepare, stage
+from flows.commands.experiment_commands import ablation, credit, evaluate, experiment, prepare, stage
 from flows.commands.options import refusal
 from flows.commands.record_commands import compare, export, lineage, reproduce, show, ui
 from flows.commands.shown_logs import FirstFaults, is_not_said_at_the_end
 from flows.commands.store_commands import prune, restore, verify
-from flows.commands.study_commands import baselines, calibrate, credit, pretrain, results, science
 from flows.commands.sweep_command import sweep
 from flows.commands.world_commands import check, init, new, play, serve, worlds
 from flows.runtime.process_settings import prepare_process
@@ -29,13 +30,33 @@ from turnwise.errors import ConfigurationError, TurnwiseError
 from turnwise.own_process import collect_rarely
 from turnwise.suggestions import meant
 
+
+def commands_of_a_clone() -> Sequence[Callable[..., None]]:
+    """The commands that write this repository's own pages and base policies; none in an installed package.
+
+    They are in `lab`, which is in a clone next to this package and which nobody installs. Another module of that name,
+    one of the user's say, is left alone.
+    """
+    clone = Path(__file__).parents[2]
+    if not (clone / "lab" / "commands.py").is_file() or not (clone / "pyproject.toml").is_file():
+        return ()
+    if importlib.util.find_spec("lab") is None:  # an editable installation finds only what would be installed
+        sys.path.append(str(clone))
+    spec = importlib.util.find_spec("lab")
+    if spec is None or spec.origin != str(clone / "lab" / "__init__.py"):
+        return ()
+    from lab.commands import COMMANDS as of_the_clone
+
+    return of_the_clone
+
+
 COMMANDS: Mapping[str, Sequence[Callable[..., None]]] = {
     "Begin": (init, new),
     "Run an experiment": (ablation, experiment, sweep, prepare, evaluate),
     "Look at what was run": (show, compare, lineage, ui),
     "Worlds": (worlds, check, play, serve),
     "Keep, repeat and repair": (export, reproduce, verify, prune, restore, stage),
-    "Studies: the pages of docs/": (credit, science, calibrate, baselines, results, pretrain),
+    "Studies": (credit, *commands_of_a_clone()),
 }
 
 INTERRUPTED = 130

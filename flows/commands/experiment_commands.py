@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 import typer
 
 from flows.commands.options import (
+    MOST,
     PARAMETERS_FILE,
     Overlays,
     ParametersFile,
@@ -110,3 +111,23 @@ def stage(
     from flows.recording.dvc_stages import materialise
 
     materialise(name, chosen, variant, seed)
+
+
+def credit(
+    overlays: Overlays = None,
+    parameters: ParametersFile = PARAMETERS_FILE,
+    settings: Settings = None,
+    policy: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DIGEST_OR_PATH", help="The policy that plays.", show_default="the experiment's warm start"
+        ),
+    ] = None,
+    tasks: Annotated[int, typer.Option(min=1, max=MOST, help="How many validation tasks are played.")] = 16,
+    replays: Annotated[int, typer.Option(min=1, max=10_000, help="How often each state is played on.")] = 8,
+) -> None:
+    """Compare every credit rule with the truth, found by playing each state of a policy's episodes on many times."""
+    chosen = load_experiment(parameters, overlays, settings)
+    from flows.commands.running import show_credit
+
+    show_credit(chosen, policy, tasks, replays)

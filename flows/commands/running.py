@@ -7,12 +7,12 @@ from collections.abc import Mapping
 
 from rich.console import Console
 
+from flows.credit_study import credit_study_flow
 from flows.python.running import ablation, evaluate, prepare
-from flows.studies.credit_study import credit_study_flow
+from turnwise.credit_study.page import print_study
 from turnwise.experiment import Experiment
 from turnwise.reporting.terminal.comparison import print_report
 from turnwise.store.paths import home
-from turnwise.studies.credit_page import print_study
 
 
 def show_ablation(experiment: Experiment, processes: int | None = None) -> None:

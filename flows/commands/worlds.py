@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,18 +14,46 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from flows.studies.baselines import Installed, installed, recorded_baselines
 from turnwise.config.overlays import parse_setting
 from turnwise.errors import ConfigurationError
-from turnwise.reporting.baseline_table import BaselineRow
+from turnwise.reporting.baseline_table import BaselineRow, recorded_baselines
 from turnwise.reporting.formatting import UNDEFINED, number
-from turnwise.world import SPLITS, Limits, World, make_world, with_preset
+from turnwise.world import SPLITS, Limits, World, installed_worlds, make_world, with_preset, world_class
 
 DOCS = Path(__file__).parents[2] / "docs"
 """The folder with the baselines record that belongs to this version of the code."""
 WIDTH = 100
 """Most columns of the terminal that the table uses."""
 NO_END = "no end"
+
+
+@dataclass(frozen=True)
+class Installed:
+    """An installed world, made with its defaults, or the reason why it cannot be made here."""
+
+    name: str
+    made: World | str
+
+
+def installed(names: Sequence[str] = ()) -> list[Installed]:
+    """These worlds, or all that are installed, in order. Raises ConfigurationError for an unknown name."""
+    for name in names:
+        try:
+            world_class(name)
+        except (ImportError, ValueError) as error:
+            raise ConfigurationError(str(error)) from error
+    return [Installed(name, _made(name)) for name in names or installed_worlds()]
+
+
+def _made(name: str) -> World | str:
+    """The world with its defaults, or why it cannot be made: a missing package, program or parameter."""
+    try:
+        parameters = inspect.signature(world_class(name)).parameters
+        if needed := [each for each, parameter in parameters.items() if parameter.default is inspect.Parameter.empty]:
+            return f"it needs the parameters {', '.join(needed)}"
+        return make_world(name, {})
+    except (ImportError, TypeError, ValueError) as error:
+        return str(error)
 
 
 def named_world(name: str, preset: str, settings: Iterable[str]) -> tuple[World, dict[str, Any]]:

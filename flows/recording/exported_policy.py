@@ -17,10 +17,10 @@ from turnwise.agent.formats import make_format
 from turnwise.config.agent import Agent
 from turnwise.errors import ConfigurationError
 from turnwise.policy.pretrained import is_commit
+from turnwise.reporting.markdown import render
 from turnwise.store import Reference, default_store
 from turnwise.store.digests import digest_of
 from turnwise.store.provenance import ancestry, codes, platforms
-from turnwise.studies.markdown import render
 from turnwise.tracking.finding import RecordedRun, RunArtifacts
 from turnwise.world import make_world
 
@@ -89,6 +89,7 @@ def card_of(run: RecordedRun, policy: Reference, iteration: int | None) -> str:
     functions = make_format(agent.format, world).functions
     tree = ancestry(default_store(), policy)
     return render(
+        "turnwise.reporting",
         "model-card.md.jinja",
         run=run,
         policy=policy,

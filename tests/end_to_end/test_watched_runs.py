@@ -24,8 +24,8 @@ from flows.prepare import Prepared, prepare_materials, prepare_policy
 from flows.recording.record import AblationRecord
 from flows.run import run_variant
 from flows.run_state import Iteration, Run
-from flows.studies.calibrate import show_calibration
 from flows.workers.sharing import SharedRuns
+from lab.calibrate import show_calibration
 from tasks.health.health import read_health
 from tasks.update.update import UpdateParameters
 from turnwise.errors import TrainingEnded

@@ -10,17 +10,17 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from flows import credit_study as module
+from flows.credit_study import StudyRun, find_policy, study_credit
 from flows.prepare import prepare_materials, prepare_policy
-from flows.studies import credit_study as module
-from flows.studies.credit_study import StudyRun, find_policy, study_credit
-from tasks.studies.replays import states
-from tasks.studies.score_vectors import read_score_vectors
+from tasks.credit_study.replays import states
+from tasks.credit_study.score_vectors import read_score_vectors
 from turnwise import seeding
+from turnwise.credit_study.study import TRUTH
 from turnwise.data.trajectory_files import read_trajectories
 from turnwise.errors import ConfigurationError
 from turnwise.experiment import Experiment, load
 from turnwise.store import Reference, default_store
-from turnwise.studies.credit_study import TRUTH
 
 pytestmark = [pytest.mark.engine, pytest.mark.chain]
 

@@ -1,4 +1,4 @@
-"""`turnwise worlds`, `turnwise play` and `turnwise baselines`, on real worlds."""
+"""`turnwise worlds` and `turnwise play`, on real worlds."""
 
 import io
 from pathlib import Path
@@ -8,9 +8,9 @@ import pytest
 from envs.frozen_lake.lake import LakeEnvironment
 from flows.commands.play import IN_LINES, play
 from flows.commands.worlds import WIDTH, named_world, show_worlds
-from flows.studies.baselines import PAGE_FILE, record_baselines, recorded_baselines
+from lab.baselines import record_baselines
 from turnwise.errors import ConfigurationError
-from turnwise.reporting.baseline_table import RECORD_FILE
+from turnwise.reporting.baseline_table import recorded_baselines
 from turnwise.world import Remaining, ScriptedAction, installed_worlds
 
 LAKE = ("frozen_lake", "ragen-v2-no-slip", [])
@@ -161,52 +161,3 @@ def test_a_mistake_is_refused(
     with pytest.raises(ConfigurationError) as caught:
         play(named_world(*world)[0], split, number, form, 0, io.StringIO(""), io.StringIO())
     assert message in str(caught.value)
-
-
-# baselines
-
-
-def test_what_was_recorded_and_has_not_changed_is_not_played_again(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    record_baselines(["bandit"], tmp_path, 40)
-    first = (tmp_path / RECORD_FILE).read_text()
-    said = capsys.readouterr().out.splitlines()
-    assert [line.split(":")[0] for line in said] == [
-        f"bandit {setting} {baseline}"
-        for setting in ("default", "ragen-paper", "ragen-swapped")
-        for baseline in ("random", "oracle")
-    ]
-    record_baselines(["bandit"], tmp_path, 40)
-    assert capsys.readouterr().out == ""
-    assert (tmp_path / RECORD_FILE).read_text() == first
-    # Another number of episodes is another measurement.
-    record_baselines(["bandit"], tmp_path, 60)
-    assert len(capsys.readouterr().out.splitlines()) == 6
-    assert {line.score.episodes for line in recorded_baselines(tmp_path)} == {60}
-
-
-def test_other_worlds_and_worlds_that_cannot_be_made_keep_their_lines(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    record_baselines(["bandit"], tmp_path, 10)
-    before = (tmp_path / RECORD_FILE).read_text().replace('"world": "bandit"', '"world": "agentgym"')
-    (tmp_path / RECORD_FILE).write_text(before)
-    capsys.readouterr()
-    record_baselines(["agentgym", "bandit"], tmp_path, 10)
-    said = capsys.readouterr().out
-    assert said.startswith("agentgym: left as it was, since it cannot be made here: it needs the parameters")
-    assert [line.world for line in recorded_baselines(tmp_path)] == ["agentgym"] * 6 + ["bandit"] * 6
-    assert (tmp_path / PAGE_FILE).read_text().count("| `bandit` |") == 7
-
-
-def test_known_figures_are_compared_with(tmp_path: Path) -> None:
-    figures = "figures:\n  - {world: bandit, setting: '', baseline: random, low: 0.5, high: 0.5, source: a coin, "
-    (tmp_path / "known-figures.yaml").write_text(figures + "difference: none}\n")
-    record_baselines(["bandit"], tmp_path, 40)
-    assert "| random on `bandit`, default | 0.500 | a coin |" in (tmp_path / PAGE_FILE).read_text()
-
-
-def test_an_unknown_world_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="world must be one of"):
-        record_baselines(["bandits"], tmp_path, 10)

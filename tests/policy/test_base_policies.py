@@ -10,8 +10,8 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
+from lab.pretraining.copying import recall
 from tasks.prepare.imitation import conversation_sequence
-from turnwise.data.copying import recall
 from turnwise.experiment import load
 from turnwise.policy.pretrained import BASE_POLICIES, base_policies, pretrained, pretrained_folder
 from turnwise.policy.published import require_usable

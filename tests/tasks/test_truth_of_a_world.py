@@ -18,9 +18,9 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
+from tasks.credit_study.credit_study import truth_of
+from tasks.credit_study.replays import states
 from tasks.playing import worlds_seed
-from tasks.studies.credit_study import truth_of
-from tasks.studies.replays import states
 from turnwise.agent.episode_config import EpisodeConfig
 from turnwise.agent.formats import ThinkAnswerFormat
 from turnwise.agent.host import RetryPolicy
@@ -29,10 +29,10 @@ from turnwise.agent.replay import Continuation
 from turnwise.config.schema import RewardSection
 from turnwise.credit import CreditBatch, estimate
 from turnwise.credit.batch import weighted_rewards
+from turnwise.credit_study.truth import Truth, agreement
 from turnwise.data.trajectory import Trajectory
 from turnwise.policy.engines.contract import Reply
 from turnwise.policy.tokenizer import ChatFrame, train_tokenizer
-from turnwise.studies.credit_truth import Truth, agreement
 from turnwise.world import Environment, Limits, Observation, Remaining, Reward, ScriptedAction, Split, Step, Task, World
 
 KNOWN = {"left": 0.225, "stop": -0.225, "up": 0.75, "down": -0.25}

@@ -6,6 +6,7 @@ import dataclasses
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -33,6 +34,12 @@ class BaselineRow:
     def key(self) -> tuple[str, str, str]:
         """(world, setting, policy); the record has one line for each."""
         return (self.world, self.setting, self.score.baseline)
+
+
+def recorded_baselines(folder: Path) -> list[BaselineRow]:
+    """The recorded lines of the baseline policies in a folder; empty if there is no record."""
+    path = folder / RECORD_FILE
+    return read_lines(path.read_text(encoding="utf-8")) if path.is_file() else []
 
 
 def write_lines(lines: Sequence[BaselineRow]) -> str:

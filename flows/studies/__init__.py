@@ -1,1 +1,0 @@
-"""Flows that write this repository's own pages."""

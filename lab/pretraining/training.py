@@ -1,0 +1,72 @@
+"""The training of a base policy, in stages of some steps each: a run that is killed goes on from the last one."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lab.pretraining.configuration import PretrainingSteps
+from lab.pretraining.corpus import read_corpus
+from tasks.models_in_memory import LearnerParameters, keep_learner, take_learner
+from tasks.stage import stage
+from turnwise import progress, seeding
+from turnwise.config.model_settings import Compute
+from turnwise.config.schema import Section
+from turnwise.data.arrays import SequenceBatch, joined
+from turnwise.policy.learner.schedule import warmed_up_and_falling
+from turnwise.store import Reference, default_store
+
+
+class PretrainingParameters(Section):
+    """The parameters of some steps of a base policy's training."""
+
+    seed: int
+    compute: Compute
+    training: PretrainingSteps
+    learning_rate: float
+    weights: dict[str, float]
+    """How often a sequence is drawn from each source of the corpus, relative to the others."""
+    first_step: int
+    """1 for the first stage."""
+
+
+@stage("pretraining")
+def pretraining(parameters: PretrainingParameters, *, policy: Reference, corpus: Reference) -> Reference:
+    """Train all weights for `training.steps_per_stage` steps from `first_step` on; saves the policy and its optimizer.
+
+    Each sequence of a batch is drawn from a source of the step's phase by the weights, and within the source with equal
+    probability.
+    Metric `loss`: the mean over these steps, in nats per trained token.
+    """
+    section, sources = parameters.training, read_corpus(corpus)
+    loading = LearnerParameters(compute=parameters.compute)
+    learner = take_learner(policy, loading)
+    last = min(parameters.first_step + section.steps_per_stage - 1, section.steps)
+    losses = []
+    for step in range(parameters.first_step, last + 1):
+        metrics = learner.supervised_step(
+            _drawn(sources, parameters, step),
+            learning_rate=warmed_up_and_falling(step, section.steps, parameters.learning_rate, section),
+            micro_batch_tokens=section.micro_batch_tokens,
+            weight_decay=section.weight_decay,
+        )
+        losses.append(metrics["loss"])
+        progress.report("pretraining", step, section.steps, loss=metrics["loss"])
+    with default_store().write("policy") as draft:
+        learner.save(draft.folder)
+        draft.metrics["loss"] = float(np.mean(losses))
+        draft.metrics["steps"] = last
+    keep_learner(draft.reference, loading, learner)
+    return draft.reference
+
+
+def _drawn(sources: dict[str, SequenceBatch], parameters: PretrainingParameters, step: int) -> SequenceBatch:
+    draw = seeding.generator(parameters.seed, "pretraining", step)
+    phase = parameters.training.phase_of(step)
+    names = sorted(parameters.weights if phase.sources is None else phase.sources)
+    weights = np.array([parameters.weights[name] for name in names])
+    counts = np.bincount(draw.choice(len(names), size=phase.batch, p=weights / weights.sum()), minlength=len(names))
+    return joined(
+        sources[name].select(draw.integers(len(sources[name]), size=count))
+        for name, count in zip(names, counts, strict=True)
+        if count
+    )

@@ -1,0 +1,111 @@
+"""The page on what small policies learn: baseline policies, warm start and trained policy of every world, as Markdown.
+
+The record is a JSON file with one line for each world and variant that was run, taken from an ablation's report data.
+The page is a function of the record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pydantic import TypeAdapter
+
+from turnwise.reporting.baseline_table import json_lines
+from turnwise.reporting.data.report_data import ReportData, Row
+from turnwise.reporting.formatting import UNDEFINED
+from turnwise.reporting.markdown import render
+from turnwise.statistics import Interval
+
+RECORD_FILE, PAGE_FILE, REMARKS_FILE = "worlds-learning.json", "worlds-learning.md", "worlds-learning-remarks.yaml"
+
+
+@dataclass(frozen=True)
+class LearningResult:
+    """The result of one variant in one world."""
+
+    experiment: str
+    """The name of the configuration overlay, which is the world's name if the world has only one overlay."""
+    variant: str
+    measure: str
+    """The metric of all scores: the heading of the first column of the world's table."""
+    random: Interval | None
+    warm_start: Interval | None
+    """Over sampled episodes of the policy from which reinforcement began, which may be a base policy."""
+    trained: Interval | None
+    """Over sampled episodes."""
+    oracle: Interval | None
+    """None if the world has no oracle."""
+    iterations: int
+    digest: str
+    """Digest of everything that the ablation computed."""
+    greedy_warm_start: Interval | None = None
+    """None in records from before greedy play was recorded, as the next."""
+    greedy_trained: Interval | None = None
+
+    @property
+    def verdict(self) -> str:
+        """Of greedy episodes: `higher` or `lower` if the trained mean lies outside the warm start's interval.
+
+        Else `no difference seen`: reinforcement may still have made sampled replies less noisy.
+        Without an interval the values themselves are compared; `UNDEFINED` if one of them is missing.
+        """
+        if self.greedy_warm_start is None or self.greedy_trained is None:
+            return UNDEFINED
+        start, end = self.greedy_warm_start, self.greedy_trained.value
+        if start.low is not None and start.high is not None and start.low <= end <= start.high:
+            return "no difference seen"
+        return "higher" if end > start.value else "lower" if end < start.value else "no difference seen"
+
+
+def learning_results(experiment: str, report: ReportData, digest: str) -> list[LearningResult]:
+    """The record's lines of one ablation, one per variant. `digest` is that of everything that it computed.
+
+    A report's first column is the primary metric over sampled episodes, its last the same over greedy ones.
+    """
+    sampled, greedy = report.columns[0].key, report.columns[-1].key
+    rows = {row.name: row for row in report.rows if row.kind != "variant"}
+
+    def of(row: Row | None, key: str = sampled) -> Interval | None:
+        return None if row is None else row.cells.get(key)
+
+    return [
+        LearningResult(
+            experiment,
+            row.name,
+            report.columns[0].heading,
+            of(rows.get("random")),
+            of(rows.get("warm start")),
+            of(row),
+            of(rows.get("oracle")),
+            max(
+                (point for curve in report.curves if curve.variant == row.name for point, _ in curve.points), default=0
+            ),
+            digest,
+            of(rows.get("warm start"), greedy),
+            of(row, greedy),
+        )
+        for row in report.rows
+        if row.kind == "variant"
+    ]
+
+
+def record_text(found: Sequence[LearningResult]) -> str:
+    """The record as JSON text."""
+    return json_lines(found)
+
+
+def read_record(text: str) -> list[LearningResult]:
+    """The record that `record_text` wrote. Raises pydantic's ValidationError for other text."""
+    return TypeAdapter(list[LearningResult]).validate_json(text)
+
+
+def page(found: Sequence[LearningResult], missing: Sequence[str] = (), remarks: Mapping[str, str] | None = None) -> str:
+    """The whole page as Markdown. `missing`: experiments without a recorded result.
+
+    `remarks` say of an experiment what was tried, and what stands in the way where nothing was learned.
+    """
+    digests = dict.fromkeys((line.experiment, line.digest) for line in found)
+    return render(
+        "lab", "worlds-learning.md.jinja", lines=found, missing=missing, remarks=remarks or {}, digests=list(digests)
+    )

@@ -1,0 +1,268 @@
+"""Verdicts on claims from the runs of ablations, by one rule for all claims.
+
+Runs of two variants with the same seed draw the same tasks, so tests are paired by seed:
+
+    above, below        Student's t on the paired differences (Student 1908)
+    varies less than    Pitman and Morgan's test for two variances of pairs: the correlation of sum and difference
+    rises, falls        Student's t on the last value of a curve minus its first
+    falls before        Student's t on the iterations between two curves' falls, over seeds in which both fall
+
+Where the page states beforehand which difference is worth having, a second test asks whether the difference is as large
+as that: Student's t on the differences minus it. Of these two hypotheses, no difference and as much as is worth having,
+at most one is true, and so the two-sided p values of all relations of a page are corrected together by Shaffer's method
+(1986; Holm's where there is no second test). A relation that several claims need is tested once. A relation
+
+    holds           if its corrected p is below 0.05 and the estimate lies on the claimed side
+    is reversed     if its corrected p is below 0.05 and the estimate lies on the other side
+    is ruled out    if it does not hold and the corrected p of the second test is below 0.05
+    is open         otherwise
+
+A claim **held** if all its relations hold, is **not held** if one is reversed, **too small to matter** if one is
+ruled out, is **not run** if an ablation that it needs is missing, and is **not decided at this scale** otherwise. So a
+claim needs evidence, and so does its opposite.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Literal
+
+import numpy as np
+
+from lab.science.claims import Claim, ClaimsPage, Relationship
+from turnwise.reporting.data.report_data import ReportData
+from turnwise.statistics import Interval, student_over_seeds
+from turnwise.statistics.significance import shaffer
+
+LEVEL = 0.05
+FALLEN = 0.5
+"""The fraction of its first value below which a curve has fallen."""
+
+
+Standing = Literal["holds", "reversed", "too small", "open"]
+"""Of a relation, once it was tested."""
+
+
+class Verdict(StrEnum):
+    """The verdict on a claim."""
+
+    HELD = "held"
+    NOT_HELD = "not held"
+    TOO_SMALL = "too small to matter"
+    NOT_DECIDED = "not decided at this scale"
+    NOT_RUN = "not run"
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The result of the test of one relation."""
+
+    relationship: Relationship
+    estimate: Interval | None
+    """The mean difference between the variants, or between the end and the beginning of a curve; for `varies less than`
+    the difference of the standard deviations, without an interval; for `falls before` the iterations between the falls.
+    None for `falls before` if both curves fall in fewer than two seeds."""
+    p: float
+    """Two-sided p-value of this relation alone."""
+    corrected: float
+    """That p-value corrected over all tests of the page."""
+    as_claimed: bool
+    """Whether the estimate lies on the claimed side."""
+    compared: tuple[float, float] | None = None
+    """What the estimate is the difference of: the variant's mean and the other's, or that of the ends and that of the
+    beginnings; for `varies less than` the deviations, for `falls before` the iterations of the falls, the later first.
+    None where there is no estimate."""
+    worth_having: float | None = None
+    """The smallest difference that matters, where the page states one for the measure."""
+    corrected_of_as_much: float | None = None
+    """The corrected p-value of a difference as large as that; None where none is stated."""
+
+    @property
+    def holds(self) -> bool:
+        """Whether the relation is shown: on the claimed side, with a corrected p below `LEVEL`."""
+        return self.as_claimed and self.corrected < LEVEL
+
+    @property
+    def reversed(self) -> bool:
+        """Whether the opposite is shown: on the other side, with a corrected p below `LEVEL`."""
+        return not self.as_claimed and self.corrected < LEVEL
+
+    @property
+    def ruled_out(self) -> bool:
+        """Whether it does not hold, and a difference that is worth having is ruled out."""
+        return not self.holds and self.corrected_of_as_much is not None and self.corrected_of_as_much < LEVEL
+
+    @property
+    def standing(self) -> Standing:
+        """Which of these it is."""
+        if self.holds:
+            return "holds"
+        if self.reversed:
+            return "reversed"
+        return "too small" if self.ruled_out else "open"
+
+
+@dataclass(frozen=True)
+class DecidedClaim:
+    """A claim with its verdict and evidence."""
+
+    claim: Claim
+    verdict: Verdict
+    evidence: tuple[Evidence, ...]
+
+
+def decide(page: ClaimsPage, reports: Mapping[str, ReportData]) -> list[DecidedClaim]:
+    """The decision for each claim. `reports` has the report data of the ablations that were run, by name.
+
+    Raises ValueError for a variant or a measure that an ablation does not have, for two ablations with other seeds or
+    another test task set, and for fewer than two seeds in common.
+    """
+    decidable = [
+        claim for claim in page.claims if all(name in reports for each in claim.relations for name in each.ablations)
+    ]
+    relationships = list(dict.fromkeys(each for claim in decidable for each in claim.relations))
+    tests = [_test(each, reports[each.ablation], reports[each.other or each.ablation]) for each in relationships]
+    worth_having = [page.worth_having(each) for each in relationships]
+    of_as_much = [_p_of_as_much(*each) for each in zip(relationships, tests, worth_having, strict=True)]
+    corrected = shaffer([[test.p, *more] for test, more in zip(tests, of_as_much, strict=True)])
+    evidence = {
+        each: Evidence(each, test.estimate, test.p, ps[0], test.as_claimed, test.compared, worth, *ps[1:])
+        for each, test, worth, ps in zip(relationships, tests, worth_having, corrected, strict=True)
+    }
+    return [_decision(claim, evidence) for claim in page.claims]
+
+
+def _decision(claim: Claim, evidence: Mapping[Relationship, Evidence]) -> DecidedClaim:
+    if any(each not in evidence for each in claim.relations):
+        return DecidedClaim(claim, Verdict.NOT_RUN, ())
+    found = tuple(evidence[each] for each in claim.relations)
+    if any(each.reversed for each in found):
+        return DecidedClaim(claim, Verdict.NOT_HELD, found)
+    if any(each.ruled_out for each in found):
+        return DecidedClaim(claim, Verdict.TOO_SMALL, found)
+    return DecidedClaim(claim, Verdict.HELD if all(each.holds for each in found) else Verdict.NOT_DECIDED, found)
+
+
+@dataclass(frozen=True)
+class _Test:
+    """The test of one relation, before the correction; see `Evidence`."""
+
+    estimate: Interval | None
+    p: float
+    as_claimed: bool
+    compared: tuple[float, float] | None
+
+
+def _test(relationship: Relationship, report: ReportData, counterpart: ReportData) -> _Test:
+    """`report` has the runs of `relationship.variant`, `counterpart` those of `relationship.than`."""
+    if relationship.than is None:
+        if relationship.later is not None:
+            return _order(report, relationship.variant, relationship.measure, relationship.later)
+        first, last = _ends(report, relationship.variant, relationship.measure)
+        return _means(np.array(last), np.array(first), relationship.upwards)
+    _require_the_same_tasks(relationship, report, counterpart)
+    own = np.array(_finals(report, relationship.variant, relationship.measure))
+    other = np.array(_finals(counterpart, relationship.than, relationship.measure))
+    if len(own) != len(other) or len(own) < 2:
+        raise ValueError(
+            f"{relationship.sentence}: seeds must be in common, two at least; found {len(own)} and {len(other)}"
+        )
+    if relationship.relation == "varies less than":
+        return _deviations(own, other)
+    return _means(own, other, relationship.upwards)
+
+
+def _require_the_same_tasks(relationship: Relationship, report: ReportData, counterpart: ReportData) -> None:
+    """Raise ValueError if two ablations cannot be paired by seed: other seeds, or another test task set."""
+    for what, own, other in (
+        ("seeds", *({curve.seed for curve in each.curves} for each in (report, counterpart))),
+        ("test task set", *(dict(each.lineage).get("test task set") for each in (report, counterpart))),
+    ):
+        if own != other:
+            raise ValueError(f"{relationship.sentence}: the {what} must be the same in both; found {own} and {other}")
+
+
+def _means(own: np.ndarray, other: np.ndarray, upwards: bool) -> _Test:
+    estimate = student_over_seeds([float(each) for each in own - other])
+    compared = (float(own.mean()), float(other.mean()))
+    return _Test(estimate, _p_of_mean(own - other), (estimate.value > 0) == upwards, compared)
+
+
+def _p_of_mean(differences: np.ndarray) -> float:
+    """The two-sided p of a mean of zero."""
+    from scipy import stats
+
+    if np.ptp(differences) == 0:  # t is undefined without spread: a two-sided sign test instead, since all seeds agree
+        return 1.0 if differences[0] == 0 else float(2.0 ** (1 - len(differences)))
+    return float(stats.ttest_1samp(differences, 0.0).pvalue)
+
+
+def _p_of_as_much(relationship: Relationship, test: _Test, worth_having: float | None) -> list[float]:
+    """The two-sided p of a mean that lies as far on the claimed side as is worth having; 1 where the estimate does.
+
+    Empty where nothing is stated to be worth having.
+    """
+    if worth_having is None or test.estimate is None:
+        return []
+    differences = np.array(test.estimate.sample)
+    claimed = differences if relationship.upwards else -differences
+    return [_p_of_mean(claimed - worth_having) if claimed.mean() < worth_having else 1.0]
+
+
+def _deviations(own: np.ndarray, other: np.ndarray) -> _Test:
+    from scipy import stats
+
+    compared = (float(own.std(ddof=1)), float(other.std(ddof=1)))
+    difference = compared[0] - compared[1]
+    total, apart = own + other, own - other
+    known = len(own) > 2 and np.ptp(total) > 0 and np.ptp(apart) > 0
+    p = float(stats.pearsonr(total, apart).pvalue) if known else 1.0
+    return _Test(Interval(difference, None, None, "seeds", len(own)), p, difference < 0, compared)
+
+
+def _order(report: ReportData, variant: str, earlier: str, later: str) -> _Test:
+    """How many iterations one curve falls before another, over the seeds in which both fall.
+
+    With fewer than two such seeds there is no estimate, and p is 1.
+    """
+    falls = zip(_falls(report, variant, earlier), _falls(report, variant, later), strict=True)
+    both = [(first, second) for first, second in falls if first is not None and second is not None]
+    if len(both) < 2:
+        return _Test(None, 1.0, True, None)
+    first, second = np.array(both, float).T
+    return _means(second, first, upwards=True)
+
+
+def _falls(report: ReportData, variant: str, measure: str) -> list[int | None]:
+    """The first iteration at which a curve has fallen, one per seed; None if it never does."""
+    return [
+        next((iteration for iteration, value in points if value < FALLEN * points[0][1]), None)
+        for points in _curves(report, variant, measure)
+    ]
+
+
+def _finals(report: ReportData, variant: str, measure: str) -> Sequence[float]:
+    """One value per seed: from a column of the final table, or else the last value of a curve."""
+    row = next((row for row in report.rows_of("variant") if row.name == variant), None)
+    if row is None:
+        known = ", ".join(row.name for row in report.rows_of("variant"))
+        raise ValueError(f"the ablation {report.title!r} has the variants {known}; found {variant!r}")
+    cell = row.cells.get(measure)
+    return cell.sample if cell is not None else _ends(report, variant, measure)[1]
+
+
+def _ends(report: ReportData, variant: str, measure: str) -> tuple[list[float], list[float]]:
+    """The first and the last values of a curve, each one per seed."""
+    points = _curves(report, variant, measure)
+    return [each[0][1] for each in points], [each[-1][1] for each in points]
+
+
+def _curves(report: ReportData, variant: str, measure: str) -> list[list[tuple[int, float]]]:
+    """The points of a curve, one list per seed."""
+    points = [curve.points for curve in report.curves if (curve.metric, curve.variant) == (measure, variant)]
+    if not points:
+        known = sorted({*(column.heading for column in report.columns), *(curve.metric for curve in report.curves)})
+        raise ValueError(f"the ablation {report.title!r} has the measures {', '.join(known)}; found {measure!r}")
+    return points

@@ -1,0 +1,110 @@
+"""The credit study: compares every estimator with replays and score vectors; see `turnwise.credit_study.study`.
+
+    episodes -> replays, score vectors -> study
+
+Only this stage reads reward weights, and the other stages do not depend on its code: another weighting or another
+estimator is studied on the same cached replays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tasks.credit_study.score_vectors import read_score_vectors
+from tasks.stage import stage
+from turnwise.config.schema import RewardSection, Section
+from turnwise.credit import CreditBatch
+from turnwise.credit.batch import weighted_return
+from turnwise.credit_study.study import Study, examine
+from turnwise.credit_study.truth import Truth, replayed_truth
+from turnwise.data.trajectory import Trajectory
+from turnwise.data.trajectory_files import read_trajectories
+from turnwise.errors import WorldLost
+from turnwise.store import Reference, default_store
+
+STUDY_FILE = "study.json"
+FEWEST_REPLAYS = 2
+"""Fewest continuations per state. From a single one the uncertainty of the state's value cannot be estimated."""
+
+Rewards = Mapping[str, RewardSection]
+
+
+class StudyParameters(Section):
+    """The parameters of the study."""
+
+    rewards: dict[str, RewardSection]
+    turn_limit: int
+    """The world's turn limit."""
+    seed: int
+    """Seed of the resamples from which intervals are computed."""
+
+
+@stage("credit_study", platform_bound=False)
+def credit_study(
+    parameters: StudyParameters, *, episodes: Reference, replays: Reference, score_vectors: Reference
+) -> Reference:
+    """Compare every estimator with the true advantages.
+
+    Groups with a state that could not be replayed twice are left out; the metric `tasks_left_out` counts them.
+
+    Raises:
+        WorldLost: no group is left.
+    """
+    trajectories = read_trajectories(default_store().folder(episodes))
+    returns = _returns_of_states(read_trajectories(default_store().folder(replays)), parameters.rewards)
+    vectors = read_score_vectors(score_vectors)
+    rows = _rows(trajectories)
+    measured = {
+        index: [returns.get(row, []) for row in rows[index]] for index, each in enumerate(trajectories) if each.turns
+    }
+    dropped = {
+        trajectories[index].group
+        for index, of_states in measured.items()
+        if any(len(of_state) < FEWEST_REPLAYS for of_state in of_states)
+    }
+    kept = [index for index in measured if trajectories[index].group not in dropped]
+    if not kept:
+        raise WorldLost("the study must be able to replay at least one group's states; the world lost all of them")
+    chosen = [trajectories[index] for index in kept]
+    study = examine(
+        CreditBatch.of(chosen, parameters.rewards),
+        truth_of(chosen, [measured[index] for index in kept], parameters.rewards),
+        vectors[[row for index in kept for row in rows[index]]],
+        turn_limit=parameters.turn_limit,
+        seed=parameters.seed,
+    )
+    with default_store().write("credit_study") as draft:
+        (draft.folder / STUDY_FILE).write_text(study.to_json(), encoding="utf-8")
+        draft.metrics.update(tasks=study.tasks, turns=study.turns, tasks_left_out=len(dropped))
+    return draft.reference
+
+
+def read_study(reference: Reference) -> Study:
+    """The study that an artifact holds."""
+    return Study.from_json((default_store().folder(reference) / STUDY_FILE).read_text(encoding="utf-8"))
+
+
+def truth_of(
+    trajectories: Sequence[Trajectory],
+    continued: Sequence[Sequence[Sequence[float]]],
+    rewards: Rewards,
+) -> Truth:
+    """The true advantages. `continued` holds the returns of continuations, by trajectory and state."""
+    return replayed_truth([weighted_return(trajectory, rewards) for trajectory in trajectories], continued)
+
+
+def _returns_of_states(continuations: Sequence[Trajectory], rewards: Rewards) -> dict[int, list[float]]:
+    """The returns of the continuations of each state, by the number of the state."""
+    found: dict[int, list[float]] = {}
+    for continuation in continuations:
+        found.setdefault(continuation.group, []).append(weighted_return(continuation, rewards))
+    return found
+
+
+def _rows(trajectories: Sequence[Trajectory]) -> list[range]:
+    """Row numbers of each trajectory's turns among all turns: of its states, and of its score vectors."""
+    rows, end = [], 0
+    for trajectory in trajectories:
+        rows.append(range(end, end + len(trajectory.turns)))
+        end = rows[-1].stop
+    return rows

@@ -1,1 +1,0 @@
-"""Stages of this repository's own studies."""

@@ -1,0 +1,84 @@
+"""The study of a batch: every rule compared with the truth, and those that cannot be judged with the reason."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from turnwise.checking.credit_bias import Rule
+from turnwise.credit import ESTIMATORS, CreditBatch, estimate
+from turnwise.credit_study.gradient_noise import group_gradients
+from turnwise.credit_study.study import RULES, TRUTH, Study, advantages_of_turns, examine
+from turnwise.credit_study.truth import Truth
+from turnwise.errors import CreditError
+
+BATCH = CreditBatch(
+    group=[0, 0, 0, 1, 1, 1],
+    turn_rewards=[[0.5, 0.0], [0.0, 0.2], [0.1], [0.0, 0.3], [0.4], [0.1, 0.1]],
+    outcome=[1.0, 0.0, 0.0, 1.0, 0.0, 0.5],
+    reply_lengths=[[2, 1], [1, 3], [2], [1, 1], [4], [2, 2]],
+    anchors=[["a", "b"], ["a", "b"], ["a"], ["c", "d"], ["c"], ["c", "d"]],
+)
+TRUE = Truth(
+    [[0.3, 0.2], [-0.2, -0.4], [-0.1], [0.1, 0.3], [-0.2], [0.1, -0.2]],
+    [[0.01, 0.0], [0.01, 0.0], [0.01], [0.01, 0.0], [0.01], [0.01, 0.0]],
+)
+VECTORS = np.random.default_rng(0).normal(size=(10, 6))
+
+
+def study(batch: CreditBatch = BATCH, turn_limit: int = 2) -> Study:
+    return examine(batch, TRUE, VECTORS, turn_limit=turn_limit, seed=0)
+
+
+def test_every_estimator_is_among_the_rules_and_every_rule_is_judged_or_has_a_reason() -> None:
+    assert {rule.estimator for rule in RULES} == set(ESTIMATORS)
+    for batch, limit in ((BATCH, 2), (BATCH, 5), (replace(BATCH, anchors=None), 2)):
+        found = study(batch, limit)
+        titles = [figures.title for figures in found.figures]
+        assert titles[0] == TRUTH
+        assert sorted([*titles[1:], *found.left_out]) == sorted(rule.title for rule in RULES)
+    needing_critics = {rule.title for rule in RULES if "values" in ESTIMATORS[rule.estimator].needs}
+    assert set(study().left_out) == needing_critics
+    assert set(study(turn_limit=3).left_out) == {*needing_critics, "mt-grpo, paper"}
+    assert set(study(replace(BATCH, anchors=None)).left_out) == {*needing_critics, "gigpo"}
+
+
+def test_a_rules_figures_are_those_of_the_estimator_that_trains() -> None:
+    found = {figures.title: figures for figures in study().figures}
+    advantages = estimate("rloo", BATCH, rewards="merged")
+    mean = group_gradients(advantages, VECTORS, BATCH.group).mean(axis=0)
+    true = group_gradients(TRUE.advantages, VECTORS, BATCH.group).mean(axis=0)
+    figures = found["rloo, merged"]
+    assert figures.gradient.norm == pytest.approx(np.linalg.norm(mean))
+    assert figures.gradient.cosine is not None
+    cosine = mean @ true / np.linalg.norm(mean) / np.linalg.norm(true)
+    assert figures.gradient.cosine.value == pytest.approx(cosine)
+    assert found[TRUTH].agreement is None and found[TRUTH].gradient.cosine is None
+
+
+def test_the_errors_of_no_credit_and_of_measuring() -> None:
+    found = study()
+    assert found.error_of_no_credit == pytest.approx((0.3 + 0.2 + 0.2 + 0.4 + 0.1 + 0.1 + 0.3 + 0.2 + 0.1 + 0.2) / 10)
+    # Six of ten advantages have an error of deviation 0.1, whose mean is sqrt(2 / pi) of it.
+    assert found.error_of_measuring == pytest.approx(0.7978845608 * 0.06)
+    assert (found.tasks, found.trajectories, found.turns, found.slope_turns) == (2, 6, 10, 2)
+
+
+def test_a_rule_on_tokens_is_judged_by_turns_and_refused_where_it_tells_tokens_apart() -> None:
+    merged = Rule("r", "reinforce++", {"rewards": "turn", "whiten": False})
+    # The return of each turn: what it and the following ones earn.
+    assert advantages_of_turns(merged, BATCH)[0] == pytest.approx([1.5, 1.0])
+    with pytest.raises(CreditError, match="all tokens of a reply the same"):
+        advantages_of_turns(replace(merged, options={**merged.options, "gamma": 0.9}), BATCH)
+
+
+def test_one_task_is_no_comparison() -> None:
+    alone = CreditBatch(group=[0, 0], turn_rewards=[[0.0], [0.0]], outcome=[0.0, 1.0], reply_lengths=[[1], [1]])
+    with pytest.raises(CreditError, match="at least 2; found 1"):
+        examine(alone, Truth([[0.1], [0.2]], [[0.0], [0.0]]), VECTORS[:2], turn_limit=2, seed=0)
+
+
+def test_a_study_is_stored_as_it_is() -> None:
+    assert Study.from_json(study().to_json()) == study()

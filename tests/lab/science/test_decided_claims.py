@@ -1,0 +1,238 @@
+"""Claims are decided by a stated rule from paired seeds, and nothing else."""
+
+import math
+
+import pytest
+from scipy import stats
+
+from lab.science.claim_verdicts import DecidedClaim, Verdict, decide
+from lab.science.claims import ClaimsPage
+from turnwise.reporting.data.report_data import Curve, ReportColumn, ReportData, Row
+from turnwise.statistics import student_over_seeds
+
+BETTER, WORSE = (0.50, 0.54, 0.58, 0.56, 0.52), (0.31, 0.33, 0.41, 0.35, 0.35)
+STEADY, WILD = (0.50, 0.51, 0.50, 0.49, 0.50, 0.51), (0.10, 0.90, 0.35, 0.60, 0.05, 0.95)
+
+
+def report(finals: dict[str, tuple[float, ...]], falling: tuple[float, ...] = ()) -> ReportData:
+    """An ablation whose final success is as given, and in which `tool` falls from 1 to `falling`, of the first one."""
+    curves = [
+        Curve("tool", "tool success", next(iter(finals)), seed, [(1, 1.0), (30, last)])
+        for seed, last in enumerate(falling, start=1)
+    ]
+    rows = [Row(name, "variant", {"success": student_over_seeds(values)}) for name, values in finals.items()]
+    return ReportData("runs", "", [ReportColumn("success", "success")], rows, curves)
+
+
+def page(*relations: dict[str, str]) -> ClaimsPage:
+    """A page with a claim for each relation."""
+    claims = [
+        {"claim": f"claim {place}", "source": "", "relations": [{"ablation": "runs", "measure": "success", **relation}]}
+        for place, relation in enumerate(relations)
+    ]
+    ablations = {"runs": {"overlays": [], "core": True, "about": ""}}
+    return ClaimsPage.model_validate(
+        {"title": "", "paper": "", "introduction": "", "ablations": ablations, "claims": claims}
+    )
+
+
+def stating(claims: ClaimsPage, worth_having: float) -> ClaimsPage:
+    """The same page, with a difference in success that is worth having, stated before the runs."""
+    power = {"measure": "success", "worth_having": worth_having, "deviation": 0.02, "pilot": ""}
+    stated = {
+        **claims.model_dump(),
+        "ablations": {"runs": {"overlays": [], "core": True, "about": "", "power": [power]}},
+    }
+    return ClaimsPage.model_validate(stated)
+
+
+def only(decisions: list[DecidedClaim]) -> DecidedClaim:
+    (decision,) = decisions
+    return decision
+
+
+def test_seeds_are_compared_in_pairs() -> None:
+    # Differences 0.19 0.21 0.17 0.21 0.17: mean 0.19, deviation 0.02, so t = 0.19 / (0.02 / sqrt 5) with 4 degrees.
+    claims = page({"variant": "mt", "relation": "above", "than": "or"})
+    (evidence,) = only(decide(claims, {"runs": report({"mt": BETTER, "or": WORSE})})).evidence
+    t = 0.19 / (0.02 / math.sqrt(5))
+    assert evidence.estimate is not None and evidence.estimate.value == pytest.approx(0.19)
+    assert evidence.p == pytest.approx(2 * stats.t.sf(t, 4))
+    assert evidence.corrected == evidence.p and evidence.holds
+
+
+def test_a_variant_is_compared_with_one_of_another_ablation_seed_by_seed() -> None:
+    claim = {"ablation": "planned", "variant": "plan", "relation": "above", "than": "plain", "other": "runs"}
+    claims = ClaimsPage.model_validate(
+        {
+            "title": "",
+            "paper": "",
+            "introduction": "",
+            "ablations": {name: {"overlays": [], "core": False, "about": ""} for name in ("runs", "planned")},
+            "claims": [{"claim": "", "source": "", "relations": [{**claim, "measure": "success"}]}],
+        }
+    )
+    plain, planned = report({"plain": WORSE}), report({"plan": BETTER})
+    others = report({"plain": WORSE}, falling=(0.5, 0.5))
+    with pytest.raises(ValueError, match="the seeds must be the same in both"):
+        decide(claims, {"runs": others, "planned": planned})
+    assert only(decide(claims, {"planned": planned})).verdict is Verdict.NOT_RUN
+    found = only(decide(claims, {"runs": plain, "planned": planned}))
+    assert found.verdict is Verdict.HELD
+    together = only(
+        decide(
+            page({"variant": "plan", "relation": "above", "than": "plain"}),
+            {"runs": report({"plan": BETTER, "plain": WORSE})},
+        )
+    )
+    assert found.evidence[0].p == together.evidence[0].p
+
+
+@pytest.mark.parametrize(
+    ("relation", "finals", "verdict"),
+    [
+        ({"variant": "a", "relation": "above", "than": "b"}, {"a": BETTER, "b": WORSE}, Verdict.HELD),
+        ({"variant": "a", "relation": "below", "than": "b"}, {"a": BETTER, "b": WORSE}, Verdict.NOT_HELD),
+        ({"variant": "a", "relation": "above", "than": "b"}, {"a": BETTER, "b": BETTER[::-1]}, Verdict.NOT_DECIDED),
+        ({"variant": "a", "relation": "varies less than", "than": "b"}, {"a": STEADY, "b": WILD}, Verdict.HELD),
+        ({"variant": "b", "relation": "varies less than", "than": "a"}, {"a": STEADY, "b": WILD}, Verdict.NOT_HELD),
+    ],
+)
+def test_a_claim_needs_evidence_and_so_does_its_opposite(
+    relation: dict[str, str], finals: dict[str, tuple[float, ...]], verdict: Verdict
+) -> None:
+    assert only(decide(page(relation), {"runs": report(finals)})).verdict is verdict
+
+
+def test_a_relation_that_two_claims_need_is_tested_once() -> None:
+    relation = {"variant": "mt", "relation": "above", "than": "or"}
+    decisions = decide(page(relation, relation), {"runs": report({"mt": BETTER, "or": WORSE})})
+    assert all(evidence.corrected == evidence.p for decision in decisions for evidence in decision.evidence)
+
+
+def test_what_rises_or_falls_is_the_end_of_a_curve_against_its_beginning() -> None:
+    claims = page({"variant": "or", "relation": "falls", "measure": "tool"})
+    fallen = report({"or": WORSE}, falling=(0.1, 0.0, 0.2, 0.1, 0.1))
+    assert only(decide(claims, {"runs": fallen})).verdict is Verdict.HELD
+    assert only(decide(claims, {"runs": report({"or": WORSE}, falling=(1.0,) * 5)})).verdict is Verdict.NOT_DECIDED
+
+
+def test_what_falls_before_another_is_seen_in_the_seeds_in_which_both_fall() -> None:
+    # The early one falls at 2, 3, 2 and 4, the late one at 5, 7, 6 and never: 3, 4 and 4 apart.
+    def falling(metric: str, seed: int, at: int | None) -> Curve:
+        values = [1.0 if at is None or iteration < at else 0.4 for iteration in range(1, 9)]
+        return Curve(metric, metric, "a", seed, list(enumerate(values, start=1)))
+
+    falls = {"early": (2, 3, 2, 4), "late": (5, 7, 6, None)}
+    curves = [falling(name, seed, at) for name, of_seeds in falls.items() for seed, at in enumerate(of_seeds)]
+    runs = {"runs": ReportData("runs", "", [], [Row("a", "variant", {})], curves)}
+    claims = page({"variant": "a", "relation": "falls before", "measure": "early", "later": "late"})
+    (evidence,) = only(decide(claims, runs)).evidence
+    assert evidence.estimate is not None and evidence.estimate.sample == (3.0, 4.0, 4.0)
+    assert evidence.p == pytest.approx(float(stats.ttest_1samp([3, 4, 4], 0).pvalue)) and evidence.holds
+    backwards = page({"variant": "a", "relation": "falls before", "measure": "late", "later": "early"})
+    assert only(decide(backwards, runs)).verdict is Verdict.NOT_HELD
+
+
+@pytest.mark.parametrize("ends", [(0.1, 1.0, 1.0), (1.0, 1.0, 1.0)])
+def test_of_a_fall_that_fewer_than_two_seeds_show_nothing_is_known(ends: tuple[float, ...]) -> None:
+    claims = page({"variant": "or", "relation": "falls before", "measure": "tool", "later": "tool"})
+    decision = only(decide(claims, {"runs": report({"or": WORSE}, falling=ends)}))
+    (evidence,) = decision.evidence
+    assert evidence.estimate is None and evidence.p == 1.0 and decision.verdict is Verdict.NOT_DECIDED
+
+
+def test_five_seeds_that_all_fall_alike_cannot_show_more_than_a_sign_test_can() -> None:
+    claims = page({"variant": "or", "relation": "falls", "measure": "tool"})
+    decision = only(decide(claims, {"runs": report({"or": WORSE}, falling=(0.0,) * 5)}))
+    assert decision.evidence[0].p == 0.0625 and decision.verdict is Verdict.NOT_DECIDED
+
+
+def test_more_claims_make_each_harder_to_show() -> None:
+    # Differences 0.05 +- 0.04: t = 2.795 with 4 degrees, p = 0.049; a second test doubles it.
+    one = {"variant": "a", "relation": "above", "than": "b"}
+    finals = {"a": (0.01, 0.03, 0.05, 0.07, 0.09), "b": (0.0,) * 4 + (0.0001,), "c": (0.0,) * 4 + (0.0002,)}
+    finals["a"] = tuple(value * 1.1 + 0.005 for value in finals["a"])
+    alone = only(decide(page(one), {"runs": report(finals)}))
+    several = decide(page(one, {"variant": "b", "relation": "above", "than": "c"}), {"runs": report(finals)})[0]
+    assert several.evidence[0].p == alone.evidence[0].p
+    assert several.evidence[0].corrected == pytest.approx(2 * alone.evidence[0].p)
+
+
+def test_what_was_not_run_is_said_to_be_not_run() -> None:
+    claims = page({"variant": "a", "relation": "above", "than": "b"})
+    assert only(decide(claims, {})) == DecidedClaim(claims.claims[0], Verdict.NOT_RUN, ())
+
+
+def test_a_measure_or_a_variant_that_was_not_run_is_named() -> None:
+    runs = {"runs": report({"a": BETTER, "b": WORSE})}
+    with pytest.raises(ValueError, match="has the variants a, b; found 'c'"):
+        decide(page({"variant": "a", "relation": "above", "than": "c"}), runs)
+    with pytest.raises(ValueError, match="has the measures success; found 'tool'"):
+        decide(page({"variant": "a", "relation": "rises", "measure": "tool"}), runs)
+
+
+def test_seeds_must_be_in_common() -> None:
+    runs = {"runs": report({"a": BETTER, "b": WORSE[:4]})}
+    with pytest.raises(ValueError, match="found 5 and 4"):
+        decide(page({"variant": "a", "relation": "above", "than": "b"}), runs)
+
+
+def test_a_claim_holds_only_if_all_its_relations_do() -> None:
+    claims = page(
+        {"variant": "a", "relation": "above", "than": "b"}, {"variant": "a", "relation": "above", "than": "c"}
+    )
+    joined = claims.model_copy(
+        update={
+            "claims": (
+                claims.claims[0].model_copy(
+                    update={"relations": claims.claims[0].relations + claims.claims[1].relations}
+                ),
+            )
+        }
+    )
+    finals = {"a": BETTER, "b": WORSE, "c": BETTER[::-1]}
+    assert only(decide(joined, {"runs": report(finals)})).verdict is Verdict.NOT_DECIDED
+
+
+SLIGHTLY_BETTER = tuple(value + more for value, more in zip(WORSE, (0.03, -0.01, 0.02, -0.02, 0.03), strict=True))
+"""Better than `WORSE` by 0.01 in the mean, with a deviation of 0.0235: t is 0.95, with 4 degrees, so p is 0.39."""
+
+
+@pytest.mark.parametrize(
+    ("variant", "relation", "than", "lacking"),
+    [("slight", "above", "worse", 0.09), ("worse", "below", "slight", 0.09), ("worse", "above", "slight", 0.11)],
+)
+def test_a_difference_that_is_too_small_to_matter_decides_a_claim(
+    variant: str, relation: str, than: str, lacking: float
+) -> None:
+    claims = page({"variant": variant, "relation": relation, "than": than})
+    runs = {"runs": report({"slight": SLIGHTLY_BETTER, "worse": WORSE})}
+    assert only(decide(claims, runs)).verdict is Verdict.NOT_DECIDED
+    decision = only(decide(stating(claims, 0.1), runs))
+    assert decision.verdict is Verdict.TOO_SMALL
+    (evidence,) = decision.evidence
+    standard_error = math.sqrt(0.00055 / 5)  # the squares about 0.01 sum to 0.0022
+    assert evidence.worth_having == 0.1
+    assert evidence.corrected_of_as_much == pytest.approx(2 * stats.t.sf(lacking / standard_error, 4))
+
+
+def test_a_difference_that_is_shown_holds_though_it_is_less_than_was_worth_having() -> None:
+    # 0.19, with a deviation of 0.02, is told from 0 and from 0.3.
+    claims = stating(page({"variant": "a", "relation": "above", "than": "b"}), 0.3)
+    decision = only(decide(claims, {"runs": report({"a": BETTER, "b": WORSE})}))
+    (evidence,) = decision.evidence
+    assert decision.verdict is Verdict.HELD and not evidence.ruled_out
+    assert evidence.corrected_of_as_much is not None and evidence.corrected_of_as_much < 0.05
+
+
+def test_what_may_be_as_much_as_is_worth_having_stays_open() -> None:
+    claims = stating(page({"variant": "slight", "relation": "above", "than": "worse"}), 0.02)
+    decision = only(decide(claims, {"runs": report({"slight": SLIGHTLY_BETTER, "worse": WORSE})}))
+    assert decision.verdict is Verdict.NOT_DECIDED
+
+
+def test_a_relation_of_deviations_is_never_too_small() -> None:
+    claims = stating(page({"variant": "a", "relation": "varies less than", "than": "b"}), 0.1)
+    (evidence,) = only(decide(claims, {"runs": report({"a": STEADY, "b": STEADY[::-1]})})).evidence
+    assert (evidence.worth_having, evidence.corrected_of_as_much, evidence.ruled_out) == (None, None, False)

@@ -1,0 +1,148 @@
+"""The credit study as a figure and as CSV rows: every rule compared with the true advantages by replay."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure as Drawing
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.ticker import MaxNLocator
+
+from turnwise.credit_study.study import RuleFigures, Study
+from turnwise.credit_study.truth import Agreement
+from turnwise.reporting.figures.drawing import COLOURS, GREY, INK, MARKERS, PALE, Figure
+from turnwise.statistics import Interval
+
+Row = tuple[str | int | float | None, ...]
+
+INTERVALS = ("signal_to_noise", "cosine", "correlation", "slope", "error")
+TURNS_SHOWN = 5
+"""Maximum number of turns in the figure, so that their markers can be distinguished."""
+
+
+def credit_figure(study: Study) -> Figure:
+    """The figure of the study, one row per rule.
+
+    Its panels: correlation of advantages with the truth, slopes by turn, cosine of the gradient with the true one, and
+    the gradient's signal-to-noise ratio.
+    """
+    rules = study.figures[1:]
+
+    def draw(legend: bool) -> Drawing:
+        drawing = Drawing(figsize=(11.5, 0.3 * len(rules) + 1.5), layout=ConstrainedLayoutEngine(w_pad=0.08))
+        correlation, slopes, cosine, noise = drawing.subplots(1, 4, sharey=True)
+        _draw_intervals(correlation, rules, lambda found: found.agreement.correlation if found.agreement else None)
+        correlation.set_title("advantages:\ncorrelation with the truth")
+        if study.reliability is not None:
+            _reference(correlation, math.sqrt(study.reliability), "as far as\nreplays can tell")
+        _draw_slopes(slopes, rules, min(TURNS_SHOWN, study.slope_turns))
+        slopes.set_title("advantages:\nslope of a turn over that of all")
+        _draw_intervals(cosine, rules, lambda found: found.gradient.cosine)
+        cosine.set_title("gradient:\ncosine with the truth's")
+        _draw_intervals(noise, rules, lambda found: found.gradient.signal_to_noise)
+        noise.xaxis.set_major_locator(MaxNLocator(5))
+        noise.set_title("gradient:\nsignal to noise of a group")
+        truth = study.figures[0].gradient.signal_to_noise
+        if truth is not None:
+            _reference(noise, truth.value, "truth")
+        for axes in (correlation, cosine):
+            axes.set_xlim(min(-0.05, axes.get_xlim()[0]), 1.05)
+        correlation.set_yticks(range(len(rules)), [found.title for found in rules], color=INK)
+        correlation.set_ylim(len(rules) - 0.4, -0.6)
+        return drawing
+
+    return Figure(
+        "credit-study",
+        "How the advantages and gradients of each credit rule agree with the truth by replay, and how noisy they are.",
+        header(study),
+        rows(study),
+        draw,
+    )
+
+
+def header(study: Study) -> tuple[str, ...]:
+    """The column names of `rows`."""
+    of_intervals = [f"{name}{suffix}" for name in INTERVALS for suffix in ("", "_low", "_high")]
+    of_turns = [f"slope_turn_{turn + 1}" for turn in range(study.slope_turns)]
+    return ("rule", "gradient_norm", "gradient_deviation", *of_intervals, *of_turns)
+
+
+def rows(study: Study) -> list[Row]:
+    """One row per rule, the truth first; None for a number that is not defined."""
+    return [_row(found, study.slope_turns) for found in study.figures]
+
+
+def _row(found: RuleFigures, turns: int) -> Row:
+    gradient, agreement = found.gradient, found.agreement or Agreement(None, None, None, ())
+    intervals = (gradient.signal_to_noise, gradient.cosine, agreement.correlation, agreement.slope, agreement.error)
+    undefined = (None, None, None)
+    bounds = [
+        number for each in intervals for number in (undefined if each is None else (each.value, each.low, each.high))
+    ]
+    slopes = [None if slope is None else slope.value for slope in agreement.slopes]
+    return (
+        found.title,
+        gradient.norm,
+        gradient.deviation,
+        *bounds,
+        *slopes,
+        *[None] * (turns - len(slopes)),
+    )
+
+
+def _draw_intervals(axes: Axes, rules: Sequence[RuleFigures], choose: Callable[[RuleFigures], Interval | None]) -> None:
+    for height, found in enumerate(rules):
+        interval = choose(found)
+        if interval is None:
+            axes.annotate("not defined", (0.02, height), xycoords=("axes fraction", "data"), color=GREY, va="center")
+            continue
+        if interval.low is not None and interval.high is not None:
+            axes.plot([interval.low, interval.high], [height, height], color=COLOURS[0], linewidth=2.2, alpha=0.45)
+        axes.plot([interval.value], [height], "o", color=COLOURS[0], markersize=6)
+    _plain(axes)
+
+
+def _draw_slopes(axes: Axes, rules: Sequence[RuleFigures], turns: int) -> None:
+    """Draw the slope of each turn divided by that of all turns together; with equal slopes all lie at 1."""
+    for turn in range(turns):
+        shift = 0.3 * (turn - (turns - 1) / 2) / max(1, turns - 1)
+        shares = [(share, height + shift) for height, found in enumerate(rules) if (share := _share(found, turn))]
+        axes.plot(
+            [share for share, _ in shares],
+            [height for _, height in shares],
+            MARKERS[turn],
+            color=COLOURS[turn],
+            markersize=5.5,
+            linestyle="none",
+            label=f"turn {turn + 1}",
+        )
+    _reference(axes, 1.0, "equal")
+    _plain(axes)
+    axes.legend(
+        loc="upper center", bbox_to_anchor=(0.5, -0.11), ncols=2 if turns == 4 else 3, handlelength=1, columnspacing=1
+    )
+
+
+def _share(found: RuleFigures, turn: int) -> float | None:
+    """The slope of one turn divided by that of all turns; None if either is undefined or the latter is not positive."""
+    agreement = found.agreement
+    if agreement is None or agreement.slope is None or agreement.slope.value <= 0 or turn >= len(agreement.slopes):
+        return None
+    slope = agreement.slopes[turn]
+    return None if slope is None else slope.value / agreement.slope.value
+
+
+def _reference(axes: Axes, value: float, label: str) -> None:
+    axes.axvline(value, color=COLOURS[1], linewidth=1.2, linestyle=(0, (4, 2)), zorder=0)
+    axes.annotate(
+        label, (value, 0), (0, -16), ("data", "axes fraction"), "offset points", color=COLOURS[1], ha="center", va="top"
+    )
+
+
+def _plain(axes: Axes) -> None:
+    axes.set_axisbelow(True)
+    axes.grid(True, axis="y", color=PALE)
+    axes.axvline(0.0, color=GREY, linewidth=0.9, zorder=0)
+    axes.spines["left"].set_visible(False)

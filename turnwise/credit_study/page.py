@@ -1,0 +1,137 @@
+"""The credit study as text: three tables for the terminal, and a Markdown page with the figure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from turnwise.credit_study.study import Study
+from turnwise.reporting.formatting import UNDEFINED, bounds, number
+from turnwise.reporting.markdown import render
+from turnwise.statistics import Interval
+
+GRADIENT = ("norm", "deviation", "signal to noise", "cosine with the truth")
+ADVANTAGES = ("correlation", "slope", "error")
+SLOPES_SHOWN = 6
+"""Maximum number of turns in the table of slopes, limited by its width; the CSV file has all turns."""
+Row = tuple[str, list[str]]
+"""A rule's title and its cells."""
+
+
+def limits(study: Study) -> list[str]:
+    """Sentences on how to read the numbers: errors of an all-zero and of a perfect rule, and how exact the truth is."""
+    sentences = [
+        f"A rule that gives everybody 0 has an error of {number(study.error_of_no_credit, 3)}; a perfect one about "
+        f"{number(study.error_of_measuring, 3)}, which is the truth's own."
+    ]
+    if study.reliability is not None:
+        sentences.append(
+            f"{study.reliability:.0%} of the variance of the truth that was measured is no noise: a perfect rule would "
+            f"correlate by {number(study.reliability**0.5, 2)} with it. Slopes are corrected for that noise."
+        )
+    return sentences
+
+
+def print_study(study: Study, console: Console) -> None:
+    """Print the study: gradients, advantages, slopes by turn, and which rules were left out and why."""
+    console.print(Text(f"Gradients of {study.tasks} groups", style="bold"))
+    console.print(_table(GRADIENT, _gradient_rows(study)))
+    console.print()
+    console.print(Text(f"Advantages of {study.turns} turns", style="bold"))
+    console.print(_table(ADVANTAGES, _advantage_rows(study)))
+    console.print()
+    console.print(Text("Slopes turn by turn", style="bold"))
+    console.print(_table(_turn_headings(study), _slope_rows(study)))
+    console.print()
+    for sentence in [*limits(study), f"Intervals: 95 %, percentile bootstrap over the {study.tasks} tasks."]:
+        console.print(Text(sentence, style="dim"))
+    for title, reason in study.left_out.items():
+        console.print(Text(f"{title} is left out: {reason}.", style="dim"))
+
+
+def page(study: Study, about: Mapping[str, str], figure: str) -> str:
+    """The study as a Markdown page.
+
+    `about` lists what it was made from, by name; `figure` is the name of the figure's file next to the page.
+    """
+    return render(
+        "turnwise.reporting",
+        "credit-study.md.jinja",
+        study=study,
+        about=about,
+        figure=figure,
+        limits=limits(study),
+        advantages=(ADVANTAGES, _advantage_rows(study)),
+        slopes=(_turn_headings(study), _slope_rows(study)),
+        gradients=(GRADIENT, _gradient_rows(study)),
+    )
+
+
+def _gradient_rows(study: Study) -> list[Row]:
+    # Norms differ by orders of magnitude between worlds: three significant digits.
+    return [
+        (
+            found.title,
+            [
+                f"{found.gradient.norm:.3g}",
+                f"{found.gradient.deviation:.3g}",
+                _cell(found.gradient.signal_to_noise),
+                _cell(found.gradient.cosine),
+            ],
+        )
+        for found in study.figures
+    ]
+
+
+def _advantage_rows(study: Study) -> list[Row]:
+    return [
+        (found.title, [_cell(agreement.correlation), _cell(agreement.slope), _cell(agreement.error, digits=3)])
+        for found in study.figures
+        if (agreement := found.agreement)
+    ]
+
+
+def _turn_headings(study: Study) -> list[str]:
+    return [f"turn {turn + 1}" for turn in range(min(study.slope_turns, SLOPES_SHOWN))]
+
+
+def _slope_rows(study: Study) -> list[Row]:
+    return [
+        (
+            found.title,
+            [UNDEFINED if slope is None else number(slope.value, 2) for slope in found.agreement.slopes[:SLOPES_SHOWN]],
+        )
+        for found in study.figures
+        if found.agreement
+    ]
+
+
+def _cell(interval: Interval | None, digits: int = 2) -> str:
+    if interval is None:
+        return UNDEFINED
+    within = bounds(interval, digits)
+    return number(interval.value, digits) + (f" ({within})" if within else "")
+
+
+def _table(headings: Sequence[str], rows: Sequence[Row]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("", no_wrap=True)
+    for heading in headings:
+        table.add_column(Text(heading, style="bold"), justify="right", vertical="top", no_wrap=True)
+    for title, cells in rows:
+        table.add_row(Text(title), *map(_below, cells))
+    return table
+
+
+def _below(cell: str) -> Text:
+    """The cell with its interval on a second line and without leading zeros, so that the table fits 80 characters."""
+    value, _, within = cell.partition(" (")
+    text = Text(value)
+    if within:
+        text.append("\n" + re.sub(r"\b0\.", ".", within.removesuffix(")")), style="dim")
+    return text

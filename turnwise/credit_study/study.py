@@ -1,0 +1,161 @@
+"""The credit study: every advantage estimator on the same batch, compared with the true advantages by replay.
+
+For each rule it measures the noise of its gradient (`turnwise.credit_study.gradient_noise`) and how its advantages
+agree with the true ones (`turnwise.credit_study.truth`). Advantages come from `turnwise.credit.estimate` with each
+estimator's default options, with two exceptions. Estimators that can choose which rewards count use all of them, since
+the truth is about the whole return; and gamma is 1, so that all tokens of a reply get the same advantage. Only `grpo,
+outcome` is judged without turn rewards.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import TypeAdapter
+
+from turnwise.checking.credit_bias import Rule
+from turnwise.credit import ESTIMATORS, CreditBatch, estimate
+from turnwise.credit_study.gradient_noise import GradientNoise, gradient_noise, group_gradients
+from turnwise.credit_study.truth import Agreement, Truth, agreement
+from turnwise.errors import CreditError
+
+RULES: Sequence[Rule] = (
+    Rule("grpo, outcome", "grpo", {"rewards": "outcome"}),
+    Rule("grpo, merged", "grpo", {"rewards": "merged"}),
+    Rule("rloo, merged", "rloo", {"rewards": "merged"}),
+    Rule("mt-grpo, paper", "mt-grpo", {"rule": "paper"}),
+    Rule("mt-grpo, per-index", "mt-grpo", {"rule": "per-index"}),
+    Rule("mt-grpo, padded", "mt-grpo", {"rule": "padded"}),
+    Rule("mt-grpo, return-to-go", "mt-grpo", {"rule": "return-to-go"}),
+    Rule("reinforce++", "reinforce++", {"rewards": "turn"}),
+    Rule("reinforce++-baseline", "reinforce++-baseline", {"rewards": "merged"}),
+    Rule("gigpo", "gigpo", {"rewards": "merged", "gamma": 1.0}),
+    Rule("gae", "gae"),
+    Rule("turn-gae", "turn-gae"),
+    Rule("bi-level-gae", "bi-level-gae"),
+)
+"""The rules, in the order in which they are shown."""
+
+TRUTH = "truth by replay"
+
+
+@dataclass(frozen=True)
+class RuleFigures:
+    """The results of one rule, or of the true advantages themselves."""
+
+    title: str
+    gradient: GradientNoise
+    agreement: Agreement | None
+    """None for the truth."""
+
+
+@dataclass(frozen=True)
+class Study:
+    """The results of the credit study on one batch."""
+
+    figures: tuple[RuleFigures, ...]
+    """The results, those of the truth first."""
+    left_out: Mapping[str, str]
+    """Rules that cannot be judged on this batch, each with the reason."""
+    tasks: int
+    trajectories: int
+    turns: int
+    reliability: float | None
+    """The reliability of the truth, 0 to 1: see `turnwise.credit_study.truth.Truth`."""
+    error_of_no_credit: float
+    """The mean absolute true advantage: the error of a rule whose advantages are all 0."""
+    error_of_measuring: float
+    """The mean absolute error of the measured truth, assuming normal noise; a perfect rule would have this error."""
+
+    @property
+    def slope_turns(self) -> int:
+        """The number of turns with slopes."""
+        return max((len(found.agreement.slopes) for found in self.figures if found.agreement), default=0)
+
+    def to_json(self) -> str:
+        """The study as JSON text."""
+        return _ADAPTER.dump_json(self, indent=1).decode()
+
+    @classmethod
+    def from_json(cls, text: str) -> Study:
+        """The study that `to_json` wrote."""
+        return _ADAPTER.validate_json(text)
+
+
+_ADAPTER = TypeAdapter(Study)
+
+
+def examine(
+    batch: CreditBatch, truth: Truth, score_vectors: NDArray[np.floating], *, turn_limit: int, seed: int
+) -> Study:
+    """Run the study on one batch.
+
+    `score_vectors` is [turns, dimensions], one row per turn, see `turnwise.credit_study.gradient_noise`; `turn_limit`
+    is the world's. Raises CreditError if the batch has fewer than two groups.
+    """
+    if len(batch.members) < 2:
+        raise CreditError(
+            f"credit is compared across tasks, of which there must be at least 2; found {len(batch.members)}"
+        )
+    vectors = np.asarray(score_vectors, dtype=np.float64)
+    true_gradients = group_gradients(truth.advantages, vectors, batch.group)
+    figures = [RuleFigures(TRUTH, gradient_noise(true_gradients, None, seed=seed), None)]
+    left_out: dict[str, str] = {}
+    for rule in RULES:
+        if reason := _unsuited(rule, batch, turn_limit):
+            left_out[rule.title] = reason
+            continue
+        advantages = advantages_of_turns(rule, batch)
+        gradients = group_gradients(advantages, vectors, batch.group)
+        figures.append(
+            RuleFigures(
+                rule.title,
+                gradient_noise(gradients, true_gradients, seed=seed),
+                agreement(advantages, truth, batch.group, seed=seed),
+            )
+        )
+    values = [abs(value) for row in truth.advantages for value in row]
+    errors = [math.sqrt(variance) for row in truth.variances for variance in row]
+    return Study(
+        figures=tuple(figures),
+        left_out=left_out,
+        tasks=len(batch.members),
+        trajectories=len(batch),
+        turns=sum(batch.turns),
+        reliability=truth.reliability,
+        error_of_no_credit=math.fsum(values) / len(values),
+        error_of_measuring=math.sqrt(2 / math.pi) * math.fsum(errors) / len(errors),
+    )
+
+
+def advantages_of_turns(rule: Rule, batch: CreditBatch) -> list[list[float]]:
+    """A rule's advantages, one number per turn of each trajectory.
+
+    Raises CreditError if the rule gives different advantages to tokens of the same reply.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a group left with one trajectory has no signal, which the figures show
+        advantages = estimate(rule.estimator, batch, **rule.options).tolist()
+    if ESTIMATORS[rule.estimator].level == "turn":
+        return advantages
+    of_turns = [[[row[place] for place in span] for span in batch.spans(index)] for index, row in enumerate(advantages)]
+    if any(max(tokens) - min(tokens) > 1e-9 for row in of_turns for tokens in row):
+        raise CreditError(f"{rule.title} must give all tokens of a reply the same to be compared turn by turn")
+    return [[tokens[0] for tokens in row] for row in of_turns]
+
+
+def _unsuited(rule: Rule, batch: CreditBatch, turn_limit: int) -> str | None:
+    """Why a rule cannot be judged on this batch; None if it can."""
+    needs = ESTIMATORS[rule.estimator].needs
+    if "values" in needs:
+        return "it needs a critic, which a stored policy does not have"
+    if "anchors" in needs and batch.anchors is None:
+        return "it needs anchor states, which this world does not tell"
+    if rule.options.get("rule") == "paper" and (most := max(turn_limit, *batch.turns)) > 2:
+        return f"it is defined on at most two turns; this world allows {most}"
+    return None
