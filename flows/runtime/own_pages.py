@@ -28,9 +28,6 @@ def application() -> ASGIApp:
     """Prefect's application behind the guard; the allowed origins are read from the environment."""
     from prefect.server.api.server import create_app
 
-    from flows.runtime.background_work import rest_between_works
-
-    rest_between_works()
     return OwnPages(create_app(), os.environ[ORIGINS_VARIABLE].split(","))
 
 
