@@ -11,6 +11,7 @@ from refusals import refusal
 from turnwise.config.optimization import ReferencePenalty
 from turnwise.data.arrays import Ragged, SequenceBatch, TokenSequence
 from turnwise.policy.learner.divergence import DIVERGENCES, k1, k2, k3, reference_rewards
+from turnwise.policy.learner.divergence import divergence as penalty_estimate
 
 LOGITS = torch.tensor([0.3, -0.5, 1.1, 0.0], dtype=torch.float64)
 REFERENCE = torch.tensor([1.0, 0.2, -0.7, 0.4], dtype=torch.float64).log_softmax(-1)
@@ -119,3 +120,19 @@ def test_k1_in_the_loss_is_refused_with_the_reason() -> None:
 )
 def test_a_penalty_that_makes_no_sense_is_refused(wrong: dict[str, object], reason: str) -> None:
     assert reason in refusal(ReferencePenalty, {"coefficient": 0.1, **wrong})
+
+
+def test_a_clamp_holds_k3_from_above_and_takes_its_gradient_there() -> None:
+    # k3(-2) = e^2 - 3 = 4.389; k3(-3) = e^3 - 4 = 16.086, held at 10. The slope of k3 is 1 - exp(-d).
+    penalty = ReferencePenalty(coefficient=0.1, estimator="k3", clamp=10.0)
+    d = torch.tensor([-2.0, -3.0], dtype=torch.float64, requires_grad=True)
+    estimates = penalty_estimate(d, penalty)
+    (slope,) = torch.autograd.grad(estimates.sum(), d)
+    assert estimates.tolist() == pytest.approx([4.389056, 10.0], abs=1e-6)
+    assert slope.tolist() == pytest.approx([1.0 - math.exp(2.0), 0.0])
+    assert penalty_estimate(d, ReferencePenalty(coefficient=0.1, estimator="k3"))[1].item() == pytest.approx(16.085537)
+
+
+def test_a_clamp_belongs_to_k3() -> None:
+    wrong = {"coefficient": 0.1, "estimator": "k2", "clamp": 10.0}
+    assert "clamp: belongs to the estimator k3" in refusal(ReferencePenalty, wrong)

@@ -55,7 +55,7 @@ PLAIN: dict[str, Any] = {"learning_rate": 1e-3, "temperature": 1.0, "micro_batch
             {"reference": {"coefficent": 0.1}},
             "reference.coefficent: 'coefficent' is not a known name; did you mean 'coefficient'",
         ),
-        ({"reference": 0.1}, "reference must be a section with coefficient, estimator, place; found 0.1"),
+        ({"reference": 0.1}, "reference must be a section with coefficient, estimator, place, clamp; found 0.1"),
         ({"reference": {}}, "reference.coefficient must be set; found nothing"),
         ({"correction": {"kind": "truncate", "low": 0.5}}, "correction.low must be left out"),
         ({"correction": "truncate"}, "correction must be a section with kind, level, high, low; found 'truncate'"),

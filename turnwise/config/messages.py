@@ -7,6 +7,7 @@ import reprlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, get_args
 
+from turnwise.config.peer_names import peer_answer
 from turnwise.suggestions import meant, unknown
 
 if TYPE_CHECKING:
@@ -50,7 +51,9 @@ def _line(mistake: Any, model: type[BaseModel]) -> str:
         must = f"must be a section with {', '.join(_fields_at(model, path))}"
     if not key:
         return must
-    suggestion = meant(mistake["input"], _choices(mistake)) if mistake["type"] == "literal_error" else ""
+    suggestion = ""
+    if mistake["type"] == "literal_error":
+        suggestion = peer_answer(key, mistake["input"]) or meant(mistake["input"], _choices(mistake))
     line = f"{key}{' ' if must.startswith('must ') else ': '}{must}"
     return line if "; found " in line else f"{line}; found {found}{suggestion}"
 

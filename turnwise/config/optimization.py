@@ -35,6 +35,19 @@ class ReferencePenalty(Section):
     place: Annotated[Literal["loss", "reward"], Field(validate_default=True)] = "loss"
     """`loss`: added to the loss of the update. `reward`: subtracted from the rewards before advantages are
     estimated."""
+    clamp: Positive | None = None
+    """The largest value of k3 for a token, above which it has no gradient: 10 in verl, SkyRL, ROLL and OpenRLHF. null:
+    none, the equation as it is, as in TRL."""
+
+    @field_validator("clamp")
+    @classmethod
+    def _require_k3(cls, clamp: float | None, read: ValidationInfo) -> float | None:
+        if clamp is not None and read.data.get("estimator", "k3") != "k3":
+            raise ValueError(
+                f"belongs to the estimator k3, whose exponential it bounds; found {clamp} with "
+                f"{read.data['estimator']}: leave it out, or set estimator to k3"
+            )
+        return clamp
 
     @field_validator("place")
     @classmethod
@@ -99,13 +112,15 @@ class UpdateOptions(Section):
     clip_high: Positive | None = None
     """The ratio is clipped above 1 + clip_high. null: the loss's own default."""
     dual_clip: Annotated[Positive, Field(gt=1.0), because("at 1 no negative advantage would count")] | None = None
-    """The ratio above which tokens with a negative advantage have no gradient; `clipped` alone. null: none."""
+    """The ratio above which tokens with a negative advantage have no gradient; `clipped` alone. null: none, as in the
+    paper of PPO, TRL, OpenRLHF and SkyRL; verl has it always on, at 3.0 (`clip_ratio_c`)."""
     aggregation: Aggregation = "token-mean"
     """How reply tokens are weighted: see `turnwise.policy.learner.update`."""
     aggregation_constant: Annotated[Positive | None, Field(validate_default=True)] = None
     """Tokens that the sum over a sample is divided by; for the aggregation `constant`, and null for others."""
     entropy_coefficient: Annotated[NotNegative, because("a bonus below 0 is a race to certainty")] = 0.0
-    """Factor, per nat, of the bonus for the entropy of the distribution that each reply token is drawn from."""
+    """Factor, per nat, of the bonus for the entropy of the distribution that each reply token is drawn from. Tokens
+    weigh as in the aggregation of the loss, as in verl; TRL's bonus is a mean over all tokens, whatever that is."""
     reference: ReferencePenalty | None = None
     correction: ImportanceCorrection | None = None
     mini_batches: Batch = 1

@@ -19,6 +19,7 @@ from typing import Any, Literal
 import numpy as np
 
 from turnwise.config.options import read_options
+from turnwise.config.peer_names import peer_answer
 from turnwise.config.schema import Credit
 from turnwise.credit.anchor_states import gigpo
 from turnwise.credit.batch import CreditBatch
@@ -31,7 +32,7 @@ from turnwise.data.arrays import Integers, Ragged
 from turnwise.data.tolerance import alike
 from turnwise.data.trajectory import Trajectory
 from turnwise.errors import ConfigurationError, CreditError
-from turnwise.plugins import CREDIT_RULE, plugin
+from turnwise.plugins import CREDIT_RULE, installed, is_named, plugin
 
 __all__ = [
     "ESTIMATORS",
@@ -120,6 +121,9 @@ def estimator_of(name: str) -> Estimator:
     """
     if name in ESTIMATORS:
         return ESTIMATORS[name]
+    if not is_named(CREDIT_RULE, name) and (answer := peer_answer("credit.estimator", name)):
+        known = ", ".join([*ESTIMATORS, *installed(CREDIT_RULE)])
+        raise CreditError(f"credit.estimator must be one of {known}, or 'module:name'; found {name!r}{answer}")
     try:
         found = plugin(CREDIT_RULE, "credit.estimator", name, sorted(ESTIMATORS))
     except ConfigurationError as error:

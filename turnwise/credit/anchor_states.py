@@ -9,7 +9,9 @@ the world does not report, gives 0.
 
 Paper: GiGPO (Feng et al., arXiv 2505.10978, equations 3 to 8); gamma 0.95, omega 1 and the deviation as published (its
 authors also use `deviation: none`). Differs from the paper: states are equal when their texts are, with no similarity
-threshold; the outcome is paid at the last turn; a group of one gets 0 for its episode term, and a warning.
+threshold; the outcome is paid at the last turn; a group of one gets 0 for its episode term, and a warning. Differs from
+the released code, which counts an episode's return once for each of its steps in the episode's mean and deviation: long
+episodes weigh more there; the paper's equation and this counts each trajectory once. epsilon is the release's, 1e-6.
 
 Bias: both means include the trajectory or visit that is judged, and the number of visits to a state varies with the
 policy, so that a step term is distorted as `return-to-go` with `baseline: group` is; a trajectory that visits a state

@@ -15,6 +15,9 @@ Bias: `rloo` is unbiased for any number of turns. `grpo` with `deviation: none` 
 a deviation gives groups different weights. In both, a turn's advantage includes rewards from before the turn, which
 adds variance.
 
+epsilon, added to the deviation, is an option: its default, 1e-4, is MT-GRPO's and TRL's; verl, SkyRL and RAGEN have
+1e-6, OpenRLHF 1e-9. With rewards of 0 and 1 in groups of eight the choice changes an advantage by up to 3e-4 of it.
+
 The deviation is what differs between systems: unbiased, divided by G - 1 (verl, TRL, MT-GRPO); population, divided by G
 (rLLM, ART); none (Dr.GRPO, which leaves the scale of the rewards alone). Sums are exact (`math.fsum`), so that they do
 not depend on the order of trajectories. Values that are equal but for rounding (`turnwise.data.tolerance`) give exactly

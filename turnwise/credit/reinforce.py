@@ -9,7 +9,8 @@
 Paper: REINFORCE++ (Hu, arXiv 2501.03262), as AgentGym-RL (arXiv 2509.08755) uses it; the baseline form is OpenRLHF's
 `reinforce_baseline`. Differs from the paper: turn rewards may be paid at their turns (`rewards: turn`), so that returns
 hold only later rewards; `merged` is the paper's. A group of one has no baseline: it gets 0 and a warning. Whitening
-adds epsilon, 1e-8, to the deviation, not to the variance.
+adds epsilon, 1e-8, to the deviation, not to the variance, and divides by the unbiased deviation, as verl and SkyRL do;
+OpenRLHF's is the population's, which makes its advantages of n tokens larger by the factor sqrt(n / (n - 1)).
 
 Bias: the returns of `reinforce++` are unbiased, but a task that pays more than others raises the advantages of all its
 tokens, which adds variance. With gamma below 1 a reward counts less the more tokens lie between it and the step. The

@@ -15,6 +15,8 @@ Differs from the papers: groups of equal deviation are taken in the order of the
 same selection; DAPO's condition, neither all right nor all wrong, is extended to rewards other than 0 and 1.
 `uncertainty` keeps its share even if that includes zero-variance groups, as the release does: their number is recorded.
 
+`cumulative` stops at 0.9 of the sum, as the paper's equation; RAGEN-2's release stops 0.01 before it.
+
 Keeping a quarter of the groups also leaves a quarter of the optimizer steps where mini-batches have a fixed size:
 compare with `random`, and at equal updates.
 """

@@ -13,7 +13,9 @@
 Paper: MT-GRPO (arXiv 2505.11821, section 4.2) for two turns. For more, the paper asks for a fresh group from each
 turn's state, G^(K-1) trajectories; the three rules for K turns need only the one group. `return-to-go` is ours; it is
 the unbiased one for K turns, as `docs/credit-bias.md` shows in numbers, and therefore the default. Differs from the
-released code: a coefficient on either term (the paper puts it on the outcome, the code on the turn).
+released code: a coefficient on either term (the paper puts it on the outcome, the code on the turn); a trajectory of
+one turn in a group of two-turn ones has turn reward and outcome normalised apart, as theirs are, where the code
+normalises their sum. epsilon is the code's, 1e-4.
 
 The rule is chosen by configuration, never by the lengths in the batch.
 """

@@ -19,7 +19,10 @@ In expectation over tokens that pi samples:
 The default is k2 in the loss: it has the right gradient and needs no estimator of returns. From the second optimizer
 step on a batch, tokens are no longer samples of pi, and the penalty in the loss is not reweighted for that.
 
-k3 takes d clamped to [-20, 20], as verl and SkyRL do: in float32 the exponential of more than 88 is infinite.
+The option `clamp` bounds the estimate k3 of a token from above, where it then has no gradient: verl, SkyRL and ROLL
+always hold it within 10, which a token reaches when pi makes it 2.6 nats rarer than the reference does; OpenRLHF holds
+k1 and k2 there, too, and TRL none. k3 takes d clamped to [-20, 20], as verl and SkyRL do: in float32 the exponential of
+more than 88 is infinite.
 """
 
 from __future__ import annotations
@@ -55,6 +58,12 @@ DIVERGENCES: Mapping[str, Callable[[torch.Tensor], torch.Tensor]] = {"k1": k1, "
 """The estimators by name."""
 
 
+def divergence(log_ratio: torch.Tensor, penalty: ReferencePenalty) -> torch.Tensor:
+    """The estimate of the penalty's estimator per token, from d = log pi - log ref; any shape."""
+    estimate = DIVERGENCES[penalty.estimator](log_ratio)
+    return estimate if penalty.clamp is None else estimate.clamp(max=penalty.clamp)
+
+
 def reference_rewards(
     sequences: SequenceBatch, reference_log_probabilities: Ragged | Numbers, penalty: ReferencePenalty
 ) -> Numbers:
@@ -74,6 +83,5 @@ def reference_rewards(
             f"{len(sequences.tokens)} tokens"
         )
     log_ratios = torch.from_numpy((sequences.log_probabilities - reference)[sequences.mask])
-    divergence = DIVERGENCES[penalty.estimator](log_ratios)
-    rewards: Numbers = (-penalty.coefficient * divergence).numpy()
+    rewards: Numbers = (-penalty.coefficient * divergence(log_ratios, penalty)).numpy()
     return rewards

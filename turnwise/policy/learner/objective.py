@@ -7,7 +7,8 @@ L_t: the policy loss (`turnwise.policy.learner.losses`), w_t: the importance wei
 (`turnwise.policy.learner.divergence`), H_t: the entropy of the distribution that the token is drawn from, weight_t: the
 token's weight in the aggregation over the whole mini-batch (`turnwise.policy.learner.update`); c and e: the
 coefficients of the penalty and of the entropy bonus. The sum over micro-batches is the mini-batch's objective, however
-it is cut. A term that is not used is not computed.
+it is cut. A term that is not used is not computed. TRL's entropy bonus is a mean over all tokens, whatever the
+aggregation; here and in verl it is weighted as the loss.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from dataclasses import dataclass
 import torch
 
 from turnwise.data.arrays import Numbers, Ragged
-from turnwise.policy.learner.divergence import DIVERGENCES
+from turnwise.policy.learner.divergence import divergence
 from turnwise.policy.learner.losses import LOSSES, TokenLoss
 from turnwise.policy.learner.settings import UpdateSettings
 from turnwise.policy.learner.update import UpdateBatch
@@ -86,9 +87,9 @@ def objective(
         further["dual_clip_fraction"] = policy.dual_clipped.sum().item()
     if settings.penalty_in_loss is not None:
         assert tokens.reference is not None, "require_inputs_of has seen to it"
-        divergence = DIVERGENCES[settings.penalty_in_loss.estimator](log_probabilities - tokens.reference)
-        total = total + settings.penalty_in_loss.coefficient * divergence
-        further["kl_reference"] = divergence.sum().item()
+        to_reference = divergence(log_probabilities - tokens.reference, settings.penalty_in_loss)
+        total = total + settings.penalty_in_loss.coefficient * to_reference
+        further["kl_reference"] = to_reference.sum().item()
     if settings.entropy_coefficient:
         total = total - settings.entropy_coefficient * entropy
     descended = (total * tokens.weights).sum()

@@ -8,6 +8,7 @@ from typing import Annotated
 from pydantic import Field, ValidationInfo, field_validator
 
 from turnwise.config.optimization import Optimization, UpdateOptions
+from turnwise.config.peer_names import peer_answer
 from turnwise.config.quantities import Seed, TrainingTemperature
 from turnwise.config.schema import CriticSection, Rollout
 from turnwise.errors import ConfigurationError
@@ -84,8 +85,9 @@ def require_update(optimization: Optimization, rollout: Rollout) -> None:
 def require_loss(options: UpdateOptions) -> None:
     """Raise ConfigurationError for an unknown loss, and for a clip that the loss does not have."""
     if options.loss not in LOSSES:
+        answer = peer_answer("optimization.loss", options.loss) or meant(options.loss, LOSSES)
         raise ConfigurationError(
-            f"optimization.loss must be one of {', '.join(LOSSES)}; found {options.loss!r}{meant(options.loss, LOSSES)}"
+            f"optimization.loss must be one of {', '.join(LOSSES)}; found {options.loss!r}{answer}"
         )
     known = [name for name in inspect.signature(LOSSES[options.loss]).parameters if name in CLIPS]
     for name, value in _clips(options).items():

@@ -1,0 +1,329 @@
+"""What other systems call the settings of this one: the table behind `docs/coming-from.md` and behind answers to them.
+
+A row is one setting of one system, as its configuration writes it, with the settings here that are the same algorithm,
+and what still differs. A peer's name that is given to one of our keys is answered from here, since the name that is
+spelled most alike is often another algorithm. `turnwise.reporting.coming_from` writes the page.
+
+Read in verl 0.9.1, TRL 1.16.0, OpenRLHF 3c3be623, SkyRL a9564572e, AReaL cbff54d64 and prime-rl 559b44772.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+ESTIMATOR, OPTIONS = "credit.estimator", "credit.options"
+LOSS, AGGREGATION = "optimization.loss", "optimization.aggregation"
+REFERENCE, CORRECTION = "optimization.reference", "optimization.correction"
+ANY = "x"
+"""Stands for a value that the user chooses."""
+
+
+@dataclass(frozen=True)
+class PeerName:
+    """One setting of another system."""
+
+    system: str
+    key: str
+    """The other system's key."""
+    value: str
+    """Its value there; `ANY` for a number."""
+    ours: Mapping[str, Any] = field(default_factory=dict)
+    """By key of `params.yaml`, what to set here. A text that begins with `ANY` is computed from the other's value."""
+    differs: str = ""
+    """What is not the same, or what to know."""
+
+    @property
+    def is_choice(self) -> bool:
+        """Whether the value is a name, by which a user may look for it here."""
+        return not self.value.startswith(ANY)
+
+    def settings(self) -> str:
+        """What to set here, as text: `optimization.loss: clipped, optimization.aggregation: token-mean`."""
+        return ", ".join(self.each_setting())
+
+    def each_setting(self) -> list[str]:
+        """What to set here, one text for each key."""
+        return [f"{key}: {_as_yaml(value)}" for key, value in self.ours.items()]
+
+
+PAPERS = "papers"
+VERL, TRL, OPENRLHF, SKYRL, AREAL, PRIME_RL = "verl", "TRL", "OpenRLHF", "SkyRL", "AReaL", "prime-rl"
+SYSTEMS = (VERL, TRL, OPENRLHF, SKYRL, AREAL, PRIME_RL, PAPERS)
+"""The systems in the order of the page."""
+
+_verl_estimator, _verl_loss = "algorithm.adv_estimator", "actor.policy_loss.loss_mode"
+_verl_aggregation, _verl_kl = "actor.loss_agg_mode", "actor.kl_loss_type"
+_openrlhf_estimator = "algo.advantage.estimator"
+_skyrl_estimator, _skyrl_loss = "trainer.algorithm.advantage_estimator", "trainer.algorithm.policy_loss_type"
+_skyrl_aggregation = "trainer.algorithm.loss_reduction"
+_of_verl = "verl's epsilon is 1e-6; here the default is 1e-4"
+_whitened = "advantages are whitened over reply tokens, as here"
+_length = "the divisor is the longest reply allowed, in tokens"
+
+PEER_NAMES: tuple[PeerName, ...] = (
+    PeerName(VERL, _verl_estimator, "gae", {ESTIMATOR: "gae"}, _whitened),
+    PeerName(VERL, _verl_estimator, "grpo", {ESTIMATOR: "grpo", OPTIONS: {"epsilon": 1e-6}}, _of_verl),
+    PeerName(VERL, _verl_estimator, "grpo_vectorized", {ESTIMATOR: "grpo", OPTIONS: {"epsilon": 1e-6}}, _of_verl),
+    PeerName(VERL, "algorithm.norm_adv_by_std_in_grpo", "False", {ESTIMATOR: "grpo", OPTIONS: {"deviation": "none"}}),
+    PeerName(VERL, _verl_estimator, "rloo", {ESTIMATOR: "rloo"}),
+    PeerName(VERL, _verl_estimator, "rloo_vectorized", {ESTIMATOR: "rloo"}),
+    PeerName(VERL, _verl_estimator, "reinforce_plus_plus", {ESTIMATOR: "reinforce++"}, _whitened),
+    PeerName(VERL, _verl_estimator, "reinforce_plus_plus_baseline", {ESTIMATOR: "reinforce++-baseline"}, _whitened),
+    PeerName(
+        VERL,
+        _verl_loss,
+        "vanilla",
+        {LOSS: "clipped", "optimization.dual_clip": 3.0},
+        "verl's dual clip (clip_ratio_c) is 3.0 and always on; here it is off unless set",
+    ),
+    PeerName(VERL, _verl_loss, "gspo", {LOSS: "gspo", AGGREGATION: "sequence-mean"}, "verl's clips are PPO's, 0.2"),
+    PeerName(VERL, _verl_loss, "cispo", {LOSS: "cispo"}, "verl's clips are PPO's, 0.2, on both sides"),
+    PeerName(VERL, _verl_loss, "gpg", {LOSS: "reinforce"}),
+    PeerName(VERL, _verl_aggregation, "token-mean", {AGGREGATION: "token-mean"}),
+    PeerName(VERL, _verl_aggregation, "seq-mean-token-mean", {AGGREGATION: "sequence-mean"}),
+    PeerName(
+        VERL,
+        _verl_aggregation,
+        "seq-mean-token-sum-norm",
+        {AGGREGATION: "constant", "optimization.aggregation_constant": ANY},
+        "the constant is loss_scale_factor, or the longest reply allowed",
+    ),
+    PeerName(VERL, "actor.clip_ratio_low", ANY, {"optimization.clip_low": ANY}),
+    PeerName(VERL, "actor.clip_ratio_high", ANY, {"optimization.clip_high": ANY}),
+    PeerName(VERL, "actor.clip_ratio_c", ANY, {"optimization.dual_clip": ANY}, "3.0 and on in verl, off here"),
+    PeerName(
+        VERL,
+        _verl_kl,
+        "low_var_kl",
+        {REFERENCE: {"coefficient": 0.001, "estimator": "k3", "clamp": 10.0}},
+        "the coefficient is kl_loss_coef; verl, SkyRL and ROLL hold k3 within 10",
+    ),
+    PeerName(VERL, _verl_kl, "mse", {REFERENCE: {"coefficient": 0.001, "estimator": "k2"}}),
+    PeerName(
+        VERL,
+        "algorithm.kl_penalty",
+        "kl",
+        {REFERENCE: {"coefficient": 0.001, "estimator": "k1", "place": "reward"}},
+        "with use_kl_in_reward; in the loss k1 has no gradient in expectation and is refused here",
+    ),
+    PeerName(
+        VERL,
+        "rollout_correction.rollout_is",
+        "token",
+        {CORRECTION: {"kind": "truncate", "level": "token", "high": 2.0}},
+        "high is rollout_is_threshold; a threshold of two numbers, 0.5_5.0, is kind: mask with low and high",
+    ),
+    PeerName(
+        VERL,
+        "rollout_correction.rollout_is",
+        "sequence",
+        {CORRECTION: {"kind": "truncate", "level": "sequence", "high": 2.0}},
+    ),
+    PeerName(TRL, "loss_type", "grpo", {LOSS: "clipped", AGGREGATION: "sequence-mean"}),
+    PeerName(TRL, "loss_type", "bnpo", {LOSS: "clipped", AGGREGATION: "token-mean"}),
+    PeerName(
+        TRL,
+        "loss_type",
+        "dapo",
+        {LOSS: "clipped", AGGREGATION: "token-mean"},
+        "TRL's default; its token mean is over all processes, as here; epsilon_high is a setting of its own",
+    ),
+    PeerName(
+        TRL,
+        "loss_type",
+        "dr_grpo",
+        {LOSS: "clipped", AGGREGATION: "constant", "optimization.aggregation_constant": ANY},
+        f"{_length} (max_completion_length); with scale_rewards none it is all of Dr.GRPO",
+    ),
+    PeerName(
+        TRL,
+        "loss_type",
+        "cispo",
+        {LOSS: "cispo", "optimization.clip_high": f"{ANY} - 1"},
+        "x is epsilon_high, the largest weight itself; there is no lower clip",
+    ),
+    PeerName(
+        TRL,
+        "importance_sampling_level",
+        "sequence",
+        {LOSS: "gspo", AGGREGATION: "sequence-mean"},
+        "with loss_type grpo",
+    ),
+    PeerName(TRL, "scale_rewards", "group", {ESTIMATOR: "grpo"}, "both epsilons are 1e-4"),
+    PeerName(TRL, "scale_rewards", "none", {ESTIMATOR: "grpo", OPTIONS: {"deviation": "none"}}),
+    PeerName(TRL, "epsilon", ANY, {"optimization.clip_low": ANY}),
+    PeerName(TRL, "epsilon_high", ANY, {"optimization.clip_high": ANY}, "of cispo: x - 1"),
+    PeerName(TRL, "delta", ANY, {"optimization.dual_clip": ANY}),
+    PeerName(
+        TRL,
+        "beta",
+        ANY,
+        {REFERENCE: {"coefficient": ANY, "estimator": "k3"}},
+        "TRL's k3 is not clamped",
+    ),
+    PeerName(TRL, "entropy_coef", ANY, {"optimization.entropy_coefficient": ANY}, "TRL's is a mean over all tokens"),
+    PeerName(
+        TRL,
+        "vllm_importance_sampling_mode",
+        "token_truncate",
+        {CORRECTION: {"kind": "truncate", "level": "token", "high": 3.0}},
+        "high is vllm_importance_sampling_clip_max",
+    ),
+    PeerName(
+        TRL,
+        "vllm_importance_sampling_mode",
+        "token_mask",
+        {CORRECTION: {"kind": "mask", "level": "token", "low": 0.0, "high": 3.0}},
+    ),
+    PeerName(
+        TRL,
+        "vllm_importance_sampling_mode",
+        "sequence_truncate",
+        {CORRECTION: {"kind": "truncate", "level": "sequence", "high": 3.0}},
+    ),
+    PeerName(
+        TRL,
+        "vllm_importance_sampling_mode",
+        "sequence_mask",
+        {CORRECTION: {"kind": "mask", "level": "sequence", "low": 0.0, "high": 3.0}},
+        "TRL's default; here a correction is off unless set",
+    ),
+    PeerName(OPENRLHF, _openrlhf_estimator, "gae", {ESTIMATOR: "gae"}, "OpenRLHF whitens by the population deviation"),
+    PeerName(
+        OPENRLHF,
+        _openrlhf_estimator,
+        "reinforce",
+        {ESTIMATOR: "reinforce++", OPTIONS: {"rewards": "merged"}},
+        "OpenRLHF whitens by the population deviation: advantages differ by the factor sqrt(n / (n - 1))",
+    ),
+    PeerName(OPENRLHF, _openrlhf_estimator, "rloo", {ESTIMATOR: "rloo", OPTIONS: {"rewards": "merged"}}),
+    PeerName(
+        OPENRLHF,
+        _openrlhf_estimator,
+        "reinforce_baseline",
+        {ESTIMATOR: "reinforce++-baseline", OPTIONS: {"rewards": "merged"}},
+        "whitened by the population deviation",
+    ),
+    PeerName(
+        OPENRLHF,
+        _openrlhf_estimator,
+        "group_norm",
+        {ESTIMATOR: "grpo", OPTIONS: {"rewards": "merged", "epsilon": 1e-9}},
+        "OpenRLHF's epsilon is 1e-9",
+    ),
+    PeerName(
+        OPENRLHF,
+        _openrlhf_estimator,
+        "dr_grpo",
+        {ESTIMATOR: "grpo", OPTIONS: {"rewards": "merged", "deviation": "none"}},
+    ),
+    PeerName(OPENRLHF, "actor.policy_loss_type", "ppo", {LOSS: "clipped"}),
+    PeerName(OPENRLHF, "actor.policy_loss_type", "gspo", {LOSS: "gspo", AGGREGATION: "sequence-mean"}),
+    PeerName(
+        OPENRLHF, "actor.eps_clip_low_high", f"{ANY} y", {"optimization.clip_low": ANY, "optimization.clip_high": "y"}
+    ),
+    PeerName(OPENRLHF, "actor.dual_clip", ANY, {"optimization.dual_clip": ANY}),
+    PeerName(
+        OPENRLHF,
+        "algo.advantage.is_correction_type",
+        "tis",
+        {CORRECTION: {"kind": "truncate", "level": "token", "high": 5.0}},
+        "high is the second of is_correction_threshold",
+    ),
+    PeerName(
+        OPENRLHF,
+        "algo.advantage.is_correction_type",
+        "icepop",
+        {CORRECTION: {"kind": "mask", "level": "token", "low": 0.5, "high": 5.0}},
+    ),
+    PeerName(SKYRL, _skyrl_estimator, "gae", {ESTIMATOR: "gae"}, _whitened),
+    PeerName(SKYRL, _skyrl_estimator, "grpo", {ESTIMATOR: "grpo", OPTIONS: {"epsilon": 1e-6}}),
+    PeerName(SKYRL, _skyrl_estimator, "rloo", {ESTIMATOR: "rloo"}),
+    PeerName(SKYRL, _skyrl_estimator, "reinforce++", {ESTIMATOR: "reinforce++"}),
+    PeerName(SKYRL, _skyrl_loss, "regular", {LOSS: "clipped"}),
+    PeerName(SKYRL, _skyrl_loss, "dual_clip", {LOSS: "clipped", "optimization.dual_clip": 3.0}),
+    PeerName(SKYRL, _skyrl_loss, "gspo", {LOSS: "gspo", AGGREGATION: "sequence-mean"}),
+    PeerName(SKYRL, _skyrl_loss, "cispo", {LOSS: "cispo"}, "set both clips: SkyRL's are cispo_eps_clip_low and _high"),
+    PeerName(SKYRL, _skyrl_aggregation, "token_mean", {AGGREGATION: "token-mean"}),
+    PeerName(SKYRL, _skyrl_aggregation, "sequence_mean", {AGGREGATION: "sequence-mean"}),
+    PeerName(
+        SKYRL,
+        _skyrl_aggregation,
+        "seq_mean_token_sum_norm",
+        {AGGREGATION: "constant", "optimization.aggregation_constant": ANY},
+        "the constant is max_seq_len",
+    ),
+    PeerName(SKYRL, _skyrl_aggregation, "prompt_mean", {AGGREGATION: "prompt-mean"}),
+    PeerName(AREAL, "actor.c_clip", ANY, {"optimization.dual_clip": ANY}),
+    PeerName(AREAL, "actor.eps_clip", ANY, {"optimization.clip_low": ANY, "optimization.clip_high": ANY}),
+    PeerName(PRIME_RL, "algorithm.type", "grpo", {ESTIMATOR: "grpo", OPTIONS: {"deviation": "none"}}),
+    PeerName(PAPERS, "PPO", "ppo", {ESTIMATOR: "gae", LOSS: "clipped"}),
+    PeerName(PAPERS, "MT-PPO", "mt-ppo", {ESTIMATOR: "gae", LOSS: "clipped"}),
+    PeerName(PAPERS, "GRPO", "grpo", {ESTIMATOR: "grpo", LOSS: "clipped", AGGREGATION: "sequence-mean"}),
+    PeerName(
+        PAPERS,
+        "DAPO",
+        "dapo",
+        {
+            ESTIMATOR: "grpo",
+            LOSS: "clipped",
+            "optimization.clip_high": 0.28,
+            AGGREGATION: "token-mean",
+            "selection.rule": "mixed",
+        },
+        "and no penalty for divergence",
+    ),
+    PeerName(
+        PAPERS,
+        "Dr.GRPO",
+        "dr-grpo",
+        {
+            ESTIMATOR: "grpo",
+            OPTIONS: {"deviation": "none"},
+            LOSS: "clipped",
+            AGGREGATION: "constant",
+            "optimization.aggregation_constant": ANY,
+        },
+        _length,
+    ),
+    PeerName(PAPERS, "GSPO", "gspo", {ESTIMATOR: "grpo", LOSS: "gspo", AGGREGATION: "sequence-mean"}),
+    PeerName(PAPERS, "StarPO", "starpo", {ESTIMATOR: "grpo", OPTIONS: {"rewards": "merged"}, LOSS: "clipped"}),
+)
+"""The rows, by system and then by key."""
+
+
+def peer_answer(key: str, name: object) -> str:
+    """What a name given under our `key` is called here, as the end of a message: `: in TRL (loss_type) that is ...`.
+
+    `key` may be the end of a dotted key, such as `aggregation`. Rows that set this key come before those that set
+    others. Empty for a name that no other system has.
+    """
+    found: dict[str, list[str]] = {}
+    rows = list(_rows_named(str(name)))
+    of_key = [row for row in rows if any(ours == key or ours.endswith(f".{key}") for ours in row.ours)]
+    for row in of_key or rows:
+        found.setdefault(row.settings(), []).append("papers" if row.system == PAPERS else f"{row.system} ({row.key})")
+    if not found:
+        return ""
+    answers = (f"in {', '.join(systems)} that is {settings}" for settings, systems in found.items())
+    return f": {'; '.join(answers)}. See docs/coming-from.md"
+
+
+def _rows_named(name: str) -> Iterator[PeerName]:
+    wanted = _plain(name)
+    return (row for row in PEER_NAMES if row.is_choice and _plain(row.value) == wanted)
+
+
+def _plain(name: str) -> str:
+    return name.lower().replace("_", "-")
+
+
+def _as_yaml(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{key}: {_as_yaml(inner)}" for key, inner in value.items()) + "}"
+    if isinstance(value, float):
+        text = f"{value:.9f}".rstrip("0")
+        return f"{text}0" if text.endswith(".") else text
+    return str(value)
