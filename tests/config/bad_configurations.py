@@ -464,7 +464,7 @@ PRESETS = (
     Value("curriculum", "{rule: staged, options: {schedule: [a]}}", "schedule"),
     Value("curriculum", "{rule: staged, options: {limits: [], lengths: 3}}", "limits"),
     Value("optimization.loss", "cliped", "did you mean 'clipped'"),
-    Value("optimization.aggregation", "token_mean", "did you mean 'token-mean'"),
+    Value("optimization.aggregation", "token_mean", "that is optimization.aggregation: token-mean"),
     Value("optimization.reference", "{coeficient: 0.1}", "did you mean 'coefficient'"),
     Value("optimization.reference", "{coefficient: 0.1, estimator: k4}", "estimator"),
     Value("optimization.correction", "{kind: truncat}", "did you mean 'truncate'"),
