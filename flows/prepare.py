@@ -29,7 +29,7 @@ from turnwise.config.model_settings import Compute
 from turnwise.config.schema import RetryOptions
 from turnwise.data.task_sets import require_disjoint
 from turnwise.experiment import Experiment
-from turnwise.policy.pretrained import pretrained, pretrained_folder
+from turnwise.policy.pretrained import model_directory, pretrained, pretrained_folder
 from turnwise.store import Reference
 from turnwise.store.outside import outside_file
 from turnwise.store.paths import project_root
@@ -115,15 +115,24 @@ def prepare_materials(experiment: Experiment) -> Materials:
     return Materials(made["train"], made["validation"], made["test"], made_demonstrations, made_tokenizer)
 
 
-def require_model(experiment: Experiment) -> None:
-    """Raise ConfigurationError if `policy.model` is a published model that cannot be used here."""
-    found = pretrained(experiment.policy)
-    if found is None:
-        return
-    from turnwise.policy.published import require_usable
+def require_model(experiment: Experiment, *, thoroughly: bool = True) -> None:
+    """Raise ConfigurationError if `policy.model` is a published model that cannot be used here.
 
-    require_usable(
-        pretrained_folder(found),
+    It is downloaded first where it is on a hub. Without `thoroughly` it is judged by its files alone, without the
+    seconds that importing transformers takes, and a model that is not on this machine is not judged.
+    """
+    from turnwise.policy.published import require_readable, require_usable
+
+    if thoroughly:
+        found = pretrained(experiment.policy)
+        folder = None if found is None else pretrained_folder(found)
+    else:
+        folder = model_directory(experiment.policy.model)
+    if folder is None:
+        return
+    require = require_usable if thoroughly else require_readable
+    require(
+        folder,
         engine=experiment.compute.engine,
         tensor_parallel=experiment.compute.tensor_parallel,
         context_tokens=experiment.agent.context_tokens,

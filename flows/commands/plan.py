@@ -26,7 +26,6 @@ from turnwise.config.world_checks import missing_files
 from turnwise.data.task_sets import require_disjoint, task_set_digest
 from turnwise.experiment import Experiment
 from turnwise.policy.dimensions import dimensions_of
-from turnwise.policy.pretrained import model_directory
 from turnwise.reporting.formatting import readable_bytes
 from turnwise.world import SPLITS
 
@@ -36,8 +35,7 @@ def show_plan(experiment: Experiment, console: Console, processes: int | None = 
 
     Raises ConfigurationError as a real run would.
     """
-    if model_directory(experiment.policy.model) is not None:  # a hub model is not downloaded for a plan
-        require_model(experiment)
+    require_model(experiment, thoroughly=False)
     drawn = _show_task_sets(experiment, console)
     console.print(f"{'policy':<12}{_policy(experiment)}", highlight=False, soft_wrap=True)
     for line in _start(experiment) if drawn else []:

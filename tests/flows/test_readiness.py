@@ -13,19 +13,27 @@ from rich.console import Console
 from flows.ablation import compare
 from flows.prepare import require_model
 from turnwise.errors import ConfigurationError
-from turnwise.experiment import load
+from turnwise.experiment import Experiment, load
 from turnwise.policy.architecture import create_policy
-from turnwise.policy.tokenizer import ChatFrame, save_tokenizer, train_tokenizer
+from turnwise.policy.tokenizer import ChatFrame, load_tokenizer, save_tokenizer, train_tokenizer
 from turnwise.tracking.database import require_store
 
 PARAMETERS = Path(__file__).parents[2] / "tests" / "parameters.yaml"
 
 
-def refused(*settings: str, ask: Callable[..., object] = require_model) -> str:
-    with pytest.raises(ConfigurationError) as caught:
-        ask(load(PARAMETERS, settings=settings))
-    assert len(str(caught.value).splitlines()) == 1
-    return str(caught.value)
+def by_its_files(experiment: Experiment) -> None:
+    require_model(experiment, thoroughly=False)
+
+
+def refused(*settings: str, ask: Callable[..., object] | None = None) -> str:
+    """What is said of a model by transformers; a check of the files alone must refuse it, too."""
+    said = []
+    for check in (ask,) if ask else (by_its_files, require_model):
+        with pytest.raises(ConfigurationError) as caught:
+            check(load(PARAMETERS, settings=settings))
+        assert len(str(caught.value).splitlines()) == 1
+        said.append(str(caught.value))
+    return said[-1]
 
 
 @pytest.fixture
@@ -67,7 +75,8 @@ def model(folder: Path) -> tuple[str, ...]:
 
 def test_a_model_that_can_be_used_is_taken_whatever_its_generation_configuration(published: Path, home: Path) -> None:
     changed(published, "generation_config.json", temperature=0.7)
-    require_model(load(PARAMETERS, settings=model(published)))
+    for check in (by_its_files, require_model):
+        check(load(PARAMETERS, settings=model(published)))
     assert not home.exists()
 
 
@@ -138,8 +147,11 @@ def test_a_context_longer_than_the_models_positions_is_refused(published: Path) 
 
 
 def test_the_tokenizer_of_a_larger_model_is_refused(published: Path) -> None:
-    changed(published, "config.json", vocab_size=64)
-    assert "must have no more tokens than the model, 64" in refused(*model(published))
+    save_tokenizer(train_tokenizer(["a longer text to learn from"] * 8, 340, ["<think>"] * 4), published)
+    larger = load_tokenizer(published)
+    larger.add_tokens([f"<{number}>" for number in range(100)])
+    save_tokenizer(larger, published)
+    assert "must have no more tokens than the model, 320" in refused(*model(published))
 
 
 def test_a_tracking_store_that_cannot_be_opened_is_refused_before_the_first_stage(tmp_path: Path, home: Path) -> None:

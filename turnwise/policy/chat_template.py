@@ -64,7 +64,7 @@ def switches_of(template: str) -> frozenset[str]:
     """
     environment = Environment(extensions=["jinja2.ext.loopcontrols"], autoescape=False)
     try:
-        tree = environment.parse(_GENERATION.sub("", template))
+        tree = environment.parse(without_generation_tags(template))
     except TemplateError as error:
         raise ConfigurationError(f"the chat template must be one that Jinja reads; it says: {error}") from error
     read = meta.find_undeclared_variables(tree) - NOT_SWITCHES
@@ -73,3 +73,8 @@ def switches_of(template: str) -> frozenset[str]:
     tested = [each.node for each in asked if each.name in ("defined", "undefined", "default", "d")]
     with_default = {node.name for node in tested if isinstance(node, nodes.Name)}
     return frozenset(name for name in read - (assigned - with_default) if not name.endswith("_token"))
+
+
+def without_generation_tags(template: str) -> str:
+    """The template as plain Jinja: without the tags by which transformers marks what an assistant says."""
+    return _GENERATION.sub("", template)

@@ -20,6 +20,7 @@ from turnwise.config.model_settings import (
 from turnwise.config.schema import Policy
 from turnwise.errors import ConfigurationError
 from turnwise.policy.pretrained import model_directory
+from turnwise.policy.weight_files import require_weights_form
 from turnwise.suggestions import unknown
 
 SCRATCH = "scratch"
@@ -54,8 +55,8 @@ def require_policy(
             )
     elif not policy.model.strip() or (folder := model_directory(policy.model)) is None:
         _require_hub_id(policy.model)
-    elif not (folder / "config.json").is_file():
-        raise ConfigurationError(f"policy.model must be a folder with a model's config.json; {policy.model!r} has none")
+    else:
+        require_weights_form(folder, policy.model)
     if adapter is not None and policy.model == SCRATCH:
         for name in adapter.target_modules:
             if name not in LINEAR_LAYERS:

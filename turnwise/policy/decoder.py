@@ -15,7 +15,7 @@ from __future__ import annotations
 import torch
 from transformers import PreTrainedModel
 
-DECODERS = ("llama", "qwen2", "qwen3")
+from turnwise.policy.configured_shapes import DECODERS
 
 
 def is_known_decoder(model: PreTrainedModel) -> bool:

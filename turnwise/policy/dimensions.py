@@ -1,48 +1,20 @@
 """The dimensions of a decoder before it is made or loaded: what its memory depends on.
 
 Those of a policy from scratch follow from the section `policy`. Those of a published model are read from its
-`config.json`; its weights need not be there, since torch's meta device makes a model of shapes alone.
+`config.json`; its weights need not be there. They are arithmetic for the families of
+`turnwise.policy.configured_shapes`; of another architecture torch's meta device makes a model of shapes alone.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from turnwise.config.schema import Policy
 from turnwise.errors import ConfigurationError
+from turnwise.policy.configured_shapes import DECODERS, Dimensions, configured_dimensions, read_configuration
 from turnwise.policy.pretrained import model_directory
-from turnwise.policy.sizes import Shapes, shapes_from_scratch
-
-
-@dataclass(frozen=True)
-class Dimensions:
-    """The dimensions of a decoder."""
-
-    shapes: Shapes
-    """Of every weight; an output layer that is tied to the embedding is not among them."""
-    vocabulary: int
-    hidden: int
-    layers: int
-    heads: int
-    key_value_heads: int
-    head_dimension: int
-    feed_forward: int
-    head_norms: bool
-    """Whether queries and keys are normalised."""
-    known: bool
-    """Whether it is a decoder of `turnwise.policy.decoder`, which the learner computes by its own forward pass."""
-
-    @property
-    def queries(self) -> int:
-        """The width of a token's queries in all heads, and of what attention returns."""
-        return self.heads * self.head_dimension
-
-    @property
-    def keys(self) -> int:
-        """The width of a token's keys in all heads, and of its values."""
-        return self.key_value_heads * self.head_dimension
+from turnwise.policy.sizes import shapes_from_scratch
 
 
 def dimensions_of(policy: Policy) -> Dimensions | None:
@@ -61,6 +33,8 @@ def dimensions_in(folder: Path) -> Dimensions:
 
     Raises ConfigurationError where it cannot be read, or is not a decoder's.
     """
+    if (found := configured_dimensions(read_configuration(folder) or {})) is not None:
+        return found
     from transformers import AutoConfig
 
     try:
@@ -80,8 +54,6 @@ def _cached_folder(policy: Policy) -> Path | None:
 
 
 def _of_configuration(text: Any, whole: Any) -> Dimensions:
-    from turnwise.policy.decoder import DECODERS
-
     shapes = _shapes_on_meta(whole)
     heads = text.num_attention_heads
     return Dimensions(

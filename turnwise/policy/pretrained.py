@@ -17,6 +17,7 @@ from pathlib import Path
 
 from turnwise.config.schema import Policy
 from turnwise.errors import ConfigurationError
+from turnwise.policy.weight_files import require_weights_form
 from turnwise.store.outside import Outside, outside_files
 from turnwise.store.paths import project_root
 
@@ -32,7 +33,6 @@ NOT_READ = (
 """Patterns of ignored files: documents, optimizer states, and weights in other formats. All other files are part of the
 policy, since a tokenizer may read any file."""
 TEMPLATES = "additional_chat_templates"
-WHOLE = "config.json, *.safetensors and a tokenizer with a chat template"
 
 
 def base_policies() -> list[str]:
@@ -66,15 +66,12 @@ def is_commit(content: str) -> bool:
 def pretrained_folder(found: Outside) -> Path:
     """A folder with the policy's files, downloaded where they are not on this machine yet.
 
-    Raises ConfigurationError where they cannot be downloaded, or the folder has no config.json or no weights.
+    Raises ConfigurationError where they cannot be downloaded, or the folder holds no whole weights in safetensors.
     """
     folder = model_directory(found.place)
     if folder is None:
         folder = _snapshot(found)
-    if not (folder / "config.json").is_file() or not list(folder.glob("model*.safetensors")):
-        raise ConfigurationError(
-            f"policy.model must be 'scratch', or a directory or hub id with {WHOLE}; found {found.place!r}"
-        )
+    require_weights_form(folder, found.place)
     return folder
 
 

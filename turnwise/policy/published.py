@@ -1,4 +1,9 @@
-"""Checks of a published model before the first stage: that engine, learner and agent can use its folder."""
+"""Checks of a published model before the first stage: that engine, learner and agent can use its folder.
+
+`require_readable` reads the files' names, headers and JSON alone: neither torch nor transformers is imported for the
+families that `turnwise.policy.configured_shapes` knows. A plan (`--dry-run`) and a run ask it before anything else.
+`require_usable` has transformers read what the run will read by it, which takes seconds.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +15,65 @@ from typing import Any
 
 from turnwise.config.model_settings import require_kernels, require_parts
 from turnwise.errors import ConfigurationError
+from turnwise.policy.chat_template import set_switches
+from turnwise.policy.configured_shapes import configured_dimensions, read_configuration
 from turnwise.policy.declared_functions import DeclaredFunctions
+from turnwise.policy.file_tokenizer import FileTokenizer, has_tokenizer_file
+from turnwise.policy.function_frame import frame_of
+from turnwise.policy.tokenizer import GENERATION_FILE, generation_end_tokens, load_tokenizer
+from turnwise.policy.weight_files import require_fitting_weights, require_weights_form
 
 NO_SWITCHES: Mapping[str, Any] = MappingProxyType({})
+PLAIN_GENERATION = frozenset(
+    {
+        "_from_model_config",
+        "bos_token_id",
+        "do_sample",
+        "eos_token_id",
+        "pad_token_id",
+        "repetition_penalty",
+        "temperature",
+        "top_k",
+        "top_p",
+        "transformers_version",
+    }
+)
+"""Keys of a generation configuration that no value makes unreadable, but for the end tokens, which are looked at."""
+
+
+def require_readable(
+    folder: Path,
+    *,
+    engine: str,
+    tensor_parallel: int = 1,
+    context_tokens: int,
+    chat_template_kwargs: Mapping[str, Any] = NO_SWITCHES,
+    functions: DeclaredFunctions | None = None,
+) -> None:
+    """Raise ConfigurationError for what the folder's own files show to be unusable; arguments as in `require_usable`.
+
+    What only transformers can tell, of an architecture or a tokenizer of another kind, is asked of it.
+    """
+    require_weights_form(folder, str(folder))
+    values = read_configuration(folder) or {}
+    dimensions = configured_dimensions(values)
+    if dimensions is None:
+        require_usable(
+            folder,
+            engine=engine,
+            tensor_parallel=tensor_parallel,
+            context_tokens=context_tokens,
+            chat_template_kwargs=chat_template_kwargs,
+            functions=functions,
+        )
+        return
+    _require_heads(folder, dimensions.heads, dimensions.head_dimension, engine, tensor_parallel)
+    _require_room(values.get("max_position_embeddings"), context_tokens)
+    require_fitting_weights(folder)
+    _require_generation(folder)
+    tokenizer = _tokenizer(folder)
+    _require_frame(folder, tokenizer, chat_template_kwargs, functions)
+    _require_vocabulary(folder, len(tokenizer), dimensions.vocabulary)
 
 
 def require_usable(
@@ -27,17 +88,14 @@ def require_usable(
     """Raise ConfigurationError unless the model in `folder` can be loaded, sampled from and prompted.
 
     It must be a causal language model whose head dimension the engine's kernels support, whose heads `tensor_parallel`
-    divides, with room for `context_tokens` tokens. The headers of its weight files must be intact. Its tokenizer must
-    fit the model and have a chat template that ends a reply with a token, reads the switches `chat_template_kwargs` and
+    divides, with room for `context_tokens` tokens. Its weight files must be intact, and hold the tensors of the model
+    that its configuration describes, none missing, none of another shape, none besides. Its tokenizer must fit the
+    model and have a chat template that ends a reply with a token, reads the switches `chat_template_kwargs` and
     declares `functions`. Its generation configuration must be readable and name end tokens of that tokenizer. No weight
     is loaded.
     """
     from transformers import AutoConfig, GenerationConfig
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
-
-    from turnwise.policy.chat_template import set_switches
-    from turnwise.policy.function_frame import frame_of
-    from turnwise.policy.tokenizer import GENERATION_FILE, generation_end_tokens, load_tokenizer
 
     configuration = _read(
         folder, "config.json", lambda: AutoConfig.from_pretrained(str(folder), trust_remote_code=False)
@@ -47,20 +105,55 @@ def require_usable(
             f"policy.model must be a causal language model; {folder / 'config.json'} is of the type "
             f"{configuration.model_type!r}"
         )
-    _require_shape(folder, configuration, engine, tensor_parallel, context_tokens)
-    _require_weights(folder)
+    text = configuration.get_text_config()
+    heads = getattr(text, "num_attention_heads", None)
+    dimension = getattr(text, "head_dim", None) or (heads and text.hidden_size // heads)
+    _require_heads(folder, heads, dimension, engine, tensor_parallel)
+    _require_room(getattr(text, "max_position_embeddings", None), context_tokens)
+    require_fitting_weights(folder)
     tokenizer = _read(folder, "its tokenizer", lambda: load_tokenizer(folder))
     if (folder / GENERATION_FILE).is_file():
         _read(folder, GENERATION_FILE, lambda: GenerationConfig.from_pretrained(str(folder)))
+    _require_frame(folder, tokenizer, chat_template_kwargs, functions)
+    _require_vocabulary(folder, len(tokenizer), text.vocab_size)
+
+
+def _require_generation(folder: Path) -> None:
+    """Have transformers judge a generation configuration, unless it holds only what every published one does."""
+    path = folder / GENERATION_FILE
+    if not path.is_file():
+        return
+    values = _read(folder, GENERATION_FILE, lambda: json.loads(path.read_text(encoding="utf-8")))
+    if isinstance(values, dict) and PLAIN_GENERATION.issuperset(values):
+        return
+    from transformers import GenerationConfig
+
+    _read(folder, GENERATION_FILE, lambda: GenerationConfig.from_pretrained(str(folder)))
+
+
+def _tokenizer(folder: Path) -> Any:
+    """The tokenizer of the folder, by transformers where it is of a kind that `FileTokenizer` does not read."""
+    if has_tokenizer_file(folder):
+        return FileTokenizer(folder)
+    return _read(folder, "its tokenizer", lambda: load_tokenizer(folder))
+
+
+def _require_frame(
+    folder: Path, tokenizer: Any, switches: Mapping[str, Any], functions: DeclaredFunctions | None
+) -> None:
+    ends = _read(folder, GENERATION_FILE, lambda: generation_end_tokens(folder))
     try:
-        set_switches(tokenizer, chat_template_kwargs)
-        frame_of(tokenizer, generation_end_tokens(folder), functions)
+        set_switches(tokenizer, switches)
+        frame_of(tokenizer, ends, functions)
     except ConfigurationError as error:
         raise ConfigurationError(f"policy.model {folder}: {error}") from error
-    if len(tokenizer) > configuration.get_text_config().vocab_size:
+
+
+def _require_vocabulary(folder: Path, tokens: int, of_model: int) -> None:
+    if tokens > of_model:
         raise ConfigurationError(
-            f"the tokenizer of policy.model must have no more tokens than the model, "
-            f"{configuration.get_text_config().vocab_size}; {folder} has {len(tokenizer)}: it is another model's"
+            f"the tokenizer of policy.model must have no more tokens than the model, {of_model}; {folder} has "
+            f"{tokens}: it is another model's"
         )
 
 
@@ -73,10 +166,7 @@ def _read(folder: Path, name: str, read: Any) -> Any:
         raise ConfigurationError(f"policy.model {folder}: transformers must be able to read {name}; {said}") from error
 
 
-def _require_shape(folder: Path, configuration: Any, engine: str, tensor_parallel: int, context_tokens: int) -> None:
-    text = configuration.get_text_config()
-    heads = getattr(text, "num_attention_heads", None)
-    dimension = getattr(text, "head_dim", None) or (heads and text.hidden_size // heads)
+def _require_heads(folder: Path, heads: int | None, dimension: int | None, engine: str, tensor_parallel: int) -> None:
     if dimension:
         try:
             require_kernels(dimension, 1, engine)
@@ -84,28 +174,11 @@ def _require_shape(folder: Path, configuration: Any, engine: str, tensor_paralle
             raise ConfigurationError(f"policy.model {folder}: {error}") from error
     if heads:
         require_parts(tensor_parallel, heads)
-    room = getattr(text, "max_position_embeddings", None)
-    if room is not None and context_tokens > room:
+
+
+def _require_room(positions: Any, context_tokens: int) -> None:
+    if isinstance(positions, int) and context_tokens > positions:
         raise ConfigurationError(
-            f"agent.context_tokens must be at most what policy.model has positions for, {room}; found {context_tokens}"
+            f"agent.context_tokens must be at most what policy.model has positions for, {positions}; "
+            f"found {context_tokens}"
         )
-
-
-def _require_weights(folder: Path) -> None:
-    from safetensors import SafetensorError, safe_open
-
-    for index in sorted(folder.glob("model*.safetensors.index.json")):
-        named = _read(folder, index.name, lambda index=index: set(json.loads(index.read_text())["weight_map"].values()))
-        if missing := sorted(name for name in named if not (folder / name).is_file()):
-            raise ConfigurationError(
-                f"policy.model {folder} must hold every file of weights that {index.name} names; {len(missing)} of "
-                f"{len(named)} are missing, {missing[0]} among them: download it again"
-            )
-    for file in sorted(folder.glob("model*.safetensors")):
-        try:
-            with safe_open(file, framework="numpy") as opened:
-                names = list(opened.keys())
-        except (OSError, SafetensorError) as error:
-            raise ConfigurationError(f"policy.model: {file} must be whole; {error}: download it again") from error
-        if not names:
-            raise ConfigurationError(f"policy.model: {file} must hold weights; found none")
