@@ -13,7 +13,6 @@ experiments is defined in `flows`, above the library; no module of the library i
 The library does not use Prefect or DVC, and uses MLflow only in `turnwise.tracking`.
 """
 
-import os
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
@@ -21,11 +20,6 @@ from pathlib import Path
 from typing import Any
 
 __version__ = "0.1.0"
-
-# By a processor's model Numba chooses in which order sums are taken. With these, which it reads as it is imported, the
-# engine's loops (turnwise.policy.engines.single_queries) have the same bits on every x86 processor with AVX2.
-_KIND = ("x86-64-v3", "+avx2,+fma") if os.uname().machine == "x86_64" else ("generic", "")
-os.environ["NUMBA_CPU_NAME"], os.environ["NUMBA_CPU_FEATURES"] = _KIND
 
 _INSTALLED_BESIDE = ("flows", "tasks", "envs")
 """The packages that this distribution installs next to `turnwise`. Nobody else needs to import them."""

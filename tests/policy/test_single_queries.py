@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -9,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn.functional import scaled_dot_product_attention
 
-from turnwise.policy.engines.single_queries import _require_kind_of_processor, attend_singly
+from turnwise.policy.engines.single_queries import attend_singly
 from turnwise.policy.threads import computing_threads
 
 SLOTS, ROOM = 9, 24
@@ -78,8 +83,36 @@ def test_a_number_that_is_not_finite_is_not_lost(number: float) -> None:
         assert not found[1].isfinite().all()
 
 
-def test_loops_are_compiled_for_a_kind_of_processor_and_not_for_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
-    _require_kind_of_processor()
-    monkeypatch.setenv("NUMBA_CPU_NAME", "another")
-    with pytest.raises(RuntimeError, match=r"Numba must compile for any processor.*import turnwise first"):
-        _require_kind_of_processor()
+BESIDE_OTHERS = """
+import sys
+import numba
+import numpy as np
+
+@numba.njit
+def first(numbers):
+    return numbers.sum()
+
+assert first(np.ones(64)) == 64
+import torch
+from test_single_queries import some_attention
+from turnwise.policy.engines.single_queries import _score, _sum_up
+
+print(some_attention().hex())
+machine_code = " ".join([*_score.inspect_asm().values(), *_sum_up.inspect_asm().values()])
+assert len(machine_code) > 1000 and "zmm" not in machine_code, "wider registers than the kind of processor has"
+assert (numba.config.CPU_NAME, numba.config.CPU_FEATURES) == (None, None)
+"""
+
+
+def some_attention() -> bytes:
+    """The bytes of attention to drawn numbers."""
+    return attend_singly(*drawn(2, 2, 64), np.arange(SLOTS), np.arange(SLOTS) + 9).numpy().tobytes()
+
+
+def test_loops_are_compiled_for_a_kind_of_processor_whatever_a_user_has_compiled_before(tmp_path: Path) -> None:
+    others = {name: value for name, value in os.environ.items() if not name.startswith("NUMBA_")}
+    environment = {**others, "NUMBA_CACHE_DIR": str(tmp_path), "PYTHONPATH": str(Path(__file__).parent)}
+    command = [sys.executable, "-c", BESIDE_OTHERS]
+    ended = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=500)
+    assert ended.returncode == 0, ended.stderr
+    assert bytes.fromhex(ended.stdout.strip()) == some_attention()

@@ -6,7 +6,8 @@ tokens, where they are in the cache.
 
 Numba compiles them at their first call, in a second, and keeps the result beside this file or, where that cannot be
 written, in the user's cache folder. Sums are taken in another order than is written here, and in the same on every x86
-processor with AVX2: `turnwise/__init__.py` has Numba compile for this kind of processor rather than for a model.
+processor with AVX2: these loops are compiled for this kind of processor rather than for a model
+(`turnwise.policy.engines.any_processor`).
 """
 
 from __future__ import annotations
@@ -14,13 +15,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
-from os import environ
 from typing import Any
 
-import numba
 import numpy as np
 import torch
 
+from turnwise.policy.engines.any_processor import compiled_for_any_processor
 from turnwise.policy.engines.forward import Integers
 
 Floats = np.ndarray[Any, np.dtype[np.float32]]
@@ -30,7 +30,7 @@ QUARTERS = 4
 numbers of four tokens are added for one write."""
 
 # Sums may be reordered; infinity and NaN must stay what they are, since a policy without finite logits is to be found.
-_compiled = numba.njit(fastmath={"reassoc", "contract", "nsz"}, error_model="numpy", nogil=True, cache=True)
+_compiled = compiled_for_any_processor(fastmath={"reassoc", "contract", "nsz"}, error_model="numpy", nogil=True)
 
 
 def attend_singly(
@@ -120,16 +120,3 @@ def _by_threads(
 @cache
 def _pool(threads: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(threads, thread_name_prefix="attention")
-
-
-def _require_kind_of_processor() -> None:
-    """Raise RuntimeError where Numba compiles for a model of a processor."""
-    found, wanted = _score.targetctx.codegen().magic_tuple()[1], environ["NUMBA_CPU_NAME"]
-    if found != wanted:
-        raise RuntimeError(
-            f"Numba must compile for any processor ({wanted}) for results that repeat; it compiles for {found} in this "
-            "process, since it was imported before turnwise: import turnwise first"
-        )
-
-
-_require_kind_of_processor()
