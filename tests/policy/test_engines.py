@@ -10,6 +10,7 @@ import os
 import platform
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -317,6 +318,38 @@ def test_what_vllm_says_at_its_start_is_kept_from_bars_that_own_standard_error(
         print("what led to it", file=sys.stderr)
         raise ValueError("failed")
     assert capfd.readouterr().err == "what led to it\n"
+
+
+def test_what_another_thread_logs_while_vllm_starts_is_shown(capfd: pytest.CaptureFixture[str]) -> None:
+    logger, handler = logging.getLogger("another"), logging.StreamHandler(os.fdopen(2, "w", closefd=False))
+    logging.getLogger().addHandler(handler)
+    try:
+        with quiet():
+            logger.warning("of the start")
+            another = threading.Thread(target=logger.warning, args=("of another thread",))
+            another.start()
+            another.join()
+    finally:
+        logging.getLogger().removeHandler(handler)
+    assert capfd.readouterr().err == "of another thread\n" and not handler.filters
+
+
+@pytest.mark.engine
+def test_torchs_compiler_stays_on_for_others_after_vllm_has_sampled(
+    vllm_engine: Engine, make_policy: MakePolicy
+) -> None:
+    vllm_engine.load(make_policy(18), "uncompiled")
+    sample(vllm_engine, contexts(), temperature=0.9, seed=1)
+    compiled = []
+
+    def compile_nothing(graph: torch.fx.GraphModule, inputs: list[torch.Tensor]) -> Callable[..., Any]:
+        compiled.append(graph)
+        return graph.forward
+
+    function = torch.compile(lambda numbers: numbers + 1, backend=compile_nothing)
+    assert function(torch.ones(2)).tolist() == [2, 2]
+    assert len(compiled) == 1 and not torch._dynamo.config.disable
+    assert os.environ.get("TORCH_COMPILE_DISABLE") is None
 
 
 def test_an_unknown_engine_is_refused() -> None:

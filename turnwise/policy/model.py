@@ -316,8 +316,8 @@ def _in_context(forward: Any, settings: ModelSettings, device_type: str) -> Any:
         with torch.autocast(device_type, torch.bfloat16, enabled=settings.precision == "bfloat16"):
             if not settings.compiled:
                 return forward(*arguments, **named)
-            # An engine in the same process turns the compiler off for itself. A compiled layer would then silently run
-            # uncompiled, as it would after too many recompilations.
+            # A compiled layer must not silently run uncompiled: not after too many recompilations, and not because the
+            # environment turns the compiler off (TORCH_COMPILE_DISABLE).
             with torch._dynamo.config.patch(
                 disable=False, recompile_limit=_RECOMPILATIONS, fail_on_recompile_limit_hit=True
             ):

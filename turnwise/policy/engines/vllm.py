@@ -30,7 +30,9 @@ from turnwise.policy.engines.vllm_model import architecture, arguments_of_device
 from turnwise.policy.engines.vllm_start import (
     import_vllm,
     quiet,
+    starting_uncompiled,
     threads_unpatched,
+    uncompiled,
     unreadable_modules_out_of_sight,
 )
 from turnwise.policy.engines.vllm_weights import WORKERS_ENVIRONMENT, load_in_worker, named_tensors, seed_worker
@@ -94,7 +96,7 @@ class VllmEngine:
         self._must_be_idle("load a policy")
         self._digest = None
         found = architecture(policy, self._device)
-        with computing_threads(self._threads):
+        with computing_threads(self._threads), uncompiled():
             starts = found != self._architecture
             if starts:
                 self.close()
@@ -134,7 +136,7 @@ class VllmEngine:
         """Run one engine step; see `Engine.step`."""
         if not self._episodes:
             raise RuntimeError("a step needs something in flight; found nothing: submit a context first")
-        with computing_threads(self._threads):
+        with computing_threads(self._threads), uncompiled():
             outputs = self._engine.step()
         replies = [self._reply(output) for output in outputs if output.finished]
         return sorted(replies, key=lambda reply: reply.episode)
@@ -168,7 +170,7 @@ class VllmEngine:
         arguments = self._arguments(policy) | ({"load_format": "dummy"} if without_weights else {})
         if self._tensor_parallel > 1:
             os.environ.update(WORKERS_ENVIRONMENT, OMP_NUM_THREADS=str(self._threads))
-        with quiet(), threads_unpatched(), unreadable_modules_out_of_sight():
+        with quiet(), starting_uncompiled(), threads_unpatched(), unreadable_modules_out_of_sight():
             self._engine = import_vllm()(**arguments).llm_engine
 
     def _arguments(self, policy: Path) -> dict[str, Any]:

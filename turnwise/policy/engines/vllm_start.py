@@ -12,17 +12,16 @@ import logging
 import os
 import sys
 import tempfile
+import threading
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stderr
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, redirect_stderr
 from typing import Any
 
 import torch
-import torch._dynamo
 
 ENVIRONMENT = {
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
-    "TORCH_COMPILE_DISABLE": "1",
     "VLLM_NO_USAGE_STATS": "1",
     "DO_NOT_TRACK": "1",
     "VLLM_CONFIGURE_LOGGING": "0",
@@ -35,6 +34,8 @@ ENVIRONMENT = {
 `VLLM_CONFIGURE_LOGGING` is off because vLLM would configure the logging of the whole process, which closes all existing
 handlers: Prefect's, which sends a run's log to its server, would wait five seconds and then be gone.
 """
+
+UNCOMPILED = "TORCH_COMPILE_DISABLE"
 
 
 def _hold_to_torchs_kernels() -> None:
@@ -55,8 +56,6 @@ def import_vllm() -> Any:
     os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
     # This variable would override kv_cache_memory_bytes, and is in whole gigabytes.
     os.environ.pop("VLLM_CPU_KVCACHE_SPACE", None)
-    # torch's compiler may have been imported before, and then has already read TORCH_COMPILE_DISABLE.
-    torch._dynamo.config.disable = True
     _hold_to_torchs_kernels()
     # vLLM collects garbage five times while it starts, over the 800,000 objects that its imports left. The collector
     # skips frozen objects, which halves the time of the start.
@@ -69,6 +68,28 @@ def import_vllm() -> Any:
     if collecting:
         gc.enable()
     return LLM
+
+
+@contextmanager
+def starting_uncompiled() -> Iterator[None]:
+    """Have vLLM, which starts within the block, plan no compilation; neither do the workers that it starts.
+
+    It asks for this variable alone. Other processes that this one starts later may compile.
+    """
+    before = os.environ.get(UNCOMPILED)
+    os.environ[UNCOMPILED] = "1"
+    try:
+        with uncompiled():
+            yield
+    finally:
+        os.environ.pop(UNCOMPILED)
+        if before is not None:
+            os.environ[UNCOMPILED] = before
+
+
+def uncompiled() -> AbstractContextManager[None]:
+    """Within the block, functions that torch would compile run as they are; those of others are compiled afterwards."""
+    return torch.compiler.set_stance("force_eager")
 
 
 @contextmanager
@@ -103,6 +124,36 @@ def unreadable_modules_out_of_sight() -> Iterator[None]:
         sys.modules.update(hidden)
 
 
+@contextmanager
+def _logs_of_other_threads_to(descriptor: int) -> Iterator[None]:
+    """Have what other threads log to standard error written to this file descriptor."""
+    this_thread = threading.get_ident()
+    filters: dict[logging.Handler, Callable[[logging.LogRecord], bool]] = {}
+    for handler in logging.getLogger().handlers or filter(None, [logging.lastResort]):
+        if isinstance(handler, logging.StreamHandler) and _is_standard_error(handler.stream):
+
+            def passes(record: logging.LogRecord, handler: logging.StreamHandler[Any] = handler) -> bool:
+                if record.thread == this_thread:
+                    return True
+                os.write(descriptor, (handler.format(record) + handler.terminator).encode(errors="replace"))
+                return False
+
+            handler.addFilter(passes)
+            filters[handler] = passes
+    try:
+        yield
+    finally:
+        for handler, each in filters.items():
+            handler.removeFilter(each)
+
+
+def _is_standard_error(stream: Any) -> bool:
+    try:
+        return bool(stream.fileno() == 2)
+    except (AttributeError, OSError, ValueError):  # a stream in memory, or a closed one
+        return False
+
+
 def _readable(module: Any) -> bool:
     """Whether each attribute of a module can be read as vLLM reads it."""
     try:
@@ -116,10 +167,13 @@ def _readable(module: Any) -> bool:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Capture standard error, native code's included, while vLLM starts; show it only if the start fails."""
+    """Capture standard error, native code's included, while vLLM starts; show it only if the start fails.
+
+    What other threads log to it is shown at once.
+    """
     sys.stderr.flush()
     shown = os.dup(2)
-    with tempfile.TemporaryFile() as kept:
+    with tempfile.TemporaryFile() as kept, _logs_of_other_threads_to(shown):
         os.dup2(kept.fileno(), 2)
         try:
             # On a terminal a progress bar may have replaced sys.stderr by a stream of its own.
