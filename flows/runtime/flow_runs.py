@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import functools
 import inspect
-import logging.handlers
+import logging
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, Generic, ParamSpec, TypeVar
 from uuid import UUID
 
@@ -160,18 +161,41 @@ def ready_for_prefect(console: Console) -> None:
         close_abandoned_runs()
 
 
+_held: ContextVar[list[logging.LogRecord] | None] = ContextVar("held", default=None)
+"""What this thread has logged within `_warnings_of_the_finished`; None outside of it, and in every other thread."""
+
+
+class _HeldBack(logging.Filter):
+    """Keeps from a handler what is held back, and passes what other threads log."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether the record is not held back."""
+        held = _held.get()
+        if held is not None and record not in held[-1:]:  # several handlers are given the same record in turn
+            held.append(record)
+        return held is None
+
+
 @contextmanager
 def _warnings_of_the_finished() -> Iterator[None]:
-    """Log what the block logs when it ends, or nothing where it ends in NotRecorded: the flow run will log it again."""
-    root = logging.getLogger()
-    handlers, held = root.handlers, logging.handlers.BufferingHandler(sys.maxsize)
-    root.handlers = [held]
+    """Log what the block logs when it ends, or nothing where it ends in NotRecorded: the flow run will log it again.
+
+    What other threads log meanwhile is logged at once.
+    """
+    root, held_back = logging.getLogger(), _HeldBack()
+    held: list[logging.LogRecord] = []
+    handlers = list(root.handlers) or [last for last in [logging.lastResort] if last is not None]
+    for handler in handlers:
+        handler.addFilter(held_back)
+    token = _held.set(held)
     try:
         yield
     except NotRecorded:
-        held.buffer.clear()
+        held.clear()
         raise
     finally:
-        root.handlers = handlers
-        for record in held.buffer:
+        _held.reset(token)
+        for handler in handlers:
+            handler.removeFilter(held_back)
+        for record in held:
             root.handle(record)

@@ -6,6 +6,7 @@ import json
 import logging
 import subprocess
 import sys
+import threading
 import time
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -94,6 +95,25 @@ def test_each_warning_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
         numbers.found_or_run(most)
         found = [record.message for record in caplog.records if record.name == __name__]
         assert len(found) == most and found[-len(said) :] == said
+
+
+@flow_run("overheard", "overheard")
+def overheard(most: int) -> list[Reference]:
+    """Some numbers, while another thread has something to say."""
+    another = threading.Thread(target=logging.getLogger("another").warning, args=("from another thread",))
+    another.start()
+    another.join()
+    return [counted(Parameters(number=number + 100)) for number in range(most)]
+
+
+def test_what_another_thread_logs_is_logged_whether_all_is_found_or_not(caplog: pytest.LogCaptureFixture) -> None:
+    for passes in (2, 1):  # nothing is recorded at first, so the flow's function runs twice
+        caplog.clear()
+        overheard.found_or_run(2)
+        assert [record.message for record in caplog.records if record.name == "another"] == (
+            ["from another thread"] * passes
+        )
+    assert not any(handler.filters for handler in logging.getLogger().handlers)
 
 
 @flow_run("DVC stage", "a stage")
