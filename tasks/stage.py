@@ -298,6 +298,12 @@ def _read_declared_sources() -> None:
 
 
 def _refuse_unsuitable(stage: Stage[Any]) -> None:
+    other = _stages.get(stage.name)
+    if other is not None and _place_of(other) != _place_of(stage):  # the same place: its module was loaded again
+        raise ConfigurationError(
+            f"a stage's name must be its own, since its results are recorded and found under it; {_place_of(stage)} "
+            f"declares the stage {stage.name!r}, which {_place_of(other)} declares too: give one of them another name"
+        )
     if next(iter(stage.signature.parameters), None) != "parameters":
         raise ConfigurationError(
             f"a stage's first argument must be `parameters`, the model of what it reads; {stage.name} has "
@@ -308,6 +314,10 @@ def _refuse_unsuitable(stage: Stage[Any]) -> None:
             f"a stage must be defined in a module that others can import, to know its code; {stage.name} is defined in "
             "the script that was started: move it to a module of its own"
         )
+
+
+def _place_of(stage: Stage[Any]) -> str:
+    return f"{stage.function.__module__}.{stage.function.__qualname__}"
 
 
 def _digests(value: Any, what: str) -> Any:

@@ -29,8 +29,8 @@ class Parameters(BaseModel):
     value: float = 1.0
 
 
-@stage("pears")
-def pears(parameters: Parameters, *, before: Reference | None = None) -> Reference:
+@stage("quinces")
+def quinces(parameters: Parameters, *, before: Reference | None = None) -> Reference:
     """A stage."""
     computed.append(parameters.value)
     if before is not None:
@@ -54,29 +54,29 @@ def on_another_machine(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
 
 @pytest.mark.usefixtures("shared")
 def test_what_one_machine_has_computed_another_finds(monkeypatch: pytest.MonkeyPatch) -> None:
-    first = pears(Parameters())
+    first = quinces(Parameters())
     on_another_machine(monkeypatch, "other")
-    assert pears(Parameters()) == first
-    second = pears(Parameters(value=2.0), before=first)
+    assert quinces(Parameters()) == first
+    second = quinces(Parameters(value=2.0), before=first)
     assert computed == [1.0, 2.0]
     on_another_machine(monkeypatch, "third")
     with recorded_only():
-        assert pears(Parameters(value=2.0), before=first) == second
+        assert quinces(Parameters(value=2.0), before=first) == second
     assert not (home() / "store" / str(second) / "weight").exists(), "it was not needed"
 
 
 def test_the_place_of_the_store_is_no_part_of_the_key(tmp_path: Path) -> None:
-    here = pears.key(Parameters())
+    here = quinces.key(Parameters())
     use_storage(str(tmp_path), 1.0)
     try:
-        assert pears.key(Parameters()) == here
+        assert quinces.key(Parameters()) == here
     finally:
         use_storage("", None)
 
 
 def test_credentials_are_kept_nowhere(shared: None, s3: S3Server) -> None:  # noqa: F811
     assert os.environ["AWS_SECRET_ACCESS_KEY"] == SECRET
-    pears(Parameters(value=3.0))
+    quinces(Parameters(value=3.0))
     kept = {path: path.read_bytes() for path in home().rglob("*") if path.is_file()} | s3.objects()
     assert len(kept) > 8
     for secret in (SECRET, os.environ["AWS_ACCESS_KEY_ID"]):
@@ -88,12 +88,12 @@ def test_a_server_that_stays_away_stops_the_stage_and_a_restart_goes_on(
     s3: S3Server,  # noqa: F811
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    first = pears(Parameters(value=4.0))
+    first = quinces(Parameters(value=4.0))
     monkeypatch.setattr(place, "PATIENCE_SECONDS", 0.01)
     s3.trouble = failing(10**6)
     with pytest.raises(StoreUnreachable, match="give the same command again"):
-        pears(Parameters(value=5.0), before=first)
+        quinces(Parameters(value=5.0), before=first)
     s3.trouble = lambda request: None
-    assert not (records_folder() / pears.key(Parameters(value=5.0), before=first)).exists()
-    pears(Parameters(value=5.0), before=first)
-    assert pears(Parameters(value=4.0)) == first and computed.count(4.0) == 1
+    assert not (records_folder() / quinces.key(Parameters(value=5.0), before=first)).exists()
+    quinces(Parameters(value=5.0), before=first)
+    assert quinces(Parameters(value=4.0)) == first and computed.count(4.0) == 1

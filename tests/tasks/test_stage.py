@@ -294,6 +294,16 @@ def test_what_is_no_stage_is_refused() -> None:
         nothing(Parameters())
 
 
+def test_a_second_stage_of_the_same_name_is_refused_where_it_is_declared() -> None:
+    with pytest.raises(ConfigurationError, match=r"second declares the stage 'start', which .*test_stage\.start decl"):
+
+        @stage("start")
+        def second(parameters: Parameters) -> Reference:
+            raise AssertionError
+
+    assert stage("start")(start.function).key(Parameters()) == start.key(Parameters())  # its module was loaded again
+
+
 def test_the_code_of_a_world_named_in_the_parameters_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("one_world", "another_world"):
         (tmp_path / f"{name}.py").write_text(f"name = {name!r}\n")
