@@ -11,12 +11,11 @@ from typing import Any
 from prefect import flow, runtime
 
 from flows.ablation import comparison
+from flows.runtime.process_settings import prepare_process
 from turnwise.experiment import Experiment, load, single
 from turnwise.own_process import collect_rarely
 from turnwise.store.default import use_storage
 from turnwise.store.paths import project_root
-
-collect_rarely()  # a run's process imports this file before anything large
 
 
 def _run_name() -> str:
@@ -38,6 +37,7 @@ def ablation(
         overlays: files laid over it, in order.
         settings: single values by dotted key, e.g. `{"optimization.iterations": 5}`.
     """
+    _begin()
     return comparison(_load(parameters, overlays, settings)).digest
 
 
@@ -58,7 +58,14 @@ def experiment(
         variant: a name of the section `variants`; by default the parameters as they are.
         seed: by default the first of `ablation.seeds`.
     """
+    _begin()
     return comparison(single(_load(parameters, overlays, settings), variant, seed)).digest
+
+
+def _begin() -> None:
+    """What a worker's process begins with, before anything large is imported."""
+    collect_rarely()
+    prepare_process()
 
 
 def _load(parameters: str, overlays: list[str] | None, settings: dict[str, Any] | None) -> Experiment:

@@ -3,7 +3,8 @@
     collect_rarely()   first, before anything large is imported
     leave(status)      last, in place of sys.exit
 
-A user's own process, in which the Python interface is used, does neither.
+A user's own process, in which the Python interface is used, does neither. What computes is prepared in either
+(`compute_reproducibly`). Nothing is done by an import.
 """
 
 from __future__ import annotations
@@ -16,8 +17,18 @@ import sys
 import threading
 from typing import NoReturn
 
+REPRODUCIBLE = {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
+"""Environment variables that computing needs to repeat, where the user has not set them. cuBLAS reads its own when it
+is first used; torch refuses deterministic kernels on a card without it."""
+
 OBJECTS_BETWEEN_COLLECTIONS = (10_000, 20, 50)
 """Python's thresholds of its three generations."""
+
+
+def compute_reproducibly() -> None:
+    """Set the variables that computing needs to repeat. Whatever computes calls this before it first uses a card."""
+    for name, value in REPRODUCIBLE.items():
+        os.environ.setdefault(name, value)
 
 
 def collect_rarely() -> None:

@@ -30,7 +30,7 @@ from prefect.context import FlowRunContext, TagsContext
 from prefect.flows import Flow
 
 from flows.runtime.display import Display
-from flows.runtime.process_settings import OFFLINE, THREADS
+from flows.runtime.process_settings import OFFLINE, QUIET, THREADS
 from flows.runtime.server_settings import CLIENT_SETTINGS
 from flows.workers.following import FollowedRun
 from flows.workers.orders import RunOrder, make_ordered
@@ -38,6 +38,7 @@ from flows.workers.ray_head import RayHead, token_mode
 from flows.workers.reports import read_report, reporting_stages
 from turnwise.config.runner import Runner
 from turnwise.errors import ConfigurationError, TurnwiseError
+from turnwise.own_process import REPRODUCIBLE
 from turnwise.policy.memory_plan import GIB
 from turnwise.store.default import CACHE_VARIABLE, URL_VARIABLE
 from turnwise.store.paths import home
@@ -50,7 +51,7 @@ RAY_SETTINGS = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
 get on next to anything else. The environment takes precedence."""
 SHARED_SETTINGS = (
     *("PREFECT_API_URL", "PREFECT_HOME", *CLIENT_SETTINGS),
-    *(URL_VARIABLE, CACHE_VARIABLE, *OFFLINE, *THREADS),
+    *(URL_VARIABLE, CACHE_VARIABLE, *OFFLINE, *QUIET, *THREADS, *REPRODUCIBLE),
 )
 """The environment variables that workers take over from this process."""
 LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}

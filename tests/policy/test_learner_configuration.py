@@ -132,7 +132,8 @@ def test_the_peak_of_the_process_is_at_least_what_it_holds_now() -> None:
 
 
 def test_deterministic_kernels_are_allowed_on_cuda() -> None:
-    code = "import os, turnwise.policy; print(os.environ['CUBLAS_WORKSPACE_CONFIG'])"
+    code = "import os, turnwise.policy.determinism as d\nwith d.reproducible_computing(1): "
+    code += "print(os.environ['CUBLAS_WORKSPACE_CONFIG'])"
     environment = {name: value for name, value in os.environ.items() if name != "CUBLAS_WORKSPACE_CONFIG"}
     for given, expected in ((environment, ":4096:8"), ({**environment, "CUBLAS_WORKSPACE_CONFIG": ":16:8"}, ":16:8")):
         finished = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=given, timeout=500)

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from turnwise.own_process import compute_reproducibly
 from turnwise.policy.threads import computing_threads
 
 
@@ -17,6 +18,7 @@ def reproducible_computing(threads: int) -> Iterator[None]:
 
     Afterwards both settings are as before, since the engine shares the process.
     """
+    compute_reproducibly()
     deterministic = torch.are_deterministic_algorithms_enabled()
     settings: Any = torch.utils.deterministic
     filling = settings.fill_uninitialized_memory

@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from turnwise.own_process import REPRODUCIBLE
 from turnwise.store.digests import digest_of
 
 COMPUTING_PACKAGES = (
@@ -69,9 +70,9 @@ def platform() -> dict[str, Any]:
     """The platform: what the bits of a result depend on besides code, parameters and inputs. Cached per process.
 
     Operating system, Python version, CPU vendor and feature flags, GPU models, versions of the numerical packages, and
-    the environment variables that affect kernels. CPUs are distinguished by the flags that select kernels, not by
-    model name: two models with the same flags run the same kernels. The number of threads is not here, since it is a
-    parameter of the stages that use threads.
+    the environment variables that affect kernels, as they are while something computes (`own_process.REPRODUCIBLE`).
+    CPUs are distinguished by the flags that select kernels, not by model name: two models with the same flags run the
+    same kernels. The number of threads is not here, since it is a parameter of the stages that use threads.
     """
     return {
         "system": f"{machine.system()} {machine.machine()}",
@@ -79,7 +80,10 @@ def platform() -> dict[str, Any]:
         "processor": _processor(),
         "cards": _cards(),
         "packages": _versions(),
-        "variables": {name: os.environ[name] for name in KERNEL_VARIABLES if name in os.environ},
+        "variables": {
+            **REPRODUCIBLE,
+            **{name: os.environ[name] for name in KERNEL_VARIABLES if name in os.environ},
+        },
     }
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from turnwise.config.model_settings import EngineName, SleepLevel
 from turnwise.errors import ConfigurationError
+from turnwise.own_process import compute_reproducibly
 from turnwise.policy.engines.contract import Engine, Sleeps
 from turnwise.policy.engines.spread import ALONE, EngineSpread
 from turnwise.policy.freed_memory import return_freed_memory
@@ -83,6 +84,7 @@ def resident_engine(
         # A rollout makes so many objects that the collector goes over all others, too: those that imports left, a third
         # of a second each time. It skips frozen ones.
         gc.freeze()
+        compute_reproducibly()
         if spread.in_processes:
             from turnwise.policy.engines.on_processes import EnginesOnProcesses
 
