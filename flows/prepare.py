@@ -90,9 +90,11 @@ def prepare_materials(experiment: Experiment) -> Materials:
     """Make the task sets, the demonstrations and the tokenizer.
 
     Raises:
-        ConfigurationError: this machine lacks the device or precision that the learner needs, or the model cannot be
-            used here (both before anything is computed), or two task sets share a task.
+        ConfigurationError: this machine lacks a program that plays the world, or the device or precision that the
+            learner needs, or the model cannot be used here (all before anything is computed), or two task sets share a
+            task.
     """
+    experiment.require_programs()
     # Before the first stage: what this machine cannot do is refused while nothing has been computed. But what is
     # recorded is found whatever this machine can do.
     if computes():

@@ -42,8 +42,8 @@ def record_baselines(names: Sequence[str], folder: Path, episodes: int | None = 
     console = Console(highlight=False, soft_wrap=True)
     lines = recorded_baselines(folder)
     for world in installed(names):
-        if isinstance(world.made, str):
-            console.print(f"{world.name}: left as it was, since it cannot be made here: {world.made}")
+        if world.lacks is not None:
+            console.print(f"{world.name}: left as it was, since it {world.lacks}")
             continue
         own = _lines_of(world.name, episodes, {line.key: line for line in lines}, console)
         lines = [*(line for line in lines if line.world != world.name), *own]

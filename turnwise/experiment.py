@@ -96,6 +96,16 @@ class Experiment(Section):
             key = f"parameters.{named}" if named in self.world.parameters else "parameters"
             raise ConfigurationError(f"world.{key}: {error}") from error
 
+    def require_programs(self) -> None:
+        """Raise ConfigurationError for a program that plays the world and is not on this machine.
+
+        For whoever is about to play: a configuration is read, compared and planned without.
+        """
+        try:
+            self.made_world.require_programs()
+        except ValueError as error:
+            raise ConfigurationError(f"world {self.world.name!r}: {error}") from error
+
     @cached_property
     def made_curriculum(self) -> Curriculum:
         """The schedule of the limit on turns per training episode. Raises ConfigurationError."""

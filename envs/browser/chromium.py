@@ -38,6 +38,9 @@ The first draws no windows, so an episode takes half as long. Its script in /usr
 only starts it, and would receive signals in its place.
 """
 
+NAMED_BY = "TURNWISE_CHROMIUM"
+"""The environment variable with the path of another Chromium, for a machine that has it elsewhere."""
+
 ARGUMENTS = ("--disable-gpu", "--font-render-hinting=none", "--hide-scrollbars", "--mute-audio")
 """No graphics card, and fonts and widths that do not depend on the machine's settings."""
 
@@ -47,13 +50,18 @@ class BrowserLost(RuntimeError):
 
 
 def find_chromium(executable: str | None) -> str:
-    """Path of the browser; for None, the first of Debian's that exists. Raises ValueError if there is none."""
-    candidates = DEBIAN_BROWSERS if executable is None else (executable,)
+    """Path of the browser; for None, the one that the environment names, else the first of Debian's that exists.
+
+    Raises ValueError if there is none.
+    """
+    named = os.environ.get(NAMED_BY) if executable is None else executable
+    candidates = DEBIAN_BROWSERS if named is None else (named,)
     found = next(filter(None, map(shutil.which, candidates)), None)
     if found is None:
         raise ValueError(
             f"executable must be the path of a Chromium; found nothing that runs at {' or '.join(candidates)}: install "
-            "one (Debian: apt-get install --no-install-recommends chromium-headless-shell) or name another"
+            "one (Debian: apt-get install --no-install-recommends chromium-headless-shell), or name another in "
+            f"{NAMED_BY}"
         )
     return found
 

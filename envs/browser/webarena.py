@@ -66,7 +66,7 @@ class WebArena(World):
         self.view = checked_view(view)
         self._limits = Limits(turns=whole_number("turns", turns, 1, 1000))
         self.most_lines = whole_number("most_lines", most_lines, 10, 10_000)
-        self.executable = find_chromium(executable)
+        self.executable = executable
         _one_of("unsupported", unsupported, ("refuse", "leave out"))
         self.splits = _one_of("splits", splits, ("test", "templates"))
         tasks, self.refused = read_tasks(Path(task_files), self.sites, None if logins is None else Path(logins))
@@ -113,11 +113,15 @@ class WebArena(World):
         return len(self._of(split))
 
     def make(self, task: Task, seed: int) -> BrowserEnvironment:
-        """Environment for a task. Raises ValueError when these files do not contain it."""
+        """Environment for a task. Raises ValueError when these files do not contain it, or if there is no browser."""
         if task.id not in self._tasks:
             raise ValueError(f"a task must be one of these files; found {task.id!r}")
         problem = WebArenaProblem(self._tasks[task.id], tuple(self.sites.values()))
-        return BrowserEnvironment(problem, self.executable, {}, self.view, self.most_lines)
+        return BrowserEnvironment(problem, find_chromium(self.executable), {}, self.view, self.most_lines)
+
+    def require_programs(self) -> None:
+        """Raise ValueError if there is no browser."""
+        find_chromium(self.executable)
 
     @classmethod
     def files(cls, parameters: Mapping[str, Any]) -> Mapping[str, Path | None]:
@@ -127,7 +131,7 @@ class WebArena(World):
 
     @classmethod
     def state(cls, parameters: Mapping[str, Any]) -> Mapping[str, str]:
-        """The browser's version."""
+        """The browser's version. Raises ValueError if there is no browser."""
         return {"browser": version_of(find_chromium(parameters.get("executable")))}
 
     @classmethod

@@ -39,11 +39,13 @@ class Browser(World):
     Parameters: `pages`, from which tasks are drawn in turn: `shop`, `miniwob`, or one kind of either such as
     `miniwob/click-button`; `view`, `tree` for the accessibility tree or `html` for pruned HTML; `turns`, the turn limit
     of an episode; `most_lines`, the maximum number of lines of a page in an observation; `executable`, the browser, by
-    default Debian's.
+    default the one that the environment variable TURNWISE_CHROMIUM names, or Debian's.
 
     A task's problem is a function of its id. Ids, and so seeds, of the splits are disjoint; the shop's splits also have
     no product in common. What a MiniWoB page can ask is not under our control: kinds with few goals ask the same in
-    training and in test. Raises ValueError if there is no browser.
+    training and in test.
+
+    The browser is looked for when an episode is made; a world that is only described needs none.
     """
 
     name: ClassVar[str] = "browser"
@@ -64,7 +66,7 @@ class Browser(World):
         self.view = checked_view(view)
         self._limits = Limits(turns=whole_number("turns", turns, 1, 1000))
         self.most_lines = whole_number("most_lines", most_lines, 10, 10_000)
-        self.executable = find_chromium(executable)
+        self.executable = executable
         if any(page_set.startswith("miniwob") for page_set, _ in self.kinds):
             miniwob.require_package()
 
@@ -88,8 +90,16 @@ class Browser(World):
         return [self._task(split, number) for number in range(count)]
 
     def make(self, task: Task, seed: int) -> BrowserEnvironment:
-        """Environment for a task; nothing in it is random. Raises ValueError for a task of another world."""
-        return BrowserEnvironment(self._problem(task), self.executable, _server().hosts, self.view, self.most_lines)
+        """Environment for a task; nothing in it is random.
+
+        Raises ValueError for a task of another world, or if there is no browser.
+        """
+        problem, executable = self._problem(task), find_chromium(self.executable)
+        return BrowserEnvironment(problem, executable, _server().hosts, self.view, self.most_lines)
+
+    def require_programs(self) -> None:
+        """Raise ValueError if there is no browser."""
+        find_chromium(self.executable)
 
     @classmethod
     def files(cls, parameters: Mapping[str, Any]) -> Mapping[str, Path | None]:
@@ -98,7 +108,7 @@ class Browser(World):
 
     @classmethod
     def state(cls, parameters: Mapping[str, Any]) -> Mapping[str, str]:
-        """The browser's version."""
+        """The browser's version. Raises ValueError if there is no browser."""
         return {"browser": version_of(find_chromium(parameters.get("executable")))}
 
     @classmethod

@@ -131,6 +131,11 @@ class Mixture(World):
         told = dict.fromkeys(part.world.attribution() for part in self.parts.values())
         return " ".join(text for text in told if text) or None
 
+    def require_programs(self) -> None:
+        """Raise ValueError for a program that a part needs and that is not there."""
+        for part in self.parts.values():
+            part.world.require_programs()
+
     @classmethod
     def modules(cls, parameters: Mapping[str, Any]) -> tuple[str, ...]:
         """The modules of all parts, and this one."""

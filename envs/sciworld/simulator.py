@@ -66,18 +66,18 @@ class Own:
     """A `java.util.Random`, created when it is first put in place."""
 
 
-def java() -> str | None:
-    """Path of the Java virtual machine, or None if there is none."""
-    return shutil.which("java")
+def find_java() -> str:
+    """Path of the Java virtual machine. Raises ValueError if there is none."""
+    path = shutil.which("java")
+    if path is None:
+        raise ValueError("sciworld must find Java on the path; found no `java`: install a Java runtime, 8 or later")
+    return path
 
 
 @cache
 def java_version() -> str:
     """First line of `java -version`. Raises ValueError if there is no Java."""
-    path = java()
-    if path is None:
-        raise ValueError("ScienceWorld needs Java; found no 'java' on the path")
-    told = subprocess.run([path, "-version"], capture_output=True, text=True, check=True)
+    told = subprocess.run([find_java(), "-version"], capture_output=True, text=True, check=True)
     return told.stderr.partition("\n")[0].strip()
 
 
@@ -92,9 +92,7 @@ class Simulator:
         from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
         from scienceworld.constants import BASEPATH, JAR_PATH
 
-        path = java()
-        if path is None:
-            raise SimulatorLost("ScienceWorld needs Java; found no 'java' on the path")
+        path = find_java()
         try:
             port, process = launch_gateway(
                 classpath=JAR_PATH,

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 from envs.sciworld.episode import Rules, SciWorldEnvironment
 from envs.sciworld.pool import Pool, pool
-from envs.sciworld.simulator import CALL_SECONDS, java, java_version
+from envs.sciworld.simulator import CALL_SECONDS, find_java, java_version
 from envs.sciworld.variations import COUNTS, PACKAGE_VERSION, Variation, numbers
 from turnwise import seeding
 from turnwise.world import Column, Limits, Reward, Split, Task, World, missing_package, positive, whole_number
@@ -64,7 +64,7 @@ class SciWorld(World):
     time in which the process hardly worked, or that many of CPU time. A busy machine makes calls slow and loses none.
     Keep `call_seconds` below `rollout.world_seconds`.
 
-    Java must be on the path; otherwise the constructor raises ValueError, before anything is computed.
+    Java must be on the path when an episode is made; a world that is only described needs none.
     """
 
     name: ClassVar[str] = "sciworld"
@@ -101,8 +101,6 @@ class SciWorld(World):
             importlib.import_module("scienceworld")
         except ModuleNotFoundError as error:
             raise ValueError(missing_package(self.name, str(error.name))) from error
-        if java() is None:
-            raise ValueError("sciworld must find Java on the path; found no `java`: install a Java runtime, 8 or later")
         self.types = _known_types(types)
         self.simplification = _known_simplification(simplification, self.types)
         self._limits = Limits(turns=whole_number("turns", turns, 1, 1000))
@@ -160,8 +158,9 @@ class SciWorld(World):
     def make(self, task: Task, seed: int) -> SciWorldEnvironment:
         """Environment for a task; its randomness is fixed by the variation.
 
-        Raises ValueError for a task of another world.
+        Raises ValueError for a task of another world, or if there is no Java.
         """
+        find_java()
         family, _, name = task.id.rpartition(f"/{self._simplified}/")
         type, _, number = name.rpartition("/")
         if family != self._family or type not in COUNTS or not number.isdigit() or int(number) >= COUNTS[type]:
@@ -171,9 +170,13 @@ class SciWorld(World):
         rules = Rules(self.pool, self.simplification, self.grammar)
         return SciWorldEnvironment(rules, task, Variation(type, int(number)))
 
+    def require_programs(self) -> None:
+        """Raise ValueError if there is no Java."""
+        find_java()
+
     @classmethod
     def state(cls, parameters: Mapping[str, Any]) -> Mapping[str, str]:
-        """Version of the Java that the simulator runs on."""
+        """Version of the Java that the simulator runs on. Raises ValueError if there is none."""
         return {"java": java_version()}
 
     @classmethod

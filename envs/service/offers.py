@@ -103,6 +103,7 @@ def weighted_reward(step: Step, served: Served) -> float:
 def _made(offer: Offer, content_of: ContentOf) -> Served:
     try:
         world = make_world(offer.world, offer.parameters)
+        world.require_programs()
     except (TypeError, ValueError) as error:
         raise ValueError(f"world {offer.world!r}: {error}") from error
     content = content_of(offer.world, offer.parameters)

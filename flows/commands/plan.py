@@ -24,6 +24,7 @@ from tasks.prepare.materials import draw_task_set
 from turnwise.config.runner import Runner
 from turnwise.config.world_checks import missing_files
 from turnwise.data.task_sets import require_disjoint, task_set_digest
+from turnwise.errors import ConfigurationError
 from turnwise.experiment import Experiment
 from turnwise.policy.dimensions import dimensions_of
 from turnwise.reporting.formatting import readable_bytes
@@ -36,9 +37,9 @@ def show_plan(experiment: Experiment, console: Console, processes: int | None = 
     Raises ConfigurationError as a real run would.
     """
     require_model(experiment, thoroughly=False)
-    drawn = _show_task_sets(experiment, console)
+    drawn, playable = _show_task_sets(experiment, console), _show_playable(experiment, console)
     console.print(f"{'policy':<12}{_policy(experiment)}", highlight=False, soft_wrap=True)
-    for line in _start(experiment) if drawn else []:
+    for line in _start(experiment) if drawn and playable else []:
         console.print(f"{'start':<12}{line}", highlight=False)
     seeds = experiment.ablation.seeds
     console.print(f"\n{experiment.ablation.name}: for each of {len(seeds)} seeds, at most\n", highlight=False)
@@ -85,6 +86,16 @@ def _show_task_sets(experiment: Experiment, console: Console) -> bool:
         console.print(
             f"{split:<12}{len(tasks)} tasks of {experiment.world.name}, {task_set_digest(tasks)}", highlight=False
         )
+    return True
+
+
+def _show_playable(experiment: Experiment, console: Console) -> bool:
+    """Print which program is missing to play the world, and return whether none is."""
+    try:
+        experiment.require_programs()
+    except ConfigurationError as error:
+        console.print(f"{'playing':<12}not possible here: {error}", highlight=False, soft_wrap=True)
+        return False
     return True
 
 

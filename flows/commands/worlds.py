@@ -34,6 +34,17 @@ class Installed:
     name: str
     made: World | str
 
+    @property
+    def lacks(self) -> str | None:
+        """Why it cannot be played here: it cannot be made, or a program is missing. None: it can."""
+        if isinstance(self.made, str):
+            return f"cannot be made here: {self.made}"
+        try:
+            self.made.require_programs()
+        except ValueError as error:
+            return f"cannot be played here: {error}"
+        return None
+
 
 def installed(names: Sequence[str] = ()) -> list[Installed]:
     """These worlds, or all that are installed, in order. Raises ConfigurationError for an unknown name."""
@@ -46,7 +57,7 @@ def installed(names: Sequence[str] = ()) -> list[Installed]:
 
 
 def _made(name: str) -> World | str:
-    """The world with its defaults, or why it cannot be made: a missing package, program or parameter."""
+    """The world with its defaults, or why it cannot be made: a missing package or parameter."""
     try:
         parameters = inspect.signature(world_class(name)).parameters
         if needed := [each for each, parameter in parameters.items() if parameter.default is inspect.Parameter.empty]:
@@ -57,10 +68,15 @@ def _made(name: str) -> World | str:
 
 
 def named_world(name: str, preset: str, settings: Iterable[str]) -> tuple[World, dict[str, Any]]:
-    """A world by name, preset and `key=value` settings, with all its parameters. Raises ConfigurationError."""
+    """A world to be played, by name, preset and `key=value` settings, with all its parameters.
+
+    Raises ConfigurationError, also where a program that plays it is missing.
+    """
     try:
         parameters = with_preset(name, preset, dict(map(parse_setting, settings)))
-        return make_world(name, parameters), parameters
+        made = make_world(name, parameters)
+        made.require_programs()
+        return made, parameters
     except (ImportError, TypeError, ValueError) as error:
         raise ConfigurationError(str(error)) from error
 
@@ -81,10 +97,12 @@ def _table(worlds: Sequence[Installed], lines: Mapping[tuple[str, str, str], Bas
     table.add_column("success", no_wrap=True)
     table.add_column("actions, and settings")
     for world in worlds:
+        lacks = Text(world.lacks or "", style="dim")
         if isinstance(world.made, str):
-            table.add_row(Text(world.name), "", "", "", Text(f"cannot be made here: {world.made}", style="dim"))
+            table.add_row(Text(world.name), "", "", "", lacks)
         else:
-            table.add_row(*(Text(cell) for cell in _row(world.name, world.made, lines)))
+            *cells, actions = map(Text, _row(world.name, world.made, lines))
+            table.add_row(*cells, Text("\n").join([actions, lacks]) if lacks else actions)
         table.add_section()
     return table
 

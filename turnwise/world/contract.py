@@ -225,6 +225,12 @@ class World(ABC):
     def make(self, task: Task, seed: int) -> Environment:
         """An environment for one episode. `seed` drives only the episode's noise; the problem is given by the task."""
 
+    def require_programs(self) -> None:  # noqa: B027  (most worlds need none; those that do override it)
+        """Raise ValueError, with what to install, unless the programs that episodes are played in are on this machine.
+
+        Asked before the first episode: to describe a world, or to plan with it, takes none of them.
+        """
+
     def withheld_names(self) -> Collection[str]:
         """Names that only validation and test tasks are about. Base policies are pretrained on no text with them.
 
