@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, settings
 
 from flows.runtime import server
 from tests.end_to_end.project_copy import GUARD
+from tests.programs import missing
 from turnwise.own_process import collect_rarely
 from turnwise.policy.device_memory import CONTROL_GROUPS, _control_group, device_bytes
 
@@ -70,6 +71,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         type=int,
         help="episodes of the random baseline in every world of tests/conformance, instead of fewer in the heavy ones",
     )
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip what needs a program that is missing here: `@pytest.mark.needs("java")`."""
+    for item in items:
+        needed = [name for mark in item.iter_markers("needs") for name in mark.args]
+        if reason := missing(*needed):
+            item.add_marker(pytest.mark.skip(reason))
 
 
 def pytest_collection_finish() -> None:

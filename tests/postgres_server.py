@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-PROGRAMS = Path("/usr/lib/postgresql/15/bin")
+from tests.programs import POSTGRESQL, skip_without
 
 
 class PostgresServer:
@@ -52,7 +52,7 @@ class PostgresServer:
             return connection.execute(query).fetchall()
 
     def _run(self, program: str, *arguments: str) -> None:
-        command = [*self._as_user, str(PROGRAMS / program), *arguments]
+        command = [*self._as_user, str(POSTGRESQL / program), *arguments]
         # No pipes: the server would keep them open.
         subprocess.run(command, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, cwd="/tmp")
 
@@ -61,8 +61,7 @@ class PostgresServer:
 def running() -> Iterator[PostgresServer]:
     """The server while the block runs; the test is skipped where PostgreSQL or its driver is not installed."""
     pytest.importorskip("psycopg", reason="the extra postgres is not installed")
-    if not (PROGRAMS / "initdb").exists():
-        pytest.skip(f"there is no PostgreSQL in {PROGRAMS}")
+    skip_without("postgresql")
     with tempfile.TemporaryDirectory(prefix="turnwise-postgres-", dir="/tmp") as folder:
         server = PostgresServer(Path(folder))
         server.start()

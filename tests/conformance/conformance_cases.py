@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -17,7 +16,6 @@ from typing import Any
 
 import pytest
 
-from envs.browser.chromium import DEBIAN_BROWSERS
 from turnwise.checking.playing import PlayedEpisode
 from turnwise.world import World, make_world
 
@@ -56,12 +54,8 @@ EFFORT: Mapping[str, Effort] = {
 OF_OTHER_PROGRAMS = ("agentgym", "browser", "mcp", "openenv", "remote", "sciworld", "webarena")
 """The worlds whose episodes are played in a server, a browser or a simulator."""
 
-NEEDED: Mapping[str, tuple[Sequence[str], str]] = {
-    "browser": (DEBIAN_BROWSERS, "the browser world needs Debian's Chromium: apt-get install chromium-headless-shell"),
-    "sciworld": (["java"], "the sciworld world needs Java: apt-get install default-jre-headless"),
-}
-"""Programs of which a machine may lack all, and what to do about it."""
-
+NEEDED: Mapping[str, str] = {"browser": "chromium", "sciworld": "java"}
+"""The program that a world is played in, by its name in tests/programs.py."""
 
 ELSEWHERE: Mapping[str, str] = {
     "mcp": "the tools of mcp are the user's, and there is no random baseline: test_tool_server.py plays it instead",
@@ -80,14 +74,16 @@ class Case:
     effort: Effort = field(default_factory=Effort)
 
 
+def marked(names: Sequence[str]) -> list[Any]:
+    """The names of worlds as parameters of a fixture, each with the mark of the program that it needs."""
+    return [pytest.param(name, marks=pytest.mark.needs(NEEDED[name]) if name in NEEDED else ()) for name in names]
+
+
 @contextmanager
 def opened_case(name: str, folder: Path) -> Iterator[Case]:
-    """An installed world with what it needs; skips where the machine lacks a program."""
+    """An installed world with what it needs."""
     if name in ELSEWHERE:
         pytest.skip(ELSEWHERE[name])
-    programs, advice = NEEDED.get(name, (["python3"], ""))
-    if not any(map(shutil.which, programs)):
-        pytest.skip(advice)
     with PARAMETERS.get(name, default_parameters)(folder) as parameters:
         yield Case(name, make_world(name, parameters), parameters, EFFORT.get(name, Effort()))
 

@@ -20,7 +20,6 @@ from project_copy import ROOT, asked_outside, commit_all, copy_home, copy_projec
 from ruamel.yaml import YAML
 
 from envs.browser.chromium import find_chromium
-from tests.envs.browser.browser_pages import needs_chromium
 from turnwise.config.overlays import read_yaml
 from turnwise.config.schema import BESIDE_RESULTS
 from turnwise.errors import ConfigurationError
@@ -165,7 +164,7 @@ def test_the_metrics_fit_a_screen_of_80_columns(reproduction: Reproduction) -> N
     assert len(training) == 3 and all(all(row.split(",")) for row in training), "a number in each cell"
 
 
-@needs_chromium
+@pytest.mark.needs("chromium")
 def test_the_plots_are_a_page_that_opens_offline(reproduction: Reproduction) -> None:
     folder = reproduction.clone.parent / "plots"
     run(reproduction.clone, "dvc", "plots", "show", "--out", str(folder))

@@ -11,9 +11,8 @@ from project_copy import copy_home
 
 from docs.pictures import PICTURES, shown_view
 from envs.browser.chromium import find_chromium
-from tests.envs.browser.browser_pages import needs_chromium
 
-pytestmark = [pytest.mark.chain, needs_chromium]
+pytestmark = [pytest.mark.chain, pytest.mark.needs("chromium")]
 
 
 def test_mlflow_opens_on_curves_of_the_validation_tasks_and_results_by_variant(

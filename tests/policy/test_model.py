@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -34,7 +33,6 @@ from turnwise.policy.model import (
 
 MakePolicy = Callable[..., Path]
 ADAPTED = ModelSettings(adapter=Adapter(rank=2, alpha=6, target_modules=("q_proj", "down_proj"), seed=3))
-COMPILER = os.environ.get("CXX", "g++")
 TOKENS = torch.tensor([[5, 9, 30, 7, 11, 200], [8, 8, 100, 4, 90, 6]])
 
 
@@ -398,7 +396,7 @@ def test_without_a_compiler_compiled_layers_are_refused(monkeypatch: pytest.Monk
     cpp_compiler_search.cache_clear()
 
 
-@pytest.mark.skipif(shutil.which(COMPILER) is None, reason="torch compiles with a C++ compiler: apt-get install g++")
+@pytest.mark.needs("g++")
 def test_compiled_layers_compute_the_same_though_an_engine_turned_the_compiler_off(
     make_policy: MakePolicy, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

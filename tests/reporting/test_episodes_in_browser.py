@@ -6,11 +6,10 @@ import pytest
 from playwright.sync_api import expect, sync_playwright
 
 from envs.browser.chromium import find_chromium
-from tests.envs.browser.browser_pages import needs_chromium
 from turnwise.reporting.data.episodes import ShownEpisode
 from turnwise.reporting.html.episodes_page import episodes_page
 
-pytestmark = needs_chromium
+pytestmark = pytest.mark.needs("chromium")
 
 ATTACK = "<script>document.title = 'run'</script><img src=x onerror=\"document.title = 'run'\">"
 

@@ -4,10 +4,9 @@ import pytest
 from playwright.sync_api import expect, sync_playwright
 
 from envs.browser.chromium import find_chromium
-from tests.envs.browser.browser_pages import needs_chromium
 from turnwise.reporting.html.page import page
 
-pytestmark = needs_chromium
+pytestmark = pytest.mark.needs("chromium")
 
 CUT = """() => [...document.querySelectorAll('main *')]
   .filter(each => !each.closest('svg') && !each.closest('pre') && getComputedStyle(each).display !== 'inline')

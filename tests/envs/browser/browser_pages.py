@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-import pytest
 from playwright.async_api import Page
 
-from envs.browser.chromium import DEBIAN_BROWSERS, find_chromium
+from envs.browser.chromium import find_chromium
 from envs.browser.episode import BrowserEnvironment
 from envs.browser.loopback import NOT_FOUND, Loopback, PageRequest, Response, page
 from envs.browser.problem import PageProblem, PageVerdict
 from envs.browser.reading import PageReading, View
 from turnwise.world import Observation, ScriptedAction
-
-needs_chromium = pytest.mark.skipif(
-    not any(map(shutil.which, DEBIAN_BROWSERS)),
-    reason="needs Debian's Chromium (apt-get install --no-install-recommends chromium-headless-shell)",
-)
 
 
 class WrittenPages(PageProblem):

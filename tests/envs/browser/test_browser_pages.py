@@ -6,7 +6,7 @@ import re
 import threading
 
 import pytest
-from browser_pages import WrittenPages, needs_chromium, opened, served, shown
+from browser_pages import WrittenPages, opened, served, shown
 
 from envs.browser import chromium
 from envs.browser.chromium import BrowserLost, find_chromium
@@ -16,7 +16,7 @@ from envs.browser.reading import LONGEST_NAME
 from turnwise import seeding
 from turnwise.world import Remaining
 
-pytestmark = needs_chromium
+pytestmark = pytest.mark.needs("chromium")
 
 FORM = """<h1>Sign in</h1><p>Members only.</p>
 <form action="/done"><label>Name <input name="name"></label> Password <input type="password" name="word">

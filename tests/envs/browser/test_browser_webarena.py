@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browser_pages import needs_chromium, served
+from browser_pages import served
 
 from envs.browser.catalogue import CatalogueProduct
 from envs.browser.episode import BrowserEnvironment
@@ -194,7 +194,6 @@ def test_files_that_hold_no_tasks_are_refused(tmp_path: Path, content: str, mess
         ({"sites": {"shopping": "http://x"}}, "sites must map placeholders such as __SHOPPING__.*found 'shopping'"),
         ({"sites": {"__SHOPPING__": "localhost:7770"}}, "begin with http:// or https://"),
         ({"view": "picture"}, "view must be one of"),
-        ({"executable": "/nowhere/chromium"}, "executable must be the path of a Chromium"),
     ],
 )
 def test_wrong_parameters_are_refused(tmp_path: Path, parameters: dict[str, Any], message: str) -> None:
@@ -202,7 +201,7 @@ def test_wrong_parameters_are_refused(tmp_path: Path, parameters: dict[str, Any]
         WebArena(**{"task_files": write(tmp_path / "t.json", [task(1)]), "sites": SITE, **parameters})
 
 
-@needs_chromium
+@pytest.mark.needs("chromium")
 def test_tasks_that_cannot_be_judged_are_refused_or_left_out(tmp_path: Path) -> None:
     files = write(tmp_path / "t.json", [task(1), task(2, eval=answer(fuzzy_match=["x"]))])
     with pytest.raises(ValueError, match="found task 2: fuzzy_match needs a language model"):
@@ -215,7 +214,7 @@ def test_tasks_that_cannot_be_judged_are_refused_or_left_out(tmp_path: Path) -> 
             world.tasks(split, 2)
 
 
-@needs_chromium
+@pytest.mark.needs("chromium")
 def test_templates_are_dealt_out_so_that_none_is_in_two_splits(tmp_path: Path) -> None:
     files = write(tmp_path / "t.json", [task(number, intent_template_id=number // 4) for number in range(160)])
     world = WebArena(task_files=files, sites=SITE, splits="templates")
@@ -227,7 +226,7 @@ def test_templates_are_dealt_out_so_that_none_is_in_two_splits(tmp_path: Path) -
     assert sum(map(len, templates.values())) == 40
 
 
-@needs_chromium
+@pytest.mark.needs("chromium")
 def test_there_is_no_oracle_no_named_state_and_no_task_of_other_files(tmp_path: Path) -> None:
     world = WebArena(task_files=write(tmp_path / "t.json", [task(1)]), sites=SITE)
     assert world.baselines == ("random",) and not world.names_states
@@ -265,7 +264,7 @@ def play(environment: BrowserEnvironment, *actions: str) -> Step:
     return steps[-1]
 
 
-@needs_chromium
+@pytest.mark.needs("chromium")
 @pytest.mark.parametrize(
     ("references", "said", "solved"),
     [
@@ -285,7 +284,7 @@ def test_answers_are_judged(tmp_path: Path, references: dict[str, Any], said: st
         assert (last.terminated, last.success, dict(last.rewards)) == (True, solved, {"solved": float(solved)})
 
 
-@needs_chromium
+@pytest.mark.needs("chromium")
 def test_the_address_at_the_end_is_judged(tmp_path: Path) -> None:
     evaluation = address("__SHOPPING__/product?number=2 |OR| __SHOPPING__/cart")
     for opened, solved in (("product?number=2", True), ("product?number=1", False), ("", False)):
@@ -293,7 +292,7 @@ def test_the_address_at_the_end_is_judged(tmp_path: Path) -> None:
             assert play(environment, f"goto [{site}/{opened}]", "stop").success == solved
 
 
-@needs_chromium
+@pytest.mark.needs("chromium")
 def test_what_pages_say_at_the_end_is_judged(tmp_path: Path) -> None:
     evaluation = pages(
         target({"must_include": ["blue clay mug", "$10.10 |OR| ten dollars"]}, url="__SHOPPING__/cart"),
@@ -313,7 +312,7 @@ def test_what_pages_say_at_the_end_is_judged(tmp_path: Path) -> None:
         assert not play(environment, mug, "click [6]", mug, *comment, "type [7] [half a comment] [0]", "stop").success
 
 
-@needs_chromium
+@pytest.mark.needs("chromium")
 def test_every_kind_of_check_must_hold(tmp_path: Path) -> None:
     evaluation = {**address("__SHOPPING__/cart"), "eval_types": ["string_match", "url_match"]}
     evaluation["reference_answers"] = {"must_include": ["done"]}
@@ -326,7 +325,7 @@ def test_every_kind_of_check_must_hold(tmp_path: Path) -> None:
             assert play(environment, *actions).success == solved
 
 
-@needs_chromium
+@pytest.mark.needs("chromium")
 def test_a_login_is_carried_into_the_browser(tmp_path: Path) -> None:
     login = {"name": "name", "value": "Ann", "domain": "127.0.0.1", "path": "/", "expires": -1}
     login |= {"httpOnly": False, "secure": False, "sameSite": "Lax"}
@@ -341,7 +340,7 @@ def test_a_login_is_carried_into_the_browser(tmp_path: Path) -> None:
             environment.close()
 
 
-@needs_chromium
+@pytest.mark.needs("chromium")
 def test_other_sites_stay_out_of_reach_and_situations_have_no_names(tmp_path: Path) -> None:
     with in_the_shop(tmp_path) as (environment, site):
         outside = environment.step("goto [http://example.test/]")

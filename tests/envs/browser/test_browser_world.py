@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -11,13 +10,15 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
-from browser_pages import needs_chromium, shown
+from browser_pages import shown
 
-from envs.browser import Browser
-from envs.browser.chromium import DEBIAN_BROWSERS, BrowserLost, find_chromium, running
+from envs.browser import Browser, chromium
+from envs.browser.chromium import DEBIAN_BROWSERS, NAMED_BY, BrowserLost, find_chromium, running
 from envs.browser.episode import BrowserEnvironment
 from envs.browser.shop import HOST
 from envs.browser.world import PAGES, _server, _shops
@@ -58,24 +59,41 @@ def oracles_action(environment: BrowserEnvironment) -> str:
         ({"view": "picture"}, "view must be one of tree, html; found 'picture'"),
         ({"turns": 0}, "turns must be a whole number"),
         ({"most_lines": 5}, "most_lines must be a whole number from 10 to 10000; found 5"),
-        ({"executable": "/nowhere/chromium"}, "executable must be the path of a Chromium; found nothing that runs at"),
     ],
 )
-def test_wrong_parameters_and_a_missing_browser_are_refused(parameters: dict[str, Any], message: str) -> None:
+def test_wrong_parameters_are_refused(parameters: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Browser(**parameters)
 
 
-def test_the_build_without_windows_is_taken_before_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    installed = ["/usr/bin/chromium", "/usr/lib/chromium/chromium-headless-shell"]
-    monkeypatch.setattr(shutil, "which", lambda path: path if path in installed else None)
-    assert Browser().executable == installed.pop()
-    assert Browser().executable == installed.pop()
-    with pytest.raises(ValueError, match="/usr/lib/chromium/chromium-headless-shell or /usr/bin/chromium: install one"):
-        Browser()
+def test_a_missing_browser_is_missed_by_who_plays_and_not_by_who_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(NAMED_BY, "/nowhere/chromium")
+    for world in (Browser(), Browser(executable="/nowhere/chromium")):
+        (task,) = world.tasks("test", 1)
+        for ask in (world.require_programs, partial(world.make, task, 0)):
+            with pytest.raises(ValueError, match="executable must be the path of a Chromium; found nothing that runs"):
+                ask()
 
 
-@pytest.mark.skipif(not all(map(shutil.which, DEBIAN_BROWSERS)), reason=f"needs both {' and '.join(DEBIAN_BROWSERS)}")
+def test_the_build_without_windows_is_taken_before_the_other_and_a_named_one_before_both(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(NAMED_BY, raising=False)
+    shell, full, named = (tmp_path / name for name in ("chromium-headless-shell", "chromium", "elsewhere"))
+    monkeypatch.setattr(chromium, "DEBIAN_BROWSERS", (str(shell), str(full)))
+    with pytest.raises(ValueError, match=f"{shell} or {full}: install one"):
+        find_chromium(None)
+    for program in (full, shell):
+        program.write_text("#!/bin/sh\n")
+        program.chmod(0o755)
+        assert find_chromium(None) == str(program)
+    monkeypatch.setenv(NAMED_BY, str(named))
+    with pytest.raises(ValueError, match=f"nothing that runs at {named}"):
+        find_chromium(None)
+    assert find_chromium(str(full)) == str(full)
+
+
+@pytest.mark.needs("chromium", "both builds of chromium")
 def test_an_episode_is_the_same_in_both_builds() -> None:
     played = []
     for build in DEBIAN_BROWSERS:
@@ -87,7 +105,7 @@ def test_an_episode_is_the_same_in_both_builds() -> None:
     assert played[0] == played[1]
 
 
-@needs_chromium
+@pytest.mark.needs("chromium")
 def test_tasks_are_named_for_ever_and_drawn_from_each_kind_in_turn() -> None:
     world = Browser(pages=["shop/price", "miniwob/click-button"])
     tasks = world.tasks("train", 4)
@@ -101,14 +119,14 @@ def test_tasks_are_named_for_ever_and_drawn_from_each_kind_in_turn() -> None:
     assert len(Browser().tasks("test", len(KINDS))) == len({task.id for task in Browser().tasks("test", len(KINDS))})
 
 
-@needs_chromium
+@pytest.mark.needs("chromium")
 def test_no_seed_is_in_two_splits() -> None:
     world = Browser()
     seeds = [task.seed for split in SPLITS for task in world.tasks(split, 300)]
     assert len(set(seeds)) == 900
 
 
-@needs_chromium
+@pytest.mark.needs("chromium")
 @pytest.mark.parametrize(
     "name", ["search/1/x/price/test/0", "browser/1/shop-0/price/test/0", "browser/1/shop-1/x/test/0"]
 )
@@ -117,7 +135,7 @@ def test_a_task_of_other_pages_is_refused(name: str) -> None:
         Browser().make(Task("browser", name, "test", 0), 0)
 
 
-@needs_chromium
+@pytest.mark.needs("chromium")
 def test_the_licence_of_the_pages_is_told_where_they_are_played() -> None:
     assert "MIT" in str(Browser().attribution())
     assert Browser(pages=["shop"]).attribution() is None
@@ -126,7 +144,7 @@ def test_the_licence_of_the_pages_is_told_where_they_are_played() -> None:
 # The baseline policies
 
 
-@needs_chromium
+@pytest.mark.needs("chromium")
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_oracle_solves_every_kind(kind: str) -> None:
     world = Browser(pages=[kind])
@@ -137,14 +155,14 @@ def test_the_oracle_solves_every_kind(kind: str) -> None:
     assert all(step.valid and step.effective for step in episode.steps)
 
 
-@needs_chromium
+@pytest.mark.needs("chromium")
 def test_the_oracle_plays_the_html_view_as_well() -> None:
     world = Browser(pages=["shop/comment"], view="html")
     episode = play(world, world.tasks("test", 1)[0], 0, "oracle")
     assert episode.success and '<label>Search</label> <input name="q">' in episode.first.text
 
 
-@needs_chromium
+@pytest.mark.needs("chromium")
 def test_the_oracle_puts_right_what_another_put_into_the_cart() -> None:
     with opened("shop/cart") as (environment, _):
         problem = environment._problem
@@ -162,7 +180,7 @@ def test_the_oracle_puts_right_what_another_put_into_the_cart() -> None:
 # MiniWoB++
 
 
-@needs_chromium
+@pytest.mark.needs("chromium")
 def test_a_partial_answer_has_a_raw_reward_and_is_no_success() -> None:
     # Task 0 asks for three of five boxes; none is ticked, so two of five are right: (2 - 3) / 5.
     with opened("miniwob/click-checkboxes") as (environment, first):
@@ -173,7 +191,7 @@ def test_a_partial_answer_has_a_raw_reward_and_is_no_success() -> None:
         assert step.metrics == {"raw_reward": pytest.approx(-0.2)}
 
 
-@needs_chromium
+@pytest.mark.needs("chromium")
 def test_no_clock_ends_a_page_or_lowers_its_reward() -> None:
     with opened("miniwob/click-button") as (environment, _):
         tabs, chromium = environment._tabs, environment._chromium
@@ -184,7 +202,7 @@ def test_no_clock_ends_a_page_or_lowers_its_reward() -> None:
         assert environment.step(oracles_action(environment)).metrics == {"raw_reward": 1.0}
 
 
-@needs_chromium
+@pytest.mark.needs("chromium")
 def test_a_page_that_is_opened_again_has_the_same_problem() -> None:
     with opened("miniwob/login-user") as (environment, first):
         address = first.text.splitlines()[1].removeprefix("Page: ")
@@ -195,7 +213,7 @@ def test_a_page_that_is_opened_again_has_the_same_problem() -> None:
         assert first.text.endswith(again.observation.text)
 
 
-@needs_chromium
+@pytest.mark.needs("chromium")
 def test_another_page_of_the_set_cannot_be_opened() -> None:
     with opened("miniwob/click-button") as (environment, _):
         step = environment.step("goto [http://miniwob.test/miniwob/click-test.html]")
@@ -205,7 +223,7 @@ def test_another_page_of_the_set_cannot_be_opened() -> None:
         )
 
 
-@needs_chromium
+@pytest.mark.needs("chromium")
 def test_giving_up_ends_a_page_unsolved() -> None:
     with opened("miniwob/click-button") as (environment, _):
         step = environment.step("stop [N/A]")
@@ -215,7 +233,7 @@ def test_giving_up_ends_a_page_unsolved() -> None:
 # Episodes
 
 
-@needs_chromium
+@pytest.mark.needs("chromium")
 def test_the_cart_is_part_of_the_state_where_no_page_shows_it() -> None:
     with opened("shop/comment") as (environment, first):
         environment.step(f"goto [http://{HOST}/product?number=1]")
@@ -226,7 +244,7 @@ def test_the_cart_is_part_of_the_state_where_no_page_shows_it() -> None:
         assert home.observation.state != first.state
 
 
-@needs_chromium
+@pytest.mark.needs("chromium")
 def test_closing_frees_the_shop_and_the_context() -> None:
     with opened("shop/price") as (environment, _):
         chromium = environment._chromium
@@ -236,7 +254,7 @@ def test_closing_frees_the_shop_and_the_context() -> None:
     Browser().make(Browser().tasks("test", 1)[0], 0).close()  # one that was never opened
 
 
-@needs_chromium
+@pytest.mark.needs("chromium")
 def test_many_episodes_at_once_go_as_they_go_alone() -> None:
     world = Browser(pages=["shop/cart", "miniwob/click-tab-2"])
     tasks = world.tasks("train", 2)
@@ -256,7 +274,7 @@ def own_browsers() -> list[int]:
     return [process for process, line in lines.items() if f"MAP {HOST}" in line and "--type=" not in line]
 
 
-@needs_chromium
+@pytest.mark.needs("chromium")
 @pytest.mark.parametrize("victim", ["browser", "driver"])
 def test_a_browser_that_dies_takes_its_own_episodes_and_no_other(victim: str) -> None:
     with opened("shop/price") as (environment, first):
@@ -271,7 +289,7 @@ def test_a_browser_that_dies_takes_its_own_episodes_and_no_other(victim: str) ->
     assert len([process for process in own_browsers() if is_running(process)]) == 1
 
 
-@needs_chromium
+@pytest.mark.needs("chromium")
 def test_a_page_that_crashes_takes_its_own_episode_and_no_other() -> None:
     with opened("shop/price") as (environment, first):
         (process,) = own_browsers()
@@ -285,7 +303,7 @@ def test_a_page_that_crashes_takes_its_own_episode_and_no_other() -> None:
         assert own_browsers() == [process]
 
 
-@needs_chromium
+@pytest.mark.needs("chromium")
 def test_an_episode_goes_on_in_another_browser_as_if_nothing_had_happened() -> None:
     world = Browser(pages=["shop/cart"])
     task = world.tasks("test", 1)[0]
@@ -314,7 +332,7 @@ sys.stdin.read()
 """
 
 
-@needs_chromium
+@pytest.mark.needs("chromium")
 @pytest.mark.parametrize("end", ["exit", "SIGKILL"])
 def test_nothing_outlives_the_process(end: str) -> None:
     with subprocess.Popen(

@@ -1,13 +1,9 @@
 """Episodes of ScienceWorld that several test files open."""
 
-import pytest
-
-from envs.sciworld import SciWorld, simulator
+from envs.sciworld import SciWorld
 from envs.sciworld.episode import SciWorldEnvironment
 from envs.sciworld.variations import Variation
 from turnwise.world import Task
-
-needs_java = pytest.mark.skipif(simulator.java() is None, reason="Java is not on the path: ScienceWorld runs on it")
 
 
 def task_of(world: SciWorld, variation: Variation) -> Task:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sciworld_samples import needs_java, opened, task_of
+from sciworld_samples import opened, task_of
 
 from envs.sciworld import SciWorld
 from envs.sciworld.episode import NOT_ACTIONS, SciWorldEnvironment
@@ -17,7 +17,7 @@ from turnwise import seeding
 from turnwise.checking.playing import play
 from turnwise.world import SPLITS, Remaining, Step, make_world
 
-pytestmark = needs_java
+pytestmark = pytest.mark.needs("java")
 
 BOTH_KINDS = ("find-plant", "power-component")
 """Types of which one has electrical actions and the other has not, under the same simplification."""

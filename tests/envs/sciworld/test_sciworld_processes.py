@@ -8,7 +8,7 @@ from contextlib import ExitStack, closing, contextmanager
 from typing import Any
 
 import pytest
-from sciworld_samples import needs_java, opened, task_of
+from sciworld_samples import opened, task_of
 
 from envs.sciworld import SciWorld
 from envs.sciworld.pool import Pool
@@ -19,7 +19,7 @@ from turnwise.checking.playing import play
 from turnwise.errors import WorldLost
 from turnwise.world import Task
 
-pytestmark = needs_java
+pytestmark = pytest.mark.needs("java")
 
 
 # A process takes seconds to start, and more to warm up: several tests share those of a pool, and leave no episode open.
@@ -229,5 +229,5 @@ def test_a_lost_world_is_reported_when_no_process_can_be_started(monkeypatch: py
     world = SciWorld(types=["find-plant"])
     monkeypatch.setitem(world.__dict__, "pool", Pool(1))
     monkeypatch.setenv("PATH", "/nowhere")
-    with pytest.raises(WorldLost, match="found no 'java' on the path"):
+    with pytest.raises(WorldLost, match="must find Java on the path"):
         Host(world, world.tasks("train", 1)[0], 0, RetryPolicy(retries=0)).reset()

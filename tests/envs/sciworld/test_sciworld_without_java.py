@@ -15,10 +15,13 @@ def test_every_variation_is_in_one_split() -> None:
         assert [*numbers(type, "train"), *numbers(type, "validation"), *numbers(type, "test")] == list(range(count))
 
 
-def test_without_java_the_world_is_refused_with_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_java_is_missed_by_who_plays_and_not_by_who_reads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
-    with pytest.raises(ValueError, match="sciworld must find Java on the path"):
-        SciWorld()
+    world = SciWorld()
+    (task,) = world.tasks("test", 1)
+    for play in (world.require_programs, lambda: world.make(task, 0)):
+        with pytest.raises(ValueError, match="sciworld must find Java on the path"):
+            play()
 
 
 @given(st.lists(st.sampled_from("abc"), min_size=1, max_size=5), st.lists(st.sampled_from("abc"), max_size=12))

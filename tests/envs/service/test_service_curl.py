@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -18,7 +17,7 @@ PAGE = Path(__file__).resolve().parents[3] / "docs" / "neighbours.md"
 SERVED = "http://127.0.0.1:8600"
 
 
-@pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")
+@pytest.mark.needs("curl")
 def test_the_documented_commands_play_an_episode(tmp_path: Path) -> None:
     section = PAGE.read_text().partition("## With curl")[2]
     offered = re.search(r"`turnwise serve (\S+)`", section)
