@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from corridor_worlds import Corridor
 
-from turnwise.checking.declared import reads_are_declared
+from turnwise.checking.examination import reads_are_declared
 from turnwise.checking.report import Broken
 from turnwise.checking.subject import Subject
 from turnwise.store import world_identity

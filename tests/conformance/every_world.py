@@ -24,8 +24,8 @@ from turnwise.agent.episode_config import EpisodeConfig
 from turnwise.agent.formats import ThinkAnswerFormat
 from turnwise.agent.host import RetryPolicy
 from turnwise.checking import CheckReport, check_world
+from turnwise.checking.answers import fuzz_replies
 from turnwise.checking.baselines import Score, score
-from turnwise.checking.fuzz import replies
 from turnwise.checking.playing import first_tasks, open_episode, play
 from turnwise.reporting.baseline_table import RECORD_FILE, read_lines
 from turnwise.statistics import Interval
@@ -82,7 +82,7 @@ def refused_replies(case: Case, task: Task, offered: str) -> list[str]:
 
     Some of the noise is taken for an action: a search for anything, say. So there is a third more of it than is needed.
     """
-    strange = replies(case.world, FRESH, "through the agent", offered, STRANGE_REPLIES * 4 // 3)
+    strange = fuzz_replies(case.world, FRESH, "through the agent", offered, STRANGE_REPLIES * 4 // 3)
     written = [FORM.write(ScriptedAction("", (text,))) if number % 2 else text for number, text in enumerate(strange)]
     refused = []
     with ExitStack() as episode:

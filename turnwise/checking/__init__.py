@@ -10,9 +10,8 @@ A credit rule and a reward of one's own are checked by `turnwise check module:na
 the three a name leads to.
 
 Of worlds, `report` has the result types, `examination` the list of checks and most of them, `answers` the checks of a
-world's answers, `declared` the check of what a world reads, `beginning` the warning where random play earns no
-difference, `subject` the world under test with its episodes, `playing` how an episode is played and serialised, here
-and in another process, `fuzz` replies that no world expects, and `baselines` the scores of the baseline policies.
+world's answers, also to replies that no world expects, `subject` the world under test with its episodes, `playing` how
+an episode is played and serialised, here and in another process, and `baselines` the scores of the baseline policies.
 """
 
 from turnwise.checking.examination import check_world

@@ -51,7 +51,8 @@ class CheckedReward:
     @cached_property
     def episodes(self) -> list[Trajectory]:
         """Episodes of every kind."""
-        return [*(_episode(number, ending) for number, ending in enumerate(_endings())), _of_thoughts()]
+        endings = (ending for ending in Ending if ending is not Ending.WORLD_LOST)
+        return [*(_episode(number, ending) for number, ending in enumerate(endings)), _of_thoughts()]
 
     def given(self, episodes: list[Trajectory]) -> list[list[float | None]]:
         """The reward of each turn of these episodes, None where it has none; fewer episodes where some were lost."""
@@ -114,10 +115,6 @@ def episodes_stay(reward: CheckedReward) -> str:
     if reward.episodes != before:
         raise Broken("a reward must not change the episode; it did")
     return "turns, rewards and metrics"
-
-
-def _endings() -> list[Ending]:
-    return [ending for ending in Ending if ending is not Ending.WORLD_LOST]
 
 
 def _turn(number: int, text: str, kind: TurnKind = TurnKind.ACT, **changes: Any) -> Turn:

@@ -6,14 +6,57 @@ import math
 from collections.abc import Sequence, Set
 from contextlib import ExitStack
 
-from turnwise.checking.fuzz import replies
+import numpy as np
+
+from turnwise import seeding
 from turnwise.checking.playing import at_the_start
 from turnwise.checking.report import Broken, shortened
 from turnwise.checking.subject import Subject
-from turnwise.world import Environment, Observation, ScriptedAction, Step, Task
+from turnwise.world import Environment, Observation, ScriptedAction, Step, Task, World
 
 REPLIES = 1000
 """Minimum number of fuzz replies that a world is given, over all tasks and points."""
+HUNDRED_KILOBYTES = 100_000
+LEAST_NOISE = 10
+"""Minimum number of random replies at each tested point of an episode."""
+
+FIXED_REPLIES = (
+    "",
+    " ",
+    "\n\n\t",
+    "\x00",
+    "\x1b[2J",
+    "None",
+    "nan",
+    "-1",
+    "99999999999999999999999999",
+    "{}",
+    '{"action": null}',
+    "%s %n {0} {} \\",
+    "'; drop table worlds; --",
+    "../../etc/passwd",
+    "||",
+    "a || b",
+    "[",
+    "]",
+    "x[",
+    "x[y]z",
+    "[[[[]]]]",
+    "<answer>",
+    "</answer>",
+    "<answer><answer>x</answer></answer>",
+    "<think>" * 500 + "</think>" * 400,
+    "(" * 5000,
+    "ｌｅｆｔ",
+    "🧑‍🚀🏳️‍🌈",
+    "\u202eright to left",
+    "e\u0301\u0323" * 50,
+    "İıſß",
+    "\ufffd\ufeff\u2028",
+    "x" * HUNDRED_KILOBYTES,
+    "word " * (HUNDRED_KILOBYTES // 5),
+    "√" * (HUNDRED_KILOBYTES // 3),
+)
 
 
 def rewards_are_declared(subject: Subject) -> str:
@@ -71,7 +114,7 @@ def any_reply_is_answered(subject: Subject) -> str:
     each = -(-REPLIES // len(points))
     taken: list[bool] = []
     for task, actions, prefix in points:
-        strange = replies(subject.world, subject.seed, f"{task.id} after {prefix}", actions[prefix], each)
+        strange = fuzz_replies(subject.world, subject.seed, f"{task.id} after {prefix}", actions[prefix], each)
         taken += _taken_as_actions(subject, task, actions[:prefix], strange)
     return f"{len(taken)} replies, {sum(taken)} of them taken as actions"
 
@@ -127,3 +170,32 @@ def _require_declared(step: Step, declared: Set[str], task: Task) -> None:
         raise Broken(f"a reward must be one of {sorted(declared)}; found {strange} at {task.id}")
     if ambiguous := sorted(set(step.metrics) & declared):
         raise Broken(f"a metric must not bear the name of a reward; found {ambiguous} at {task.id}")
+
+
+def fuzz_replies(world: World, seed: int, place: str, offered: str, count: int) -> list[str]:
+    """At least `count` replies: fixed ones, corruptions of the valid action `offered`, misused verbs, and random ones.
+
+    Random replies are random characters, or copies of `offered` with one character replaced. `place` names the point of
+    the episode and seeds them, so each point has different ones.
+    """
+    spoiled = [offered[:-1], offered + offered, offered + "\x00", "\ufeff" + offered, offered[::-1], f"<{offered}>"]
+    verbs = [
+        text
+        for verb in sorted(world.verbs or ())
+        for text in (verb, f"{verb}[", f"{verb}[]", f"{verb}[[]]", f"{verb}[\x00]", f"{verb}[{'z ' * 50_000}]")
+    ]
+    chosen = [*FIXED_REPLIES, *spoiled, *verbs]
+    missing = max(LEAST_NOISE, count - len(chosen))
+    return [*chosen, *(_noise(seeding.generator(seed, "fuzz", place, number), offered) for number in range(missing))]
+
+
+def _noise(generator: np.random.Generator, offered: str) -> str:
+    """`offered` with one character replaced, or 1 to 59 random characters.
+
+    These are uniform over Unicode without surrogates, which no decoded reply can contain.
+    """
+    if offered and generator.integers(4) == 0:
+        place = int(generator.integers(len(offered)))
+        return offered[:place] + chr(int(generator.integers(32, 127))) + offered[place + 1 :]
+    points = generator.integers(0, 0x110000 - 0x800, size=int(generator.integers(1, 60)))
+    return "".join(chr(point if point < 0xD800 else point + 0x800) for point in points.tolist())

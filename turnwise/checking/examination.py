@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from functools import partial
@@ -15,8 +16,7 @@ from turnwise.checking.answers import (
     rewards_are_declared,
     states_are_named_as_said,
 )
-from turnwise.checking.beginning import random_play_earns_differences
-from turnwise.checking.declared import reads_are_declared
+from turnwise.checking.baselines import weighted_return
 from turnwise.checking.playing import (
     PlayedEpisode,
     at_the_start,
@@ -28,10 +28,21 @@ from turnwise.checking.playing import (
 )
 from turnwise.checking.report import Broken, CheckReport, Doubtful, NotApplicable, examine, shortened
 from turnwise.checking.subject import Subject
+from turnwise.errors import ConfigurationError
+from turnwise.statistics.group_spread import expected_spread
+from turnwise.store.fingerprint import installed_imports
+from turnwise.store.plugin_identity import providers
+from turnwise.store.run_environment import COMPUTING_PACKAGES
+from turnwise.store.world_identity import what_it_reads
 from turnwise.world import SPLITS, Split, World, make_world
 
 HASH_SEEDS = ("1", "2")
 """Candidate hash seeds of the other process; the first that differs from this process's own is used."""
+CARRIERS = ("aiohttp", "botocore", "fsspec", "httpx", "pydantic", "s3fs")
+"""Packages that only transport data; another version of them changes no episode, so they need no declaration."""
+GROUPS, GROUP_SIZE = 8, 8
+"""Test tasks on which the random policy is played, and its episodes of each: groups of the size that training has by
+default."""
 
 
 def check_world(
@@ -247,6 +258,46 @@ def oracle_reaches_its_score(needed: float | None, subject: Subject) -> str:
     if needed is None and (shares["oracle"] == 0 or shares["oracle"] < shares.get("random", 0.0)):
         raise Broken(f"the oracle must solve something, and no less than the random baseline policy; found {found}")
     return found
+
+
+def reads_are_declared(subject: Subject) -> str:
+    """Check that declared files exist, imported packages are in `distributions`, and every version can be found."""
+    world = type(subject.world)
+    try:
+        found = what_it_reads(world, subject.parameters)
+        imported = installed_imports(world.modules(subject.parameters))
+    except (ConfigurationError, ValueError) as error:
+        raise Broken(f"all that a world reads must be found; {error}") from error
+    json.dumps(found)
+    declared = found["distributions"]
+    if missing := [each for each, version in declared.items() if version is None]:
+        raise Broken(f"the world's distributions must be installed packages, as pip calls them; found {missing[0]!r}")
+    known = {_plain(each) for each in (*declared, *COMPUTING_PACKAGES, *CARRIERS)}
+    for top in sorted(imported):
+        names = providers().get(top, [])
+        if names and not known.intersection(map(_plain, names)):
+            raise Broken(f"the world imports {top}, so `distributions` must name {names[0]!r}; it names {[*declared]}")
+    return f"{len(found['files'])} files, {len(declared)} packages, {len(found['state'])} programs or servers"
+
+
+def _plain(distribution: str) -> str:
+    """A package's normalised name: the package index treats `a.b`, `a_b` and `A-B` as the same."""
+    return re.sub(r"[-_.]+", "-", distribution).lower()
+
+
+def random_play_earns_differences(subject: Subject) -> str:
+    """Warn where no group of random episodes of the same task differs in its rewards, by the world's own weights."""
+    groups = subject.random_groups(GROUPS, GROUP_SIZE)
+    returns = [[weighted_return(subject.world, episode) for episode in group] for group in groups]
+    differing = expected_spread(returns, GROUP_SIZE).most
+    success = sum(episode.success for group in groups for episode in group) / (len(groups) * GROUP_SIZE)
+    found = f"mean success {success:.2f}; rewards differ within {differing:.0%} of {len(groups)} groups of {GROUP_SIZE}"
+    if differing:
+        return found
+    raise Doubtful(
+        f"{found}: a policy that plays like the random baseline never earns a difference, so it must begin with "
+        "demonstrations (warm_start) or an easier parameter"
+    )
 
 
 def _require_oracle(subject: Subject) -> None:
