@@ -14,8 +14,7 @@ from turnwise.config.schema import Section
 from turnwise.data.evaluations import GREEDY, SAMPLED
 from turnwise.data.trajectory import Ending
 from turnwise.data.trajectory_files import TRAJECTORIES_FILE, TURNS_FILE
-from turnwise.reporting.data.history import AlarmRaised, Endings, VariantWork
-from turnwise.reporting.data.report_data import SHARE, Curve
+from turnwise.reporting.data.report_data import SHARE, AlarmRaised, Curve, Endings, VariantWork
 from turnwise.store import Reference, default_store
 
 NATS = "nats per token"

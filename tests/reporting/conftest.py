@@ -5,8 +5,16 @@ import math
 import pytest
 
 from turnwise.data.trajectory import Ending, Trajectory, Turn
-from turnwise.reporting.data.history import AlarmRaised, Endings, VariantWork
-from turnwise.reporting.data.report_data import Curve, ReportColumn, ReportData, Row, Sample
+from turnwise.reporting.data.report_data import (
+    AlarmRaised,
+    Curve,
+    Endings,
+    ReportColumn,
+    ReportData,
+    Row,
+    Sample,
+    VariantWork,
+)
 from turnwise.seeding import generator
 from turnwise.statistics import ReferencePoints, Results, bootstrap_over_tasks, judge, student_over_seeds, wilson
 from turnwise.world import Reward, Task

@@ -9,13 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from turnwise.reporting.data.history import AlarmRaised, Endings, VariantWork
-from turnwise.reporting.data.report_data import ReportData, Row
+from turnwise.reporting.data.report_data import AlarmRaised, Endings, ReportData, Row, VariantWork
 from turnwise.reporting.figures.learning_curves import curves_that_matter, other_curves_by_topic
 from turnwise.reporting.finding import finding
 from turnwise.reporting.formatting import verdict
-from turnwise.reporting.glossary import GLOSSARY
-from turnwise.reporting.html.page import page
+from turnwise.reporting.html.page import GLOSSARY, page
 from turnwise.reporting.html.report_files import write_report
 
 VOID = {"meta", "br", "hr", "img", "input", "link"}

@@ -37,7 +37,7 @@ def finding(judgement: Judgement, greedy: Judgement | None = None) -> str:
 
 
 def _pairs(judgement: Judgement) -> str:
-    differing = [pair for pair in judgement.pairs if not _undecided(pair)]
+    differing = [pair for pair in judgement.pairs if _higher(pair) or _lower(pair)]
     if not differing:
         count = len(judgement.standings)
         if count == 2:
@@ -113,10 +113,6 @@ def _higher(gain: Comparison) -> bool:
 
 def _lower(gain: Comparison) -> bool:
     return gain.verdict == "lower"
-
-
-def _undecided(gain: Comparison) -> bool:
-    return not (_higher(gain) or _lower(gain))
 
 
 def _absolute(interval: Interval) -> Interval:

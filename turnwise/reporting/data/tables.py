@@ -8,8 +8,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Sequence
 
-from turnwise.reporting.data.history import VariantWork
-from turnwise.reporting.data.report_data import ReportData
+from turnwise.reporting.data.report_data import ReportData, VariantWork
 from turnwise.statistics import Judgement
 from turnwise.statistics.interval import Interval
 

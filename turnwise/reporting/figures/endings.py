@@ -14,8 +14,7 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
-from turnwise.reporting.data.history import Endings
-from turnwise.reporting.data.report_data import ReportData
+from turnwise.reporting.data.report_data import Endings, ReportData
 from turnwise.reporting.figures.drawing import Figure
 from turnwise.reporting.formatting import ENDINGS, ending
 
