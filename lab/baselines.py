@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,12 @@ from pydantic import TypeAdapter
 from rich.console import Console
 
 from flows.commands.worlds import installed
-from lab.baselines_page import DEFAULT, KnownFigure, page
 from turnwise.checking.baselines import score
 from turnwise.config.overlays import read_yaml
 from turnwise.reporting.baseline_table import RECORD_FILE, BaselineRow, recorded_baselines, write_lines
 from turnwise.reporting.formatting import with_bounds
+from turnwise.reporting.markdown import render
+from turnwise.statistics import Interval
 from turnwise.store.atomic_write import write_whole
 from turnwise.store.digests import digest_of
 from turnwise.store.fingerprint import fingerprint
@@ -32,6 +34,8 @@ RANDOM_EPISODES = 5000
 OTHER_EPISODES = 1000
 FEWER_EPISODES = {"babyai": (2000, 500), "sciworld": (100, 50), "browser": (200, 100)}
 """(random baseline, every other baseline): episodes in worlds where one takes from 10 ms to some seconds."""
+DEFAULT = "default"
+"""The name shown for a world's default setting, whose own name is empty."""
 
 
 def record_baselines(names: Sequence[str], folder: Path, episodes: int | None = None) -> None:
@@ -105,3 +109,40 @@ def _write(folder: Path, lines: list[BaselineRow]) -> None:
     known = TypeAdapter(list[KnownFigure]).validate_python(figures)
     write_whole(folder / RECORD_FILE, write_lines(ordered))
     write_whole(folder / PAGE_FILE, page(ordered, known))
+
+
+@dataclass(frozen=True)
+class KnownFigure:
+    """A success rate published elsewhere, as a range; a single figure is a range of width 0."""
+
+    world: str
+    setting: str
+    baseline: str
+    low: float
+    high: float
+    source: str
+    difference: str
+    """Why ours may differ; shown if our interval does not overlap the range."""
+
+
+def page(lines: Sequence[BaselineRow], known: Sequence[KnownFigure]) -> str:
+    """The whole page as Markdown."""
+    recorded = {line.key: line.score.success for line in lines}
+    found = [(figure, recorded.get((figure.world, figure.setting, figure.baseline))) for figure in known]
+    return render(
+        "lab",
+        "baselines.md.jinja",
+        default=DEFAULT,
+        lines=lines,
+        known=[(figure, ours, verdict(ours, figure) if ours else "") for figure, ours in found],
+        random_decisions={line.world: line.uniform for line in lines if line.score.baseline == "random"},
+    )
+
+
+def verdict(ours: Interval, figure: KnownFigure) -> str:
+    """Whether our interval overlaps the published range, and if not, the possible reason."""
+    low = ours.value if ours.low is None else ours.low
+    high = ours.value if ours.high is None else ours.high
+    if low <= figure.high and figure.low <= high:
+        return "yes"
+    return f"no, ours is {'higher' if low > figure.high else 'lower'}: {figure.difference}"

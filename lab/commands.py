@@ -125,7 +125,7 @@ def results(
 ) -> None:
     """Record what small policies have learned in each world."""
     from flows.commands.worlds import DOCS
-    from lab.results import record_results_page
+    from lab.results_page import record_results_page
 
     record_results_page(overlays or [], folder or DOCS)
 

@@ -1,4 +1,6 @@
-"""The page on what small policies learn: baseline policies, warm start and trained policy of every world, as Markdown.
+"""`turnwise results`: the page on what the small policies of `experiments/worlds` learn, as Markdown.
+
+It shows baseline policies, warm start and trained policy of every world.
 
 The record is a JSON file with one line for each world and variant that was run, taken from an ablation's report data.
 The page is a function of the record.
@@ -6,16 +8,24 @@ The page is a function of the record.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from pydantic import TypeAdapter
+from rich.console import Console
 
+from flows.recording.results import DIGESTS_FILE
+from turnwise.config.overlays import read_yaml
 from turnwise.reporting.baseline_table import json_lines
 from turnwise.reporting.data.report_data import ReportData, Row
+from turnwise.reporting.data.tables import DATA_FILE
 from turnwise.reporting.formatting import UNDEFINED
 from turnwise.reporting.markdown import render
 from turnwise.statistics import Interval
+from turnwise.store.atomic_write import write_whole
+from turnwise.store.paths import project_root
 
 RECORD_FILE, PAGE_FILE, REMARKS_FILE = "worlds-learning.json", "worlds-learning.md", "worlds-learning-remarks.yaml"
 
@@ -56,6 +66,39 @@ class LearningResult:
         if start.low is not None and start.high is not None and start.low <= end <= start.high:
             return "no difference seen"
         return "higher" if end > start.value else "lower" if end < start.value else "no difference seen"
+
+
+def record_results_page(overlays: Sequence[Path], folder: Path) -> None:
+    """Update the record and the page in a folder from the results of these overlays.
+
+    Without overlays, from all of `experiments/worlds`. Experiments without results here keep their recorded lines.
+    """
+    console = Console(highlight=False, soft_wrap=True)
+    record = folder / RECORD_FILE
+    found = read_record(record.read_text(encoding="utf-8")) if record.is_file() else []
+    every = sorted((project_root() / "experiments" / "worlds").glob("*.yaml"))
+    for overlay in overlays or every:
+        own = _of_results(overlay)
+        if not own:
+            console.print(f"{overlay.stem}: left as it was; no results here: turnwise ablation {overlay}")
+        else:
+            found = [*(line for line in found if line.experiment != overlay.stem), *own]
+    found.sort(key=lambda line: line.experiment)
+    recorded = {line.experiment for line in found}
+    missing = [overlay.stem for overlay in every if overlay.stem not in recorded]
+    write_whole(record, record_text(found))
+    remarks = folder / REMARKS_FILE
+    write_whole(folder / PAGE_FILE, page(found, missing, read_yaml(remarks) if remarks.is_file() else {}))
+
+
+def _of_results(overlay: Path) -> list[LearningResult]:
+    results = project_root() / "results" / read_yaml(overlay)["ablation"]["name"]
+    if not (results / DATA_FILE).is_file():
+        return []
+    report = ReportData.from_json((results / DATA_FILE).read_text(encoding="utf-8"))
+    return learning_results(
+        overlay.stem, report, json.loads((results / DIGESTS_FILE).read_text(encoding="utf-8"))["all"]
+    )
 
 
 def learning_results(experiment: str, report: ReportData, digest: str) -> list[LearningResult]:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from lab.pretraining.withheld_names import WithheldNames
+import re
+from collections.abc import Collection
+from itertools import groupby
+
 from tasks.playing import the_world, world_code
 from tasks.stage import stage
 from turnwise.config.schema import Section, WorldSection
 from turnwise.data.trajectory_files import read_trajectories, write_trajectories
 from turnwise.errors import ConfigurationError
 from turnwise.store import Reference, default_store
+
+_WORD = re.compile(r"\w+")
 
 
 class FilterParameters(Section):
@@ -43,3 +48,27 @@ def readable_demonstrations(parameters: FilterParameters, *, demonstrations: Ref
         draft.metrics["played"] = len(played)
         draft.metrics["kept"] = len(kept)
     return draft.reference
+
+
+class WithheldNames:
+    """Names of one or several words, looked for in texts as whole words, with any punctuation between them.
+
+    Case matters: Of is a city, of is not.
+    """
+
+    def __init__(self, names: Collection[str]) -> None:
+        words = sorted((tuple(_words(name)) for name in names), key=len)
+        self._by_length = {length: frozenset(each) for length, each in groupby(words, key=len) if length}
+
+    def found_in(self, text: str) -> bool:
+        """Whether the text mentions at least one of the names."""
+        words = _words(text)
+        return any(
+            tuple(words[place : place + length]) in names
+            for length, names in self._by_length.items()
+            for place in range(len(words) - length + 1)
+        )
+
+
+def _words(text: str) -> list[str]:
+    return _WORD.findall(text)

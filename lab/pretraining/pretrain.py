@@ -28,8 +28,7 @@ from lab.pretraining.corpus import (
     corpus,
 )
 from lab.pretraining.demonstrations import FilterParameters, readable_demonstrations
-from lab.pretraining.publication import PublicationParameters, base_policy
-from lab.pretraining.training import PretrainingParameters, pretraining
+from lab.pretraining.training import PretrainingParameters, PublicationParameters, base_policy, pretraining
 from tasks.prepare.materials import (
     DemonstrationParameters,
     PolicyParameters,

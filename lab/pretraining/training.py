@@ -1,6 +1,11 @@
-"""The training of a base policy, in stages of some steps each: a run that is killed goes on from the last one."""
+"""The training of a base policy, in stages of some steps each, and its files: weights in bfloat16, the tokenizer.
+
+A run that is killed goes on from the last stage.
+"""
 
 from __future__ import annotations
+
+import shutil
 
 import numpy as np
 
@@ -13,7 +18,8 @@ from turnwise.config.model_settings import Compute
 from turnwise.config.schema import Section
 from turnwise.data.arrays import SequenceBatch, joined
 from turnwise.policy.learner.schedule import warmed_up_and_falling
-from turnwise.store import Reference, default_store
+from turnwise.policy.model_files import MODEL_FILES
+from turnwise.store import MANIFEST, Reference, default_store
 
 
 class PretrainingParameters(Section):
@@ -70,3 +76,23 @@ def _drawn(sources: dict[str, SequenceBatch], parameters: PretrainingParameters,
         for name, count in zip(names, counts, strict=True)
         if count
     )
+
+
+class PublicationParameters(Section):
+    """A published base policy has no parameters: it is what its inputs are."""
+
+
+@stage("base_policy")
+def base_policy(parameters: PublicationParameters, *, policy: Reference, tokenizer: Reference) -> Reference:
+    """The policy with its weights rounded to bfloat16, half the size, and its tokenizer, in one folder.
+
+    What was trained in float32 is evaluated as published, after rounding.
+    """
+    from turnwise.policy.publication import publish_weights
+
+    with default_store().write("policy") as draft:
+        publish_weights(default_store().folder(policy, MODEL_FILES), draft.folder)
+        shutil.copytree(
+            default_store().folder(tokenizer), draft.folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns(MANIFEST)
+        )
+    return draft.reference

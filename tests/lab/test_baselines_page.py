@@ -1,7 +1,7 @@
 import pytest
 from pydantic import ValidationError
 
-from lab.baselines_page import KnownFigure, page, verdict
+from lab.baselines import KnownFigure, page, verdict
 from turnwise.checking.baselines import Score
 from turnwise.reporting.baseline_table import BaselineRow, read_lines, write_lines
 from turnwise.statistics import Interval, bootstrap_over_tasks, wilson

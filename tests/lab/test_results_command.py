@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from lab import results as command
+from lab import results_page as command
 from lab.results_page import PAGE_FILE, RECORD_FILE, read_record
 from turnwise.reporting.data.report_data import ReportColumn, ReportData, Row
 from turnwise.statistics import wilson

@@ -6,8 +6,7 @@ import pytest
 from stage_samples import Small, tiny
 
 from flows.prepare import play_parameters
-from lab.pretraining.demonstrations import FilterParameters, readable_demonstrations
-from lab.pretraining.withheld_names import WithheldNames
+from lab.pretraining.demonstrations import FilterParameters, WithheldNames, readable_demonstrations
 from tasks.prepare.imitation import texts_to_imitate
 from tasks.prepare.materials import DemonstrationParameters, TaskSetParameters, demonstrations, task_set
 from turnwise.config.schema import WorldSection
