@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import re
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,8 +12,10 @@ import pytest
 from rich.console import Console
 
 from flows.commands.plan import show_plan
+from flows.needs import disk
 from flows.needs.disk import DiskGuard, needs_of
 from tasks.observing import StageCall
+from tests.own_view import let_see
 from turnwise.config.model_settings import Adapter
 from turnwise.errors import ConfigurationError
 from turnwise.experiment import Experiment, load
@@ -100,7 +101,7 @@ class Usage(NamedTuple):
 
 @pytest.fixture
 def with_free(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
-    return lambda free: monkeypatch.setattr(shutil, "disk_usage", lambda path: Usage(10**9, 0, free))
+    return lambda free: let_see(monkeypatch, disk, "shutil", disk_usage=lambda path: Usage(10**9, 0, free))
 
 
 def call(cached: bool) -> StageCall:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import shlex
-import sys
 from pathlib import Path
 
 import pytest
 
+from flows.commands import next_steps as naming
 from flows.commands.cli import COMMANDS
 from flows.commands.next_steps import next_steps, own_command
+from tests.own_view import let_see
 
 
 @pytest.fixture
@@ -20,7 +21,7 @@ def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("python", "turnwise"):
         (programs / name).write_text("#!/bin/sh\n")
         (programs / name).chmod(0o755)
-    monkeypatch.setattr(sys, "executable", str(programs / "python"))
+    let_see(monkeypatch, naming, "sys", executable=str(programs / "python"))
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.chdir(tmp_path / "project")
     return programs

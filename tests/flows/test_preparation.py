@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import shutil
 from types import SimpleNamespace
 
 import pytest
 from recorded_runs import tiny
 
+from flows.needs import disk
 from flows.prepare import Prepared, prepare_materials, prepare_policy
 from flows.recording.dvc_stages import materialise_run
 from tasks.observing import Observer, StageCall, observing
+from tests.own_view import let_see
 from turnwise.errors import ConfigurationError
 
 
@@ -45,7 +46,7 @@ def test_more_test_tasks_are_another_test_task_set_and_nothing_else() -> None:
 
 @pytest.mark.usefixtures("prefect_server", "turnwise_home")
 def test_a_run_of_dvc_is_refused_when_the_disk_has_too_little_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(total=10**9, used=0, free=1_000))
+    let_see(monkeypatch, disk, "shutil", disk_usage=lambda path: SimpleNamespace(free=1_000))
     experiment = tiny()
     with pytest.raises(ConfigurationError, match=r"must have room for what this ablation makes, .*; 1 kB are free"):
         materialise_run(experiment, experiment.ablation.variants[0], experiment.ablation.seeds[0])

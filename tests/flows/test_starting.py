@@ -16,7 +16,9 @@ from typing import Any
 import pytest
 import yaml
 
+from flows.commands import next_steps as naming
 from flows.commands.cli import status_of
+from tests.own_view import let_see
 from turnwise.experiment import load
 
 ROOT = Path(__file__).parents[2]
@@ -76,7 +78,7 @@ def test_the_next_commands_are_given_as_they_can_be_typed(
     for name in ("python", "turnwise", "pytest"):
         (programs / name).write_text("#!/bin/sh\n")
         (programs / name).chmod(0o755)
-    monkeypatch.setattr(sys, "executable", str(programs / "python"))
+    let_see(monkeypatch, naming, "sys", executable=str(programs / "python"))
     monkeypatch.setenv("PATH", str(tmp_path))
     assert status_of(["new", "rule", "typed_rule"]) == 0
     # There is no params.yaml here, without which nothing can be trained.

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import redirect_stderr
 from pathlib import Path
 from typing import Any
 
@@ -307,14 +308,13 @@ def test_vllm_starts_beside_modules_whose_attributes_cannot_be_read(
 
 
 def test_what_vllm_says_at_its_start_is_kept_from_bars_that_own_standard_error(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     bars = io.StringIO()
-    monkeypatch.setattr(sys, "stderr", bars)
-    with quiet():
+    with redirect_stderr(bars), quiet():
         print("a warning", file=sys.stderr)
     assert bars.getvalue() == "" and capfd.readouterr().err == ""
-    with pytest.raises(ValueError, match="failed"), quiet():
+    with redirect_stderr(bars), pytest.raises(ValueError, match="failed"), quiet():
         print("what led to it", file=sys.stderr)
         raise ValueError("failed")
     assert capfd.readouterr().err == "what led to it\n"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,9 +16,10 @@ from policy_samples import two_turn_sequences
 from refusals import refusal
 from safetensors.torch import load_file
 
+from tests.own_view import let_see
 from turnwise.config.model_settings import PLAIN, Compute, ModelSettings
 from turnwise.errors import ArtifactError, ConfigurationError
-from turnwise.policy import moments
+from turnwise.policy import model, moments
 from turnwise.policy.learner.learner import Learner
 from turnwise.policy.moments import HeldAdamW, rounded_stochastically
 from turnwise.policy.optimizer import NamedAdamW
@@ -146,7 +148,7 @@ def test_what_cannot_be_is_refused(monkeypatch: pytest.MonkeyPatch, make_policy:
     values = {"device": "cpu", "engine": "embedded", "engine_threads": 1, "learner_threads": 1}
     assert "offload_moments: false on the device cpu" in refusal(Compute, {**values, "offload_moments": True})
     assert "moments must be one of float32, bfloat16, 8-bit" in refusal(Compute, {**values, "moments": "float16"})
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    let_see(monkeypatch, model, "importlib", util=SimpleNamespace(find_spec=lambda name: None))
     with pytest.raises(ConfigurationError, match="need torchao; it is not installed"):
         Learner(make_policy(0), threads=1, model=ModelSettings(moments="8-bit"))
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from refusals import refusal
 
+from tests.own_view import let_see
 from turnwise.config.model_settings import Compute
-from turnwise.policy.engines import resident
+from turnwise.policy.engines import resident, vllm
 from turnwise.policy.engines.contract import Sleeps
 from turnwise.policy.engines.resident import close_resident_engine, resident_engine, rest_resident_engine
 from turnwise.policy.engines.vllm import VllmEngine
@@ -56,7 +58,7 @@ def inside(monkeypatch: pytest.MonkeyPatch) -> Inside:
         engine._engine = made
 
     monkeypatch.setattr(VllmEngine, "_start", start)
-    monkeypatch.setattr("turnwise.policy.engines.vllm.importlib.util.find_spec", lambda name: "there")
+    let_see(monkeypatch, vllm, "importlib", util=SimpleNamespace(find_spec=lambda name: "there"))
     return made
 
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from tests.own_view import let_see
+from turnwise.policy.engines import vllm
 from turnwise.policy.engines.contract import Sampling
 from turnwise.policy.engines.resident import make_engine
 from turnwise.policy.engines.vllm import VllmEngine
@@ -46,7 +49,7 @@ def workers(monkeypatch: pytest.MonkeyPatch) -> Workers:
             self.llm_engine = made
 
     monkeypatch.setattr("turnwise.policy.engines.vllm.import_vllm", lambda: Llm)
-    monkeypatch.setattr("turnwise.policy.engines.vllm.importlib.util.find_spec", lambda name: "there")
+    let_see(monkeypatch, vllm, "importlib", util=SimpleNamespace(find_spec=lambda name: "there"))
     for name in ("OMP_NUM_THREADS", "VLLM_WORKER_MULTIPROCESSING_METHOD", "VLLM_CPU_OMP_THREADS_BIND"):
         monkeypatch.setenv(name, "as it was")
     return made

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 import sqlite3
 import subprocess
 from collections.abc import Callable, Iterator
@@ -18,8 +17,9 @@ import pytest
 from safetensors import SafetensorError
 from safetensors.numpy import save_file
 
+from tests.own_view import let_see
 from turnwise.errors import ArtifactError, DiskFull
-from turnwise.store import default_store
+from turnwise.store import default_store, full_disk
 from turnwise.store.full_disk import require_room, telling_of_a_full_disk
 
 NO_ROOM = os.strerror(errno.ENOSPC)
@@ -45,7 +45,7 @@ def test_a_full_disk_is_told_with_its_folder_what_is_free_and_what_to_do(
     turnwise_home: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     turnwise_home.mkdir()
-    monkeypatch.setattr(shutil, "disk_usage", lambda folder: Usage(10**9, 10**9 - 1_500_000, 1_500_000))
+    let_see(monkeypatch, full_disk, "shutil", disk_usage=lambda folder: Usage(10**9, 10**9 - 1_500_000, 1_500_000))
     for raised in (error, RuntimeError("wrapped")):
         with pytest.raises(DiskFull, match="same command again") as told, telling_of_a_full_disk():
             raise raised from (None if raised is error else error)
@@ -57,7 +57,7 @@ def test_where_nothing_is_free_that_is_the_reason_of_what_does_not_name_it(
     turnwise_home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     turnwise_home.mkdir()
-    monkeypatch.setattr(shutil, "disk_usage", lambda folder: Usage(10**9, 10**9, 0))
+    let_see(monkeypatch, full_disk, "shutil", disk_usage=lambda folder: Usage(10**9, 10**9, 0))
     with pytest.raises(DiskFull, match=r"0\.0 MB are free \(500 of the server\)"), telling_of_a_full_disk():
         raise RuntimeError("500 of the server\nand more")
     with pytest.raises(ArtifactError, match="what is said on purpose"), telling_of_a_full_disk():

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.own_view import let_see
 from turnwise.errors import ConfigurationError, StoreUnreachable
 from turnwise.store import place
 from turnwise.store.place import MARKER, SharedPlace
@@ -53,8 +54,7 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
         made.append(seconds)
         clock[0] += seconds
 
-    monkeypatch.setattr(place.time, "sleep", sleep)
-    monkeypatch.setattr(place.time, "monotonic", lambda: clock[0])
+    let_see(monkeypatch, place, "time", sleep=sleep, monotonic=lambda: clock[0])
     return made
 
 

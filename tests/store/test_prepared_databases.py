@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import sqlite3
-import sys
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from tests.own_view import let_see
+from turnwise.store import prepared_databases
 from turnwise.store.prepared_databases import copy_prepared, keep_prepared
 
 
 @pytest.fixture
 def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(sys, "prefix", str(tmp_path / "environment"))
+    let_see(monkeypatch, prepared_databases, "sys", prefix=str(tmp_path / "environment"))
     return tmp_path / "environment"
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.own_view import let_see
 from tests.postgres_server import running
 from turnwise.errors import TrackingUnreachable
 from turnwise.tracking import Recorder, client
@@ -38,8 +39,7 @@ class Unsteady:
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The pauses, none of which takes time."""
     pauses: list[float] = []
-    monkeypatch.setattr(client.time, "sleep", pauses.append)
-    monkeypatch.setattr(client.time, "monotonic", lambda: sum(pauses))
+    let_see(monkeypatch, client, "time", sleep=pauses.append, monotonic=lambda: sum(pauses))
     return pauses
 
 

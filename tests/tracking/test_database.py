@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 from tracking_samples import open_child, traces, trajectory
 
-from turnwise.tracking import Recorder
+from tests.own_view import let_see
+from turnwise.tracking import Recorder, database
 from turnwise.tracking.database import alone, has_own_artifacts, place_of, prepare_database, sqlite_file
 
 FOUR_AT_ONCE = """
@@ -20,7 +21,8 @@ import os, sys, traceback
 from pathlib import Path
 from turnwise.own_process import collect_rarely, leave
 collect_rarely()
-from turnwise.tracking import Recorder
+from tests.own_view import let_see
+from turnwise.tracking import Recorder, database
 from turnwise.tracking.library import mlflow
 mlflow()
 uri, artifacts = sys.argv[1:]
@@ -97,7 +99,7 @@ def test_the_lock_of_a_process_that_was_killed_is_free(tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_written_to_is_read_without_a_lock(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(os, "access", lambda *_: False)  # tests may run as a user to whom no folder is closed
+    let_see(monkeypatch, database, "os", access=lambda *_: False)  # tests may run as a user to whom no folder is closed
     with alone(f"sqlite:///{tmp_path / 'mlflow.db'}"):
         assert list(tmp_path.iterdir()) == []
 
